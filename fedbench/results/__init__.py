@@ -1,0 +1,1 @@
+"""What runs leave behind: the schema, its readers, statistics and tables."""

@@ -1,0 +1,91 @@
+"""Means with intervals over seeds, paired differences between methods, and what happens to the worst-off clients.
+
+The seed is the unit of every interval: clients of one seed share partition, server and start model.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds with its 95 % Student t interval; `low` and `high` are None with fewer than two seeds."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    values: tuple[float, ...]
+
+    @property
+    def half(self) -> float | None:
+        """Half the width of the interval."""
+        return None if self.high is None else self.high - self.mean
+
+    @property
+    def sign(self) -> int:
+        """1 when the interval lies above 0, -1 when below, 0 when it includes 0 or there is none."""
+        if self.low is None or self.high is None:
+            return 0
+        return int(self.low > 0) - int(self.high < 0)
+
+    def to_dict(self) -> dict[str, object]:
+        """As it stands in summary.json: mean, low, high, values."""
+        return {**asdict(self), "values": list(self.values)}
+
+
+def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """Mean and two-sided Student t interval of one number per seed; NaN values stand for missing seeds.
+
+    Raises ValueError without any value.
+    """
+    known = tuple(float(v) for v in values if v is not None and not math.isnan(v))
+    if not known:
+        raise ValueError("an interval needs at least one value")
+    mean = math.fsum(known) / len(known)
+    if len(known) == 1:
+        return Interval(mean, None, None, known)
+    error = float(np.std(known, ddof=1)) / math.sqrt(len(known))
+    half = float(stats.t.ppf((1 + confidence) / 2, len(known) - 1)) * error
+    return Interval(mean, mean - half, mean + half, known)
+
+
+def worst_tenth(accuracies: Sequence[float] | np.ndarray) -> float:
+    """Mean of the worst ceil(n/10) of n clients; NaN without clients."""
+    known = np.sort(np.asarray(accuracies, dtype=float))
+    known = known[~np.isnan(known)]
+    return float(known[: math.ceil(len(known) / 10)].mean()) if len(known) else math.nan
+
+
+def pairs(ours: pd.DataFrame, theirs: pd.DataFrame, value: str = "test_accuracy") -> pd.DataFrame:
+    """Differences `ours - theirs` client by client: columns seed, client, ours, theirs, difference.
+
+    Both frames hold one row per seed and client; what only one of them has is left out.
+    """
+    keys = ["seed", "client"]
+    left = ours[[*keys, value]].rename(columns={value: "ours"})
+    right = theirs[[*keys, value]].rename(columns={value: "theirs"})
+    joined = left.merge(right, on=keys).dropna().sort_values(keys, ignore_index=True)
+    return joined.assign(difference=joined["ours"] - joined["theirs"])
+
+
+def paired_difference(ours: pd.DataFrame, theirs: pd.DataFrame, value: str = "test_accuracy") -> Interval | None:
+    """Mean over seeds of the mean difference over the clients of a seed, with its interval; None without a pair."""
+    joined = pairs(ours, theirs, value)
+    if joined.empty:
+        return None
+    return interval(joined.groupby("seed")["difference"].mean().tolist())
+
+
+def share_that_gains(ours: pd.DataFrame, theirs: pd.DataFrame, value: str = "test_accuracy") -> float | None:
+    """Share in [0, 1] of clients strictly better off than theirs, mean over seeds; None without a pair."""
+    joined = pairs(ours, theirs, value)
+    if joined.empty:
+        return None
+    return float((joined["difference"] > 0).groupby(joined["seed"]).mean().mean())
