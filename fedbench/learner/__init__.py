@@ -1,0 +1,1 @@
+"""One LightningModule as a flat vector, and every training loop."""

@@ -1,0 +1,148 @@
+"""The map of a module's flat vectors: names, shapes, places and roles."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedbench.errors import ConfigError, nearest
+
+Role = Literal["body", "head", "norm"]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor's place in a flat vector: elements `start` to `stop`."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+    head: bool = False
+    norm: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Slots of the trainable parameters, float buffers and integer buffers, each in registration order.
+
+    `head` is the declared classifier, `norm` the BatchNorm modules, `body` all that is not head. A tied parameter
+    counts once, under its first name, and is head if any of its owners is.
+    """
+
+    params: tuple[Slot, ...]
+    buffers: tuple[Slot, ...]
+    counters: tuple[Slot, ...]
+    head_name: str | None = None
+    has_batchnorm: bool = field(default=False)
+
+    @classmethod
+    def of(cls, module: nn.Module, head: str | None = None) -> "Layout":
+        """The layout of `module`, whose classifier is the submodule `head` (default: its attribute `head`)."""
+        head = head or ("head" if isinstance(getattr(module, "head", None), nn.Module) else None)
+        heads, norms = _members(module, [head] if head else []), _members(module, _batchnorms(module))
+        params = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
+        buffers = list(module.named_buffers())
+        return cls(
+            params=_slots(params, heads, norms),
+            buffers=_slots([(n, b) for n, b in buffers if b.is_floating_point()], heads, norms),
+            counters=_slots([(n, b) for n, b in buffers if not b.is_floating_point()], heads, norms),
+            head_name=head,
+            has_batchnorm=bool(_batchnorms(module)),
+        )
+
+    @property
+    def size(self) -> int:
+        """N, the number of trainable parameters."""
+        return self.params[-1].stop if self.params else 0
+
+    @property
+    def buffer_size(self) -> int:
+        """M, the number of floats in buffers."""
+        return self.buffers[-1].stop if self.buffers else 0
+
+    @property
+    def counter_size(self) -> int:
+        return self.counters[-1].stop if self.counters else 0
+
+    def layers(self) -> tuple[Slot, ...]:
+        """The parameter tensors: a weight and its bias are two."""
+        return self.params
+
+    def mask(self, role: Role) -> Tensor:
+        """bool `[N]`, true on the parameters of this role. Raises ConfigError where no head is declared."""
+        return _mark(self.params, self.size, self._of_role(role))
+
+    def buffer_mask(self, role: Role) -> Tensor:
+        """bool `[M]`, the same for the float buffers."""
+        return _mark(self.buffers, self.buffer_size, self._of_role(role))
+
+    def mask_of(self, prefixes: Iterable[str]) -> tuple[Tensor, Tensor]:
+        """bool `[N]` and `[M]`, true where a name starts with one of the dotted prefixes."""
+        prefixes = tuple(prefixes)
+        names = {slot.name for slot in self.params + self.buffers}
+        for prefix in prefixes:
+            if not any(_under(name, prefix) for name in names):
+                raise ConfigError(f"no parameter of the model is under '{prefix}': {nearest(prefix, names)}")
+        chosen = {name for name in names if any(_under(name, prefix) for prefix in prefixes)}
+        inside = lambda slot: slot.name in chosen  # noqa: E731
+        return _mark(self.params, self.size, inside), _mark(self.buffers, self.buffer_size, inside)
+
+    def _of_role(self, role: Role):
+        if role != "norm" and self.head_name is None:
+            raise ConfigError(
+                "this method needs to know the model's classifier: name it with --model.head NAME "
+                f"(the last layer is '{self.last_module}') or give the module an attribute `head`"
+            )
+        return {"head": lambda s: s.head, "body": lambda s: not s.head, "norm": lambda s: s.norm}[role]
+
+    @cached_property
+    def last_module(self) -> str:
+        return self.params[-1].name.rpartition(".")[0] if self.params else ""
+
+
+def _under(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def _mark(slots: tuple[Slot, ...], size: int, inside) -> Tensor:
+    mask = torch.zeros(size, dtype=torch.bool)
+    for slot in slots:
+        if inside(slot):
+            mask[slot.start : slot.stop] = True
+    return mask
+
+
+def _batchnorms(module: nn.Module) -> list[str]:
+    return [name for name, child in module.named_modules() if isinstance(child, _BatchNorm)]
+
+
+def _members(module: nn.Module, names: list[str]) -> set[int]:
+    """Identities of all tensors below the named submodules."""
+    found: set[int] = set()
+    for name in names:
+        try:
+            child = module.get_submodule(name)
+        except AttributeError:
+            known = [n for n, _ in module.named_modules() if n]
+            raise ConfigError(f"model.head = '{name}': the model has no such submodule; {nearest(name, known)}") from None
+        found |= {id(t) for t in [*child.parameters(), *child.buffers()]}
+    return found
+
+
+def _slots(tensors: list[tuple[str, Tensor]], heads: set[int], norms: set[int]) -> tuple[Slot, ...]:
+    slots, start = [], 0
+    for name, tensor in tensors:
+        stop = start + prod(tensor.shape)
+        slots.append(Slot(name, tuple(tensor.shape), start, stop, id(tensor) in heads, id(tensor) in norms))
+        start = stop
+    return tuple(slots)

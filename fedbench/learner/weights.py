@@ -1,0 +1,31 @@
+"""The numbers of a module: what travels and what is averaged."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(eq=False)
+class Weights:
+    """A module's numbers as flat vectors.
+
+    params: trainable parameters `[N]`; buffers: floating-point buffers `[M]` (running statistics);
+    counters: integer buffers `[c]`, int64, never averaged.
+    """
+
+    params: Tensor
+    buffers: Tensor
+    counters: Tensor
+
+    def clone(self) -> "Weights":
+        return Weights(self.params.clone(), self.buffers.clone(), self.counters.clone())
+
+    def replace(self, **parts: Tensor) -> "Weights":
+        """The same with some of the vectors exchanged."""
+        return Weights(**{"params": self.params, "buffers": self.buffers, "counters": self.counters, **parts})
+
+    def is_finite(self) -> bool:
+        """Whether every parameter and float buffer is a number (a sum finds every NaN and infinity)."""
+        total = self.params.sum(dtype=torch.float64) + self.buffers.sum(dtype=torch.float64)
+        return bool(torch.isfinite(total))
