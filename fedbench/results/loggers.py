@@ -1,0 +1,255 @@
+"""Mirrors of a run's records: W&B, CSV, TensorBoard, any Lightning Logger. The truth stays in metrics.jsonl."""
+
+import importlib
+import inspect
+import json
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.results.records import RunFolder, is_run, write_json_atomically
+
+Row = Mapping[str, Any]
+Warn = Callable[[str], None]
+
+STATE = "loggers.json"
+MOST_CURVES = 50  # above it, clients become quantiles: W&B and TensorBoard choke on hundreds of keys per round
+QUANTILES = {"min": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "max": 1.0}
+NOT_CURVES = ("seed", "round", "point", "failed")
+
+
+class Logger(Protocol):
+    """What fedbench asks of a logger: the part of `lightning.pytorch.loggers.Logger` that needs no Trainer."""
+
+    def log_hyperparams(self, params: dict[str, Any]) -> None: ...
+
+    def log_metrics(self, metrics: dict[str, Any], step: int) -> None: ...
+
+    def save(self) -> None: ...
+
+    def finalize(self, status: str) -> None: ...
+
+
+def metric_values(lines: Iterable[Row], prefix: str = "") -> dict[str, float]:
+    """Lines of metrics.jsonl of one round as `after_agg/test_accuracy: 0.8`; null and NaN are left out."""
+    values: dict[str, float] = {}
+    for line in lines:
+        point = f"{prefix}{line['point']}"
+        numbers = {k: v for k, v in line.items() if k not in NOT_CURVES and v is not None}
+        values |= {f"{point}/{k}": v for k, v in numbers.items() if np.isfinite(v)}
+        if line.get("failed"):
+            values[f"{point}/failed"] = len(line["failed"])
+    return values
+
+
+def trace_values(traces: Iterable[Row], prefix: str = "") -> dict[str, float]:
+    """Rows of traces.parquet of one round as `lambda/client_03: 0.4`, or as quantiles for more than 50 clients.
+
+    A name with a slash (`mask_share/<layer>`) is averaged over the clients; a trace of the server keeps its name.
+    """
+    values: dict[str, float] = {}
+    for name, of_client in _by_name(traces).items():
+        values |= {prefix + key: value for key, value in _curves(name, of_client).items()}
+    return values
+
+
+def trace_distributions(traces: Iterable[Row], prefix: str = "") -> dict[str, np.ndarray]:
+    """The values over clients of every trace that `trace_values` only gives as quantiles."""
+    named = _by_name(traces)
+    return {
+        f"{prefix}{name}/histogram": np.array(list(of_client.values()))
+        for name, of_client in named.items()
+        if "/" not in name and len(of_client) > MOST_CURVES
+    }
+
+
+def _by_round(rows: Iterable[Row]) -> dict[tuple[int, int], list[Row]]:
+    rounds: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        rounds[int(row["seed"]), int(row["round"])].append(row)
+    return rounds
+
+
+def _by_name(traces: Iterable[Row]) -> dict[str, dict[int, float]]:
+    """`{name: {client: value}}`; values that are not finite are left out."""
+    named: dict[str, dict[int, float]] = defaultdict(dict)
+    for row in traces:
+        if np.isfinite(row["value"]):
+            named[row["name"]][int(row["client"])] = float(row["value"])
+    return named
+
+
+def _curves(name: str, of_client: dict[int, float]) -> dict[str, float]:
+    if set(of_client) == {-1}:
+        return {name: of_client[-1]}
+    if "/" in name:
+        return {name: float(np.mean(list(of_client.values())))}
+    if len(of_client) > MOST_CURVES:
+        quantiles = np.quantile(list(of_client.values()), list(QUANTILES.values()))
+        return {f"{name}/{key}": float(value) for key, value in zip(QUANTILES, quantiles, strict=True)}
+    return {f"{name}/client_{client:02d}": value for client, value in sorted(of_client.items())}
+
+
+class LoggedRounds:
+    """Which rounds each logger has had, kept in the run's folder, so that a resumed run repeats none."""
+
+    def __init__(self, folder: Path, resume: bool) -> None:
+        self.path = folder / STATE
+        self._last: dict[str, dict[str, int]] = {}
+        if resume and self.path.exists():
+            self._last = json.loads(self.path.read_text())
+
+    def last(self, logger: str, seed: int) -> int:
+        """The last round that the logger had of the seed; -1 before the first."""
+        return self._last.get(logger, {}).get(str(seed), -1)
+
+    def correct(self, logger: str, last: Mapping[int, int]) -> None:
+        """Takes the logger's own word, a last round per seed, for what it has."""
+        self._last[logger] = {str(seed): round_ for seed, round_ in last.items()}
+
+    def add(self, logger: str, seed: int, round_: int) -> None:
+        """Notes a logged round on disk."""
+        self._last.setdefault(logger, {})[str(seed)] = round_
+        write_json_atomically(self.path, self._last)
+
+
+class Attached:
+    """A logger of a run, guarded: a round of a seed is logged once, an exception becomes one warning and silence."""
+
+    def __init__(self, name: str, logger: Logger, rounds: LoggedRounds, several_seeds: bool, warn: Warn) -> None:
+        self.name = name
+        self.logger: Logger | None = logger
+        self._rounds = rounds
+        self._several_seeds = several_seeds
+        self._warn = warn
+        self._guarded(self._ask_what_it_has)
+
+    def log_hyperparams(self, params: dict[str, Any]) -> None:
+        """The resolved configuration, as a tree."""
+        self._guarded(lambda logger: logger.log_hyperparams(params))
+
+    def log_metrics(self, metrics: dict[str, Any], step: int) -> None:
+        """Values under ready-made keys."""
+        self._guarded(lambda logger: logger.log_metrics(metrics, step=step))
+
+    def log_records(self, lines: Iterable[Row], traces: Iterable[Row] = ()) -> None:
+        """Lines of metrics.jsonl and rows of traces.parquet of one or more whole rounds; known rounds are skipped."""
+        traced = _by_round(traces)
+        for (seed, round_), of_round in sorted(_by_round(lines).items()):
+            if round_ > self._rounds.last(self.name, seed):
+                self._guarded(partial(self._log_round, seed, round_, of_round, traced[seed, round_]))
+
+    def finalize(self, status: str = "success") -> None:
+        """Flushes and closes; `status` is success or failed."""
+        self._guarded(lambda logger: logger.finalize(status))
+
+    def _ask_what_it_has(self, logger: Logger) -> None:
+        known = logger.logged() if hasattr(logger, "logged") else None
+        if known is not None:
+            self._rounds.correct(self.name, known)
+
+    def _log_round(self, seed: int, round_: int, lines: list[Row], traces: list[Row], logger: Logger) -> None:
+        prefix = f"seed{seed}/" if self._several_seeds else ""
+        values: dict[str, Any] = metric_values(lines, prefix) | trace_values(traces, prefix)
+        if getattr(logger, "takes_distributions", False):
+            values |= trace_distributions(traces, prefix)
+        logger.log_metrics(values, step=round_)
+        logger.save()
+        self._rounds.add(self.name, seed, round_)
+
+    def _guarded(self, action: Callable[[Logger], None]) -> None:
+        if self.logger is None:
+            return
+        try:
+            action(self.logger)
+        except Exception as error:  # a mirror of the records must never cost the run itself
+            self.logger = None
+            self._warn(f"logger {self.name} failed and is left out from here on ({type(error).__name__}: {error})")
+
+
+def make_loggers(
+    config: Config, folder: Path, run_id: str, job_type: str, *, resume: bool = True, warn: Warn = warnings.warn
+) -> list[Attached]:
+    """The loggers that `config.loggers` names, each guarded. `run_id` must stay the same when a run is resumed.
+
+    With `resume` the rounds that a logger already had in this folder are skipped, and the records of the folder that it
+    missed are handed over first. Raises ConfigError for a logger that does not exist; one that fails to start is left
+    out with a warning.
+    """
+    rounds = LoggedRounds(folder, resume)
+    attached = []
+    for name in config.loggers:
+        try:
+            logger = _make(name, config, folder, run_id, job_type)
+        except ConfigError:
+            raise
+        except Exception as error:  # a mirror of the records must never cost the run itself
+            warn(f"logger {name} cannot start and is left out ({type(error).__name__}: {error})")
+        else:
+            attached.append(Attached(name, logger, rounds, len(config.seeds) > 1, warn))
+    if resume and attached and is_run(folder):
+        _catch_up(attached, RunFolder(folder))
+    return attached
+
+
+def _catch_up(loggers: Iterable[Attached], run: RunFolder) -> None:
+    lines: list[Any] = run.metrics().to_dict("records")
+    traces: list[Any] = run.traces().to_dict("records")
+    for logger in loggers:
+        logger.log_records(lines, traces)
+
+
+def log_records(loggers: Iterable[Attached], lines: Iterable[Any], traces: Iterable[Row] = ()) -> None:
+    """Hands lines of metrics.jsonl (mappings or MetricsLine) and rows of traces.parquet to every logger."""
+    rows = [asdict(line) if is_dataclass(line) and not isinstance(line, type) else line for line in lines]
+    kept = list(traces)
+    for logger in loggers:
+        logger.log_records(rows, kept)
+
+
+def _make(name: str, config: Config, folder: Path, run_id: str, job_type: str) -> Logger:
+    if name == "wandb":
+        from fedbench.results.wandb_log import WandbLog
+
+        return WandbLog(config, folder, run_id, job_type)
+    if name == "csv":
+        return _csv(folder)
+    if name == "tensorboard":
+        return _tensorboard(folder)
+    if ":" not in name:
+        raise ConfigError(f"loggers = {name!r}: wandb, csv, tensorboard, or package.module:Class of a Lightning Logger")
+    return _own(name, folder)
+
+
+def _csv(folder: Path) -> Logger:
+    from lightning.pytorch.loggers import CSVLogger
+
+    return CSVLogger(folder, name="csv", flush_logs_every_n_steps=1)
+
+
+def _tensorboard(folder: Path) -> Logger:
+    from lightning.pytorch.loggers import TensorBoardLogger
+
+    try:
+        return TensorBoardLogger(folder, name="tensorboard", default_hp_metric=False)
+    except ImportError:
+        raise ConfigError("loggers = 'tensorboard': not installed; run `pip install tensorboard`") from None
+
+
+def _own(name: str, folder: Path) -> Logger:
+    """A user's Logger; it gets the run's folder as `save_dir` if its constructor takes one."""
+    module, _, attribute = name.partition(":")
+    try:
+        kind = getattr(importlib.import_module(module), attribute)
+        takes_folder = "save_dir" in inspect.signature(kind).parameters
+        return kind(save_dir=str(folder)) if takes_folder else kind()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ConfigError(f"loggers = {name!r}: cannot be made ({error}); package.module:Class is expected") from None

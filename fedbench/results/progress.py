@@ -1,0 +1,152 @@
+"""What a run shows while it runs: a live bar on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+
+Clock = Callable[[], float]
+LABELS = {"after_fit": "after fit", "after_agg": "after agg", "global": "global"}
+
+
+def duration(seconds: float) -> str:
+    """`50 s`, `12 min`, `3 h 05 min`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+class Display:
+    """A bar on a terminal, throttled lines elsewhere; notes are printed above the bar."""
+
+    def __init__(self, console: Console | None, clock: Clock = time.monotonic) -> None:
+        self.console = console or Console(stderr=True)
+        self._clock = clock
+        self._bar: Bar | None = None
+        self._started = clock()
+        self._printed: float | None = None
+        self._held: str | None = None
+
+    def note(self, text: str) -> None:
+        """A warning or a remark, kept on the screen."""
+        self.console.print(escape(text), style="yellow" if self._bar else None, soft_wrap=True, highlight=False)
+
+    def stop(self) -> None:
+        """Ends the display; the last line that was held back is printed."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        self._print_held()
+
+    def _begin(self, title: str, total: int) -> None:
+        self._started = self._clock()
+        self._printed = self._held = None
+        self.console.print(escape(title), style="bold", soft_wrap=True, highlight=False)
+        if self.console.is_terminal:
+            self._bar = _bar(self.console)
+            self._task = self._bar.add_task("", total=total, text="", left="")
+            self._bar.start()
+
+    def _show(self, done: int, what: str, text: str, left: str, last: bool = False) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, description=escape(what), text=escape(text), left=left)
+            return
+        self._held = "  ".join(part for part in (what, text, left) if part)
+        if last or self._printed is None or self._clock() - self._printed >= 1:
+            self._print_held()
+
+    def _print_held(self) -> None:
+        if self._held is not None:
+            self.console.print(escape(self._held), soft_wrap=True, highlight=False)
+            self._printed, self._held = self._clock(), None
+
+    def _left(self, done: int, todo: int) -> str:
+        """Time left if what is to do takes as long as what is done."""
+        return f"{duration((self._clock() - self._started) / done * todo)} left" if done and todo else ""
+
+
+def _bar(console: Console) -> Bar:
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    return Bar(*columns, TextColumn("{task.fields[text]}"), TextColumn("{task.fields[left]}"), console=console)
+
+
+class Progress(Display):
+    """The rounds of a run over its seeds, the accuracy so far at every evaluation point, and the time left."""
+
+    def start(self, title: str, rounds: int, seeds: Sequence[int]) -> None:
+        """`title` says what runs where."""
+        self._rounds, self._seeds = rounds, list(seeds)
+        self._now: dict[int, int] = {}
+        self._before: dict[int, int] = {}
+        self._accuracy = ""
+        self._begin(title, rounds * len(self._seeds))
+
+    def update(self, event: Mapping[str, Any]) -> None:
+        """After a round: `{"seed", "round", "rounds", "lines": [lines of metrics.jsonl], "seconds"}`.
+
+        Rounds without `lines` (not evaluated) move the bar only.
+        """
+        seed, now = event["seed"], event["round"]
+        self._before.setdefault(seed, max(0, now - 1))
+        self._now[seed] = now
+        self._accuracy = accuracies(event["lines"]) or self._accuracy
+        if self._bar is not None or event["lines"]:
+            self._show(self._completed(), self._what(seed, now), self._text(event), self._time_left(), self._over())
+
+    def _what(self, seed: int, now: int) -> str:
+        name = f"seed {seed}" if len(self._seeds) > 1 else ""
+        return name if self._bar is not None else f"{name}  round {now}/{self._rounds}".strip()
+
+    def _text(self, event: Mapping[str, Any]) -> str:
+        pace = f"{event['seconds']:.2g} s/round" if event.get("seconds") else ""
+        return "  ".join(part for part in (self._accuracy, pace) if part)
+
+    def _skipped(self) -> int:
+        """Rounds of the seeds that an earlier start finished: seeds run in order, and these were never heard of."""
+        first = min(self._seeds.index(seed) for seed in self._now)
+        return first * self._rounds
+
+    def _completed(self) -> int:
+        """Rounds that are over, those of an earlier start included."""
+        return self._skipped() + sum(self._now.values())
+
+    def _over(self) -> bool:
+        return self._completed() >= self._rounds * len(self._seeds)
+
+    def _time_left(self) -> str:
+        done = self._completed() - self._skipped() - sum(self._before.values())
+        return self._left(done, self._rounds * len(self._seeds) - self._completed())
+
+
+def accuracies(lines: Sequence[Any]) -> str:
+    """`after fit 81.2 %  after agg 79.0 %` from the lines of one round."""
+    rows = [line if isinstance(line, Mapping) else vars(line) for line in lines]
+    tested = {row["point"]: row["test_accuracy"] for row in rows if row["test_accuracy"] is not None}
+    return "  ".join(f"{label} {tested[point]:.1%}" for point, label in LABELS.items() if point in tested)
+
+
+class GridProgress(Display):
+    """The trials of a grid: done, failed, running, and the best so far."""
+
+    def __init__(self, total: int, console: Console | None = None, clock: Clock = time.monotonic) -> None:
+        super().__init__(console, clock)
+        self.total = total
+        self._skipped: int | None = None
+
+    def start(self, title: str) -> None:
+        """`title` says what is tried where."""
+        self._begin(title, self.total)
+
+    def update(self, done: int, failed: int, running: Sequence[str], best: str | None) -> None:
+        """`done` counts every finished trial, the failed ones too; `running` and `best` are names for the reader."""
+        if self._skipped is None:
+            self._skipped = done  # finished by an earlier start, so they say nothing about the pace
+        what = "trials" if self._bar is not None else f"trials {done}/{self.total}"
+        parts = [f"{failed} failed" if failed else "", f"running {', '.join(running)}" if running else ""]
+        text = "  ".join(part for part in [*parts, f"best {best}" if best else ""] if part)
+        self._show(done, what, text, self._left(done - self._skipped, self.total - done), done >= self.total)

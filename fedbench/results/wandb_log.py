@@ -1,0 +1,174 @@
+"""W&B as a mirror of a run's records: never asks, never hangs, never has a round twice or not at all."""
+
+import json
+import netrc
+import os
+import struct
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import numpy as np
+import wandb
+
+from fedbench.config import Config
+
+Mode = Literal["online", "offline", "disabled"]
+TIMEOUT = 30  # seconds
+LOG_HEADER, BLOCK = 7, 32768  # a .wandb file: seven bytes, then a LevelDB log
+
+
+class WandbLog:
+    """One W&B run for one run folder, continued under the same id when the run is resumed.
+
+    Online only where an account is set up on this machine, else offline segments in `folder`/wandb, to be sent with
+    `wandb sync --append`.
+    """
+
+    takes_distributions = True
+
+    def __init__(self, config: Config, folder: Path, run_id: str, job_type: str) -> None:
+        arguments = {
+            "id": run_id,
+            "resume": "allow",
+            "dir": str(folder),
+            "project": config.wandb.project,
+            "entity": config.wandb.entity,
+            "group": config.wandb.group or experiment(config, folder),
+            "name": config.name or f"{config.method.name}-{folder.name}",
+            "tags": config.wandb.tags,
+            "job_type": job_type,
+            "reinit": "create_new",
+        }
+        self._seeds, self._rounds = config.seeds, config.rounds
+        self._segments = segments(folder, run_id)
+        self.run = _start(mode(config.wandb.mode), arguments)
+        self.run.define_metric("round")
+        self.run.define_metric("*", step_metric="round")
+
+    def logged(self) -> dict[int, int] | None:
+        """The last round per seed that W&B really has, as of the start; None when there is no telling.
+
+        Read back from the offline segments, because W&B's own process loses what it has not written when it dies;
+        from the server for a run that is continued online.
+        """
+        known = [key_rounds(row, self._seeds) for path in self._segments for row in history(path)]
+        if self.run.resumed:
+            known += _of_server(dict(self.run.summary), self._seeds, self._rounds)
+        return dict(known) if self._segments or self.run.resumed else None
+
+    def log_hyperparams(self, params: dict[str, Any]) -> None:
+        self.run.config.update(params, allow_val_change=True)
+
+    def log_metrics(self, metrics: dict[str, Any], step: int) -> None:
+        drawn = {k: wandb.Histogram(v.tolist()) if isinstance(v, np.ndarray) else v for k, v in metrics.items()}
+        self.run.log({"round": step, **drawn})
+
+    def save(self) -> None:
+        """Nothing to do: W&B's own process has taken the round."""
+
+    def finalize(self, status: str) -> None:
+        self.run.finish(exit_code=0 if status == "success" else 1)
+
+
+def experiment(config: Config, folder: Path) -> str:
+    """The grid's folder for its cells and final runs, the folder above for a run in the default place."""
+    if folder.parent.name in ("cells", "final"):
+        return folder.parent.parent.name
+    return f"{config.data.name}-{config.partition.name}" if config.out else folder.parent.name
+
+
+def _start(mode: Mode, arguments: dict[str, Any]) -> Any:
+    try:
+        return wandb.init(mode=mode, settings=_settings(), **arguments)
+    except wandb.Error as error:
+        if mode != "online":
+            raise
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        warnings.warn(f"W&B cannot be reached, logging offline ({first})", stacklevel=2)
+        wandb.teardown()  # the failed start still holds the id
+        return wandb.init(mode="offline", settings=_settings(), **arguments)
+
+
+def _settings() -> wandb.Settings:
+    """Quiet, no capture of the terminal, and a bound on every wait that the installed version can bound."""
+    newer = {"finish_timeout": 4 * TIMEOUT, "x_transaction_log_flush_interval": 1}
+    known = {key: value for key, value in newer.items() if key in wandb.Settings.model_fields}
+    return wandb.Settings(silent=True, console="off", login_timeout=TIMEOUT, init_timeout=TIMEOUT, **known)
+
+
+def mode(asked: str) -> Mode:
+    """Online only with an account, because W&B would ask for one; `auto` follows WANDB_MODE as far as that goes."""
+    from_environment = os.environ.get("WANDB_MODE", "")
+    if asked == "auto" and from_environment == "disabled":
+        return "disabled"
+    if asked == "offline" or (asked == "auto" and from_environment in ("offline", "dryrun")):
+        return "offline"
+    return "online" if _has_account() else "offline"
+
+
+def _has_account() -> bool:
+    """Whether W&B would find a login by itself: in the environment, its settings files or netrc."""
+    settings = wandb.setup(wandb.Settings(silent=True)).settings
+    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE") or settings.api_key:
+        return True
+    return _in_netrc(urlsplit(settings.base_url).netloc)
+
+
+def _in_netrc(host: str) -> bool:
+    path = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
+    try:
+        return netrc.netrc(path).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def key_rounds(row: dict[str, Any], seeds: Sequence[int]) -> tuple[int, int]:
+    """Seed and round of a logged row; with one seed the keys carry no seed."""
+    named = (int(key.split("/")[0].removeprefix("seed")) for key in row if key.startswith("seed") and "/" in key)
+    return next(named, seeds[0]), int(row["round"])
+
+
+def _of_server(summary: dict[str, Any], seeds: Sequence[int], rounds: int) -> Iterator[tuple[int, int]]:
+    """Seeds run in order, so those before the last one that the server has heard of are complete."""
+    if "round" not in summary:
+        return
+    heard = [seed for seed in seeds if any(key.startswith(f"seed{seed}/") for key in summary)] or [seeds[0]]
+    yield from ((seed, rounds) for seed in heard[:-1])
+    yield heard[-1], int(summary["round"])
+
+
+def segments(folder: Path, run_id: str) -> list[Path]:
+    """The files of the offline segments of a run, oldest first."""
+    return sorted(folder.glob(f"wandb/offline-run-*-{run_id}/run-{run_id}.wandb"))
+
+
+def history(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows logged to a .wandb file, in order; a torn end is left out."""
+    for record in _records(path.read_bytes()):
+        if record.WhichOneof("record_type") == "history":
+            items = record.history.item
+            yield {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in items}
+
+
+def _records(data: bytes) -> Iterator[Any]:
+    """The messages of a .wandb file."""
+    from wandb.proto import wandb_internal_pb2
+
+    parse = wandb_internal_pb2.__dict__["Record"].FromString  # made at import time, which type checkers cannot see
+
+    message, position = b"", LOG_HEADER
+    while position + 7 <= len(data):
+        if (room := BLOCK - position % BLOCK) < 7:
+            position += room
+            continue
+        _, length, part = struct.unpack_from("<IHB", data, position)
+        chunk = data[position + 7 : position + 7 + length]
+        if len(chunk) < length:
+            return
+        message, position = message + chunk, position + 7 + length
+        if part in (1, 4):  # whole, or the last part
+            yield parse(message)
+            message = b""
