@@ -15,7 +15,7 @@ import numpy as np
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.results.records import RunFolder, is_run, write_json_atomically
+from fedbench.results.records import RunFolder, write_json_atomically
 
 Row = Mapping[str, Any]
 Warn = Callable[[str], None]
@@ -180,9 +180,8 @@ def make_loggers(
 ) -> list[Attached]:
     """The loggers that `config.loggers` names, each guarded. `run_id` must stay the same when a run is resumed.
 
-    With `resume` the rounds that a logger already had in this folder are skipped, and the records of the folder that it
-    missed are handed over first. Raises ConfigError for a logger that does not exist; one that fails to start is left
-    out with a warning.
+    With `resume` the rounds that a logger already had in this folder are skipped. Raises ConfigError for a logger that
+    does not exist; one that fails to start is left out with a warning.
     """
     rounds = LoggedRounds(folder, resume)
     attached = []
@@ -195,16 +194,26 @@ def make_loggers(
             warn(f"logger {name} cannot start and is left out ({type(error).__name__}: {error})")
         else:
             attached.append(Attached(name, logger, rounds, len(config.seeds) > 1, warn))
-    if resume and attached and is_run(folder):
-        _catch_up(attached, RunFolder(folder))
     return attached
 
 
-def _catch_up(loggers: Iterable[Attached], run: RunFolder) -> None:
+def catch_up(loggers: Iterable[Attached], folder: Path) -> None:
+    """Hands over what the folder's records have and a logger lacks.
+
+    For a resumed run, once its records are cut back to the checkpoint: a killed logger may have lost its last rounds.
+    """
+    run = RunFolder(folder)
     lines: list[Any] = run.metrics().to_dict("records")
     traces: list[Any] = run.traces().to_dict("records")
     for logger in loggers:
         logger.log_records(lines, traces)
+
+
+def log_event(loggers: Iterable[Attached], event: Mapping[str, Any]) -> None:
+    """Hands over what the driver tells of an evaluated round: `lines`, and `traces` as `{(client, name): value}`."""
+    at = {"seed": event["seed"], "round": event["round"]}
+    traces = event.get("traces", {}).items()
+    log_records(loggers, event["lines"], [{**at, "client": c, "name": name, "value": v} for (c, name), v in traces])
 
 
 def log_records(loggers: Iterable[Attached], lines: Iterable[Any], traces: Iterable[Row] = ()) -> None:

@@ -89,8 +89,11 @@ class Progress(Display):
     def update(self, event: Mapping[str, Any]) -> None:
         """After a round: `{"seed", "round", "rounds", "lines": [lines of metrics.jsonl], "seconds"}`.
 
-        Rounds without `lines` (not evaluated) move the bar only.
+        Rounds without `lines` (not evaluated) move the bar only; an event `{"note": text}` is a note.
         """
+        if "note" in event:
+            self.note(event["note"])
+            return
         seed, now = event["seed"], event["round"]
         self._before.setdefault(seed, max(0, now - 1))
         self._now[seed] = now

@@ -14,7 +14,15 @@ from wandb.proto import wandb_internal_pb2
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.results.loggers import log_records, make_loggers, metric_values, trace_distributions, trace_values
+from fedbench.results.loggers import (
+    catch_up,
+    log_event,
+    log_records,
+    make_loggers,
+    metric_values,
+    trace_distributions,
+    trace_values,
+)
 from fedbench.results.records import MetricsLine
 
 
@@ -147,6 +155,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     fresh = {k: v for k, v in os.environ.items() if k != "WANDB_SERVICE"}  # else it shares this process's W&B service
     assert subprocess.run([sys.executable, "-c", script], cwd=root, env=fresh).returncode == -signal.SIGKILL
     loggers = attach(tmp_path, name)
+    catch_up(loggers, tmp_path)
     for round_ in (4, 5, 6):
         log_records(loggers, lines(round_))
     loggers[0].finalize()
@@ -167,6 +176,12 @@ def logged_rounds(folder, name):
 
 def csv_rows(folder):
     return [row for path in sorted(folder.glob("csv/*/metrics.csv")) for row in csv.DictReader(path.open())]
+
+
+def test_the_events_of_the_driver_are_understood(tmp_path):
+    loggers = attach(tmp_path, "csv")
+    log_event(loggers, {"seed": 0, "round": 1, "lines": lines(1), "traces": {(2, "lambda"): 0.25}, "seconds": 1.0})
+    assert csv_rows(tmp_path)[0]["lambda/client_02"] == "0.25"
 
 
 def test_several_seeds_are_kept_apart(tmp_path):

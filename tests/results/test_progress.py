@@ -93,7 +93,7 @@ def test_time_left_of_a_resumed_run_counts_only_what_this_start_did():
 def test_notes_are_printed_whole():
     progress = Progress(plain(), Clock())
     progress.start("t", 10, [0])
-    progress.note("client 3 left out in round 2: loss is not finite [nan]")
+    progress.update({"note": "client 3 left out in round 2: loss is not finite [nan]"})
     assert "client 3 left out in round 2: loss is not finite [nan]" in progress.console.file.getvalue()
 
 
