@@ -1,0 +1,22 @@
+"""Classes and functions of the user, named on the command line as package.module:name."""
+
+from importlib import import_module
+
+from fedbench.errors import ConfigError, nearest
+
+
+def import_dotted(path: str, what: str) -> object:
+    """What `package.module:name` names. Raises ConfigError; `what` says in it what was asked for."""
+    module, _, attribute = path.partition(":")
+    try:
+        found: object = import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"{what} '{path}': module {module} cannot be imported ({error})") from error
+    except Exception as error:
+        raise ConfigError(f"{what} '{path}': importing {module} failed ({type(error).__name__}: {error})") from error
+    if not hasattr(found, attribute):
+        names = [n for n in vars(found) if not n.startswith("_")]
+        raise ConfigError(
+            f"{what} '{path}': module {module} has no {attribute or 'empty name'}; {nearest(attribute, names)}"
+        )
+    return getattr(found, attribute)

@@ -1,0 +1,81 @@
+"""Networks: the built-in ones by name, and any LightningModule as package.module:Class."""
+
+import inspect
+from importlib import import_module
+from typing import Any
+
+from lightning import LightningModule
+
+from fedbench.dotted import import_dotted
+from fedbench.errors import ConfigError, nearest
+
+MODELS = {
+    "mlp": "mlp:Mlp",
+    "avgcnn": "avgcnn:AvgCnn",
+    "resnet8": "resnet:ResNet8",
+    "resnet10": "resnet:ResNet10",
+    "resnet18": "resnet:ResNet18",
+}
+SHAPE = ("input_shape", "classes")
+"""What the data decide: given to every constructor that takes an argument of that name."""
+
+
+def build(
+    name: str, input_shape: tuple[int, int, int] = (3, 32, 32), classes: int = 10, **options: Any
+) -> LightningModule:
+    """A fresh network for images of this shape (channels, height, width). Raises ConfigError.
+
+    Initial weights come from torch's global generator: seed it first. options: further arguments of the constructor.
+    """
+    kind = load(resolve(name, input_shape))
+    given = {"input_shape": tuple(input_shape), "classes": classes}
+    accepted = arguments(kind)
+    shape = {key: given[key] for key in SHAPE if key in accepted and key not in options}
+    check_options(name, kind, shape | options)
+    try:
+        return kind(**shape, **options)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"model {name}: its constructor failed ({type(error).__name__}: {error})") from error
+
+
+def resolve(name: str, input_shape: tuple[int, int, int]) -> str:
+    """The name that `auto` stands for: avgcnn, or mlp for images that are too small for it; other names as they are."""
+    if name != "auto":
+        return name
+    return "avgcnn" if min(input_shape[1:]) >= 16 else "mlp"
+
+
+def load(name: str) -> type[LightningModule]:
+    """The class of a model: a name of the table, or package.module:Class. Raises ConfigError."""
+    if ":" in name:
+        found = import_dotted(name, "model")
+    elif name in MODELS:
+        module, _, attribute = MODELS[name].partition(":")
+        found = getattr(import_module(f"fedbench.models.{module}"), attribute)
+    else:
+        raise ConfigError(f"unknown model '{name}': {nearest(name, MODELS)}; or package.module:Class of your own")
+    if not (isinstance(found, type) and issubclass(found, LightningModule)):
+        raise ConfigError(f"model '{name}' is not a subclass of lightning.LightningModule")
+    return found
+
+
+def arguments(kind: type[LightningModule]) -> dict[str, inspect.Parameter]:
+    """The constructor's named arguments."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {key: p for key, p in inspect.signature(kind).parameters.items() if p.kind in named}
+
+
+def check_options(name: str, kind: type[LightningModule], options: dict[str, Any]) -> None:
+    """Raises ConfigError for an argument that the constructor does not take, or needs and has not got."""
+    accepted = arguments(kind)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(kind).parameters.values())
+    for key in options:
+        if key not in accepted and not takes_any:
+            raise ConfigError(
+                f"unknown key model.{key}: {name} takes no such argument; {nearest(key, set(accepted) - set(SHAPE))}"
+            )
+    for key, parameter in accepted.items():
+        if parameter.default is parameter.empty and key not in options:
+            raise ConfigError(f"model {name} needs model.{key}: its constructor has no default for it")

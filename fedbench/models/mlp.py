@@ -1,0 +1,37 @@
+"""A multi-layer perceptron on the pixels."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+from torch import nn
+
+from fedbench.errors import ConfigError
+from fedbench.models.classifier import Classifier
+
+
+class Mlp(Classifier):
+    """Linear layers with ReLU between them. hidden: width of each hidden layer, or of the only one."""
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int] = (1, 28, 28),
+        classes: int = 10,
+        hidden: int | Sequence[int] = (200, 200),
+    ) -> None:
+        super().__init__()
+        widths = [prod(input_shape), *checked(hidden)]
+        layers: list[nn.Module] = [nn.Flatten()]
+        for before, after in pairwise(widths):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Linear(widths[-1], classes)
+
+
+def checked(hidden: int | Sequence[int]) -> list[int]:
+    widths = [hidden] if isinstance(hidden, int) else hidden
+    if isinstance(widths, str) or not all(type(w) is int and w > 0 for w in widths):
+        raise ConfigError(
+            f"model.hidden = {hidden!r}: a width above 0 or a list of such widths, for example [200, 200]"
+        )
+    return list(widths)
