@@ -1,0 +1,272 @@
+"""One self-contained HTML page out of a study: words, table, figures, configuration."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+import plotly.graph_objects as go
+import yaml
+from plotly.offline import get_plotlyjs
+
+from fedbench import config as configuration
+from fedbench.report import answer, figures, grids, traces
+from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.theme import DARK, LIGHT
+from fedbench.results.records import write_atomically
+from fedbench.results.tables import BASELINE, BEST_TEST, BEST_VAL, LAST
+
+PLACE_KEYS = ("out", "name", "resources.", "checkpoint.", "loggers", "wandb.")
+
+
+@dataclass
+class Chart:
+    """A figure with the words above it; `wide` charts take a row of their own."""
+
+    id: str
+    title: str
+    figure: str
+    caption: str = ""
+    wide: bool = False
+
+
+@dataclass
+class Part:
+    """A section of charts."""
+
+    id: str
+    title: str
+    charts: list[Chart] = field(default_factory=list)
+    intro: str = ""
+    small: bool = False
+
+
+def write_page(folder: Path) -> Path:
+    """Writes report.html into the folder of a run or a grid and returns its path."""
+    study = Study.load(folder)
+    path = folder / "report.html"
+    write_atomically(path, render(study))
+    return path
+
+
+def render(study: Study) -> str:
+    """The whole page as text."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("fedbench.report", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2").render(
+        kind="grid" if study.grid else "run",
+        title=f"{study.method} on {(study.config.get('data') or {}).get('name', study.folder.name)}",
+        asked=answer.asked(study),
+        answer=answer.answer(study),
+        besides=answer.besides(study),
+        tiles=answer.tiles(study),
+        table=table_rows(study),
+        gains=BASELINE in study.metrics and len(study.metrics) > 1,
+        colours=study.colours,
+        parts=[part for part in parts(study) if part.charts],
+        differences=differences(study.config),
+        config=yaml.safe_dump(study.config, sort_keys=False) if study.config else "",
+        environment=facts(study),
+        warnings=warnings(study),
+        failed=failed(study),
+        palettes={"light": LIGHT, "dark": DARK},
+        plotly=get_plotlyjs(),
+    )
+
+
+def parts(study: Study) -> Iterator[Part]:
+    """The sections with figures, in the order of the page; those without data have no charts."""
+    if study.grid:
+        yield _grid_part(study)
+    if study.metrics:
+        yield _curve_part(study)
+        yield _client_part(study)
+        yield _lambda_part(study)
+        yield _mask_part(study)
+        yield _cost_part(study)
+    yield _partition_part(study)
+
+
+def charts(*made: tuple[str, str, go.Figure | None, str], wide: bool = False) -> list[Chart]:
+    """Charts out of (id, title, figure, caption), without those that have no figure."""
+    return [Chart(i, title, _json(fig), caption, wide) for i, title, fig, caption in made if fig is not None]
+
+
+def _json(fig: go.Figure) -> str:
+    """For a script element: no `<` can end it early."""
+    return str(fig.to_json()).replace("<", "\\u003c")
+
+
+def _grid_part(study: Study) -> Part:
+    panels = list(grids.grid_panels(study))
+    made = charts(*((f"grid-{i}", title, fig, "") for i, (title, fig) in enumerate(panels)), wide=len(panels) == 1)
+    metric = "test" if str(study.grid and study.grid.grid().get("metric")).startswith("test") else "validation"
+    intro = f"{metric.capitalize()} accuracy in % {POINT_NAMES[study.point]}; the chosen point is framed."
+    return Part("grid", "The grid", made, intro)
+
+
+def _curve_part(study: Study) -> Part:
+    if len(study.metrics) == 1:
+        made = charts(("curve", "", figures.point_curves(study), ""), wide=True)
+    else:
+        limits = figures.curve_limits(study)
+        names = {point: POINT_NAMES[point].capitalize() for point in ("after_agg", "after_fit")}
+        made = charts(*((f"curve-{p}", t, figures.method_curves(study, p, limits), "") for p, t in names.items()))
+    several = max(len(study.last(method, p)) for method in study.metrics for p in POINT_NAMES) > 1
+    band = "; bands reach from the lowest to the highest seed" if several else ""
+    return Part("curves", "Accuracy over rounds", made, f"Mean over clients and seeds{band}.")
+
+
+def _client_part(study: Study) -> Part:
+    part = Part("clients", "Client by client")
+    paired = {m: rows for m in study.metrics if m != BASELINE and len(rows := _paired(study, m))}
+    if paired:
+        part.small = True
+        part.intro = (
+            "A line is one client of one seed, from training alone through both evaluation points; "
+            "those that end below their start are drawn in red, the mean in black."
+        )
+        values = pd.concat(paired.values()).drop(columns="gains").stack()
+        limits = [float(values.min()), float(values.max())]
+        made = ((f"clients-{i}", *_slope(study, m, paired[m], limits)) for i, m in enumerate(paired))
+        part.charts = charts(*made)
+    elif study.method in study.metrics:
+        part.intro = "A point is one client of one seed, at the last round; the worst tenth is shaded."
+        part.charts = charts(("clients", "", figures.client_strip(study), ""), wide=True)
+    return part
+
+
+def _paired(study: Study, method: str) -> pd.DataFrame:
+    return figures.paired_clients(study, method) if BASELINE in study.metrics else pd.DataFrame()
+
+
+def _slope(study: Study, method: str, paired: pd.DataFrame, limits: list[float]) -> tuple[str, go.Figure, str]:
+    caption = f"{int(paired['gains'].sum())} of {len(paired)} gain over local"
+    return method, figures.slopes(paired, study.colours[method], limits), caption
+
+
+def _lambda_part(study: Study) -> Part:
+    lines = traces.lambda_lines(study)
+    made = charts(("lambda", "λ per client", lines, "")) + charts(
+        ("losses", "Loss on private and on public data", traces.loss_lines(study), "")
+    )
+    intro = "How far each client trusts the consensus: near 0 it trains alone. Mean over seeds."
+    return Part("lambda", "Whom the clients trust", made if lines else [], intro)
+
+
+def _mask_part(study: Study) -> Part:
+    share = traces.share_lines(study, "mask_share", "selected share of parameters, %")
+    agree = traces.share_lines(study, "agreement", "agreement with the consensus, %")
+    partners = traces.count_lines(study, "collaborators", "collaborators per client")
+    made = charts(
+        ("mask-share", "Share of parameters in the mask", share, ""),
+        ("mask-layers", "By layer, last round", traces.layer_bars(study), ""),
+        ("overlap", "Overlap of masks, %", traces.overlap_matrix(study), "Last round of the first seed."),
+        ("collaborators", "Collaborators", partners, ""),
+        ("agreement", "Agreement with the consensus", agree, ""),
+    )
+    return Part(
+        "inside", f"Inside {study.method}", made, "Mean over clients; bands from the lowest to the highest client."
+    )
+
+
+def _cost_part(study: Study) -> Part:
+    made = charts(
+        ("traffic", "Accuracy against traffic", figures.cost_curves(study), "Bytes as the method would encode them."),
+        ("seconds", "Seconds per round", figures.time_bars(study), "Mean over rounds and seeds, on this machine."),
+    )
+    return Part("cost", "What it costs", made)
+
+
+def _partition_part(study: Study) -> Part:
+    dots = figures.partition_dots(study)
+    counts = (next(iter(study.partition.values()), None) or {}).get("class_counts") or []
+    most = max((max(row, default=0) for row in counts), default=0)
+    more = f" The first {figures.MOST_ROWS} of {len(counts)} clients." if len(counts) > figures.MOST_ROWS else ""
+    seed = next(iter(study.partition), "")
+    intro = f"Training images per client and class, seed {seed}; the largest dot is {most} images.{more}"
+    return Part("partition", "Who holds what", charts(("partition", "", dots, ""), wide=True), intro)
+
+
+def table_rows(study: Study) -> dict[str, list[dict[str, Any]]]:
+    """The final table as text: rows per point, the study's own point first, the best mean first."""
+    found: dict[str, list[dict[str, Any]]] = {point: [] for point in dict.fromkeys([study.point, *POINT_NAMES])}
+    for (method, point), rows in study.table.groupby(["method", "point"], sort=False):
+        found[str(point)].append(_table_row(str(method), dict(rows.set_index("choice").iterrows())))
+    for rows in found.values():
+        rows.sort(key=lambda row: -row["mean"])
+    return {POINT_NAMES[point]: rows for point, rows in found.items() if rows}
+
+
+def _table_row(method: str, by: dict[Any, pd.Series]) -> dict[str, Any]:
+    last, best, test = by.get(LAST), by.get(BEST_VAL), by.get(BEST_TEST)
+    return {
+        "method": method,
+        "mean": float(last["mean"]) if last is not None else 0.0,
+        "last": _number(last, "mean"),
+        "last_half": _half(last, "mean", "high"),
+        "worst": _number(last, "worst_tenth"),
+        "best_val": _number(best, "mean"),
+        "best_val_half": _half(best, "mean", "high"),
+        "best_test": _number(test, "mean"),
+        "gain": _number(last, "gain", signed=True),
+        "gain_half": _half(last, "gain", "gain_high"),
+        "share": "" if last is None or pd.isna(last["share_gains"]) else f"{100 * last['share_gains']:.0f}",
+    }
+
+
+def _number(row: pd.Series | None, name: str, signed: bool = False) -> str:
+    if row is None or pd.isna(row[name]):
+        return ""
+    return answer.points(row[name]) if signed else f"{100 * row[name]:.1f}"
+
+
+def _half(row: pd.Series | None, name: str, high: str) -> str:
+    return "" if row is None or pd.isna(row[high]) else f"± {100 * (row[high] - row[name]):.1f}"
+
+
+def differences(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Key, value, default of what decides the numbers and was not left at its default."""
+    defaults = configuration.flat(configuration.Config().model_dump(mode="json"))
+    found = configuration.flat(config)
+    return [
+        (key, value, defaults.get(key, "the method's own"))
+        for key, value in found.items()
+        if not key.startswith(PLACE_KEYS) and defaults.get(key) != value
+    ]
+
+
+def facts(study: Study) -> list[tuple[str, str]]:
+    """The environment of the own method's run as pairs of words."""
+    found = study.own.environment() if study.own else {}
+    pairs = configuration.flat(found).items()
+    return [(key, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for key, v in pairs if v is not None]
+
+
+def warnings(study: Study) -> list[str]:
+    """What the runs warned of, unfinished runs, and what could not be read."""
+    found = [f"{m}: {text}" for m, summary in study.summaries.items() for text in summary["warnings"]]
+    for method, summary in study.summaries.items():
+        if not summary["complete"]:
+            found.append(f"{method}: this run is not complete; the numbers are those so far.")
+    return found + study.problems
+
+
+def failed(study: Study) -> list[str]:
+    """Failed cells and clients, in words."""
+    cells = study.grid.cells() if study.grid else pd.DataFrame(columns=["status"])
+    found = [
+        f"Point {cell['name']} failed: {cell['error'] or 'no reason recorded'}"
+        for _, cell in cells[cells["status"] == "failed"].iterrows()
+    ]
+    for method, summary in study.summaries.items():
+        for seed, number, client, reason in summary["failed"]:
+            found.append(f"{method}: client {client} was left out in round {number} of seed {seed}: {reason}")
+    return found

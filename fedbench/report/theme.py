@@ -1,0 +1,149 @@
+"""Colours and layout that all figures share.
+
+Figures are built in the light colours; the page swaps every colour of LIGHT for its twin in DARK when the reader's
+theme is dark, so each colour must occur once in LIGHT.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+LIGHT = {
+    "ink": "#1a1d24",
+    "muted": "#5f6775",
+    "quiet": "#aeb5c0",
+    "grid": "#e7e9ee",
+    "ground": "#ffffff",
+    "accent": "#0b5fc4",
+    "alarm": "#c8451b",
+    "local": "#4a505c",
+    "c1": "#d98a00",
+    "c2": "#00876c",
+    "c3": "#b3558f",
+    "c4": "#3a9fd6",
+    "c5": "#8a6d1f",
+    "c6": "#6b5bc0",
+    "s0": "#f1f5fb",
+    "s1": "#bcd5f2",
+    "s2": "#5f9fe0",
+    "s3": "#0a4a9b",
+}
+DARK = {
+    "ink": "#eceef2",
+    "muted": "#9ea6b4",
+    "quiet": "#596170",
+    "grid": "#2a2f39",
+    "ground": "#14171d",
+    "accent": "#63a8ff",
+    "alarm": "#ff8a5c",
+    "local": "#c3c8d2",
+    "c1": "#f0ae3c",
+    "c2": "#3cc7a5",
+    "c3": "#e08fbf",
+    "c4": "#7cc7f2",
+    "c5": "#cdb05a",
+    "c6": "#a99cf2",
+    "s0": "#1a202b",
+    "s1": "#1f4475",
+    "s2": "#3f82d2",
+    "s3": "#b4d6ff",
+}
+OTHERS = ["c1", "c2", "c3", "c4", "c5", "c6"]
+SCALE = [[0, LIGHT["s0"]], [0.33, LIGHT["s1"]], [0.67, LIGHT["s2"]], [1, LIGHT["s3"]]]
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+LABEL_ROOM = 118  # pixels right of the plot for direct labels
+LINE_HEIGHT = 17  # pixels between two direct labels
+
+
+def colour_of(methods: Sequence[str], own: str) -> dict[str, str]:
+    """One colour per method, the same in every figure: accent for the study's own, grey for local."""
+    fixed = {"local": LIGHT["local"], own: LIGHT["accent"]}
+    others = [method for method in methods if method not in fixed]
+    return fixed | {method: LIGHT[OTHERS[i % len(OTHERS)]] for i, method in enumerate(others)}
+
+
+def dash_of(method: str) -> str:
+    """Reference lines stay apart from methods without colour, too."""
+    return {"local": "dash", "centralized": "dot"}.get(method, "solid")
+
+
+def faded(colour: str, opacity: float) -> str:
+    """The colour as rgba(); opacity in [0, 1]."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
+
+
+def figure(height: int = 340, right: int = 16, **layout: Any) -> go.Figure:
+    """An empty chart in the page's style, `height` pixels high, without drag so that a phone can scroll past it."""
+    return go.Figure(
+        layout={
+            "template": {},
+            "height": height,
+            "margin": {"l": 58, "r": right, "t": 12, "b": 48},
+            "font": {"family": FONT, "size": 13, "color": LIGHT["muted"]},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "hoverlabel": {"bgcolor": LIGHT["ground"], "bordercolor": LIGHT["quiet"], "font_color": LIGHT["ink"]},
+            "showlegend": False,
+            "dragmode": False,
+            "xaxis": axis(showgrid=False),
+            "yaxis": axis(),
+            **layout,
+        }
+    )
+
+
+def axis(title: str | None = None, **more: Any) -> dict[str, Any]:
+    """A quiet axis: thin grid, no zero line, no zoom."""
+    return {
+        "title": {"text": title, "font": {"size": 13}, "standoff": 10},
+        "gridcolor": LIGHT["grid"],
+        "linecolor": LIGHT["grid"],
+        "zeroline": False,
+        "fixedrange": True,
+        "automargin": True,
+        **more,
+    }
+
+
+def percent_axis(values: Sequence[float], title: str = "accuracy, %") -> dict[str, Any]:
+    """An axis for accuracies in %, with a little air around the values and never beyond 0 and 100."""
+    low, high = min(values), max(values)
+    air = max(0.06 * (high - low), 0.8)
+    return axis(title, range=[max(low - air, -1), min(high + air, 101)])
+
+
+def label_ends(fig: go.Figure, ends: Sequence[tuple[str, float, str]]) -> None:
+    """Writes names beside the right ends of curves: (name, y, colour), moved apart where they would collide.
+
+    The y axis needs its range set. On a narrow page a legend takes their place (`layout.meta`).
+    """
+    low, high = fig.layout.yaxis.range
+    height = fig.layout.height - fig.layout.margin.t - fig.layout.margin.b
+    gap = LINE_HEIGHT * (high - low) / height
+    order = sorted(range(len(ends)), key=lambda i: ends[i][1])
+    places = spread([ends[i][1] for i in order], gap)
+    for i, y in zip(order, places, strict=True):
+        name, _, colour = ends[i]
+        text = {"text": name, "font": {"color": colour, "size": 13}, "showarrow": False}
+        fig.add_annotation(**text, x=1, xref="paper", y=y, xanchor="left", xshift=8, name="end")
+
+
+def spread(values: Sequence[float], gap: float) -> list[float]:
+    """Sorted values moved apart to at least `gap`, groups centred where they were."""
+    groups: list[list[float]] = []
+    for value in values:
+        groups.append([value])
+        while len(groups) > 1 and _bottom(groups[-1], gap) - _top(groups[-2], gap) < gap:
+            last = groups.pop()
+            groups[-1] += last
+    return [_bottom(group, gap) + i * gap for group in groups for i in range(len(group))]
+
+
+def _bottom(group: list[float], gap: float) -> float:
+    return sum(group) / len(group) - gap * (len(group) - 1) / 2
+
+
+def _top(group: list[float], gap: float) -> float:
+    return _bottom(group, gap) + gap * (len(group) - 1)

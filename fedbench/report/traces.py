@@ -1,0 +1,140 @@
+"""Pictures of what a method records inside: lambda, losses, masks, overlap, collaborators. Read from traces.parquet."""
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from fedbench.report.figures import legend
+from fedbench.report.study import Study
+from fedbench.report.theme import LABEL_ROOM, LIGHT, SCALE, axis, faded, figure, label_ends
+
+MOST_LINES = 60
+MOST_CELLS = 20
+
+
+def by_round(traces: pd.DataFrame, name: str) -> pd.DataFrame:
+    """A trace as rounds x clients, mean over seeds."""
+    rows = traces[(traces["name"] == name) & (traces["client"] >= 0)]
+    return rows.pivot_table(index="round", columns="client", values="value", aggfunc="mean")
+
+
+def lambda_lines(study: Study) -> go.Figure | None:
+    """Lambda over rounds, a line per client; clients with permuted labels stand out by colour and name."""
+    table = by_round(study.traces, "lambda")
+    if table.empty:
+        return None
+    flipped = [client for client in study.flipped if client in table]
+    others = [client for client in table if client not in flipped][:MOST_LINES]
+    top = max(1.0, float(table[[*flipped, *others]].max().max()))
+    yaxis = axis("λ, weight of the consensus", range=[-0.03 * top, 1.06 * top])
+    fig = figure(360, LABEL_ROOM, yaxis=yaxis, xaxis=axis("round", showgrid=False))
+    fig.update_layout(meta={"direct": True})
+    for client in [*others, *flipped]:
+        _line(fig, table[client].dropna(), f"client {client}", client in flipped)
+    label_ends(fig, _lambda_names(table, flipped, others))
+    return fig
+
+
+def _line(fig: go.Figure, values: pd.Series, name: str, stands_out: bool) -> None:
+    colour, width = (LIGHT["alarm"], 3.2) if stands_out else (faded(LIGHT["accent"], 0.55), 1.6)
+    fig.add_scatter(x=values.index.tolist(), y=values.tolist(), mode="lines", line={"color": colour, "width": width})
+    fig.data[-1].update(name=name + (" (flipped labels)" if stands_out else ""), showlegend=stands_out)
+    fig.data[-1].hovertemplate = f"{name}<br>round %{{x}}: λ = %{{y:.3f}}<extra></extra>"
+
+
+def _lambda_names(table: pd.DataFrame, flipped: list[int], others: list[int]) -> list[tuple[str, float, str]]:
+    """Names for the flipped clients and, once, for the rest; without flipped ones for every client of a few."""
+    last = table.ffill().iloc[-1]
+    names = [(f"client {c}: flipped", float(last[c]), LIGHT["alarm"]) for c in flipped]
+    if not others:
+        return names
+    if flipped or len(others) > 12:
+        rest = f"{'other' if flipped else 'all'} {len(others)} clients"
+        return [*names, (rest, float(last[others].median()), LIGHT["accent"])]
+    return [(f"client {c}", float(last[c]), LIGHT["accent"]) for c in others]
+
+
+def loss_lines(study: Study) -> go.Figure | None:
+    """Private and public loss over rounds, mean over the flipped clients and over the others."""
+    tables = {name: by_round(study.traces, f"loss_{name}") for name in ("private", "public")}
+    if any(table.empty for table in tables.values()):
+        return None
+    fig = figure(360, 16, xaxis=axis("round", showgrid=False), yaxis=axis("loss", rangemode="tozero"))
+    for name, table in tables.items():
+        flipped = [client for client in study.flipped if client in table]
+        groups = {
+            "flipped": (flipped, LIGHT["alarm"]),
+            "others": ([c for c in table if c not in flipped], LIGHT["accent"]),
+        }
+        for group, (clients, colour) in groups.items():
+            if clients:
+                mean = table[clients].mean(axis=1)
+                line = {"color": colour, "width": 2.2, "dash": "solid" if name == "private" else "dash"}
+                fig.add_scatter(x=mean.index.tolist(), y=mean.tolist(), mode="lines", line=line)
+                fig.data[-1].name = f"{name}, {group}" if flipped else name
+    fig.update_layout(showlegend=True, legend=legend(), hovermode="x unified")
+    return fig
+
+
+def share_lines(study: Study, name: str, title: str) -> go.Figure | None:
+    """A trace that is a share, in % over rounds: the mean over clients, with the band from lowest to highest client."""
+    return _mean_with_band(by_round(study.traces, name) * 100, title, " %")
+
+
+def count_lines(study: Study, name: str, title: str) -> go.Figure | None:
+    """A trace that is a count over rounds: the mean over clients, with the band from lowest to highest client."""
+    return _mean_with_band(by_round(study.traces, name), title, "")
+
+
+def _mean_with_band(table: pd.DataFrame, title: str, unit: str) -> go.Figure | None:
+    if table.empty:
+        return None
+    fig = figure(300, 16, xaxis=axis("round", showgrid=False), yaxis=axis(title, rangemode="tozero"))
+    rounds, low, high = table.index.tolist(), table.min(axis=1).tolist(), table.max(axis=1).tolist()
+    fig.add_scatter(x=rounds + rounds[::-1], y=high + low[::-1], fill="toself", fillcolor=faded(LIGHT["accent"], 0.14))
+    fig.data[-1].update(mode="lines", line={"width": 0}, hoverinfo="skip")
+    fig.add_scatter(
+        x=rounds, y=table.mean(axis=1).tolist(), mode="lines", line={"color": LIGHT["accent"], "width": 2.4}
+    )
+    fig.data[-1].hovertemplate = f"round %{{x}}: %{{y:.3g}}{unit}<extra></extra>"
+    return fig
+
+
+def layer_bars(study: Study) -> go.Figure | None:
+    """Share of each layer that the mask selects in the last round, mean over clients and seeds, in layer order."""
+    rows = study.traces[study.traces["name"].str.startswith("mask_share/")]
+    if rows.empty:
+        return None
+    rows = rows[rows["round"] == rows["round"].max()]
+    shares = rows.groupby("name", sort=False)["value"].mean() * 100
+    names = [name.removeprefix("mask_share/") for name in shares.index]
+    fig = figure(90 + 24 * len(names), 48, xaxis=axis("selected share of the layer, %", rangemode="tozero"))
+    fig.update_layout(yaxis=axis(showgrid=False, autorange="reversed", type="category"), bargap=0.4)
+    fig.add_bar(y=names, x=shares.tolist(), orientation="h", marker_color=LIGHT["accent"], texttemplate="%{x:.1f}")
+    fig.data[-1].update(textposition="outside", cliponaxis=False, hovertemplate="%{y}: %{x:.2f} %<extra></extra>")
+    return fig
+
+
+def overlap_matrix(study: Study) -> go.Figure | None:
+    """How far the masks of two clients agree in the last round of the first seed, clients x clients."""
+    rows = study.traces[study.traces["name"].str.startswith("overlap/") & (study.traces["client"] >= 0)]
+    if rows.empty:
+        return None
+    rows = rows[rows["seed"] == rows["seed"].min()]
+    rows = rows[rows["round"] == rows["round"].max()]
+    other = rows["name"].str.removeprefix("overlap/").astype(int)
+    table = rows.assign(other=other).pivot_table(index="client", columns="other", values="value") * 100
+    return _matrix(table)
+
+
+def _matrix(table: pd.DataFrame) -> go.Figure:
+    names = [[str(c) for c in table.columns], [str(c) for c in table.index]]
+    cells = [[None if pd.isna(v) else v for v in row] for row in table.to_numpy().tolist()]
+    side = min(560, 110 + 30 * len(cells))
+    fig = figure(side, 16, xaxis=axis("other client", showgrid=False, type="category"))
+    fig.update_layout(yaxis=axis("client", showgrid=False, autorange="reversed", type="category"))
+    text = "%{z:.0f}" if len(cells) <= MOST_CELLS else None
+    fig.add_heatmap(x=names[0], y=names[1], z=cells, colorscale=SCALE, texttemplate=text, xgap=1, ygap=1)
+    fig.data[-1].update(hovertemplate="clients %{y} and %{x}: %{z:.1f} %<extra></extra>", hoverongaps=False)
+    fig.data[-1].colorbar = {"title": {"text": "%"}, "thickness": 10, "outlinewidth": 0}
+    fig.data[-1].showscale = text is None
+    return fig
