@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from fedbench.dotted import import_dotted
 from fedbench.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -63,16 +64,3 @@ def load(name: str) -> "type[Method]":
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise ConfigError(f"method '{name}' is not a subclass of fedbench.methods.base.Method")
     return found
-
-
-def import_dotted(path: str, what: str) -> object:
-    """What `package.module:name` names. Raises ConfigError."""
-    module, _, attribute = path.partition(":")
-    try:
-        found: object = import_module(module)
-    except ImportError as error:
-        raise ConfigError(f"{what} '{path}': module {module} cannot be imported ({error})") from error
-    if not hasattr(found, attribute):
-        names = [n for n in vars(found) if not n.startswith("_")]
-        raise ConfigError(f"{what} '{path}': module {module} has no {attribute}; {nearest(attribute, names)}")
-    return getattr(found, attribute)

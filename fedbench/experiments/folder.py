@@ -1,0 +1,140 @@
+"""A run's folder: where it is, whether it may be used, and what describes the run in it."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from fedbench.config import Config, flat, load_yaml
+from fedbench.data.dataset import Dataset
+from fedbench.data.partitions import Partition
+from fedbench.errors import ConfigError
+from fedbench.results.records import write_atomically, write_json_atomically
+
+LIBRARIES = "fedbench torch torchvision lightning ray wandb numpy pandas".split()
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """A folder for a run. done: it holds the finished run; begun: an unfinished one to go on with."""
+
+    folder: Path
+    done: bool
+    begun: bool
+
+
+def default_name(config: Config) -> str:
+    """What tells runs apart at a glance, then what tells them apart for sure."""
+    words = [config.method.name, config.data.name, config.partition.name]
+    text = "-".join(word.rpartition("/")[2].replace(":", "-") for word in words)
+    return f"{text}-{identity(config)}"
+
+
+def identity(config: Config) -> str:
+    """Names what was asked, seeds included."""
+    return f"{config.key()}-s{'_'.join(map(str, config.seeds))}"[:60]
+
+
+def take(config: Config, experiment: str, resume: bool) -> RunPlace:
+    """The folder of a resolved configuration, made if need be. Raises ConfigError where it cannot be used."""
+    folder = config.out or Path("results") / experiment / (config.name or default_name(config))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(f"out = {folder}: cannot be written to ({error.strerror}); choose another folder with --out") from None
+    return _state_of(folder, config, resume)
+
+
+def _state_of(folder: Path, config: Config, resume: bool) -> RunPlace:
+    if not (folder / "config.yaml").exists():
+        if resume:
+            raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
+        return RunPlace(folder, done=False, begun=False)
+    changed = changes(Config(**load_yaml(folder / "config.yaml")), config)
+    if changed:
+        raise ConfigError(
+            f"{folder} holds a run of another configuration ({', '.join(changed[:4])}): "
+            "give the same values to go on with it, or another --out"
+        )
+    done = (folder / "summary.json").exists() and json.loads((folder / "summary.json").read_text()).get("complete")
+    return RunPlace(folder, done=bool(done), begun=not done)
+
+
+def changes(before: Config, now: Config) -> list[str]:
+    """The keys that decide the numbers and differ, as `train.lr: 0.1 -> 0.2`."""
+    old, new = ({**flat(c.decisive()), "seeds": c.seeds} for c in (before, now))
+    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    return [f"{key}: {old.get(key)} -> {new.get(key)}" for key in keys]
+
+
+def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[int, Partition]) -> None:
+    """Write config.yaml, environment.json and partition.json."""
+    write_atomically(folder / "config.yaml", config.to_yaml())
+    prints = {str(seed): part.fingerprint() for seed, part in partitions.items()}
+    write_json_atomically(folder / "environment.json", environment(prints))
+    write_atomically(folder / "partition.json", json.dumps(_drawn(dataset, partitions)))
+
+
+def environment(fingerprints: dict[str, str]) -> dict[str, Any]:
+    """Versions, machine, state of the code, partitions and the time of the start."""
+    return {
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
+        "machine": {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
+        "git": _git(),
+        "command": " ".join(sys.argv),
+        "partition_fingerprint": fingerprints,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "finished": None,
+    }
+
+
+def finish(folder: Path) -> None:
+    """Note the time of the end."""
+    path = folder / "environment.json"
+    known = json.loads(path.read_text())
+    write_json_atomically(path, {**known, "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+
+
+def _drawn(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, Any]:
+    return {
+        str(seed): {
+            "clients": [{part: getattr(rows, part).tolist() for part in ("train", "val", "test")} for rows in drawn.clients],
+            "class_counts": drawn.class_counts(dataset.labels, dataset.num_classes).tolist(),
+        }
+        for seed, drawn in partitions.items()
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def _git() -> dict[str, Any] | None:
+    ask = lambda *words: subprocess.run(["git", *words], capture_output=True, text=True, timeout=10)  # noqa: E731
+    try:
+        commit = ask("rev-parse", "HEAD")
+        if commit.returncode:
+            return None
+        return {"commit": commit.stdout.strip(), "dirty": bool(ask("status", "--porcelain").stdout.strip())}
+    except (OSError, subprocess.SubprocessError):
+        return None

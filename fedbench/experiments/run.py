@@ -1,0 +1,177 @@
+"""One run: one method, one data set, one partition, one or more seeds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedbench.config import Config
+from fedbench.data.dataset import Dataset
+from fedbench.errors import ConfigError
+from fedbench.experiments import folder as places
+from fedbench.experiments.resolve import check, resolve
+from fedbench.results.loggers import log_records, make_loggers
+from fedbench.results.records import RunFolder, summarise, write_json_atomically
+from fedbench.runtime import checkpoint
+from fedbench.runtime.driver import Driver, Event
+from fedbench.runtime.placement import InProcess, RayHosts
+
+DRIVER_RESTARTS = 5
+Watcher = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run left. The frames are read when they are asked for."""
+
+    folder: Path
+    config: Config
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        return RunFolder(self.folder).summary()
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """One row per seed, round and evaluation point."""
+        return RunFolder(self.folder).metrics()
+
+    @cached_property
+    def clients(self) -> pd.DataFrame:
+        """One row per seed, round, client and evaluation point."""
+        return RunFolder(self.folder).clients()
+
+    @cached_property
+    def traces(self) -> pd.DataFrame:
+        """One row per seed, round, client and traced scalar."""
+        return RunFolder(self.folder).traces()
+
+
+def run(
+    config: Config,
+    *,
+    resume: bool = False,
+    experiment: str = "run",
+    job_type: str = "run",
+    watch: Watcher | None = None,
+    report: bool = True,
+) -> Result:
+    """Run what was asked, or go on with it, and return its result; a finished run is not run again.
+
+    resume: refuse to start from nothing. watch: told of every evaluated round (`Progress.update` fits).
+    Raises ConfigError, before round 1, for what cannot be run.
+    """
+    config, dataset = resolve(config)
+    place = places.take(config, experiment, resume)
+    folder = place.folder
+    if place.done:
+        return Result(folder, config)
+    partitions = check(config, dataset)
+    if not place.begun:
+        places.describe(folder, config, dataset, partitions)
+    warnings = _with_loggers(config, dataset, folder, place.begun, job_type, watch or (lambda event: None))
+    write_json_atomically(folder / "summary.json", summarise(RunFolder(folder), warnings))
+    places.finish(folder)
+    checkpoint.remove(folder / "checkpoint")
+    if report:
+        from fedbench.report.page import make_report
+
+        make_report(folder)
+    return Result(folder, config)
+
+
+def _with_loggers(
+    config: Config, dataset: Dataset, folder: Path, resume: bool, job_type: str, watch: Watcher
+) -> list[str]:
+    """The rounds, mirrored to the loggers that were asked for."""
+    more: list[str] = []
+    run_id = places.identity(config)
+    attach = lambda: make_loggers(config, folder, run_id, job_type, resume=resume, warn=more.append)  # noqa: E731
+    loggers = attach() if config.loggers else []
+    for logger in loggers:
+        logger.log_hyperparams(config.model_dump(mode="json"))
+
+    def on_event(event: Event) -> None:
+        if "lines" in event:
+            log_records(loggers, event["lines"], event["traces"])
+        watch(event)
+
+    status = "failed"
+    try:
+        warnings = _rounds(config, dataset, folder, resume, on_event)
+        status = "success"
+    finally:
+        for logger in loggers:
+            logger.finalize(status)
+    return [*dataset.notes, *warnings, *more]
+
+
+def _rounds(config: Config, dataset: Dataset, folder: Path, resume: bool, on_event: Watcher) -> list[str]:
+    if config.resources.hosts == 0:
+        return Driver(config, folder, InProcess(dataset), dataset, on_event).run(resume)
+    from fedbench.runtime import cluster
+
+    if cluster.inside_a_trial():
+        return Driver(config, folder, _ray_hosts(config), dataset, on_event).run(resume)
+    with cluster.connected(config):
+        return _with_driver_actor(config, folder, resume, on_event)
+
+
+def _ray_hosts(config: Config) -> RayHosts:
+    resources = config.resources
+    return RayHosts(int(resources.hosts), resources.cpus_per_host, float(resources.gpus_per_host))
+
+
+class DriverActor:
+    """The driver in an actor of its own; what happens is fetched by whoever watches."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+
+    def run(self, config: Config, folder: Path, resume: bool) -> list[str]:
+        hosts = _ray_hosts(config)
+        try:
+            return Driver(config, folder, hosts, Dataset.load(config.data), self._events.append).run(resume)
+        finally:
+            hosts.close()
+
+    def events(self) -> list[Event]:
+        taken, self._events[:] = list(self._events), []
+        return taken
+
+
+def _with_driver_actor(config: Config, folder: Path, resume: bool, on_event: Watcher) -> list[str]:
+    """Run the driver actor; where it dies, make it anew and go on from the last checkpoint."""
+    import ray
+
+    for _ in range(DRIVER_RESTARTS):
+        actor = ray.remote(DriverActor).options(num_cpus=0, max_concurrency=2).remote()
+        try:
+            return _watched(ray, actor, actor.run.remote(config, folder, resume), on_event)
+        except ray.exceptions.RayActorError:
+            on_event({"note": "the driver died: going on from the last checkpoint"})
+            resume = True
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ConfigError):
+                raise error.cause from None
+            raise
+        finally:
+            ray.kill(actor)
+    raise RuntimeError(f"the driver died {DRIVER_RESTARTS} times: is the machine's memory exhausted?")
+
+
+def _watched(ray: Any, actor: Any, done: Any, on_event: Watcher) -> list[str]:
+    finished: list[Any] = []
+    while not finished:
+        finished, _ = ray.wait([done], timeout=0.3)
+        for event in ray.get(actor.events.remote()):
+            on_event(event)
+    result = ray.get(done)
+    return result

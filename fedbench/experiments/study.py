@@ -1,0 +1,178 @@
+"""Many runs side by side, as Ray Tune trials; what is done already is not done again."""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.results.records import RunFolder
+from fedbench.runtime import cluster
+
+TRIAL_RESTARTS = 3
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run of a study. config: resolved, with `out` set."""
+
+    name: str
+    config: Config
+    job_type: str = "trial"
+
+    @property
+    def folder(self) -> Path:
+        assert self.config.out is not None
+        return self.config.out
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """status: done, failed or missing; error: why it failed."""
+
+    status: str
+    error: str | None = None
+
+
+Watch = Callable[[dict[str, Outcome], list[str]], None]
+
+
+def outcome(job: Job) -> Outcome:
+    """What a job's folder says of it."""
+    if RunFolder(job.folder).summary().get("complete") if (job.folder / "config.yaml").exists() else False:
+        return Outcome("done")
+    error = job.folder / "error.txt"
+    return Outcome("failed", error.read_text().strip()) if error.exists() else Outcome("missing")
+
+
+def execute(jobs: Sequence[Job], scratch: Path, at_once: int | None, watch: Watch) -> dict[str, Outcome]:
+    """Run the jobs that are not done, as many side by side as fit, and say what became of each.
+
+    A job that fails is reported and not tried again; one whose process dies goes on from its last checkpoint.
+    """
+    left = [job for job in jobs if outcome(job).status != "done"]
+    if left:
+        with cluster.connected(left[0].config, cpus=1) as ray:
+            _check_room(ray, left[0].config)
+            _tune(left, scratch, at_once or _room(ray, left[0].config), lambda running: watch(_state(jobs), running))
+    watch(_state(jobs), [])
+    return _state(jobs)
+
+
+def _state(jobs: Sequence[Job]) -> dict[str, Outcome]:
+    return {job.name: outcome(job) for job in jobs}
+
+
+def bundles(config: Config) -> list[dict[str, float]]:
+    """What one trial reserves: its driver, which only waits, and its hosts; or one core for a run without hosts."""
+    resources = config.resources
+    gpu = {"GPU": float(resources.gpus_per_host)} if resources.gpus_per_host else {}
+    if resources.hosts == 0:
+        return [{"CPU": resources.cpus_per_host, **gpu}]
+    return [{}] + [{"CPU": resources.cpus_per_host, **gpu}] * int(resources.hosts)
+
+
+def _need(config: Config) -> dict[str, float]:
+    need: dict[str, float] = {}
+    for bundle in bundles(config):
+        for kind, amount in bundle.items():
+            need[kind] = need.get(kind, 0) + amount
+    return need
+
+
+def _check_room(ray: Any, config: Config) -> None:
+    total = ray.cluster_resources()
+    for kind, amount in _need(config).items():
+        if total.get(kind, 0) < amount - 1e-9:
+            raise ConfigError(
+                f"resources: one trial needs {amount:g} {kind} ({config.resources.hosts} hosts), there are "
+                f"{total.get(kind, 0):g}: lower --hosts, --cpus-per-host or --gpus-per-host"
+            )
+
+
+def _room(ray: Any, config: Config) -> int:
+    """How many trials fit at once."""
+    total = ray.cluster_resources()
+    return max(1, int(min(total.get(kind, 0) / amount for kind, amount in _need(config).items() if amount)))
+
+
+def _tune(jobs: Sequence[Job], scratch: Path, at_once: int, watch: Callable[[list[str]], None]) -> None:
+    os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
+    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
+    from ray import tune
+
+    # What is done is known from the runs' own folders, so Tune's state is of no use to a later start.
+    shutil.rmtree(scratch, ignore_errors=True)
+    by_name = {job.name: (job.config.model_dump(mode="json"), job.job_type) for job in jobs}
+    tuner = tune.Tuner(
+        tune.with_resources(
+            tune.with_parameters(_trial, jobs=by_name),
+            tune.PlacementGroupFactory(bundles(jobs[0].config), strategy="PACK"),
+        ),
+        param_space={"job": tune.grid_search([job.name for job in jobs])},
+        tune_config=tune.TuneConfig(max_concurrent_trials=at_once),
+        run_config=tune.RunConfig(
+            name="trials",
+            storage_path=str(scratch.absolute()),
+            verbose=0,
+            callbacks=[_watcher(tune, watch)],
+            failure_config=tune.FailureConfig(max_failures=TRIAL_RESTARTS),
+        ),
+    )
+    for job in jobs:
+        (job.folder / "error.txt").unlink(missing_ok=True)
+    results = tuner.fit()
+    for result in results:
+        if result.error is not None:
+            _note_error(Path(by_name[result.config["job"]][0]["out"]), _last_line(result.error))
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _trial(parameters: dict[str, Any], jobs: dict[str, Any]) -> None:
+    """One run in a process of its own. A failure is written down, not raised: Tune would try it again."""
+    from ray import tune
+
+    from fedbench.experiments.run import run
+
+    tree, job_type = jobs[parameters["job"]]
+    try:
+        result = run(Config(**tree), job_type=job_type, report=False)
+        tune.report({"complete": True, "folder": str(result.folder)})
+    except Exception as error:
+        _note_error(Path(tree["out"]), _last_line(error))
+        tune.report({"complete": False})
+
+
+def _note_error(folder: Path, text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "error.txt").write_text(text + "\n")
+
+
+def _last_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[-1] if lines else ''}"
+
+
+def _watcher(tune: Any, watch: Callable[[list[str]], None]) -> Any:
+    class Watcher(tune.Callback):
+        """Tells of every trial that starts or ends."""
+
+        def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            self._tell(trials)
+
+        def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            self._tell(trials)
+
+        def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            self._tell(trials)
+
+        def _tell(self, trials: list[Any]) -> None:
+            watch([str(t.config["job"]) for t in trials if t.status == "RUNNING"])
+
+    return Watcher()
+
+

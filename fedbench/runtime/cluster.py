@@ -1,0 +1,81 @@
+"""Joining Ray: a local one for the time of a run, or a cluster that is there."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import ceil
+from typing import Any
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+
+STORE_SHARE = 0.25
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+
+def inside_a_trial() -> bool:
+    """Whether this process is a trial, whose placement group holds the hosts."""
+    import ray
+    from ray.util import get_current_placement_group
+
+    return ray.is_initialized() and get_current_placement_group() is not None
+
+
+@contextmanager
+def connected(config: Config, cpus: float | None = None) -> Iterator[Any]:
+    """Ray for the time of a block; a connection that was there before is used and left alone."""
+    _environment()
+    import ray
+
+    if ray.is_initialized():
+        yield ray
+        return
+    _init(ray, config, cpus)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _init(ray: Any, config: Config, cpus: float | None) -> None:
+    quiet = dict(log_to_driver=False, logging_level="ERROR")
+    address = config.resources.address
+    if address != "local":
+        try:
+            ray.init(address=address, **quiet)
+        except ConnectionError:
+            raise ConfigError(f"resources.address = {address}: no Ray cluster answers there; start one with `ray up`") from None
+        return
+    available = os.cpu_count() or 1
+    needed = ceil(int(config.resources.hosts) * config.resources.cpus_per_host) if cpus is None else ceil(cpus)
+    if needed > available and config.resources.cpus_per_host > 1:
+        raise ConfigError(
+            f"resources: {config.resources.hosts} hosts of {config.resources.cpus_per_host:g} CPUs need {needed}, this machine "
+            f"has {available}: lower --hosts or --cpus-per-host"
+        )
+    # More hosts than cores is slow and legal: results do not depend on the number of hosts.
+    ray.init(
+        address="local",
+        num_cpus=max(available, needed),
+        object_store_memory=_store_bytes(),
+        include_dashboard=False,
+        **quiet,
+    )
+
+
+def _environment() -> None:
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    # Workers import the users' modules from where the command was given.
+    here = [path or os.getcwd() for path in sys.path if path in ("", os.getcwd())]
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*here, *filter(None, known)]))
+
+
+def _store_bytes() -> int:
+    """A quarter of the memory, within what shared memory holds; pages are taken only when used."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    shared = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else memory
+    return int(max(100 * 2**20, min(memory * STORE_SHARE, shared * 0.8)))

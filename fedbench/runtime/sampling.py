@@ -1,0 +1,24 @@
+"""Who takes part in a round: a pure function of the seed and the round, the same for every method."""
+
+from math import floor
+
+from fedbench.learner import seeds
+
+
+def participants(seed: int, round: int, clients: int, participation: float) -> list[int]:
+    """The clients drawn for a round, ascending, uniformly without replacement.
+
+    participation: a share in (0, 1], rounded to the nearest count and at least 1, or a count >= 2.
+    """
+    count = int(participation) if participation > 1 else max(1, floor(participation * clients + 0.5))
+    if count >= clients:
+        return list(range(clients))
+    draw = seeds.numpy_generator(seed, round, "participants")
+    return sorted(draw.choice(clients, count, replace=False).tolist())
+
+
+def evaluated(seed: int, clients: int, sample: int | None) -> list[int]:
+    """The clients that are evaluated: all, or a sample that is fixed for the run."""
+    if sample is None or sample >= clients:
+        return list(range(clients))
+    return sorted(seeds.numpy_generator(seed, "evaluated").choice(clients, sample, replace=False).tolist())
