@@ -6,11 +6,15 @@ source's constructor arguments appear as `model.<argument>` and `data.<argument>
 
 import hashlib
 import json
+import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic.fields import FieldInfo
 
 from fedbench.errors import ConfigError, nearest
 
@@ -18,9 +22,15 @@ PositiveInt = Annotated[int, Field(ge=1)]
 
 
 class Section(BaseModel):
-    """A group of keys; unknown keys are refused."""
+    """A group of keys; unknown keys are refused; `none` means no value where a key may have none."""
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False, coerce_numbers_to_str=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _none_by_name(cls, value: Any, info: ValidationInfo) -> Any:
+        field = cls.model_fields.get(info.field_name or "")
+        return None if value == "none" and field and NoneType in get_args(field.annotation) else value
 
 
 class OpenSection(Section):
@@ -97,7 +107,8 @@ class ModelConfig(OpenSection):
 
 class TrainConfig(Section):
     optimizer: Literal["auto", "module", "sgd", "adam", "adamw"] = Field(
-        "auto", description="module: the LightningModule's configure_optimizers; auto: sgd for built-in models, else module"
+        "auto",
+        description="module: the LightningModule's configure_optimizers; auto: sgd for built-in models, else module",
     )
     lr: float = Field(0.01, gt=0, description="learning rate")
     momentum: float = Field(0.5, ge=0, lt=1, description="heavy-ball momentum of sgd")
@@ -130,7 +141,9 @@ class ResourcesConfig(Section):
         "auto", description="client host processes; 0: run in the calling process without Ray; auto: fill the machine"
     )
     cpus_per_host: float = Field(1, gt=0, description="CPU cores reserved per host")
-    gpus_per_host: float | Literal["auto"] = Field("auto", description="fraction of a GPU per host; auto: by hosts and GPUs")
+    gpus_per_host: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
+        "auto", description="fraction of a GPU per host; auto: by hosts and GPUs"
+    )
     address: str = Field("local", description="Ray cluster to join: local, auto, or host:port")
 
 
@@ -231,42 +244,129 @@ def nested(pairs: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
+class PlainLoader(yaml.SafeLoader):
+    """YAML 1.2's idea of plain values: `1e-3` is a number; `on`, `yes`, `1:30`, `007` and dates are text."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - the name and type are PyYAML's
+
+
+PlainLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(~|null|Null|NULL|)$"), [*"~nN", ""])
+PlainLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(true|True|TRUE|false|False|FALSE)$"), [*"tTfF"]
+)
+PlainLoader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(0|[1-9][0-9]*)$"), [*"-+0123456789"])
+PlainLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.(inf|nan))$"),
+    [*"-+.0123456789"],
+)
+
+
+def parse_value(text: str) -> Any:
+    """A value from a command line: YAML. Raises ConfigError."""
+    try:
+        return yaml.load(text, PlainLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{text!r} is not a value in YAML ({str(error).splitlines()[0]})") from None
+
+
 def load_yaml(path: str | Path) -> dict[str, Any]:
     """The tree in a configuration file. Raises ConfigError when it cannot be read."""
     try:
-        tree = yaml.safe_load(Path(path).read_text())
-    except OSError as error:
-        raise ConfigError(f"--config {path}: cannot be read ({error.strerror}); give the path of a YAML file") from None
+        tree = yaml.load(Path(path).read_text(), PlainLoader)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise ConfigError(f"--config {path}: cannot be read ({reason}); give the path of a YAML file") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"--config {path}: not valid YAML ({str(error).splitlines()[0]})") from None
+        raise ConfigError(f"--config {path}: not valid YAML ({_where(error)})") from None
     if not isinstance(tree, dict):
         raise ConfigError(f"--config {path}: a mapping of keys is expected, for example `rounds: 100`")
     return tree
 
 
+def _where(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"line {mark.line + 1}: {problem}" if mark else problem
+
+
+def legal(annotation: Any, metadata: Iterable[Any] = ()) -> str:
+    """What a key takes, in words: `number in [0, 1)`, `whole number >= 1 or none`, `sgd, adam or adamw`."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return legal(arguments[0], [*metadata, *arguments[1:]])
+    if origin is Literal:
+        return _either([str(choice) for choice in arguments])
+    if origin in (Union, UnionType):
+        parts = [legal(part, () if part is NoneType else metadata) for part in arguments]
+        return _either([word for part in parts for word in part.split(" or ")])
+    if origin is list:
+        return f"list of {legal(*arguments)}".replace("number", "numbers")
+    words = {int: "whole number", float: "number", bool: "true or false", str: "text", Path: "path", NoneType: "none"}
+    name = words.get(annotation, getattr(annotation, "__name__", str(annotation)))
+    return f"{name} {bounds}" if (bounds := _bounds(metadata)) else name
+
+
+def legal_of(field: FieldInfo) -> str:
+    """What a key takes, in words."""
+    return legal(field.annotation, field.metadata)
+
+
+def _either(words: list[str]) -> str:
+    return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+
+
+def _bounds(metadata: Iterable[Any]) -> str:
+    """`in [0, 1)`, `>= 1` or nothing."""
+    limits: dict[str, Any] = {}
+    for item in metadata:
+        for part in getattr(item, "metadata", [item]):
+            limits |= {side: v for side in ("ge", "gt", "le", "lt") if (v := getattr(part, side, None)) is not None}
+    low, high = limits.get("ge", limits.get("gt")), limits.get("le", limits.get("lt"))
+    if low is not None and high is not None:
+        return f"in {'[' if 'ge' in limits else '('}{low:g}, {high:g}{']' if 'le' in limits else ')'}"
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    return " ".join(f"{signs[side]} {value:g}" for side, value in limits.items())
+
+
 def explain(error: ValidationError, root: type[BaseModel], prefix: str = "") -> str:
     """The first problem of a pydantic error in one line: key, value, what is legal, the nearest known name."""
     problem = error.errors()[0]
-    path = [str(part) for part in problem["loc"]]
-    section, fields, dotted = root, root.model_fields, []
-    for part in path:
-        if part not in fields:
-            break
-        dotted.append(part)
-        annotation = fields[part].annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            section, fields = annotation, annotation.model_fields
-    key = prefix + ".".join(dotted)
+    section, field, path = _walk(root, [str(part) for part in problem["loc"]])
+    key, value = prefix + ".".join(path), problem["input"]
     if problem["type"] == "extra_forbidden":
-        unknown = path[len(dotted)]
-        where = f"{key}.{unknown}" if key else unknown
+        unknown = str(problem["loc"][len(path)])
+        where = f"{key}.{unknown}" if path else f"{prefix}{unknown}"
         return f"unknown key {where}: {nearest(unknown, section.model_fields)}"
-    legal = _legal(error, path)
-    return f"{key} = {problem['input']!r}: {legal}"
+    if problem["type"] == "value_error":
+        return f"{key} = {value!r}: {problem['msg'].removeprefix('Value error, ')}"
+    if problem["type"] == "missing":
+        return f"{key}: a value is needed"
+    if field is None:
+        return f"{key} = {value!r}: must be a name or a mapping of the keys {', '.join(section.model_fields)}"
+    takes = legal_of(field)
+    article = "a " if takes.startswith(("number", "whole", "list", "path")) else ""
+    empty = "at least one value" if problem["type"] == "too_short" else ""
+    return f"{key} = {value!r}: must be {empty or article + takes}{_close(value, field)}"
 
 
-def _legal(error: ValidationError, path: list[str]) -> str:
-    """All alternatives that a union would have taken, joined."""
-    same = [e for e in error.errors() if [str(p) for p in e["loc"]][: max(1, len(path) - 1)] == path[: max(1, len(path) - 1)]]
-    messages = dict.fromkeys(e["msg"].removeprefix("Value error, ").replace("Input should be", "must be") for e in same)
-    return " or ".join(list(messages)[:3])
+def _walk(root: type[BaseModel], loc: list[str]) -> tuple[type[BaseModel], FieldInfo | None, list[str]]:
+    """The innermost section, the key's field (None for a whole section) and the known part of the path."""
+    section, field, path = root, None, []
+    for part in loc:
+        if part not in section.model_fields:
+            break
+        path.append(part)
+        annotation = section.model_fields[part].annotation
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            field = section.model_fields[part]
+            break
+        section = annotation
+    return section, field, path
+
+
+def _close(value: Any, field: FieldInfo) -> str:
+    """`; did you mean dirichlet?` for a misspelt choice."""
+    choices = [c for c in get_args(field.annotation) if isinstance(c, str)]
+    hint = nearest(value, choices) if isinstance(value, str) and len(choices) > 1 else ""
+    return f"; {hint}" if hint.startswith("did you mean") else ""

@@ -209,19 +209,20 @@ def catch_up(loggers: Iterable[Attached], folder: Path) -> None:
         logger.log_records(lines, traces)
 
 
-def log_event(loggers: Iterable[Attached], event: Mapping[str, Any]) -> None:
-    """Hands over what the driver tells of an evaluated round: `lines`, and `traces` as `{(client, name): value}`."""
-    at = {"seed": event["seed"], "round": event["round"]}
-    traces = event.get("traces", {}).items()
-    log_records(loggers, event["lines"], [{**at, "client": c, "name": name, "value": v} for (c, name), v in traces])
+def log_records(
+    loggers: Iterable[Attached], lines: Iterable[Any], traces: Iterable[Row] | Mapping[tuple[int, str], float] = ()
+) -> None:
+    """Hands lines of metrics.jsonl (mappings or MetricsLine) and their traces to every logger.
 
-
-def log_records(loggers: Iterable[Attached], lines: Iterable[Any], traces: Iterable[Row] = ()) -> None:
-    """Hands lines of metrics.jsonl (mappings or MetricsLine) and rows of traces.parquet to every logger."""
+    traces: rows of traces.parquet, or `{(client, name): value}` where the lines are of one round.
+    """
     rows = [asdict(line) if is_dataclass(line) and not isinstance(line, type) else line for line in lines]
-    kept = list(traces)
+    if isinstance(traces, Mapping):
+        at = {key: rows[0][key] for key in ("seed", "round")} if rows else {}
+        traces = [{**at, "client": c, "name": name, "value": value} for (c, name), value in traces.items()]
+    traced = list(traces)
     for logger in loggers:
-        logger.log_records(rows, kept)
+        logger.log_records(rows, traced)
 
 
 def _make(name: str, config: Config, folder: Path, run_id: str, job_type: str) -> Logger:

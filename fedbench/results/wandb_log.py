@@ -142,7 +142,7 @@ def _of_server(summary: dict[str, Any], seeds: Sequence[int], rounds: int) -> It
 
 def segments(folder: Path, run_id: str) -> list[Path]:
     """The files of the offline segments of a run, oldest first."""
-    return sorted(folder.glob(f"wandb/offline-run-*-{run_id}/run-{run_id}.wandb"))
+    return sorted(folder.glob(f"wandb/offline-run-*/run-{run_id}.wandb"))
 
 
 def history(path: Path) -> Iterator[dict[str, Any]]:

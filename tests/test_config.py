@@ -1,0 +1,149 @@
+"""The configuration refuses what is wrong in one line, and survives being written and read."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbench.config import Config, flat, legal_of, load_yaml, nested, parse_value
+from fedbench.errors import ConfigError
+
+
+def message(**values):
+    with pytest.raises(ConfigError) as caught:
+        Config(**values)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_name_stands_for_its_section():
+    config = Config(method="fedcac", data="cifar10", partition="iid", model="resnet18")
+    assert (config.method.name, config.data.name, config.partition.name, config.model.name) == (
+        "fedcac",
+        "cifar10",
+        "iid",
+        "resnet18",
+    )
+
+
+def test_open_sections_keep_further_keys():
+    assert Config(method={"name": "fedcac", "tau": 0.3}).method.options == {"tau": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ({"tran": {"lr": 1}}, ["unknown key tran", "train"]),
+        ({"train": {"lrr": 1}}, ["unknown key train.lrr", "lr"]),
+        ({"train": {"lr": -1}}, ["train.lr = -1", "a number > 0"]),
+        ({"train": {"lr": "fast"}}, ["train.lr = 'fast'", "a number > 0"]),
+        ({"train": {"lr": float("nan")}}, ["train.lr = nan"]),
+        ({"train": {"batch_size": "ful"}}, ["train.batch_size = 'ful'", "a whole number >= 1 or full"]),
+        ({"train": {"optimizer": "sdg"}}, ["sgd, adam or adamw", "did you mean sgd?"]),
+        ({"train": 5}, ["train = 5", "optimizer"]),
+        ({"data": {"val": 1}}, ["data.val = 1", "a number in [0, 1)"]),
+        ({"partition": "dirichlt"}, ["partition.name = 'dirichlt'", "did you mean dirichlet"]),
+        ({"partition": {"clients": 1.5}}, ["partition.clients = 1.5", "whole number >= 1"]),
+        ({"resources": {"hosts": -1}}, ["resources.hosts = -1", "whole number >= 0 or auto"]),
+        ({"seeds": []}, ["seeds = []", "at least one"]),
+        ({"seeds": [1, 1]}, ["seeds = [1, 1]", "each seed once"]),
+        ({"seeds": ["a"]}, ["seeds = 'a'", "list of whole numbers"]),
+        ({"participation": 2.5}, ["participation = 2.5", "share in (0, 1]"]),
+        ({"method": {"name": 1.5, "tau": 1}, "rounds": 0}, ["rounds = 0", ">= 1"]),
+    ],
+)
+def test_mistakes_are_named_in_one_line_with_what_is_legal(values, parts):
+    text = message(**values)
+    for part in parts:
+        assert part in text
+
+
+def test_none_is_no_value_where_a_key_may_have_none():
+    assert Config(partition={"images": "none"}, name="none").partition.images is None
+    assert "rounds = 'none'" in message(rounds="none")
+
+
+def test_numbers_are_taken_as_names():
+    assert Config(name=2026).name == "2026"
+
+
+def test_written_and_read_it_is_the_same(tmp_path):
+    config = Config(method={"name": "fedcac", "tau": 1e-5}, name="1e-3", wandb={"tags": ["007", "yes"]}, seeds=[3, 1])
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml())
+    again = Config(**load_yaml(path))
+    assert again.decisive() == config.decisive()
+    assert again.wandb.tags == ["007", "yes"]
+
+
+def test_key_depends_on_what_decides_the_numbers_only():
+    config = Config(method="fedcac")
+    assert config.key() == Config(method="fedcac", seeds=[5], out="x", loggers=["csv"], resources={"hosts": 2}).key()
+    assert config.key() != Config(method="fedcac", train={"lr": 0.02}).key()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001),
+        ("12", 12),
+        ("-0.5", -0.5),
+        ("true", True),
+        ("null", None),
+        ("[1, 2e1]", [1, 20.0]),
+        ("none", "none"),
+        ("yes", "yes"),
+        ("007", "007"),
+        ("1:30", "1:30"),
+        ("2026-11-21", "2026-11-21"),
+        ("parquet:/data/x", "parquet:/data/x"),
+    ],
+)
+def test_values_mean_what_they_look_like(text, value):
+    assert parse_value(text) == value
+    assert type(parse_value(text)) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [(None, "cannot be read"), ("a: [1", "not valid YAML (line 1"), ("5", "mapping"), ("", "mapping")],
+)
+def test_unreadable_files_are_named(tmp_path, content, part):
+    path = tmp_path / "c.yaml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match=r"c\.yaml") as caught:
+        load_yaml(path)
+    assert part in str(caught.value)
+
+
+names = st.text("abc_", min_size=1, max_size=4)
+trees = st.recursive(
+    st.one_of(st.integers(), st.booleans(), st.none(), st.lists(st.integers(), max_size=2)),
+    lambda inner: st.dictionaries(names, inner, min_size=1, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(names, trees, max_size=4))
+def test_nested_undoes_flat(tree):
+    assert nested(flat(tree)) == tree
+
+
+def test_a_name_and_keys_of_one_section_are_merged_in_any_order():
+    assert nested({"method": "fedcac", "method.tau": 0.3}) == {"method": {"name": "fedcac", "tau": 0.3}}
+    assert nested({"method.tau": 0.3, "method": "fedcac"}) == {"method": {"tau": 0.3, "name": "fedcac"}}
+
+
+def test_ranges_are_put_in_words():
+    train = type(Config().train).model_fields
+    assert legal_of(train["lr_decay"]) == "number in (0, 1]"
+    assert legal_of(train["steps"]) == "whole number >= 1 or none"
+    assert legal_of(train["shuffle"]) == "true or false"
+
+
+def test_the_configuration_needs_neither_torch_nor_ray():
+    code = "import sys, fedbench.config; sys.exit(any(name in sys.modules for name in ('torch', 'ray', 'pandas')))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
