@@ -34,7 +34,7 @@ def percent(value: float) -> str:
 
 def points(value: float) -> str:
     """A difference of fractions as `+3.4` points, with a true minus."""
-    return f"{100 * value:+.1f}".replace("-", "−")
+    return f"{round(100 * value, 1) + 0.0:+.1f}".replace("-", "−")
 
 
 def plural(count: int, noun: str) -> str:
@@ -63,9 +63,9 @@ def span(found: Interval | dict[str, Any], form: Any) -> str:
 
 
 def asked(study: Study) -> str:
-    """One line: method, data, partition, model, rounds, seeds, and the space of a grid."""
+    """One line under the title: partition, model, rounds, seeds, and the space of a grid."""
     config = study.config
-    parts = [f"{study.method} on {_name(config, 'data') or 'unknown data'}", _partition(config)]
+    parts = [_partition(config)]
     parts += [f"model {_name(config, 'model')}"] if _name(config, "model") else []
     parts += [plural(config["rounds"], "round")] if config.get("rounds") else []
     seeds = config.get("seeds") or []
@@ -213,5 +213,5 @@ def _cost_tiles(study: Study) -> list[Tile]:
         parts = f"{size(cost['bytes_up'])} up, {size(cost['bytes_down'] or 0)} down"
         found.append(Tile(size(traffic), "per client and round", parts))
     if seconds is not None:
-        found.append(Tile(f"{seconds:.3g}\u00a0s", "per round", "median"))
+        found.append(Tile(f"{seconds:.3g}\u00a0s", "for a round", "median"))
     return found

@@ -7,11 +7,11 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.theme import LABEL_ROOM, LIGHT, axis, dash_of, faded, figure, label_ends, percent_axis
+from fedbench.report.theme import LIGHT, axis, dash_of, faded, figure, label_ends, percent_axis
 from fedbench.results.records import participants
 from fedbench.results.tables import BASELINE, LAST, clients_at, pair
 
-PHASES = {"train": "accent", "comm": "c1", "server": "c2", "eval": "c3", "log": "quiet"}
+PHASES = {"train": "s3", "eval": "s2", "comm": "s1", "server": "muted", "log": "quiet"}
 MOST_ROWS = 40
 MOST_PAIRS = 1000
 
@@ -50,8 +50,8 @@ def curve_limits(study: Study) -> list[float]:
 def _curves(curves: dict[str, tuple[pd.DataFrame, str, str]], limits: list[float]) -> go.Figure | None:
     if not curves:
         return None
-    fig = figure(360, LABEL_ROOM, xaxis=axis("round", showgrid=False), yaxis=percent_axis(limits, "test accuracy, %"))
-    fig.update_layout(hovermode="x unified", meta={"direct": True})
+    fig = figure(360, xaxis=axis("round", showgrid=False), yaxis=percent_axis(limits, "test accuracy, %"))
+    fig.update_layout(hovermode="x unified")
     for name, (curve, colour, dash) in curves.items():
         _band(fig, curve, colour)
         mode = "lines+markers" if len(curve) == 1 else "lines"
@@ -91,7 +91,7 @@ def client_strip(study: Study) -> go.Figure | None:
         return None
     place = list(range(1, len(both) + 1))
     fig = figure(340, yaxis=percent_axis([*both["fit"], *both["agg"]], "test accuracy, %"))
-    fig.update_layout(xaxis=axis("clients of all seeds, sorted by accuracy after aggregation", showgrid=False))
+    fig.update_layout(xaxis=axis("clients, sorted by accuracy", showgrid=False, range=[0.3, len(both) + 0.7]))
     fig.add_vrect(x0=0.5, x1=-(-len(both) // 10) + 0.5, fillcolor=faded(LIGHT["alarm"], 0.1), line_width=0)
     _segments(fig, [(p, p) for p in place], list(zip(both["fit"], both["agg"], strict=True)), LIGHT["quiet"], 1.2)
     who = [f"client {c}, seed {s}" for c, s in zip(both["client"], both["seed"], strict=True)]
@@ -134,14 +134,17 @@ def slopes(paired: pd.DataFrame, colour: str, limits: list[float]) -> go.Figure:
     stops = [name for name in ("local", "after_fit", "after_agg") if name in paired]
     names = {"local": "local", "after_fit": "after<br>training", "after_agg": "after<br>aggregation"}
     yaxis = percent_axis(limits, "test accuracy, %")
-    fig = figure(330, yaxis=yaxis, xaxis=axis(showgrid=False, tickvals=list(range(len(stops)))))
-    fig.update_layout(xaxis={"ticktext": [names[s] for s in stops], "range": [-0.25, len(stops) - 0.75]})
+    fig = figure(330, 30, yaxis=yaxis, xaxis=axis(showgrid=False, tickvals=list(range(len(stops)))))
+    fig.update_layout(
+        xaxis={"ticktext": [names[s] for s in stops], "range": [-0.25, len(stops) - 0.75], "tickangle": 0}
+    )
     shown = paired.head(MOST_PAIRS)
     strength = 0.75 if len(shown) <= 40 else max(0.15, 30 / len(shown))
-    for gains, tone in ((True, colour), (False, LIGHT["alarm"])):
+    for gains, tone, dash in ((True, colour, "solid"), (False, LIGHT["alarm"], "dot")):
         rows = shown.loc[shown["gains"] == gains, stops].to_numpy().tolist()
         xs = [tuple(range(len(stops)))] * len(rows)
-        _segments(fig, xs, [tuple(row) for row in rows], faded(tone, strength), 1.3)
+        _segments(fig, xs, [tuple(row) for row in rows], faded(tone, strength), 1.4)
+        fig.data[-1].line.dash = dash
     mean = {"color": LIGHT["ink"], "width": 3}
     fig.add_scatter(x=list(range(len(stops))), y=_list(paired[stops].mean()), mode="lines+markers", line=mean)
     fig.data[-1].update(marker={"size": 8}, hovertemplate="mean %{y:.1f} %<extra></extra>")
@@ -149,43 +152,40 @@ def slopes(paired: pd.DataFrame, colour: str, limits: list[float]) -> go.Figure:
 
 
 def traffic(study: Study, method: str) -> pd.DataFrame:
-    """Per round, mean over seeds: megabytes so far per participant, both ways; accuracy in % at the study's point."""
+    """Per round, mean over seeds: bytes sent so far per participant, both ways; accuracy in % at the study's point."""
     frame = study.metrics[method]
     rows = frame[(frame["point"] == "after_fit") & (frame["round"] > 0)]
     count = participants(study.clients[method], study.runs[method].config(), rows)
-    sent = rows.assign(mb=(rows["bytes_up"].fillna(0) + rows["bytes_down"].fillna(0)) / count / 1e6)
-    sent["mb"] = sent.groupby("seed")["mb"].cumsum()
+    sent = rows.assign(sent=(rows["bytes_up"].fillna(0) + rows["bytes_down"].fillna(0)) / count)
+    sent["sent"] = sent.groupby("seed")["sent"].cumsum()
     curve = seed_curve(frame, study.point)[["round", "mean"]].rename(columns={"mean": "accuracy"})
-    return sent.groupby("round")["mb"].mean().reset_index().merge(curve, on="round")
+    return sent.groupby("round")["sent"].mean().reset_index().merge(curve, on="round")
 
 
 def cost_curves(study: Study) -> go.Figure | None:
     """Accuracy against traffic so far, a curve per method; without traffic a level line."""
     costs = {method: traffic(study, method) for method in study.metrics}
-    most = max((cost["mb"].max() for cost in costs.values() if len(cost)), default=0)
+    most = max((cost["sent"].max() for cost in costs.values() if len(cost)), default=0)
     if not most > 0:
         return None
     values = [v for cost in costs.values() for v in cost["accuracy"]]
-    fig = figure(340, LABEL_ROOM, yaxis=percent_axis(values, "test accuracy, %"))
-    fig.update_layout(xaxis=axis("traffic per participant so far, up and down, MB", showgrid=False, rangemode="tozero"))
-    fig.update_layout(meta={"direct": True}, hovermode="closest")
-    ends = []
-    for method, cost in costs.items():
-        if len(cost):
-            ends.append((escape(method), cost["accuracy"].iloc[-1], study.colours[method]))
-            _cost_curve(fig, method, cost, study.colours[method], most)
-    label_ends(fig, ends)
+    fig = figure(340, yaxis=percent_axis(values, "test accuracy, %"), hovermode="closest")
+    unit, scale = next((u, f) for u, f in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1)) if most >= f or f == 1)
+    fig.update_layout(xaxis=axis(f"traffic per participant so far, {unit}", showgrid=False, rangemode="tozero"))
+    known = {method: cost.assign(sent=cost["sent"] / scale) for method, cost in costs.items() if len(cost)}
+    for method, cost in known.items():
+        _cost_curve(fig, method, cost, study.colours[method], most / scale, unit)
+    label_ends(fig, [(escape(m), cost["accuracy"].iloc[-1], study.colours[m]) for m, cost in known.items()])
     return fig
 
 
-def _cost_curve(fig: go.Figure, method: str, cost: pd.DataFrame, colour: str, most: float) -> None:
-    x, y = _list(cost["mb"]), _list(cost["accuracy"])
+def _cost_curve(fig: go.Figure, method: str, cost: pd.DataFrame, colour: str, most: float, unit: str) -> None:
+    x, y = _list(cost["sent"]), _list(cost["accuracy"])
     if x[-1] == 0:  # nothing is ever sent: the final level is there from the start
         x, y = [0, most], [y[-1]] * 2
     fig.add_scatter(x=x, y=y, mode="lines", line={"color": colour, "width": 2.4, "dash": dash_of(method)})
-    fig.data[-1].update(
-        name=escape(method), hovertemplate=escape(method) + "<br>%{x:.3g} MB, %{y:.1f} %<extra></extra>"
-    )
+    hover = f"{escape(method)}<br>%{{x:.3g}} {unit}, %{{y:.1f}} %<extra></extra>"
+    fig.data[-1].update(name=escape(method), hovertemplate=hover)
 
 
 def seconds(study: Study) -> pd.DataFrame:
@@ -199,7 +199,7 @@ def time_bars(study: Study) -> go.Figure | None:
     table = seconds(study)
     if table.empty or table.to_numpy().sum() == 0:
         return None
-    fig = figure(110 + 34 * len(table), barmode="stack", xaxis=axis("seconds per round"))
+    fig = figure(130 + 34 * len(table), barmode="stack", xaxis=axis("seconds per round"))
     fig.update_layout(yaxis=axis(showgrid=False, autorange="reversed", type="category"))
     for phase, colour in PHASES.items():
         fig.add_bar(y=[escape(m) for m in table.index], x=_list(table[phase]), orientation="h", name=phase, width=0.55)
@@ -218,7 +218,8 @@ def partition_dots(study: Study) -> go.Figure | None:
     clients, classes, numbers = zip(*rows, strict=True)
     shown = min(len(counts), MOST_ROWS)
     fig = figure(100 + 24 * shown, yaxis=_client_axis(shown, study.flipped))
-    fig.update_layout(xaxis=axis("class", showgrid=False, dtick=1 if len(counts[0]) <= 20 else None, side="bottom"))
+    fig.update_layout(xaxis=axis("class", showgrid=False, dtick=1 if len(counts[0]) <= 20 else None))
+    fig.update_xaxes(range=[-0.6, len(counts[0]) - 0.4])
     colours = [LIGHT["alarm"] if client in study.flipped else LIGHT["accent"] for client in clients]
     dots = {"size": list(numbers), "sizemode": "area", "sizeref": max(numbers) / 20**2, "sizemin": 1.5, "line_width": 0}
     fig.add_scatter(x=list(classes), y=list(clients), mode="markers", marker={**dots, "color": colours})

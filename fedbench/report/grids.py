@@ -15,7 +15,7 @@ SHOWN = 100  # percent
 
 
 def varying(study: Study) -> list[str]:
-    """The keys of the space with more than one tried value: columns first, then rows, then panels."""
+    """The keys of the space with more than one tried value: rows first, then columns, then panels."""
     assert study.grid
     return [key for key, values in study.grid.space().items() if len(values) > 1]
 
@@ -101,8 +101,9 @@ def dots(cells: pd.DataFrame, key: str, best: str) -> go.Figure:
     colours = [LIGHT["c1"] if name == best else LIGHT["accent"] for name in done["name"]]
     fig.data[-1].update(marker={"color": colours, "size": 11}, hovertemplate="%{x}: %{y:.2f} %<extra></extra>")
     bottom = fig.layout.yaxis.range[0]
-    for value in cells.loc[cells["status"] != "done", key]:
-        text = {"text": "failed", "font": {"color": LIGHT["alarm"]}, "showarrow": False, "yanchor": "bottom"}
-        fig.add_annotation(x=str(value), y=bottom, **text)
+    for place, status in enumerate(cells["status"]):
+        if status != "done":
+            text = {"text": str(status), "font": {"color": LIGHT["alarm"]}, "showarrow": False, "yanchor": "bottom"}
+            fig.add_annotation(x=place, y=bottom, **text)
     fig.update_xaxes(range=[-0.5, len(cells) - 0.5])
     return fig

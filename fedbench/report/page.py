@@ -108,7 +108,7 @@ def _grid_part(study: Study) -> Part:
     panels = list(grids.grid_panels(study))
     made = charts(*((f"grid-{i}", title, fig, "") for i, (title, fig) in enumerate(panels)), wide=len(panels) == 1)
     metric = "test" if str(study.grid and study.grid.grid().get("metric")).startswith("test") else "validation"
-    intro = f"{metric.capitalize()} accuracy in % {POINT_NAMES[study.point]}; the chosen point is framed."
+    intro = f"{metric.capitalize()} accuracy in % {POINT_NAMES[study.point]}; the chosen point is marked."
     return Part("grid", "The grid", made, intro)
 
 
@@ -131,7 +131,7 @@ def _client_part(study: Study) -> Part:
         part.small = True
         part.intro = (
             "A line is one client of one seed, from training alone through both evaluation points; "
-            "those that end below their start are drawn in red, the mean in black."
+            "those that lose are dotted and red; the thick line is the mean."
         )
         values = pd.concat(paired.values()).drop(columns="gains").stack()
         limits = [float(values.min()), float(values.max())]

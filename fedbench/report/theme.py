@@ -52,7 +52,7 @@ DARK = {
 OTHERS = ["c1", "c2", "c3", "c4", "c5", "c6"]
 SCALE = [[0, LIGHT["s0"]], [0.33, LIGHT["s1"]], [0.67, LIGHT["s2"]], [1, LIGHT["s3"]]]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-LABEL_ROOM = 118  # pixels right of the plot for direct labels
+LETTER = 7.2  # pixels, mean width of a letter of a direct label
 LINE_HEIGHT = 17  # pixels between two direct labels
 
 
@@ -101,6 +101,7 @@ def axis(title: str | None = None, **more: Any) -> dict[str, Any]:
         "gridcolor": LIGHT["grid"],
         "linecolor": LIGHT["grid"],
         "zeroline": False,
+        "ticks": "",
         "fixedrange": True,
         "automargin": True,
         **more,
@@ -119,6 +120,7 @@ def label_ends(fig: go.Figure, ends: Sequence[tuple[str, float, str]]) -> None:
 
     The y axis needs its range set. On a narrow page a legend takes their place (`layout.meta`).
     """
+    fig.update_layout(meta={"direct": True}, margin_r=20 + round(LETTER * max(len(name) for name, _, _ in ends)))
     low, high = fig.layout.yaxis.range
     height = fig.layout.height - fig.layout.margin.t - fig.layout.margin.b
     gap = LINE_HEIGHT * (high - low) / height

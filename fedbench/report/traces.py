@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 
 from fedbench.report.figures import legend
 from fedbench.report.study import Study
-from fedbench.report.theme import LABEL_ROOM, LIGHT, SCALE, axis, faded, figure, label_ends
+from fedbench.report.theme import LIGHT, SCALE, axis, faded, figure, label_ends
 
 MOST_LINES = 60
 MOST_CELLS = 20
@@ -26,19 +26,20 @@ def lambda_lines(study: Study) -> go.Figure | None:
     others = [client for client in table if client not in flipped][:MOST_LINES]
     top = max(1.0, float(table[[*flipped, *others]].max().max()))
     yaxis = axis("λ, weight of the consensus", range=[-0.03 * top, 1.06 * top])
-    fig = figure(360, LABEL_ROOM, yaxis=yaxis, xaxis=axis("round", showgrid=False))
-    fig.update_layout(meta={"direct": True})
+    fig = figure(360, yaxis=yaxis, xaxis=axis("round", showgrid=False))
     for client in [*others, *flipped]:
-        _line(fig, table[client].dropna(), f"client {client}", client in flipped)
+        _line(fig, table[client].dropna(), client, client in flipped)
+    if flipped and others:
+        fig.data[0].update(name=_rest(flipped, others), showlegend=True)
     label_ends(fig, _lambda_names(table, flipped, others))
     return fig
 
 
-def _line(fig: go.Figure, values: pd.Series, name: str, stands_out: bool) -> None:
+def _line(fig: go.Figure, values: pd.Series, client: int, stands_out: bool) -> None:
     colour, width = (LIGHT["alarm"], 3.2) if stands_out else (faded(LIGHT["accent"], 0.55), 1.6)
     fig.add_scatter(x=values.index.tolist(), y=values.tolist(), mode="lines", line={"color": colour, "width": width})
-    fig.data[-1].update(name=name + (" (flipped labels)" if stands_out else ""), showlegend=stands_out)
-    fig.data[-1].hovertemplate = f"{name}<br>round %{{x}}: λ = %{{y:.3f}}<extra></extra>"
+    fig.data[-1].update(name=f"client {client}: flipped", showlegend=stands_out)
+    fig.data[-1].hovertemplate = f"client {client}<br>round %{{x}}: λ = %{{y:.3f}}<extra></extra>"
 
 
 def _lambda_names(table: pd.DataFrame, flipped: list[int], others: list[int]) -> list[tuple[str, float, str]]:
@@ -48,9 +49,13 @@ def _lambda_names(table: pd.DataFrame, flipped: list[int], others: list[int]) ->
     if not others:
         return names
     if flipped or len(others) > 12:
-        rest = f"{'other' if flipped else 'all'} {len(others)} clients"
-        return [*names, (rest, float(last[others].median()), LIGHT["accent"])]
+        return [*names, (_rest(flipped, others), float(last[others].median()), LIGHT["accent"])]
     return [(f"client {c}", float(last[c]), LIGHT["accent"]) for c in others]
+
+
+def _rest(flipped: list[int], others: list[int]) -> str:
+    count = f"{len(others)} client{'s' if len(others) > 1 else ''}"
+    return f"other {count}" if flipped else f"all {count}"
 
 
 def loss_lines(study: Study) -> go.Figure | None:

@@ -1,0 +1,269 @@
+"""Synthetic folders of runs and grids that follow the schema, with plausible numbers."""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from fedbench.config import Config
+from fedbench.results.records import (
+    CLIENTS_SCHEMA,
+    TRACES_SCHEMA,
+    MetricsLine,
+    RunFolder,
+    append_lines,
+    summarise,
+    write_atomically,
+    write_json_atomically,
+    write_parquet_atomically,
+)
+from fedbench.results.statistics import worst_tenth
+
+CLIENTS, CLASSES, TEST_IMAGES, ROUNDS = 10, 10, 100, 6
+BYTES = {"local": (0, 0), "centralized": (0, 0), "fedmosaic": (250, 125)}
+
+
+def write_run(
+    path: Path,
+    method: str = "fedcac",
+    level: float = 0.84,
+    fit_level: float | None = None,
+    seeds: Sequence[int] = (0, 1, 2),
+    rounds: int = ROUNDS,
+    clients: int = CLIENTS,
+    spread: float = 0.03,
+    skew: float = 0.0,
+    done: int | None = None,
+    warnings: Sequence[str] = (),
+    failed: Sequence[tuple[int, int, str]] = (),
+    partition_keys: dict[str, Any] | None = None,
+) -> Path:
+    """A run that approaches `level` after aggregation; `done` stops it early; `failed` holds (round, client, reason).
+
+    `skew` adds a shift per seed, so that methods differ by more or less than their spread over seeds.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    asked = Config(
+        method=method, rounds=rounds, seeds=list(seeds), partition={"clients": clients, **(partition_keys or {})}
+    )
+    write_atomically(path / "config.yaml", asked.to_yaml())
+    rows: dict[str, list] = {name: [] for name in CLIENTS_SCHEMA.names}
+    lines, timings = [], []
+    levels = {"after_fit": level if fit_level is None else fit_level, "after_agg": level}
+    up, down = BYTES.get(method, (26_000, 28_000))
+    for seed in seeds:
+        rng = np.random.default_rng([seed, len(method), sum(map(ord, method))])
+        own = np.random.default_rng(seed).normal(0, 0.06, clients)
+        noise = rng.normal(0, spread, clients)
+        shift = skew * (-1) ** seed * (1 + seed % 3)
+        for number in range(1, (done or rounds) + 1):
+            reasons = [(client, reason) for at, client, reason in failed if at == number]
+            for point, top in levels.items():
+                progress = 1 - np.exp(-4 * number / rounds)
+                accuracy = 0.12 + (top + shift + own + noise - 0.12) * progress + rng.normal(0, 0.006, clients)
+                accuracy = np.round(np.clip(accuracy, 0, 1) * TEST_IMAGES) / TEST_IMAGES
+                val = np.clip(accuracy + rng.normal(0, 0.01, clients), 0, 1)
+                fit = point == "after_fit"
+                lines.append(
+                    MetricsLine(
+                        seed=seed,
+                        round=number,
+                        point=point,
+                        val_accuracy=float(val.mean()),
+                        test_accuracy=float(accuracy.mean()),
+                        val_loss=float(2.3 * (1 - val.mean())),
+                        test_loss=float(2.3 * (1 - accuracy.mean())),
+                        test_worst_tenth=worst_tenth(accuracy),
+                        test_spread=float(accuracy.std()),
+                        clients=clients,
+                        train_loss=float(2.3 * np.exp(-3 * progress)) if fit else None,
+                        steps=20 * clients if fit else None,
+                        bytes_up=up * clients if fit else None,
+                        bytes_down=down * clients if fit else None,
+                        failed=reasons if fit else [],
+                    ).to_json()
+                )
+                for client in range(clients):
+                    values = (seed, number, client, point, val[client], accuracy[client], 0.5, 0.6, 20, 100, True)
+                    for name, value in zip(rows, values, strict=True):
+                        rows[name].append(value)
+            timings.append(json.dumps(timing(seed, number, rng)))
+    append_lines(path / "metrics.jsonl", lines)
+    append_lines(path / "timings.jsonl", timings)
+    write_parquet_atomically(path / "clients.parquet", rows, CLIENTS_SCHEMA)
+    write_json_atomically(path / "environment.json", environment(seeds))
+    write_json_atomically(path / "partition.json", {str(seed): partition(seed, clients) for seed in seeds})
+    if done is None:
+        write_json_atomically(path / "summary.json", summarise(RunFolder(path), warnings))
+    return path
+
+
+def timing(seed: int, number: int, rng: np.random.Generator) -> dict[str, Any]:
+    train, evaluate = 0.9 + rng.normal(0, 0.02), 0.25
+    parts = {"train": train, "comm": 0.05, "server": 0.11, "eval": evaluate, "log": 0.02}
+    return {
+        "seed": seed,
+        "round": number,
+        **parts,
+        "total": sum(parts.values()),
+        "host_busy": [0.9, 0.88],
+        "rss_mb": 900,
+    }
+
+
+def environment(seeds: Sequence[int]) -> dict[str, Any]:
+    return {
+        "versions": {"python": "3.11.9", "torch": "2.11.0", "fedbench": "0.1.0"},
+        "machine": {"cpu": "2 cores", "memory_gb": 24},
+        "git": {"commit": "0123abc", "dirty": False},
+        "partition_fingerprint": {str(seed): f"{seed:02d}" * 32 for seed in seeds},
+        "started": "2026-01-01T10:00:00",
+        "finished": "2026-01-01T10:04:00",
+    }
+
+
+def partition(seed: int, clients: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    counts = (rng.dirichlet([0.3] * CLASSES, clients) * 140).round().astype(int).tolist()
+    return {"clients": [{"train": [0, 1], "val": [2], "test": [3]}] * clients, "class_counts": counts}
+
+
+def add_lambda(
+    path: Path, rounds: int = ROUNDS, seeds: Sequence[int] = (0, 1, 2), flipped: Sequence[int] = (0,)
+) -> None:
+    """Traces of fedmosaic: flipped clients shut the consensus out."""
+    rows: list[tuple] = []
+    for seed, number, client in product(seeds, range(2, rounds + 1), range(CLIENTS)):
+        rng = np.random.default_rng([seed, number, client])
+        end, pace = (0.02, 0.35) if client in flipped else (0.75 + 0.03 * client, 0.12)
+        private = 1.4 * np.exp(-number / 9) + 0.15
+        value = end + (1.0 - end) * np.exp(-pace * number) + rng.normal(0, 0.012)
+        public = private * (1 - np.log(max(value, 1e-3)))
+        found = {
+            "lambda": max(value, 0),
+            "loss_private": private,
+            "loss_public": public,
+            "agreement": 0.4 + 0.5 * value,
+        }
+        rows += [(seed, number, client, name, float(v)) for name, v in found.items()]
+    write_traces(path, rows)
+
+
+def add_masks(path: Path, rounds: int = ROUNDS, seeds: Sequence[int] = (0, 1, 2)) -> None:
+    """Traces of fedcac: mask shares, per layer, overlap, collaborators."""
+    layers = {"layers.0": 0.34, "layers.2": 0.52, "head": 0.81}
+    rows: list[tuple] = []
+    for seed, number, client in product(seeds, range(1, rounds + 1), range(CLIENTS)):
+        rng = np.random.default_rng([seed, number, client])
+        rows.append((seed, number, client, "mask_share", 0.5 + rng.normal(0, 0.01)))
+        rows += [(seed, number, client, f"mask_share/{k}", v + rng.normal(0, 0.01)) for k, v in layers.items()]
+        rows.append((seed, number, client, "collaborators", float(max(0, 9 - number // 4 + client % 3))))
+        for other in set(range(CLIENTS)) - {client}:
+            near = 0.9 if (client - other) % 3 == 0 else 0.62
+            rows.append((seed, number, client, f"overlap/{other}", near + rng.normal(0, 0.02)))
+    write_traces(path, rows)
+
+
+def write_traces(path: Path, rows: list[tuple]) -> None:
+    columns = dict(zip(TRACES_SCHEMA.names, map(list, zip(*rows, strict=True)), strict=True))
+    write_parquet_atomically(path / "traces.parquet", columns, TRACES_SCHEMA)
+
+
+def write_grid(
+    path: Path,
+    method: str = "fedcac",
+    gain: float = 0.05,
+    seeds: Sequence[int] = (0, 1, 2),
+    space: dict[str, list[Any]] | None = None,
+    fail: Sequence[int] = (),
+    skew: float = 0.0,
+    final: bool = True,
+    masks: bool = False,
+    error: str = "RuntimeError: client 3: loss is nan",
+) -> Path:
+    """A grid whose winner is `gain` above local; cells at the indices in `fail` failed."""
+    path.mkdir(parents=True, exist_ok=True)
+    space = space or {"method.tau": [0.1, 0.3, 0.5, 0.7], "method.beta": [5, 10, 20], "train.lr": [0.01, 0.05]}
+    cells = [
+        cell(i, dict(zip(space, values, strict=True)), i in fail, error)
+        for i, values in enumerate(product(*space.values()))
+    ]
+    done = [c for c in cells if c["status"] == "done"]
+    best = max(done, key=lambda c: c["val_accuracy"])["name"] if done else None
+    chosen = next((c["values"] for c in cells if c["name"] == best), {})
+    levels = {method: 0.80 + gain, "local": 0.80, "centralized": 0.9, "fedavg-ft": 0.80 + gain / 3}
+    if final and best:
+        for name, level in levels.items():
+            options = {"tau": chosen.get("method.tau"), "beta": chosen.get("method.beta")} if name == method else {}
+            request = {"name": name, **{k: v for k, v in options.items() if v is not None}}
+            shift = skew if name == method else 0.0
+            fit = level - 0.02 if name == method else level
+            write_run(path / "final" / name, name, level, fit, seeds, skew=shift)
+            if name == method:
+                set_method(path / "final" / name, request)
+            if name == method and masks:
+                add_masks(path / "final" / name, seeds=seeds)
+    content = {
+        "method": method,
+        "space": space,
+        "metric": "val_accuracy",
+        "point": "after_agg",
+        "cells": cells,
+        "best": best,
+        "final": {name: f"final/{name}" for name in levels},
+        "config": Config(method=method, rounds=ROUNDS, seeds=list(seeds)).model_dump(mode="json"),
+    }
+    write_json_atomically(path / "grid.json", content)
+    return path
+
+
+def set_method(path: Path, request: dict[str, Any]) -> None:
+    tree = yaml.safe_load((path / "config.yaml").read_text())
+    write_atomically(path / "config.yaml", yaml.safe_dump({**tree, "method": request}, sort_keys=False))
+
+
+def cell(index: int, values: dict[str, Any], failed: bool, error: str) -> dict[str, Any]:
+    numbers = [float(v) for v in values.values() if isinstance(v, (int, float))]
+    score = 0.84 - 0.15 * abs(numbers[0] - 0.3) - 0.002 * abs(sum(numbers[1:2]) - 10) - 0.3 * sum(numbers[2:3])
+    name = "-".join(f"{key.split('.')[-1]}={value}" for key, value in values.items())
+    return {
+        "name": name,
+        "values": values,
+        "status": "failed" if failed else "done",
+        "error": error if failed else None,
+        "val_accuracy": None if failed else score,
+        "test_accuracy": None if failed else score - 0.01,
+        "path": f"cells/{name}",
+    }
+
+
+@pytest.fixture(scope="session")
+def a_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A grid of three keys, complete but for its first cell, which failed; its runs recorded masks."""
+    return write_grid(tmp_path_factory.mktemp("study") / "grid", fail=(0,), masks=True)
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a run into `tmp_path/NAME` (default run)."""
+    return lambda name="run", **options: write_run(tmp_path / name, **options)
+
+
+@pytest.fixture
+def make_grid(tmp_path: Path) -> Callable[..., Path]:
+    return lambda name="grid", **options: write_grid(tmp_path / name, **options)
+
+
+@pytest.fixture
+def with_lambda() -> Callable[..., None]:
+    return add_lambda
+
+
+@pytest.fixture
+def with_masks() -> Callable[..., None]:
+    return add_masks

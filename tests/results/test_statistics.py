@@ -1,0 +1,81 @@
+"""Intervals agree with scipy; differences are paired seed by seed and client by client."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fedbench.results.statistics import interval, paired_difference, pairs, share_that_gains, worst_tenth
+
+ACCURACIES = st.floats(0, 1, allow_nan=False)
+
+
+def frame(values: dict[int, list[float]]) -> pd.DataFrame:
+    rows = [(seed, client, value) for seed, found in values.items() for client, value in enumerate(found)]
+    return pd.DataFrame(rows, columns=["seed", "client", "test_accuracy"])
+
+
+@pytest.mark.parametrize("values", [[0.5, 0.6], [0.5, 0.6, 0.58], list(np.random.default_rng(0).random(10))])
+def test_interval_is_that_of_scipy(values: list[float]) -> None:
+    found = interval(values)
+    expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+@given(st.lists(ACCURACIES, min_size=2, max_size=8))
+def test_interval_lies_around_the_mean(values: list[float]) -> None:
+    found = interval(values)
+    assert found.low <= found.mean <= found.high
+    assert found.half == pytest.approx(found.mean - found.low, abs=1e-12)
+
+
+def test_one_seed_has_no_interval_and_no_sign() -> None:
+    found = interval([0.5])
+    assert (found.mean, found.low, found.high, found.half, found.sign) == (0.5, None, None, None, 0)
+
+
+def test_missing_seeds_are_left_out_and_none_is_an_error() -> None:
+    assert interval([0.5, math.nan, 0.7]).values == (0.5, 0.7)
+    with pytest.raises(ValueError):
+        interval([math.nan])
+
+
+@pytest.mark.parametrize(("values", "sign"), [([0.1, 0.11], 1), ([-0.1, -0.11], -1), ([-0.1, 0.1], 0)])
+def test_sign_says_whether_the_interval_excludes_zero(values: list[float], sign: int) -> None:
+    assert interval(values).sign == sign
+
+
+def test_paired_difference_is_the_paired_t_interval_over_seed_means() -> None:
+    rng = np.random.default_rng(1)
+    ours, theirs = ({seed: list(rng.random(6)) for seed in range(5)} for _ in range(2))
+    means = [[np.mean(side[seed]) for seed in range(5)] for side in (ours, theirs)]
+    expected = stats.ttest_rel(*means).confidence_interval(0.95)
+    found = paired_difference(frame(ours), frame(theirs))
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_only_what_both_have_is_paired() -> None:
+    ours, theirs = frame({0: [0.5, 0.9], 1: [0.4]}), frame({0: [0.3], 2: [0.1]})
+    assert pairs(ours, theirs)["difference"].tolist() == pytest.approx([0.2])
+    assert paired_difference(ours, frame({7: [0.1]})) is None
+    assert share_that_gains(ours, frame({7: [0.1]})) is None
+
+
+def test_every_client_of_a_seed_and_every_seed_weighs_the_same() -> None:
+    ours, theirs = frame({0: [0.6, 0.6, 0.6], 1: [0.5]}), frame({0: [0.5, 0.5, 0.5], 1: [0.1]})
+    assert paired_difference(ours, theirs).mean == pytest.approx((0.1 + 0.4) / 2)
+
+
+def test_share_that_gains_counts_strict_gains() -> None:
+    ours, theirs = frame({0: [0.6, 0.5, 0.4, 0.9]}), frame({0: [0.5, 0.5, 0.5, 0.5]})
+    assert share_that_gains(ours, theirs) == 0.5
+
+
+@pytest.mark.parametrize(("count", "worst"), [(1, 1), (10, 1), (11, 2), (100, 10)])
+def test_worst_tenth_takes_the_ceiling(count: int, worst: int) -> None:
+    assert worst_tenth(range(count)) == pytest.approx(np.mean(range(worst)))
+    assert math.isnan(worst_tenth([]))
