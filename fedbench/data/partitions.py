@@ -114,7 +114,8 @@ def repeats(hands: list[Hand]) -> Iterator[str]:
 def client_rows(hand: Hand, labels: np.ndarray, share: float, rng: np.random.Generator) -> ClientRows:
     train, test = hand
     val = held_out(train, labels, share, rng)
-    return ClientRows(np.sort(train[~np.isin(train, val)]), np.sort(train[np.isin(train, val)]), np.sort(test))
+    chosen = np.isin(train, val)
+    return ClientRows(np.sort(train[~chosen]), np.sort(train[chosen]), np.sort(test))
 
 
 def held_out(rows: np.ndarray, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:

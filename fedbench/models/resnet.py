@@ -34,12 +34,11 @@ class ResNet(Classifier):
         check_choice("stem", stem, ("imagenet", "cifar"))
         check_choice("grey", grey, ("repeat", "native"))
         repeated = input_shape[0] == 1 and grey == "repeat"
-        layers = OrderedDict(repeat=Repeat(3)) if repeated else OrderedDict()
-        layers.update(stem_layers(3 if repeated else input_shape[0], stem))
+        layers = stem_layers(3 if repeated else input_shape[0], stem)
         for number, count in enumerate(self.blocks):
             layers[f"stage{number + 1}"] = stage(WIDTHS[max(0, number - 1)], WIDTHS[number], count)
-        layers.update(average=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten())
-        self.body = nn.Sequential(layers)
+        layers |= {"average": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
+        self.body = nn.Sequential(OrderedDict({"repeat": Repeat(3)} | layers if repeated else layers))
         self.head = nn.Linear(WIDTHS[len(self.blocks) - 1], classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -75,13 +74,11 @@ class Repeat(nn.Module):
         return x.expand(-1, self.channels, -1, -1)
 
 
-def stem_layers(channels: int, stem: str) -> "OrderedDict[str, nn.Module]":
+def stem_layers(channels: int, stem: str) -> dict[str, nn.Module]:
     large = stem == "imagenet"
     conv = nn.Conv2d(channels, 64, 7, 2, 3, bias=False) if large else nn.Conv2d(channels, 64, 3, 1, 1, bias=False)
-    layers = OrderedDict(conv1=conv, bn1=nn.BatchNorm2d(64), relu=nn.ReLU())
-    if large:
-        layers["pool"] = nn.MaxPool2d(3, 2, 1)
-    return layers
+    layers: dict[str, nn.Module] = {"conv1": conv, "bn1": nn.BatchNorm2d(64), "relu": nn.ReLU()}
+    return layers | {"pool": nn.MaxPool2d(3, 2, 1)} if large else layers
 
 
 def stage(before: int, width: int, blocks: int) -> nn.Sequential:

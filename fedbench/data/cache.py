@@ -1,0 +1,273 @@
+"""Decoded once per machine: images and labels as NumPy files that every process maps.
+
+A data set lies in `$FEDBENCH_CACHE/decoded/NAME-KEY/` (default `~/.cache/fedbench`) as images.npy, labels.npy, where
+there are domains domains.npy, and meta.json. It is written beside its place and renamed when it is whole.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from fedbench.data.dataset import Progress
+from fedbench.errors import ConfigError
+
+VERSION = 1
+"""Goes up when the same source would be decoded to something else."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some images in a row: uint8 [b, C, H, W], labels int64 [b], domains int64 [b] or None."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    domains: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a source holds. blocks: the train images, then the test images, each read once.
+
+    classes: None where only the labels tell. mean, std: None where they are to be measured on the train part.
+    """
+
+    train: int
+    test: int
+    blocks: Iterable[Block]
+    classes: int | None = None
+    class_names: tuple[str, ...] = ()
+    domain_names: tuple[str, ...] = ()
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from. files and options: what decides the decoded content."""
+
+    name: str
+    read: Callable[[], Content]
+    files: tuple[Path, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def key(self) -> str:
+        """Twelve hexadecimal digits that change with the files' sizes and times and with the options."""
+        stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in self.files]
+        text = json.dumps([VERSION, self.name, stats, self.options], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def root() -> Path:
+    """The cache's folder."""
+    return Path(os.environ.get("FEDBENCH_CACHE") or Path.home() / ".cache" / "fedbench").expanduser().absolute()
+
+
+def size(folder: Path) -> int:
+    """Bytes on disk of a prepared data set."""
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def prepare(source: Source, progress: Progress | None = None) -> Path:
+    """The folder with the decoded data set, made now if it is not there. Raises ConfigError.
+
+    Of several processes that ask at once, one decodes and the others wait.
+    """
+    slug = re.sub(r"[^\w.-]+", "-", source.name).strip("-")[-60:]
+    folder = root() / "decoded" / f"{slug}-{source.key()}"
+    if not usable(folder):
+        with locked(folder.with_name(f"{folder.name}.lock")):
+            if not usable(folder):
+                build(source, folder, progress)
+    return folder
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock between processes. Raises ConfigError where the cache cannot be written."""
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill, which takes the place of `folder` at the end, or vanishes after an exception."""
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed: whoever holds the lock is alone here
+    try:
+        part.mkdir(parents=True)
+        yield part
+        shutil.rmtree(folder, ignore_errors=True)
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """What goes wrong with the disk in this block is a ConfigError."""
+    try:
+        yield
+    except OSError as error:
+        needs = "make room, or set" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "set"
+        raise ConfigError(
+            f"cache {folder}: cannot be written ({error.strerror}); {needs} FEDBENCH_CACHE to another folder"
+        ) from error
+
+
+def build(source: Source, folder: Path, progress: Progress | None) -> None:
+    """Decode a source into its folder."""
+    content = source.read()
+    if not content.train or not content.test:
+        raise ConfigError(
+            f"data {source.name}: {content.train} training and {content.test} test images; both are needed"
+        )
+    with writing(folder.parent), replacing(folder) as part:
+        write(source, content, part, progress)
+
+
+@dataclass
+class Tally:
+    """What is known of the images written so far."""
+
+    train: int
+    shape: tuple[int, ...] = ()
+    rows: int = 0
+    histogram: Any = 0  # of the train images: int64 [channels, 256]
+    labels: list[np.ndarray] = field(default_factory=list)
+    domains: list[np.ndarray] = field(default_factory=list)
+    digest: Any = field(default_factory=hashlib.sha256)
+
+    def add(self, block: Block, pixels: np.ndarray) -> None:
+        self.histogram = self.histogram + count_values(pixels[: max(0, self.train - self.rows)])
+        self.digest.update(pixels.data)
+        self.labels.append(block.labels)
+        if block.domains is not None:
+            self.domains.append(block.domains)
+        self.rows += len(pixels)
+
+
+def write(source: Source, content: Content, folder: Path, progress: Progress | None) -> None:
+    """Images first, as a stream; then labels, domains and what was learnt on the way."""
+    tally, rows = Tally(content.train), content.train + content.test
+    with (folder / "images.npy").open("wb") as file:
+        for block in content.blocks:
+            if not tally.shape:
+                tally.shape = (rows, *block.images.shape[1:])
+                write_header(file, tally.shape)
+            pixels = np.ascontiguousarray(block.images)
+            tally.add(block, pixels)
+            file.write(pixels.data)
+            if progress:
+                progress(f"decoding {source.name}", tally.rows, rows)
+        synced(file)
+    if tally.rows != rows:
+        raise ConfigError(f"data {source.name}: {tally.rows} images were read where {rows} were announced")
+    for name, parts in (("labels", tally.labels), ("domains", tally.domains)):
+        if parts:
+            save(folder / f"{name}.npy", np.concatenate(parts).astype(np.int64))
+    with (folder / "meta.json").open("w") as text:
+        json.dump(describe(source, content, tally), text, indent=1)
+        synced(text)
+
+
+def write_header(file: BinaryIO, shape: tuple[int, ...]) -> None:
+    # Written as a stream, not into a mapped file: a full disk is then an OSError, not a signal that kills the process.
+    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+
+
+def synced(file: Any) -> None:
+    """On the disk before the folder is renamed, so that a power cut leaves no whole-looking folder with holes."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def save(path: Path, values: np.ndarray) -> None:
+    with path.open("wb") as file:
+        np.save(file, values)
+        synced(file)
+
+
+def count_values(pixels: np.ndarray) -> np.ndarray:
+    """How often each value occurs, int64 [channels, 256]. pixels: uint8 [b, C, H, W]."""
+    return np.stack([np.bincount(pixels[:, c].ravel(), minlength=256) for c in range(pixels.shape[1])])
+
+
+def describe(source: Source, content: Content, tally: Tally) -> dict[str, Any]:
+    """What meta.json says."""
+    mean, std = mean_and_std(tally.histogram)
+    labels = np.concatenate(tally.labels).astype(np.int64)
+    tally.digest.update(labels.tobytes())
+    return {
+        "version": VERSION,
+        "name": source.name,
+        "shape": tally.shape,
+        "classes": content.classes or int(labels.max()) + 1,
+        "class_names": content.class_names,
+        "domain_names": content.domain_names,
+        "train_rows": content.train,
+        "mean": content.mean or mean,
+        "std": content.std or std,
+        "notes": content.notes,
+        "files": [str(path) for path in source.files],
+        "options": {key: str(value) for key, value in source.options.items()},
+        "sha256": tally.digest.hexdigest(),
+    }
+
+
+def mean_and_std(histogram: np.ndarray) -> tuple[list[float], list[float]]:
+    """Per channel, of pixels in [0, 1]; the deviation of a constant channel counts as 1."""
+    values, count = np.arange(256) / 255, histogram.sum(axis=1)
+    mean = histogram @ values / count
+    variance = (histogram * (values - mean[:, None]) ** 2).sum(axis=1) / count
+    return mean.tolist(), [float(v) ** 0.5 or 1.0 for v in variance]
+
+
+def usable(folder: Path) -> bool:
+    try:
+        read(folder)
+    except ConfigError:
+        return False
+    return True
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The fields of a Dataset from its folder. Raises ConfigError."""
+    try:
+        meta = json.loads((folder / "meta.json").read_text())
+        # Copy-on-write, because torch warns about read-only arrays; nobody writes, so all processes share the pages.
+        images = np.load(folder / "images.npy", mmap_mode="c")
+        labels = np.load(folder / "labels.npy")
+        domains = np.load(folder / "domains.npy") if (folder / "domains.npy").exists() else None
+        if list(images.shape) != meta["shape"] or len(labels) != len(images):
+            raise ValueError(f"{len(images)} images, {len(labels)} labels")
+        names = {key: tuple(meta[key]) for key in ("class_names", "domain_names", "mean", "std", "notes")}
+        fixed = {key: meta[key] for key in ("name", "classes", "train_rows")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{folder}: not a whole prepared data set ({error}); delete it and start again") from error
+    return {"images": images, "labels": labels, "domains": domains, **names, **fixed}
+
+
+def intact(folder: Path) -> bool:
+    """Whether images and labels are still those that were written."""
+    fields = read(folder)
+    digest = hashlib.sha256()
+    for start in range(0, len(fields["images"]), 1000):
+        digest.update(np.ascontiguousarray(fields["images"][start : start + 1000]).data)
+    digest.update(fields["labels"].tobytes())
+    return digest.hexdigest() == json.loads((folder / "meta.json").read_text())["sha256"]

@@ -1,0 +1,29 @@
+"""scikit-learn's handwritten digits: 1,797 grey images of 8x8, shipped inside the library."""
+
+import numpy as np
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Block, Content, Source
+from fedbench.data.dataset import Progress
+from fedbench.errors import ConfigError
+
+
+class Options(Section):
+    """No options."""
+
+
+def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+    if config.root:
+        raise ConfigError(f"data.root = {str(config.root)!r}: digits come with scikit-learn and need no folder")
+    return Source("digits", read)
+
+
+def read() -> Content:
+    """Every fifth image (index % 5 == 4) is a test image. Values 0..16 are stored times 15."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    pixels = (digits.images * 15).astype(np.uint8)[:, None]
+    test = np.arange(len(pixels)) % 5 == 4
+    blocks = [Block(pixels[part], digits.target[part].astype(np.int64)) for part in (~test, test)]
+    return Content(int((~test).sum()), int(test.sum()), blocks, classes=10, class_names=tuple("0123456789"))

@@ -1,0 +1,240 @@
+"""Parquet files as Hugging Face lays them out: an image column with encoded bytes, and a column of whole labels."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Content, Source
+from fedbench.data.dataset import Progress
+from fedbench.data.sources.images import Item, blocks, channels_of, checked_label, decoder, is_test_row
+from fedbench.errors import ConfigError, nearest
+
+LABELS = ("label", "labels", "fine_label", "target", "class", "y")
+IMAGES = ("image", "img", "images", "picture", "pixels")
+PART = re.compile(r"(?:^|[-_.])(train|test|validation|valid|val)(?:[-_.]|$)")
+SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
+
+
+class Options(Section):
+    """Keys `data.*` of a parquet source."""
+
+    label_column: str | None = Field(None, description="column with the labels (default: the one that looks like it)")
+    image_column: str | None = Field(None, description="column with the images (default: the one that looks like it)")
+    size: int | None = Field(None, ge=1, description="resize every image to size x size pixels")
+    classes: int | None = Field(None, ge=1, description="number of classes (default: by the files' names of classes)")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns hold what, and the names of the classes where the files tell them."""
+
+    image: str
+    label: str
+    names: tuple[str, ...]
+
+
+def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+    path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
+    parts = find_parts(path)
+    files = tuple(chain.from_iterable(parts.values()))
+    return Source(f"parquet:{path}", partial(read, path, parts, options), files, options.model_dump())
+
+
+def find_parts(path: Path) -> dict[str, list[Path]]:
+    """Files of the parts train and test; one part `train` alone where the names tell no parts. Raises ConfigError."""
+    if path.is_file():
+        return {"train": [path]}
+    files = sorted(path.rglob("*.parquet"))
+    if not files:
+        raise ConfigError(
+            f"data parquet:{path}: " + ("no *.parquet file in it" if path.is_dir() else "no such file or folder")
+        )
+    parts: dict[str, list[Path]] = {}
+    for file in files:
+        parts.setdefault(part_of(file.relative_to(path)), []).append(file)
+    for part in parts.values():
+        check_shards(part)
+    return chosen_parts(path, parts)
+
+
+def part_of(relative: Path) -> str:
+    """train, test, val, or nothing: told by the file's name, or by the folder that it is in."""
+    for name in (relative.stem, *reversed(relative.parent.parts)):
+        if found := PART.search(name):
+            return "val" if found[1].startswith("val") else found[1]
+    return ""
+
+
+def chosen_parts(path: Path, parts: dict[str, list[Path]]) -> dict[str, list[Path]]:
+    """A validation part stands in for a missing test part, and is left alone otherwise."""
+    if set(parts) == {""}:
+        return {"train": parts[""]}
+    if "train" not in parts:
+        raise ConfigError(
+            f"data parquet:{path}: no file for the training part; names like train-00000-of-00001.parquet"
+        )
+    test = parts.get("test") or parts.get("val")
+    return {"train": parts["train"]} | ({"test": test} if test else {})
+
+
+def check_shards(files: list[Path]) -> None:
+    """One folder per part, and of numbered shards all."""
+    folders = sorted({file.parent for file in files})
+    if len(folders) > 1:
+        raise ConfigError(
+            f"data parquet: both {folders[0]} and {folders[1]} hold this part; give the path of one of them"
+        )
+    numbered = [(file, found) for file in files if (found := SHARD.search(file.name))]
+    present = {(int(found[1]), int(found[2])) for _, found in numbered}
+    for file, found in numbered:
+        for number in range(int(found[2])):
+            if (number, int(found[2])) not in present:
+                missing = SHARD.sub(f"-{number:05d}-of-{found[2]}", file.name, count=1)
+                raise ConfigError(f"data parquet: {file.parent / missing} is missing, {file.name} is there")
+
+
+def read(path: Path, parts: dict[str, list[Path]], options: Options) -> Content:
+    rows = {file: row_count(file) for files in parts.values() for file in files}
+    columns = agreed_columns(list(rows), options)
+    train, test = (sum(rows[file] for file in parts.get(part, ())) for part in ("train", "test"))
+    classes = len(columns.names) or options.classes
+    notes: tuple[str, ...] = ()
+    if "test" not in parts:
+        train, test = train - train // 5, train // 5
+        notes = ("the files have no test part: every fifth row (row % 5 == 4) is a test image",)
+
+    def items() -> Iterator[Item]:
+        found = partial(items_of, columns=columns, classes=classes, images=train + test)
+        if "test" in parts:
+            return chain(found(parts["train"]), found(parts["test"]))
+        return chain(found(parts["train"], test=False), found(parts["train"], test=True))
+
+    decode = decoder(channels_of(items()), options.size)
+    return Content(train, test, blocks(items(), decode), classes, columns.names, notes=notes)
+
+
+@contextmanager
+def readable(file: Path) -> Iterator[Any]:
+    """The opened file; what goes wrong with it while it is read is a ConfigError."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(file, page_checksum_verification=True) as opened:
+            yield opened
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ConfigError(f"{file}: not a whole parquet file ({str(error).splitlines()[0]})") from error
+
+
+def row_count(file: Path) -> int:
+    with readable(file) as opened:
+        count: int = opened.metadata.num_rows
+    if not count:
+        raise ConfigError(f"{file}: no rows in it")
+    return count
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+def agreed_columns(files: list[Path], options: Options) -> Columns:
+    """The columns of the first file, which all others must have with the same class names."""
+    first, *others = files
+    columns = find_columns(first, options)
+    for file in others:
+        if (found := find_columns(file, options)) != columns:
+            what = "class names" if found.names != columns.names else "columns"
+            raise ConfigError(f"{file}: {what} differ from those in {first.name}")
+    return columns
+
+
+def find_columns(file: Path, options: Options) -> Columns:
+    """By option, else by the schema's Hugging Face metadata, else by name. Raises ConfigError."""
+    with readable(file) as opened:
+        schema = opened.schema_arrow
+    features = hugging_face_features(schema)
+    image = pick(file, schema, "image", options.image_column, of_kind(features, "Image"), IMAGES)
+    label = pick(file, schema, "label", options.label_column, of_kind(features, "ClassLabel"), LABELS)
+    check_types(file, schema, image, label)
+    return Columns(image, label, tuple(map(str, features.get(label, {}).get("names") or ())))
+
+
+def hugging_face_features(schema: Any) -> dict[str, Any]:
+    """What the `huggingface` metadata says of each column; nothing where there are none, or broken ones."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+    except (KeyError, TypeError, ValueError):
+        return {}
+    return {name: feature for name, feature in features.items() if isinstance(feature, dict)}
+
+
+def of_kind(features: dict[str, Any], kind: str) -> list[str]:
+    return [name for name, feature in features.items() if feature.get("_type") == kind]
+
+
+def pick(file: Path, schema: Any, what: str, chosen: str | None, declared: list[str], usual: tuple[str, ...]) -> str:
+    """The column that holds images, or labels."""
+    if chosen:
+        if chosen not in schema.names:
+            raise ConfigError(
+                f"data.{what}_column = {chosen!r}: no such column in {file}; {nearest(chosen, schema.names)}"
+            )
+        return chosen
+    for name in (*(name for name in usual if name in declared), *declared, *usual):
+        if name in schema.names:
+            return name
+    raise ConfigError(
+        f"{file}: which column holds the {what}s? Set data.{what}_column to one of {', '.join(schema.names)}"
+    )
+
+
+def check_types(file: Path, schema: Any, image: str, label: str) -> None:
+    from pyarrow import types
+
+    kind = schema.field(label).type
+    if not types.is_integer(kind):
+        raise ConfigError(f"{file}: column {label} holds {kind}; labels are whole numbers")
+    kind = schema.field(image).type
+    if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        kind = kind.field("bytes").type
+    if not (types.is_binary(kind) or types.is_large_binary(kind)):
+        raise ConfigError(
+            f"{file}: column {image} holds {kind}; images are encoded bytes, or a struct with bytes in it"
+        )
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def items_of(
+    files: Iterable[Path], columns: Columns, classes: int | None, images: int, test: bool | None = None
+) -> Iterator[Item]:
+    """The rows of these files in order. test: only the test rows (or only the others) of files without parts."""
+    number = 0
+    for file in files:
+        for row, (image, label) in enumerate(cells(file, columns)):
+            if test is None or is_test_row(number) == test:
+                where = f"{file}, row {row}"
+                if image is None:
+                    raise ConfigError(f"{where}: no image bytes in column {columns.image}")
+                yield Item(image, checked_label(label, classes, images, where), where)
+            number += 1
+
+
+def cells(file: Path, columns: Columns) -> Iterator[tuple[bytes | None, int | None]]:
+    """Encoded image and label of every row."""
+    with readable(file) as opened:
+        for batch in opened.iter_batches(batch_size=1024, columns=[columns.image, columns.label]):
+            image, label = batch.column(columns.image), batch.column(columns.label)
+            if hasattr(image, "flatten") and image.type.num_fields:
+                image = image.flatten()[image.type.get_field_index("bytes")]
+            yield from zip(image.to_pylist(), label.to_pylist(), strict=True)
