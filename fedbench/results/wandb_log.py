@@ -75,8 +75,9 @@ class WandbLog:
 
 def experiment(config: Config, folder: Path) -> str:
     """The grid's folder for its cells and final runs, the folder above for a run in the default place."""
-    if folder.parent.name in ("cells", "final"):
-        return folder.parent.parent.name
+    for parent in list(folder.parents)[:2]:
+        if parent.name in ("cells", "final"):
+            return parent.parent.name
     return f"{config.data.name}-{config.partition.name}" if config.out else folder.parent.name
 
 

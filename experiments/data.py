@@ -1,0 +1,3 @@
+from fedbench.cli.data import main
+
+raise SystemExit(main())

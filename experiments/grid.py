@@ -1,0 +1,3 @@
+from fedbench.cli.grid import main
+
+raise SystemExit(main())

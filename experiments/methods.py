@@ -1,0 +1,3 @@
+from fedbench.cli.methods import main
+
+raise SystemExit(main())

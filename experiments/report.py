@@ -1,0 +1,3 @@
+from fedbench.cli.report import main
+
+raise SystemExit(main())

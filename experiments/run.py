@@ -1,0 +1,3 @@
+from fedbench.cli.run import main
+
+raise SystemExit(main())

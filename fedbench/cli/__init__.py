@@ -1,0 +1,77 @@
+"""The commands: flags -> Config -> experiment, and nothing else."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from functools import wraps
+from importlib import import_module
+
+from fedbench.errors import ConfigError, nearest
+
+COMMANDS = {
+    "run": "one run: one method, one data set, one partition, one or more seeds",
+    "grid": "the grid of a method's tune space, then its best point over the seeds beside the baselines",
+    "data": "fetch, import, check and preview a data set; draw a partition",
+    "report": "(re)make the page of a run or a grid",
+    "methods": "list the methods; the options of one with default, range and source",
+}
+OK, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+
+Main = Callable[[list[str]], int]
+
+
+def command(body: Main) -> Callable[[Sequence[str] | None], int]:
+    """Makes a command's main: a user's mistake is one line on stderr; everything ends in an exit code."""
+
+    @wraps(body)
+    def main(argv: Sequence[str] | None = None) -> int:
+        arguments = list(sys.argv[1:] if argv is None else argv)
+        _import_from_here()
+        try:
+            return body(arguments)
+        except ConfigError as error:
+            if "--debug" in arguments:
+                traceback.print_exc()
+            print(f"fedbench: error: {error}", file=sys.stderr)
+            return MISTAKE
+        except KeyboardInterrupt:
+            print("fedbench: interrupted", file=sys.stderr)
+            return INTERRUPTED
+        except SystemExit as stop:  # --help and --print-config
+            return stop.code if isinstance(stop.code, int) else OK
+        except Exception:
+            traceback.print_exc()
+            return FAILED
+
+    return main
+
+
+def _import_from_here() -> None:
+    """A user's module in the working directory can be imported, whatever script was started."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+
+
+def usage() -> str:
+    """What `fedbench --help` prints."""
+    lines = [f"  {name:<9} {line}" for name, line in COMMANDS.items()]
+    return "\n".join(["usage: fedbench COMMAND ...", "", *lines, "", "fedbench COMMAND --help says more."])
+
+
+@command
+def main(argv: list[str]) -> int:
+    """`fedbench COMMAND ...`."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(usage())
+        return OK if argv else MISTAKE
+    if argv[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"fedbench {version('fedbench')}")
+        return OK
+    name, *rest = argv
+    if name not in COMMANDS:
+        raise ConfigError(f"unknown command '{name}': {nearest(name, COMMANDS)}")
+    code: int = import_module(f"fedbench.cli.{name}").main(rest)
+    return code

@@ -1,0 +1,216 @@
+"""Flags: every key of the configuration under its dotted name, read off the pydantic tree; no second list of keys."""
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+import fedbench
+from fedbench.config import (
+    Config,
+    OpenSection,
+    ResourcesConfig,
+    flat,
+    legal_of,
+    load_yaml,
+    nested,
+    parse_value,
+)
+from fedbench.errors import ConfigError, nearest
+
+PRESETS = Path(fedbench.__file__).parent / "experiments" / "presets"
+Pairs = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag beside the configuration's keys. Without a `metavar` it is a switch; `many` collects several values."""
+
+    name: str
+    description: str
+    metavar: str = ""
+    many: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """Its name in the namespace."""
+        return self.name.replace("-", "_")
+
+
+COMMON = (
+    Flag("config", "YAML file with the same keys; flags beat the file, the file beats the preset", "FILE"),
+    Flag("preset", "start from a published protocol", "NAME"),
+    Flag("print-config", "print the resolved configuration, what differs from the defaults marked, and stop"),
+    Flag("debug", "show the stack trace of a mistake"),
+    Flag("help", "this list; with --method NAME also the method's own options"),
+)
+
+
+def sections() -> dict[str, type[BaseModel]]:
+    """The sections of the configuration by name."""
+    annotations = {name: field.annotation for name, field in Config.model_fields.items()}
+    return {name: kind for name, kind in annotations.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
+
+
+def keys() -> dict[str, FieldInfo]:
+    """Every key of the configuration by dotted name, sections in their order, single keys where they stand."""
+    found: dict[str, FieldInfo] = {}
+    for name, field in Config.model_fields.items():
+        inside = sections()[name].model_fields if name in sections() else None
+        found |= {name: field} if inside is None else {f"{name}.{key}": inner for key, inner in inside.items()}
+    return found
+
+
+KEYS = keys()
+OPEN = [name for name, kind in sections().items() if issubclass(kind, OpenSection)]
+SHORT = {key: f"resources.{key}" for key in ResourcesConfig.model_fields}
+SHORT |= {name: f"{name}.name" for name in sections() if f"{name}.name" in KEYS}
+
+
+def parse(
+    argv: Sequence[str], extra_flags: Sequence[Flag] = (), prog: str = "fedbench run"
+) -> tuple[Config, Namespace]:
+    """The configuration that the flags ask for, and the flags that are not part of it.
+
+    Prints and exits for --help and --print-config. Raises ConfigError.
+    """
+    flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
+    asked, pairs = read(argv, flags)
+    if asked.help:
+        from fedbench.cli.help import help_text
+
+        print(help_text(prog, extra_flags, pairs.get("method.name")))
+        raise SystemExit(0)
+    config = Config(**nested(layered(asked.preset, asked.config, pairs)))
+    if asked.print_config:
+        from fedbench.cli.help import config_text
+
+        print(config_text(config))
+        raise SystemExit(0)
+    return config, asked
+
+
+def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, Pairs]:
+    """The command's own flags, and the configuration's keys with their values. Raises ConfigError."""
+    asked = Namespace(
+        **{flag.attribute: [] if flag.many else None if flag.metavar else False for flag in flags.values()}
+    )
+    pairs: Pairs = {}
+    for name, values in _tokens(argv):
+        if name in flags:
+            _set(asked, flags[name], values)
+        else:
+            key = _key(name, flags)
+            pairs[key] = _value(name, key, values)
+    return asked, pairs
+
+
+def layered(preset: str | None, file: str | None, pairs: Pairs) -> Pairs:
+    """Preset, file and flags, the later ones winning."""
+    layers = [_preset(preset) if preset else {}, normal(load_yaml(file)) if file else {}, pairs]
+    result: Pairs = {}
+    for layer in layers:
+        result = {**_without_stale_options(result, layer), **layer}
+    return result
+
+
+def normal(tree: dict[str, Any]) -> Pairs:
+    """A configuration tree as pairs, `method: fedcac` as `method.name`."""
+    return {f"{key}.name" if f"{key}.name" in KEYS else key: value for key, value in flat(tree).items()}
+
+
+def _without_stale_options(pairs: Pairs, layer: Pairs) -> Pairs:
+    """Another method, model or data set drops the options that a lower layer gave to the old one."""
+    changed = {s for s in OPEN if f"{s}.name" in layer and layer[f"{s}.name"] != pairs.get(f"{s}.name")}
+    return {key: v for key, v in pairs.items() if key in KEYS or key.split(".")[0] not in changed}
+
+
+def _preset(name: str) -> Pairs:
+    known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
+    if name not in known:
+        raise ConfigError(f"--preset {name}: unknown preset, {nearest(name, known)}")
+    return normal(load_yaml(PRESETS / f"{name}.yaml"))
+
+
+def _tokens(argv: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """`--a 1 --b=2 3` -> ("a", ["1"]), ("b", ["2", "3"])."""
+    found: list[tuple[str, list[str]]] = []
+    for token in argv:
+        if token == "-h" or token.startswith("--"):
+            name, equals, value = ("help", "", "") if token == "-h" else token[2:].partition("=")
+            found.append((name, [value] if equals else []))
+        elif found:
+            found[-1][1].append(token)
+        else:
+            raise ConfigError(f"unexpected argument '{token}': flags start with --, for example --method fedcac")
+    return iter(found)
+
+
+def _set(asked: Namespace, flag: Flag, values: list[str]) -> None:
+    if flag.many:
+        getattr(asked, flag.attribute).extend(values)
+    elif bool(flag.metavar) != (len(values) == 1) or len(values) > 1:
+        takes = f"takes one value, {flag.metavar}" if flag.metavar else "takes no value"
+        raise ConfigError(f"--{flag.name} {' '.join(values)}".rstrip() + f": {takes}")
+    else:
+        setattr(asked, flag.attribute, values[0] if flag.metavar else True)
+
+
+def _key(name: str, flags: dict[str, Flag]) -> str:
+    """The dotted key that a flag names."""
+    key = name.replace("-", "_")
+    key = SHORT.get(key, key)
+    section, dot, option = key.partition(".")
+    if key in KEYS or (section in OPEN and dot and option):
+        return key
+    raise ConfigError(f"unknown flag --{name}: {_nearest_flag(name, flags)}")
+
+
+def _nearest_flag(name: str, flags: dict[str, Flag]) -> str:
+    """`--lr` is most likely `--train.lr`; otherwise what is spelt alike."""
+    last = name.rpartition(".")[2].replace("-", "_")
+    same = [f"--{key}" for key in KEYS if key.rpartition(".")[2] == last]
+    known = [f"--{key}" for key in (*KEYS, *flags, *SHORT)]
+    hint = nearest(f"--{name}", same or known) if not same else f"did you mean {' or '.join(same)}?"
+    return hint if hint.startswith("did you mean") else "--help lists them all"
+
+
+def _value(name: str, key: str, values: list[str]) -> Any:
+    """What the words behind a flag mean for its key."""
+    field = KEYS.get(key)
+    if not values and (field is None or field.annotation is bool):
+        return True
+    if not values:
+        raise ConfigError(f"--{name}: a value is missing ({legal_of(field) if field else 'any'})")
+    if field is not None and get_origin(field.annotation) is list:
+        return _items(values, text=_is_text(get_args(field.annotation)[0]))
+    if len(values) > 1 and field is not None:
+        raise ConfigError(f"--{name} {' '.join(values)}: one value is expected ({legal_of(field)})")
+    read = [v if field and _is_text(field.annotation) else parse_value(v) for v in values]
+    return read[0] if len(read) == 1 else read
+
+
+def _items(values: list[str], text: bool) -> list[Any]:
+    """`0 1 2`, `0,1,2` and `[0, 1, 2]` alike."""
+    joined = " ".join(values).strip()
+    if joined.startswith("["):
+        return list(parse_value(joined) or [])
+    words = [word for value in values for word in value.split(",") if word]
+    return words if text else [parse_value(word) for word in words]
+
+
+def _is_text(annotation: Any) -> bool:
+    """Whether a key takes nothing but text, so that `--name 007` stays what was typed."""
+    kinds = get_args(annotation) or (annotation,)
+    return all(kind in (str, Path, type(None)) for kind in kinds)
+
+
+def yaml_value(value: Any) -> str:
+    """A value on one line of YAML."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6, sort_keys=False).strip()
+    return text.removesuffix("...").strip()

@@ -1,0 +1,121 @@
+"""What --help and --print-config show, read off the same pydantic models that check the values."""
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from fedbench import methods
+from fedbench.cli.flags import COMMON, KEYS, SHORT, Flag, sections, yaml_value
+from fedbench.config import Config, explain, flat, legal_of
+from fedbench.errors import ConfigError
+
+Row = tuple[str, str]
+INDENT = 30
+ABOUT = {
+    "method": "--method.OPTION for the options of the method: `fedbench methods NAME` or `--method NAME --help`",
+    "data": "--data.OPTION for what an own data source takes",
+    "model": "--model.ARGUMENT for the arguments of the model's constructor",
+}
+
+
+def help_text(prog: str, extra: Sequence[Flag], method: str | None) -> str:
+    """All flags by section, with description, default and range; the method's options when one is named."""
+    lines = [f"usage: {prog} [--KEY VALUE ...]", ""]
+    lines += [*_table("options", [_flag_row(flag) for flag in (*extra, *COMMON)])]
+    loose = [key for key in KEYS if "." not in key]
+    lines += [*_table("run", [_key_row(key, KEYS[key]) for key in loose])]
+    for name, section in sections().items():
+        rows = [_key_row(f"{name}.{key}", field) for key, field in section.model_fields.items()]
+        lines += [*_table(name, rows, ABOUT.get(name, ""))]
+        if name == "method" and method:
+            lines += [*_table(f"options of {method}", option_rows(methods.load(method).Options, "--method."))]
+    return "\n".join(lines).rstrip()
+
+
+def option_rows(options: type[BaseModel], prefix: str) -> list[Row]:
+    """One row per field of a method's Options."""
+    return [(f"{prefix}{key}", _said(field)) for key, field in options.model_fields.items()]
+
+
+def table_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """Two columns, the right one wrapped to the terminal."""
+    width = max(60, min(110, shutil.get_terminal_size((100, 24)).columns))
+    for left, right in rows:
+        wrapped = textwrap.wrap(right, width - INDENT) or [""]
+        head = f"  {left}".ljust(INDENT)
+        if len(head) > INDENT or not head.endswith(" "):
+            yield f"  {left}"
+            head = " " * INDENT
+        yield head + wrapped[0]
+        yield from (" " * INDENT + line for line in wrapped[1:])
+
+
+def _table(title: str, rows: Iterable[Row], note: str = "") -> Iterator[str]:
+    yield title
+    yield from table_lines(rows)
+    if note:
+        yield f"  {note}"
+    yield ""
+
+
+def _flag_row(flag: Flag) -> Row:
+    return f"--{flag.name} {flag.metavar}".rstrip(), flag.description
+
+
+def _key_row(key: str, field: FieldInfo) -> Row:
+    short = {long: short for short, long in SHORT.items()}.get(key, key)
+    return f"--{short.replace('_', '-') if '.' not in short else short}", _said(field)
+
+
+def _said(field: FieldInfo) -> str:
+    default = field.get_default(call_default_factory=False)
+    shown = "none" if default is None else yaml_value(default)
+    return f"{field.description or ''} [{legal_of(field)}; default {shown}]".strip()
+
+
+def config_text(config: Config) -> str:
+    """The configuration with the method's own defaults, as YAML that --config reads; comments mark what was changed.
+
+    What depends on data or machine stays `auto`: a run writes what it was resolved to next to its results.
+    Raises ConfigError for options that the method does not have.
+    """
+    kind = methods.load(config.method.name)
+    options = method_options(config, kind)
+    defaults = flat(Config().model_dump(mode="json"))
+    defaults |= {f"method.{key}": field.get_default() for key, field in kind.Options.model_fields.items()}
+    tree = config.model_dump(mode="json")
+    tree["method"] = {"name": config.method.name, **options}
+    own = {key: v for key, v in kind.train_defaults.items() if key not in config.train.model_fields_set}
+    tree["train"] |= own
+    defaults |= {f"train.{key}": value for key, value in own.items()}
+    return "\n".join(_config_lines(tree, defaults))
+
+
+def method_options(config: Config, kind: Any) -> dict[str, Any]:
+    """The method's options with their defaults. Raises ConfigError for unknown or illegal ones."""
+    try:
+        options: dict[str, Any] = kind.Options(**config.method.options).model_dump(mode="json")
+    except ValidationError as error:
+        raise ConfigError(explain(error, kind.Options, "method.")) from None
+    return options
+
+
+def _config_lines(tree: dict[str, Any], defaults: dict[str, Any]) -> Iterator[str]:
+    for name, value in tree.items():
+        if name not in sections():
+            yield _marked(name, name, value, defaults)
+            continue
+        yield f"{name}:"
+        yield from (_marked(f"  {key}", f"{name}.{key}", inner, defaults) for key, inner in value.items())
+
+
+def _marked(shown: str, key: str, value: Any, defaults: dict[str, Any]) -> str:
+    line = f"{shown}: {yaml_value(value)}"
+    if key in defaults and defaults[key] == value:
+        return line
+    was = f"default {yaml_value(defaults[key])}" if key in defaults else "set"
+    return f"{line:<40}  # {was}"

@@ -1,0 +1,54 @@
+"""`fedbench run`: one run."""
+
+from typing import Any
+
+from rich.console import Console
+
+from fedbench.cli import OK, command
+from fedbench.cli.flags import Flag, parse
+from fedbench.config import Config
+from fedbench.results.progress import Progress
+
+FLAGS = (Flag("resume", "go on with the run in the output folder; a mistake where there is none"),)
+
+
+@command
+def main(argv: list[str]) -> int:
+    """Runs what the flags ask for; prints the final table and where the results are."""
+    config, asked = parse(argv, FLAGS, prog="fedbench run")
+    from fedbench.experiments.run import run
+    from fedbench.results.tables import as_text, final_table
+
+    watched = Watched(config)
+    try:
+        result = run(config, resume=asked.resume, watch=watched.update)
+    finally:
+        watched.progress.stop()
+    print(as_text(final_table({config.method.name: result.metrics}, {config.method.name: result.clients})))
+    for line in result.summary.get("warnings", []):
+        print(f"note: {line}")
+    print(f"results: {result.folder}")
+    print(f"report:  {result.report}")
+    return OK
+
+
+class Watched:
+    """The progress of a run, shown from its first event on, so that a refused configuration is one line only."""
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.progress, self._begun = config, Progress(Console(stderr=True)), False
+
+    def update(self, event: dict[str, Any]) -> None:
+        if not self._begun:
+            self.progress.start(title(self.config), self.config.rounds, self.config.seeds)
+            self._begun = True
+        self.progress.update(event)
+
+
+def title(config: Config) -> str:
+    """What runs where, in one line."""
+    partition, hosts = config.partition, config.resources.hosts
+    where = "in this process" if hosts == 0 else "hosts: auto" if hosts == "auto" else f"{hosts} hosts"
+    seeds = f"{len(config.seeds)} seeds" if len(config.seeds) > 1 else f"seed {config.seeds[0]}"
+    what = f"{config.method.name} on {config.data.name}, {partition.name} over {partition.clients} clients"
+    return f"{what}: {config.rounds} rounds, {seeds}, {where}"
