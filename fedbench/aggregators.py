@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 
 COLUMNS = 1 << 16
+CACHED = 1 << 14
+"""Columns of a chunk where all clients' rows are held at once: some MB of float64 for 100 clients."""
 
 
-def by_columns(work: Callable[[slice], None], size: int) -> None:
+def by_columns(work: Callable[[slice], None], size: int, columns: int = COLUMNS) -> None:
     """Run `work` on column ranges side by side. Chunks have a fixed size, so bits do not depend on the cores."""
-    chunks = [slice(start, min(start + COLUMNS, size)) for start in range(0, size, COLUMNS)]
+    chunks = [slice(start, min(start + columns, size)) for start in range(0, size, columns)]
     if len(chunks) < 2:
         for chunk in chunks:
             work(chunk)
@@ -37,10 +39,7 @@ def weighted_mean(vectors: Sequence[Tensor], weights: Sequence[float]) -> Tensor
     out = torch.empty_like(vectors[0])
 
     def part(columns: slice) -> None:
-        total = torch.zeros(out[columns].shape, dtype=torch.float64, device=out.device)
-        for vector, weight in zip(vectors, weights, strict=True):
-            total.add_(vector[columns].to(torch.float64), alpha=weight)
-        out[columns] = total
+        out[columns] = _weighted_sum([vector[columns] for vector in vectors], weights)
 
     by_columns(part, len(out))
     return out
@@ -53,17 +52,68 @@ def mean(vectors: Sequence[Tensor]) -> Tensor:
 
 def group_means(vectors: Sequence[Tensor], groups: Tensor) -> list[Tensor]:
     """For each row of `groups` (bool `[n, n]`), the mean of the vectors it marks: n vectors `[N]`."""
-    weights = groups.to(torch.float64)
-    weights = weights / weights.sum(1, keepdim=True)
-    out = [torch.empty_like(vectors[0]) for _ in vectors]
+    out = [torch.empty_like(vector) for vector in vectors]
 
     def part(columns: slice) -> None:
-        stacked = torch.stack([vector[columns] for vector in vectors]).to(torch.float64)  # [n, c]
-        means = (weights.to(stacked.device) @ stacked).to(vectors[0].dtype)
-        for target, row in zip(out, means, strict=True):
+        for target, row in zip(out, _grouped(_stacked(vectors, columns), groups), strict=True):
             target[columns] = row
 
-    by_columns(part, len(out[0]))
+    by_columns(part, len(out[0]), CACHED)
+    return out
+
+
+def masked_merge(
+    vectors: Sequence[Tensor], masks: Sequence[Tensor], groups: Tensor, weights: Sequence[float], out: Sequence[Tensor]
+) -> None:
+    """Into `out[i]`: the mean of i's group where i's mask is 1, the weighted mean of all vectors elsewhere.
+
+    vectors, out: n of `[N]`, apart from each other; masks: n packed ones (`mask_to_bits`);
+    groups: bool `[n, n]`, as in `group_means`. One pass over column chunks that fit the cache, because at 100 clients
+    every n x N array in between would cost as much memory and time as the uploads themselves.
+    """
+
+    def part(columns: slice) -> None:
+        own = _stacked(vectors, columns)  # [n, c]
+        common = _weighted_sum(own.unbind(), weights).to(own.dtype)
+        packed = np.stack([mask[columns.start // 8 : -(-columns.stop // 8)].cpu().numpy() for mask in masks])
+        chosen = torch.from_numpy(np.unpackbits(packed, axis=1, count=own.shape[1])).to(own.device)
+        for target, row in zip(out, select(chosen, _grouped(own, groups), common), strict=True):
+            target[columns] = row
+
+    by_columns(part, len(out[0]), CACHED)
+
+
+def select(mask: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
+    """`chosen` `[..., c]` where `mask` (0 or 1, uint8 or bool) is 1, `other` `[c]` elsewhere, bit for bit.
+
+    On the CPU a random mask makes `torch.where` miss every second branch; this is four times as fast.
+    """
+    whole = {4: torch.int32, 8: torch.int64}[chosen.element_size()]
+    rest = other.view(whole)
+    flip = chosen.view(whole).bitwise_xor(rest).bitwise_and_(mask.to(whole).neg_())
+    return flip.bitwise_xor_(rest).view(chosen.dtype)
+
+
+def _stacked(vectors: Sequence[Tensor], columns: slice) -> Tensor:
+    return torch.stack([vector[columns] for vector in vectors])
+
+
+def _weighted_sum(rows: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Float64 `[c]`, added in the order of the rows."""
+    total = torch.zeros_like(rows[0], dtype=torch.float64)
+    for row, weight in zip(rows, weights, strict=True):
+        total.add_(row, alpha=weight)
+    return total
+
+
+def _grouped(stacked: Tensor, groups: Tensor) -> Tensor:
+    """Means `[n, c]` over the rows of `stacked` that each row of `groups` marks; a group of itself keeps its bits."""
+    alone = (groups.sum(1) == 1) & groups.diagonal()
+    members = groups[~alone].to(stacked.device, torch.float64)
+    out = stacked.clone()
+    if len(members):
+        means = members.div_(members.sum(1, keepdim=True)) @ stacked.to(torch.float64)
+        out[~alone] = means.to(stacked.dtype)
     return out
 
 
@@ -83,6 +133,58 @@ def bits_to_mask(bits: Tensor, size: int) -> Tensor:
 def mask_to_bits(mask: Tensor) -> Tensor:
     """uint8 `[ceil(N / 8)]`: a bool mask `[N]` packed eight to a byte."""
     return torch.from_numpy(np.packbits(mask.cpu().numpy()))
+
+
+def mask_overlaps(masks: Sequence[Tensor]) -> Tensor:
+    """int64 `[n, n]`: how many ones each two of n packed masks have in common; the diagonal counts a mask's ones.
+
+    Counted in words: a third of the time of a matrix product of unpacked masks. The padding of masks must be 0.
+    """
+    words = np.zeros((len(masks), -(-len(masks[0]) // 8) * 8), np.uint8)
+    for row, mask in zip(words, masks, strict=True):
+        row[: len(mask)] = mask.cpu().numpy()
+    words = words.view(np.uint64)  # [n, N / 64]
+    parts: list[np.ndarray] = []
+
+    def part(columns: slice) -> None:
+        chunk, counts = np.ascontiguousarray(words[:, columns]), np.zeros((len(words), len(words)), np.int64)
+        for i, row in enumerate(chunk):
+            counts[i, i:] = np.bitwise_count(chunk[i:] & row).sum(1, dtype=np.int64)
+        parts.append(counts)
+
+    by_columns(part, words.shape[1], 1 << 10)
+    upper = sum(parts, np.zeros((len(words), len(words)), np.int64))
+    return torch.from_numpy(upper + np.triu(upper, 1).T)
+
+
+def mask_counts(masks: Sequence[Tensor], size: int) -> np.ndarray:
+    """int64 `[size]`: how many of the packed masks are 1 at each element."""
+    out = np.zeros(size, np.int64)
+
+    def part(columns: slice) -> None:
+        packed = np.stack([mask[columns.start // 8 : -(-columns.stop // 8)].cpu().numpy() for mask in masks])
+        bits = np.unpackbits(packed, axis=1, count=columns.stop - columns.start)
+        for start in range(0, len(bits), 255):  # sums of 255 bits fit a byte, which is fastest
+            out[columns] += bits[start : start + 255].sum(0, dtype=np.uint8)
+
+    by_columns(part, size, CACHED)
+    return out
+
+
+def largest(scores: Tensor, count: int) -> Tensor:
+    """bool `[n]`: exactly `count` largest scores; of equal ones the lower index first."""
+    if count <= 0 or count >= len(scores):
+        return torch.full(scores.shape, count > 0)
+    if scores.device.type != "cpu":
+        mask = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
+        mask[scores.sort(descending=True, stable=True).indices[:count]] = True
+        return mask
+    values = scores.numpy()
+    # NumPy's partition is vectorised: 1 ms for a million floats, where topk takes 15 and a sort 100.
+    least = np.partition(values, -count)[-count]
+    chosen = values > least
+    chosen[np.flatnonzero(values == least)[: count - int(chosen.sum())]] = True
+    return torch.from_numpy(chosen)
 
 
 def vote(labels: Sequence[Tensor], weights: Sequence[Tensor], classes: int) -> Tensor:

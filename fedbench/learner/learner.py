@@ -22,13 +22,14 @@ from fedbench.learner.trainer import TrainerStepper
 from fedbench.learner.weights import Weights
 
 GradientEdit = Callable[[Tensor, Tensor, Any], None]
-Loss = Callable[[nn.Module, Any, Any], Tensor]
+Loss = Callable[[Any, Any, Any], Tensor]
 
 
 class Batches(Protocol):
     """What the learner asks of a client's data."""
 
-    key: tuple[int | str, ...]
+    @property
+    def key(self) -> tuple[int | str, ...]: ...
 
     def __len__(self) -> int: ...
 

@@ -1,9 +1,9 @@
 """The hooks of a method. The defaults are FedAvg, so that a method says only in what it differs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -51,14 +51,16 @@ class Message:
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
-    bits: dict[str, float] = field(default_factory=dict)
+    bits: Mapping[str, float] = field(default_factory=dict)
     charge: int | None = None
 
     def __getattr__(self, name: str) -> Tensor:
         try:
             return self.__dict__["tensors"][name]
         except KeyError:
-            raise AttributeError(f"the message has no '{name}': it holds {sorted(self.__dict__.get('tensors', {}))}") from None
+            raise AttributeError(
+                f"the message has no '{name}': it holds {sorted(self.__dict__.get('tensors', {}))}"
+            ) from None
 
     def __contains__(self, name: str) -> bool:
         return name in self.tensors
@@ -129,6 +131,12 @@ class Server:
     def restore(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
 
 class Part:
     """Some entries of a vector: all, none, or those of a mask."""
@@ -176,7 +184,7 @@ class Method:
     needs_head: ClassVar[bool] = False
     needs_public: ClassVar[bool] = False
     own_epochs: ClassVar[bool] = False
-    wire: ClassVar[dict[str, float]] = {"counters": 0}
+    wire: Mapping[str, float] = {"counters": 0}
 
     def __init__(self, options: Any, context: Context) -> None:
         self.options, self.context = options, context
@@ -282,7 +290,9 @@ class Method:
         """A message whose wire size follows `wire`."""
         return Message(tensors, self.wire)
 
-    def upload(self, client: Client, trained: Weights, *, traces: dict[str, float] | None = None, **extra: Tensor) -> Upload:
+    def upload(
+        self, client: Client, trained: Weights, *, traces: dict[str, float] | None = None, **extra: Tensor
+    ) -> Upload:
         """Keep the private part of the trained model at the client and pack the rest with `extra` tensors."""
         client.fitted = trained
         if self.own.size:
