@@ -130,7 +130,7 @@ def paired_clients(study: Study, method: str) -> pd.DataFrame:
 
 
 def slopes(paired: pd.DataFrame, colour: str, limits: list[float]) -> go.Figure:
-    """Lines from local through both points, one per client; those that lose are drawn apart, the mean on top."""
+    """Lines from local through both points, one per client; those that do not gain are drawn apart, the mean on top."""
     stops = [name for name in ("local", "after_fit", "after_agg") if name in paired]
     names = {"local": "local", "after_fit": "after<br>training", "after_agg": "after<br>aggregation"}
     yaxis = percent_axis(limits, "test accuracy, %")

@@ -131,7 +131,7 @@ def _client_part(study: Study) -> Part:
         part.small = True
         part.intro = (
             "A line is one client of one seed, from training alone through both evaluation points; "
-            "those that lose are dotted and red; the thick line is the mean."
+            "those that do not gain are dotted and red; the thick line is the mean."
         )
         values = pd.concat(paired.values()).drop(columns="gains").stack()
         limits = [float(values.min()), float(values.max())]

@@ -337,7 +337,7 @@ def _cost(run: RunFolder, config: dict[str, Any], metrics: pd.DataFrame) -> dict
     shares = rounds[["bytes_up", "bytes_down", "steps"]].div(participants(run.clients(), config, rounds), axis=0)
     seconds = pd.to_numeric(run.timings()["total"]).median()
     cost = {**shares.mean().to_dict(), "seconds_per_round": seconds}
-    return {key: None if pd.isna(value) else float(value) for key, value in cost.items()}
+    return {str(key): None if pd.isna(value) else float(value) for key, value in cost.items()}
 
 
 def participants(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame) -> pd.Series:

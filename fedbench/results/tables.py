@@ -52,10 +52,14 @@ def _row(
     metrics: Mapping[str, pd.DataFrame],
     clients: Mapping[str, pd.DataFrame] | None,
     baseline: str,
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     rows = chosen(metrics[method], point, choice)
     found = interval(rows["test_accuracy"].tolist())
-    row = {"seeds": len(rows), "round": rows["round"].mean(), "worst_tenth": rows["test_worst_tenth"].mean()}
+    row: dict[str, float | None] = {
+        "seeds": len(rows),
+        "round": rows["round"].mean(),
+        "worst_tenth": rows["test_worst_tenth"].mean(),
+    }
     row |= {"mean": found.mean, "low": found.low, "high": found.high}
     if clients is None or method == baseline or baseline not in metrics:
         return row
@@ -106,8 +110,8 @@ def as_text(table: pd.DataFrame) -> str:
 
 
 def _cells(rows: pd.DataFrame) -> list[str]:
-    by = rows.set_index("choice")
-    last, best, test = (by.loc[choice] if choice in by.index else None for choice in CHOICES)
+    by = {str(row["choice"]): row for _, row in rows.iterrows()}
+    last, best, test = (by.get(choice) for choice in CHOICES)
     first = rows.iloc[0]
     return [
         str(first["method"]),
