@@ -74,6 +74,10 @@ class Stages:
         if self._progress is not None:
             self._progress.stop()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the display: Tune writes whoever watches its trials to disk, and a terminal cannot be written."""
+        return {**vars(self), "_progress": None}
+
     def _next(self, jobs: list[str]) -> None:
         self.stop()
         stage = "final runs over the seeds" if self._jobs else f"grid of {self.what}"

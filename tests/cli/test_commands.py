@@ -1,5 +1,6 @@
 """`fedbench COMMAND` and `python experiments/COMMAND.py` are the same; a user's mistake is one line."""
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,7 @@ def test_the_grid_shows_its_two_stages(capsys):
     stages.update({"a": Outcome("done"), "b": Outcome("missing")}, ["b"])
     stages.update({"a": Outcome("done"), "b": Outcome("failed", "loss is NaN")}, [])
     stages.update({"final": Outcome("missing")}, ["final"])
+    assert pickle.loads(pickle.dumps(stages)).failed == stages.failed  # Tune does this to whoever watches
     stages.stop()
     text = capsys.readouterr().err
     assert "grid of fedcac on digits: 2 runs" in text
