@@ -6,6 +6,7 @@ import os
 import struct
 import warnings
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -30,13 +31,16 @@ class WandbLog:
     takes_distributions = True
 
     def __init__(self, config: Config, folder: Path, run_id: str, job_type: str) -> None:
+        group = config.wandb.group or experiment(config, folder)
+        # One point may stand in several grids: each has a run of its own, or W&B would mix them.
+        run_id = f"{run_id[:50]}-{sha256(f'{group}/{run_id}'.encode()).hexdigest()[:8]}"
         arguments = {
             "id": run_id,
             "resume": "allow",
             "dir": str(folder),
             "project": config.wandb.project,
             "entity": config.wandb.entity,
-            "group": config.wandb.group or experiment(config, folder),
+            "group": group,
             "name": config.name or f"{config.method.name}-{folder.name}",
             "tags": config.wandb.tags,
             "job_type": job_type,
