@@ -232,10 +232,13 @@ def describe(source: Source, content: Content, tally: Tally) -> dict[str, Any]:
 
 def mean_and_std(histogram: np.ndarray) -> tuple[list[float], list[float]]:
     """Per channel, of pixels in [0, 1]; the deviation of a constant channel counts as 1."""
-    values, count = np.arange(256) / 255, histogram.sum(axis=1)
-    mean = histogram @ values / count
-    variance = (histogram * (values - mean[:, None]) ** 2).sum(axis=1) / count
-    return mean.tolist(), [float(v) ** 0.5 or 1.0 for v in variance]
+    found = []
+    for counts in histogram.tolist():  # whole numbers of any size: a constant channel must come out as exactly constant
+        n, total = sum(counts), sum(v * k for v, k in enumerate(counts))
+        spread = n * sum(v * v * k for v, k in enumerate(counts)) - total**2
+        found.append((total / (255 * n), spread**0.5 / (255 * n) or 1.0))
+    means, stds = zip(*found, strict=True)
+    return list(means), list(stds)
 
 
 def usable(folder: Path) -> bool:

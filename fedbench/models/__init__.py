@@ -29,8 +29,7 @@ def build(
     """
     kind = load(resolve(name, input_shape))
     given = {"input_shape": tuple(input_shape), "classes": classes}
-    accepted = arguments(kind)
-    shape = {key: given[key] for key in SHAPE if key in accepted and key not in options}
+    shape = {key: given[key] for key in SHAPE if key in arguments(kind)}
     check_options(name, kind, shape | options)
     try:
         return kind(**shape, **options)

@@ -1,0 +1,135 @@
+"""Any map-style data set by dotted name."""
+
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from fedbench.config import Config
+from fedbench.data import Dataset
+from fedbench.errors import ConfigError
+
+
+class Items(list):
+    """A map-style data set."""
+
+    classes = ("cat", "dog")
+
+
+@pytest.fixture
+def mine(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """An importable module of a user, with one factory."""
+    module = ModuleType("mine")
+    module.make = lambda: (toy(10), toy(4))
+    monkeypatch.setitem(sys.modules, "mine", module)
+    return module
+
+
+def toy(count: int, image=None) -> Items:
+    return Items((np.full((4, 5), row, np.uint8) if image is None else image, row % 2) for row in range(count))
+
+
+def load(**options) -> Dataset:
+    return Dataset.load(Config(data={"name": "mine:make", **options}).data)
+
+
+def refused(**options) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(**options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_factory_of_a_pair(mine):
+    dataset = load()
+    assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (10, 4, (1, 4, 5))
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.images[:, 0, 0, 0].tolist() == [*range(10), *range(4)]
+
+
+def test_a_factory_by_part_with_options(mine):
+    mine.make = lambda train, size=3: toy(size if train else 2)
+    assert load(size=7).train_rows == 7
+    assert "unknown key data.sise" in refused(sise=7)
+    assert "did you mean size or" in refused(sise=7)
+
+
+def test_changed_data_are_read_again(mine):
+    assert load().labels.tolist()[0] == 0
+    mine.make = lambda: (Items(reversed(toy(10))), toy(4))
+    assert load().labels.tolist()[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("image", "shape"),
+    [
+        (Image.new("L", (5, 4)), (1, 4, 5)),
+        (Image.new("RGB", (5, 4)), (3, 4, 5)),
+        (np.zeros((4, 5, 3), np.uint8), (3, 4, 5)),
+        (torch.zeros(2, 4, 5), (2, 4, 5)),
+        (torch.zeros(3, 4, 5, dtype=torch.uint8), (3, 4, 5)),
+    ],
+)
+def test_kinds_of_images(mine, image, shape):
+    mine.make = lambda: (toy(4, image), toy(2, image))
+    assert load().shape == shape
+
+
+def test_float_tensors_are_rounded_to_bytes(mine):
+    mine.make = lambda: (toy(4, torch.full((1, 2, 2), 0.5)), toy(2, torch.ones(1, 2, 2)))
+    assert load().images[[0, 5]].max(axis=(1, 2, 3)).tolist() == [128, 255]
+
+
+@pytest.mark.parametrize(
+    ("image", "text"),
+    [
+        (torch.full((1, 2, 2), 1.5), "train item 0: values outside [0, 1]"),
+        (torch.full((1, 2, 2), float("nan")), "train item 0: values outside [0, 1]"),
+        (np.zeros((4, 5)), "train item 0: the image is a float64 array [4, 5]"),
+        (torch.zeros(4, 5), "a torch.float32 tensor [4, 5]"),
+        (torch.zeros(1, 4, 5, dtype=torch.int64), "a torch.int64 tensor [1, 4, 5]"),
+        ("file.png", "train item 0: the image is a str"),
+        (Image.new("F", (5, 4)), "train item 0: pixels of kind F"),
+    ],
+)
+def test_images_of_the_wrong_kind(mine, image, text):
+    mine.make = lambda: (toy(4, image), toy(2, image))
+    assert text in refused()
+
+
+@pytest.mark.parametrize(
+    ("label", "text"), [(2, "outside the class range; 0 to 1"), (None, "missing"), (0.5, "no whole")]
+)
+def test_labels(mine, label, text):
+    bad = toy(50)
+    bad[33] = (bad[33][0], label)
+    mine.make = lambda: (bad, toy(2))
+    assert "data mine:make, train item 33: " in refused()
+    assert text in refused()
+
+
+def test_random_transforms_are_refused(mine):
+    class Noisy(Items):
+        def __getitem__(self, index):
+            return np.random.default_rng().integers(0, 256, (4, 4), np.uint8), 0
+
+    mine.make = lambda: (Noisy(range(5)), toy(2))
+    assert "train item 0: another image when asked again" in refused()
+
+
+def test_factories_that_are_none(mine):
+    mine.make = lambda: 3
+    assert "factory() that returns (train, test), is expected" in refused()
+    mine.make = lambda: (toy(3), toy(0))
+    assert "3 training and 0 test items" in refused()
+    mine.make = lambda: 1 / 0
+    assert "the factory failed (ZeroDivisionError: division by zero)" in refused()
+    mine.make = 3
+    assert "not a function" in refused()
+    with pytest.raises(ConfigError, match=r"module mine has no mak; did you mean make\?"):
+        Dataset.load(Config(data="mine:mak").data)
+    with pytest.raises(ConfigError, match="module nowhere cannot be imported"):
+        Dataset.load(Config(data="nowhere:make").data)

@@ -1,0 +1,191 @@
+"""Parquet files in Hugging Face's layout, whole and broken."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedbench.config import Config
+from fedbench.data import Dataset
+from fedbench.errors import ConfigError
+
+
+def load(path: Path, **options) -> Dataset:
+    return Dataset.load(Config(data={"name": f"parquet:{path}", **options}).data)
+
+
+def refused(path: Path, **options) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(path, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def parts(tmp_path, write_parquet, encode, pixels) -> Path:
+    """A folder with two training shards (5 and 4 rows) and a test shard (3 rows)."""
+    names = ["cat", "dog", "owl"]
+    for file, start, count in (
+        ("train-00000-of-00002", 0, 5),
+        ("train-00001-of-00002", 5, 4),
+        ("test-00000-of-00001", 9, 3),
+    ):
+        images = [encode(array) for array in pixels(12)[start : start + count]]
+        labels = [row % 3 for row in range(start, start + count)]
+        write_parquet(tmp_path / "set" / f"{file}.parquet", images, labels, names)
+    return tmp_path / "set"
+
+
+def test_shards_in_order_with_pixels_labels_and_names(parts, pixels):
+    dataset = load(parts)
+    assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (9, 3, (3, 6, 6))
+    np.testing.assert_array_equal(dataset.images, pixels(12).transpose(0, 3, 1, 2))
+    assert dataset.labels.tolist() == [row % 3 for row in range(12)]
+    assert dataset.class_names == ("cat", "dog", "owl")
+
+
+@pytest.mark.parametrize("name", ["validation-00000-of-00001", "my-val", "validation/0000"])
+def test_a_validation_part_stands_in_for_a_missing_test_part(parts, name):
+    target = parts / f"{name}.parquet"
+    target.parent.mkdir(exist_ok=True)
+    (parts / "test-00000-of-00001.parquet").rename(target)
+    assert load(parts).test_rows == 3
+
+
+def test_a_file_without_parts_gives_every_fifth_row_to_the_test_part(parts, pixels):
+    dataset = load(parts / "train-00000-of-00002.parquet")
+    assert (dataset.train_rows, dataset.test_rows) == (4, 1)
+    np.testing.assert_array_equal(dataset.images[4], pixels(12)[4].transpose(2, 0, 1))
+    assert "every fifth row" in dataset.notes[0]
+
+
+def test_grey_images_have_one_channel_unless_one_is_in_colour(tmp_path, write_parquet, encode, pixels):
+    grey = [encode(array[:, :, 0]) for array in pixels(10)]
+    assert load(write_parquet(tmp_path / "grey.parquet", grey, [0, 1] * 5)).shape == (1, 6, 6)
+    mixed = [*grey[:9], encode(pixels(1)[0])]
+    assert load(write_parquet(tmp_path / "mixed.parquet", mixed, [0, 1] * 5)).shape == (3, 6, 6)
+
+
+def test_size_resizes_and_mixed_sizes_are_refused_without_it(tmp_path, write_parquet, encode, pixels):
+    images = [encode(array) for array in (*pixels(6), *pixels(1, side=7))]
+    path = write_parquet(tmp_path / "a.parquet", images, [0, 1, 0, 1, 0, 1, 0])
+    assert refused(path).endswith(
+        "a.parquet, row 6: the image is 7x7 of 3 channel(s), those before it are 6x6 of 3 channel(s); "
+        "all must be alike (data.size=N resizes them to NxN)"
+    )
+    assert load(path, size=4).shape == (3, 4, 4)
+
+
+def test_plain_binary_images_and_a_chosen_label_column(tmp_path, encode, pixels):
+    table = pa.table({"pic": [encode(a) for a in pixels(5)], "a": [0, 1, 0, 1, 0], "b": [2, 1, 0, 2, 1]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert "which column holds the images?" in refused(tmp_path / "a.parquet")
+    dataset = load(tmp_path / "a.parquet", image_column="pic", label_column="b")
+    assert dataset.labels.tolist() == [2, 1, 0, 2, 1]
+    assert dataset.classes == 3
+    assert "did you mean pic?" in refused(tmp_path / "a.parquet", image_column="pics", label_column="b")
+
+
+def test_fine_labels_are_the_default_where_there_are_coarse_ones_too(shared):
+    assert load(shared / "cifar100").classes == 100
+    assert load(shared / "cifar100", label_column="coarse_label").classes == 20
+
+
+def test_real_cifar10(shared):
+    dataset = load(shared / "cifar10")
+    assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (5230, 870, (3, 32, 32))
+    assert np.bincount(dataset.labels[:5230]).tolist() == [523] * 10
+    assert dataset.class_names[:2] == ("airplane", "automobile")
+    assert dataset.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=0.005)
+
+
+# -- mistakes ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_file(tmp_path):
+    assert "no such file or folder" in refused(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    assert "no *.parquet file in it" in refused(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("keep", [0, 10, 200, -4])
+def test_truncated_files(parts, keep):
+    file = parts / "train-00001-of-00002.parquet"
+    file.write_bytes(file.read_bytes()[:keep])
+    assert "train-00001-of-00002.parquet: not a whole parquet file" in refused(parts)
+
+
+def test_a_missing_shard(parts):
+    (parts / "train-00001-of-00002.parquet").unlink()
+    assert "train-00001-of-00002.parquet is missing" in refused(parts)
+
+
+def test_no_rows(tmp_path, write_parquet):
+    path = write_parquet(tmp_path / "a.parquet", [], pa.array([], pa.int64()))
+    assert refused(path).endswith("a.parquet: no rows in it")
+
+
+def test_a_damaged_image(tmp_path, write_parquet, encode, pixels):
+    images = [encode(array) for array in pixels(6)]
+    for broken, text in ((b"", "not an image"), (b"hello", "not an image"), (images[3][:70], "the image is damaged")):
+        path = write_parquet(tmp_path / "a.parquet", [*images[:3], broken, *images[4:]], [0, 1] * 3)
+        assert f"a.parquet, row 3: {text}" in refused(path)
+
+
+def test_a_missing_image_and_a_missing_label(tmp_path, write_parquet, encode, pixels):
+    images = [encode(array) for array in pixels(6)]
+    path = write_parquet(tmp_path / "a.parquet", [*images[:5], None], [0, 1] * 3)
+    assert refused(path).endswith("a.parquet, row 5: no image bytes in column image")
+    path = write_parquet(tmp_path / "b.parquet", images, [0, 1, None, 1, 0, 1])
+    assert refused(path).endswith("b.parquet, row 2: the label is missing")
+
+
+def test_labels_outside_the_class_range(tmp_path, write_parquet, encode, pixels):
+    images = [encode(array) for array in pixels(6)]
+    path = write_parquet(tmp_path / "a.parquet", images, [0, 1, 2, 1, 0, 1], ["cat", "dog"])
+    assert refused(path).endswith("a.parquet, row 2: label 2 is outside the class range; 0 to 1")
+    path = write_parquet(tmp_path / "b.parquet", images, [0, 1, -1, 1, 0, 1])
+    assert "b.parquet, row 2: label -1 is outside" in refused(path)
+    path = write_parquet(tmp_path / "c.parquet", images, [0, 1, 10**12, 1, 0, 1])
+    assert f"c.parquet, row 2: label {10**12} is outside" in refused(path)
+    assert "label 1 is outside the class range; 0 to 0" in refused(path, classes=1)
+
+
+def test_labels_of_the_wrong_type(tmp_path, write_parquet, encode, pixels):
+    images = [encode(array) for array in pixels(2)]
+    for labels, kind in ((["a", "b"], "string"), ([0.0, 1.0], "double"), ([True, False], "bool")):
+        path = write_parquet(tmp_path / "a.parquet", images, labels)
+        assert refused(path).endswith(f"column label holds {kind}; labels are whole numbers")
+
+
+def test_images_of_the_wrong_type(tmp_path):
+    pq.write_table(pa.table({"image": [[1, 2], [3, 4]], "label": [0, 1]}), tmp_path / "a.parquet")
+    assert "column image holds list<" in refused(tmp_path / "a.parquet")
+
+
+def test_sixteen_bit_images_are_refused(tmp_path, write_parquet, encode):
+    deep = encode(np.full((4, 4), 1000, np.uint16))
+    assert "row 0: pixels of kind I;16" in refused(write_parquet(tmp_path / "a.parquet", [deep] * 5, [0] * 5))
+
+
+def test_parts_that_disagree_about_the_classes(parts, write_parquet, encode, pixels):
+    write_parquet(parts / "test-00000-of-00001.parquet", [encode(pixels(1)[0])], [0], ["dog", "cat", "owl"])
+    assert "test-00000-of-00001.parquet: class names differ from those in train-00000-of-00002.parquet" in refused(
+        parts
+    )
+
+
+def test_broken_metadata_is_as_good_as_none(tmp_path, encode, pixels):
+    table = pa.table({"image": [encode(a) for a in pixels(5)], "label": [0, 1, 0, 1, 0]})
+    for text in (b"{", b"[]", json.dumps({"info": {"features": {"label": 3}}}).encode()):
+        pq.write_table(table.replace_schema_metadata({"huggingface": text}), tmp_path / "a.parquet")
+        assert load(tmp_path / "a.parquet").classes == 2
+
+
+def test_unknown_options_and_values_out_of_range(parts):
+    assert "unknown key data.label_colum" in refused(parts, label_colum="x")
+    assert "did you mean label_column" in refused(parts, label_colum="x")
+    assert refused(parts, size=0).startswith("data.size = 0: ")

@@ -1,0 +1,145 @@
+"""Decoded once per machine; a half-written set is never read."""
+
+import multiprocessing
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedbench.config import Config
+from fedbench.data import Dataset, cache
+from fedbench.data.cache import Block, Content, Source
+from fedbench.errors import ConfigError
+
+
+def source(reads: list[int], fail: bool = False, side: int = 2, **options) -> Source:
+    """Six training images and two test images; appends to `reads` whenever it is read."""
+
+    def blocks():
+        yield Block(np.full((6, 1, side, side), 51, np.uint8), np.arange(6) % 3)
+        if fail:
+            raise ConfigError("row 6 is damaged")
+        yield Block(np.full((2, 1, side, side), 255, np.uint8), np.array([0, 1]))
+
+    def read() -> Content:
+        reads.append(1)
+        return Content(6, 2, blocks())
+
+    return Source("toy", read, options=options)
+
+
+def test_read_once_then_from_the_cache():
+    reads: list[int] = []
+    folders = {cache.prepare(source(reads)) for _ in range(3)}
+    assert len(folders) == 1
+    assert len(reads) == 1
+
+
+def test_statistics_come_from_the_train_part_and_a_constant_channel_keeps_its_scale():
+    dataset = Dataset.open(cache.prepare(source([])))
+    assert dataset.mean == pytest.approx([0.2])
+    assert dataset.std == (1.0,)
+    assert dataset.classes == 3
+
+
+def test_other_options_are_another_set():
+    assert cache.prepare(source([], size=1)) != cache.prepare(source([], size=2))
+
+
+def test_a_changed_file_is_decoded_again(tmp_path: Path):
+    file = tmp_path / "data.bin"
+    file.write_bytes(b"1")
+    before = Source("toy", source([]).read, (file,)).key()
+    file.write_bytes(b"12")
+    assert Source("toy", source([]).read, (file,)).key() != before
+
+
+def test_a_failure_leaves_nothing_behind(cache_folder: Path):
+    with pytest.raises(ConfigError, match="row 6 is damaged"):
+        cache.prepare(source([], fail=True))
+    assert [path.suffix for path in (cache_folder / "decoded").iterdir()] == [".lock"]
+
+
+def test_what_a_killed_process_left_is_not_read():
+    folder = cache.prepare(source([]))
+    folder.rename(folder.with_name(folder.name + ".part"))
+    reads: list[int] = []
+    assert cache.prepare(source(reads)) == folder
+    assert reads == [1]
+    assert not folder.with_name(folder.name + ".part").exists()
+
+
+@pytest.mark.parametrize("name", ["images.npy", "labels.npy", "meta.json"])
+def test_a_cut_off_file_is_made_again(name: str):
+    file = cache.prepare(source([])) / name
+    file.write_bytes(file.read_bytes()[:-9])
+    reads: list[int] = []
+    assert Dataset.open(cache.prepare(source(reads))).labels.tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert reads == [1]
+
+
+def test_opening_a_damaged_folder_says_what_to_do():
+    folder = cache.prepare(source([]))
+    (folder / "labels.npy").unlink()
+    with pytest.raises(ConfigError, match=r"not a whole prepared data set .* delete it"):
+        Dataset.open(folder)
+
+
+def test_the_checksum_notices_a_changed_pixel():
+    folder = cache.prepare(source([]))
+    assert cache.intact(folder)
+    file = folder / "images.npy"
+    file.write_bytes(file.read_bytes()[:-1] + b"\0")
+    assert not cache.intact(folder)
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(cache_folder: Path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(ConfigError, match=r"cannot be written \(File too large\); set FEDBENCH_CACHE"):
+            cache.prepare(source([], side=100))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.suffix for path in (cache_folder / "decoded").iterdir()] == [".lock"]
+
+
+def test_an_unwritable_cache_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "file"))
+    with pytest.raises(ConfigError, match=r"cannot be written .* set FEDBENCH_CACHE to another folder"):
+        cache.prepare(source([]))
+
+
+def test_a_set_without_test_images_is_refused():
+    with pytest.raises(ConfigError, match="6 training and 0 test images"):
+        cache.prepare(Source("toy", lambda: Content(6, 0, [])))
+
+
+def test_processes_that_ask_at_once_decode_once(tmp_path: Path):
+    forks, log = multiprocessing.get_context("fork"), tmp_path / "log"
+    start = forks.Barrier(4)
+
+    def ask() -> None:
+        found = source([], side=200)
+        start.wait()
+        with log.open("a") as file:
+            decoded: list[tuple] = []
+            folder = cache.prepare(found, lambda *step: decoded.append(step))
+            file.write(f"{folder} {len(decoded)}\n")
+
+    running = [forks.Process(target=ask) for _ in range(4)]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join()
+    folders, steps = zip(*(line.split() for line in log.read_text().splitlines()), strict=True)
+    assert len(set(folders)) == 1
+    assert sorted(steps) == ["0", "0", "0", "2"], "exactly one of them decodes"
+
+
+def test_progress_counts_to_the_end():
+    seen: list[tuple[str, int, int]] = []
+    Dataset.load(Config().data, lambda *step: seen.append(step))
+    assert seen[-1] == ("decoding digits", 1797, 1797)
