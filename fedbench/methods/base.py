@@ -222,7 +222,7 @@ class Method:
         return Weights(
             params=self.own.put(params, held["params"]) if "params" in held else params,
             buffers=self.own_buffers.put(buffers, held["buffers"]) if "buffers" in held else buffers,
-            counters=held.get("counters", download.counters),
+            counters=held.get("counters", initial.counters if self.own_buffers.all else download.counters),
         )
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:

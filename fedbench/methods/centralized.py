@@ -4,11 +4,12 @@ Nothing is counted as traffic: the raw data are pooled. The optimiser is kept fr
 run cut into rounds. With `ft_epochs`, after_agg is a throwaway fine-tuned copy for each client.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from fedbench.methods.base import POOL, Client, Message, Method, Predictor
+from fedbench.methods.base import POOL, Client, Context, Message, Method, Predictor
 
 
 class Centralized(Method):
@@ -17,11 +18,11 @@ class Centralized(Method):
     class Options(Method.Options):
         ft_epochs: int = Field(0, ge=0, description="epochs of throwaway fine-tuning per client before evaluation")
 
-    train_defaults = {"keep_optimizer": True}
+    train_defaults: ClassVar[dict[str, Any]] = {"keep_optimizer": True}
     after_fit = "global"
-    wire = {"params": 0, "buffers": 0, "counters": 0}
+    wire: Mapping[str, float] = {"params": 0, "buffers": 0, "counters": 0}
 
-    def __init__(self, options, context) -> None:
+    def __init__(self, options: Any, context: Context) -> None:
         super().__init__(options.model_copy(update={"buffers": "average"}), context)
 
     def trainers(self, drawn: Sequence[int]) -> list[int]:

@@ -44,6 +44,7 @@ def redrawn_head(client: Client) -> Tensor:
     with seeds.preserved_streams(), torch.no_grad():
         seeds.seed_everything(client.seed, client.id, "head")
         for module in learner.module.get_submodule(learner.layout.head_name or "").modules():
-            if hasattr(module, "reset_parameters"):
-                module.reset_parameters()
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                reset()
     return learner.weights().params

@@ -5,8 +5,9 @@ weight of the pull (sec. 5.3.2). Private: nothing. The pull is part of the loss 
 gradient; some popular code applies it after momentum, or forgets the half in mu/2.
 """
 
+from collections.abc import Mapping
 from math import floor
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -28,7 +29,7 @@ class FedProx(Method):
         straggler_fraction: float = Field(0.0, ge=0, le=1, description="share of participants with less work, sec. 5.2")
         straggler_policy: Literal["keep", "drop"] = Field("keep", description="average partial work, or drop it")
 
-    wire = {"counters": 0, "mu": 0, "work": 0}
+    wire: Mapping[str, float] = {"counters": 0, "mu": 0, "work": 0}
 
     def warnings(self) -> list[str]:
         rate = self.context.train.lr * self.options.mu
@@ -61,13 +62,13 @@ class FedProx(Method):
         return message
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        amount = {}
+        amount: dict[str, Any] = {}
         if "work" in download:
             amount = {"steps" if self.context.train.steps else "epochs": int(download.work)}
-        pull = {}
+        pull: dict[str, Any] = {}
         if float(download.mu) > 0:
-            state = dict(anchor=received.params.clone(), mu=download.mu.to(received.params.dtype))
-            pull = dict(gradient=proximal_pull, state=state)
+            state = {"anchor": received.params.clone(), "mu": download.mu.to(received.params.dtype)}
+            pull = {"gradient": proximal_pull, "state": state}
         trained = client.learner.fit(received, client.train, memory=client.memory("fit"), **amount, **pull)
         return self.upload(client, trained)
 
@@ -106,6 +107,6 @@ class FedProx(Method):
         return {(-1, "mu"): server.mu} if self.options.mu_schedule == "adaptive" else {}
 
 
-def proximal_pull(g: Tensor, w: Tensor, s) -> None:
+def proximal_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add mu (w - anchor) to the gradient; `[N]`, or a stack of clients `[K, N]`."""
     g.add_((w - s.anchor).mul_(s.mu))

@@ -1,0 +1,76 @@
+"""centralized: what the specification promises."""
+
+import torch
+
+from fedbench.methods.base import POOL
+from tests.methods.simulator import Mlp, Quadratic, Simulation, blobs, close, equal, targets
+
+STEP = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": "full", "epochs": 1, "precision": "64-true"}
+
+
+def one_step(method, **options):
+    clients = targets(1.0, 5.0, repeat=[1, 3])
+    return Simulation(method, clients, module=Quadratic(), train=STEP, **options).run(1).server.params
+
+
+def test_a_pooled_step_is_the_weighted_mean_of_the_clients_steps():
+    assert close(one_step("centralized"), [0.4])
+    assert close(one_step("fedavg"), [0.4])
+    assert close(one_step("fedavg", weighting="uniform"), [0.3])
+
+
+def test_one_client_is_local_training_with_a_kept_optimizer():
+    train = {"batch_size": "full"}
+    pooled = Simulation("centralized", blobs([12]), module=Mlp(norm=True), train=train).run(3)
+    local = Simulation("local", blobs([12]), module=Mlp(norm=True), train={**train, "keep_optimizer": True}).run(3)
+    for one, two in zip(pooled.log, local.log, strict=True):
+        assert torch.allclose(one.after_fit[POOL].params, two.after_fit[0].params, rtol=0, atol=1e-6)
+        assert torch.allclose(one.after_fit[POOL].buffers, two.after_fit[0].buffers, rtol=0, atol=1e-6)
+
+
+def test_the_optimizer_is_kept_by_default():
+    train = {**STEP, "momentum": 0.5}
+    kept = Simulation("centralized", targets(2.0), module=Quadratic(), train=train).run(4)
+    assert close([seen.after_fit[POOL].params for seen in kept.log], [0.2, 0.48, 0.772, 1.0408])
+    dropped = Simulation("centralized", targets(2.0), module=Quadratic(), train={**train, "keep_optimizer": False})
+    assert not close(dropped.run(2).server.params, [0.48])
+
+
+def test_the_order_of_the_clients_does_not_matter_with_full_batches():
+    clients = blobs([7, 12, 5])
+    one = Simulation("centralized", clients, train=STEP).run(3)
+    other = Simulation("centralized", clients[::-1], train=STEP).run(3)
+    assert torch.allclose(one.server.params, other.server.params, rtol=0, atol=1e-12)
+
+
+def test_everyone_evaluates_the_one_model_and_nothing_is_counted():
+    run = Simulation("centralized", blobs([7, 12]), module=Mlp(norm=True), draw=lambda t: [1], buffers="private").run(2)
+    for seen in run.log:
+        assert list(seen.after_fit) == [POOL]
+        assert all(equal(w, seen.after_fit[POOL]) for w in seen.after_agg.values())
+        assert seen.up[POOL] == seen.down[POOL] == 0
+    assert equal(run.method.global_weights(run.server), run.log[1].after_fit[POOL])
+    assert run.method.personal_is_global
+    assert run.method.after_fit == "global"
+
+
+def test_fine_tuning_is_each_clients_own_and_thrown_away():
+    plain = Simulation("centralized", blobs([7, 12]), module=Mlp(norm=True)).run(3)
+    tuned = Simulation("centralized", blobs([7, 12]), module=Mlp(norm=True), ft_epochs=2).run(3)
+    for one, two in zip(plain.log, tuned.log, strict=True):
+        assert equal(one.after_fit[POOL], two.after_fit[POOL])
+        assert not equal(two.after_agg[0], two.after_agg[1])
+    assert equal(tuned.personal(1), tuned.personal(1))
+    assert not tuned.method.personal_is_global
+
+
+def test_fine_tuning_uses_a_fresh_optimizer_on_the_clients_own_images():
+    train = {**STEP, "momentum": 0.5, "lr": 0.1}
+    run = Simulation("centralized", targets(1.0, 5.0, repeat=[1, 3]), module=Quadratic(), train=train, ft_epochs=2).run(
+        1
+    )
+    w, v = 0.4, 0.0
+    for _ in range(2):
+        v = 0.5 * v + (w - 5)
+        w -= 0.1 * v
+    assert close(run.log[0].after_agg[1].params, [w])
