@@ -72,9 +72,9 @@ def check_options(name: str, kind: type[LightningModule], options: dict[str, Any
     takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(kind).parameters.values())
     for key in options:
         if key not in accepted and not takes_any:
-            raise ConfigError(
-                f"unknown key model.{key}: {name} takes no such argument; {nearest(key, set(accepted) - set(SHAPE))}"
-            )
+            own = set(accepted) - set(SHAPE)
+            hint = nearest(key, own) if own else "it has no options"
+            raise ConfigError(f"unknown key model.{key}: {name} takes no such argument; {hint}")
     for key, parameter in accepted.items():
         if parameter.default is parameter.empty and key not in options:
             raise ConfigError(f"model {name} needs model.{key}: its constructor has no default for it")

@@ -238,6 +238,7 @@ def test_a_class_gets_shape_and_classes_where_its_constructor_names_them():
 def test_mistakes():
     assert "unknown model 'resnet20': did you mean resnet" in refused("resnet20")
     assert "unknown key model.hiden: mlp takes no such argument; did you mean hidden?" in refused("mlp", hiden=3)
+    assert "it has no options" in refused("avgcnn", hidden=3)
     assert "unknown key model.widht" in refused("mine:Own", widht=3)
     assert "model mine:Bare needs model.depth" in refused("mine:Bare")
     assert "its constructor failed (ZeroDivisionError" in refused("mine:Bare", depth=0)

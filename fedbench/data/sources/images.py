@@ -39,6 +39,7 @@ def opened(data: bytes | Path, where: str) -> Image.Image:
 
 
 def reason(error: Exception) -> str:
+    """What a library's exception says, in one line."""
     text = str(error).strip().splitlines()
     # Pillow names the memory address of a stream it cannot read: of no use to anybody.
     return text[0] if text and "BytesIO" not in text[0] else "unknown format"

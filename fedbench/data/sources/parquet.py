@@ -15,7 +15,7 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, Source
 from fedbench.data.dataset import Progress
-from fedbench.data.sources.images import Item, blocks, channels_of, checked_label, decoder, is_test_row
+from fedbench.data.sources.images import Item, blocks, channels_of, checked_label, decoder, is_test_row, reason
 from fedbench.errors import ConfigError, nearest
 
 LABELS = ("label", "labels", "fine_label", "target", "class", "y")
@@ -131,8 +131,8 @@ def readable(file: Path) -> Iterator[Any]:
     try:
         with pyarrow.parquet.ParquetFile(file, page_checksum_verification=True) as opened:
             yield opened
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ConfigError(f"{file}: not a whole parquet file ({str(error).splitlines()[0]})") from error
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise ConfigError(f"{file}: not a whole parquet file ({reason(error)})") from error
 
 
 def row_count(file: Path) -> int:

@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fedbench.config import Config
 from fedbench.data import Dataset
@@ -183,6 +185,24 @@ def test_broken_metadata_is_as_good_as_none(tmp_path, encode, pixels):
     for text in (b"{", b"[]", json.dumps({"info": {"features": {"label": 3}}}).encode()):
         pq.write_table(table.replace_schema_metadata({"huggingface": text}), tmp_path / "a.parquet")
         assert load(tmp_path / "a.parquet").classes == 2
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_damage_is_one_line_or_harmless(data, tmp_path, write_parquet, encode, pixels):
+    path = write_parquet(tmp_path / "a.parquet", [encode(a) for a in pixels(10)], [0, 1] * 5, ["cat", "dog"])
+    whole = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(whole[: data.draw(st.just(len(whole)) | st.integers(0, len(whole)))])
+    try:
+        dataset = load(path)
+    except ConfigError as error:
+        text = str(error)
+    else:
+        assert (len(dataset.labels), set(dataset.labels) <= {0, 1}) == (10, True)
+        return
+    assert "\n" not in text
 
 
 def test_unknown_options_and_values_out_of_range(parts):
