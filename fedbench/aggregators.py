@@ -187,12 +187,11 @@ def largest(scores: Tensor, count: int) -> Tensor:
     return torch.from_numpy(chosen)
 
 
-def vote(labels: Sequence[Tensor], weights: Sequence[Tensor], classes: int) -> Tensor:
-    """Scores `[samples, classes]`, float64: every client's weight added at its label (FedMosaic, step 5)."""
-    scores = torch.zeros(len(labels[0]), classes, dtype=torch.float64)
-    rows = torch.arange(len(labels[0]))
-    for label, weight in zip(labels, weights, strict=True):
-        scores[rows, label] += weight.to(torch.float64)
+def vote(ballots: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
+    """Scores `[samples, classes]`, float64: the weights `[samples]` of the clients whose ballot has a one there."""
+    scores = torch.zeros(ballots[0].shape, dtype=torch.float64)
+    for ballot, weight in zip(ballots, weights, strict=True):
+        scores.addcmul_(weight.to(torch.float64)[:, None], ballot.to(torch.float64))
     return scores
 
 

@@ -18,7 +18,8 @@ Longer than other method files because it has two streams of data, three kinds o
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import exp, log, nan, sqrt
+from math import exp, log, nan
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import torch
@@ -34,6 +35,7 @@ from fedbench.learner.loop import task_loss
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Context, Message, Server, Upload
 from fedbench.methods.local import Local
+from fedbench.methods.privacy import flip_probability, flipped, gaussian_epsilon, randomised_response
 
 
 class FedMosaic(Local):
@@ -73,7 +75,7 @@ class FedMosaic(Local):
 
     def __init__(self, options: Any, context: Context) -> None:
         super().__init__(options, context)
-        label_bits = context.classes if options.label_privacy == "xor" else (context.classes - 1).bit_length()
+        label_bits = (context.classes - 1).bit_length()
         self.wire = {"counters": 0, "labels": label_bits, "rows": 1, "expertise": options.expertise_bits}
 
     def check(self) -> None:
@@ -87,13 +89,13 @@ class FedMosaic(Local):
             raise ConfigError(f"method.lambda_update = '{options.lambda_update}': a fixed lambda is never updated")
         if options.expertise == "equal" and options.expertise_sigma:
             raise ConfigError("method.expertise_sigma > 0: equal expertise is not sent and gets no noise, set it to 0")
-        if (options.public_batch_size or 1) > self.context.public:
+        if options.public_batch_size and options.public_batch_size > self.context.public:
             raise ConfigError(
                 f"method.public_batch_size = {options.public_batch_size}: there are {self.context.public} public images"
             )
 
     def warnings(self) -> list[str]:
-        labels, expertise = upload_budget(self.options, self.context)
+        labels, expertise = self.upload_budget()
         if not labels + expertise:
             return []
         uploads = self.context.rounds // self.options.communication_period
@@ -105,6 +107,17 @@ class FedMosaic(Local):
             lines.append(f"fedmosaic: the epsilon of the expertise, {expertise:.6g}, is proved for values up to 1 only")
         return lines
 
+    def upload_budget(self) -> tuple[float, float]:
+        """Epsilon that one upload spends on labels and on expertise; 0 without noise, where nothing is promised."""
+        options, images = self.options, self.context.public
+        labels = options.label_epsilon or 0.0
+        if options.label_privacy == "krr":
+            labels *= options.label_sensitivity or images
+        if not options.expertise_sigma:
+            return labels, 0.0
+        most = log(self.context.classes) if options.expertise == "entropy" else 1.0
+        return labels, gaussian_epsilon(most, images, options.expertise_sigma, options.privacy_delta)
+
     # -- the client half ----------------------------------------------------------------------------------------------
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
@@ -114,76 +127,77 @@ class FedMosaic(Local):
         return self.upload(client, trained, traces=traces, **votes)
 
     def _train(self, client: Client, received: Weights, labels: Tensor | None) -> tuple[Weights, dict[str, float]]:
-        """The trained model, and lambda with its two losses."""
+        """The trained model, and the round's mean of lambda and of the two losses that it comes from."""
         fit = partial(client.learner.fit, received, client.train, memory=client.memory("fit"))
         if labels is None:
             return fit(), as_traces([nan, nan, nan])
-        public = Relabelled(client.public, labels)
-        first = self.trust(client, public, received)
-        if self.options.lambda_update == "round" and first[0] == 0:
-            return fit(), as_traces(first)
-        state = self._state(client, first[0])
-        shared: dict[str, Any] = {"second": (public, self._public_batch(), "public"), "state": state}
+        public, state = Relabelled(client.public, labels), self._state(client)
+        both: dict[str, Any] = {"second": (public, self._public_batch(), "public"), "state": state}
+        weigh = partial(self._weigh, client, public)
         if self.options.lambda_update == "step":
-            trained = fit(loss=step_trusted_loss, **shared)
+            trained = fit(loss=step_trusted_loss, **both)
         elif self.options.lambda_update == "epoch":
-            trained = fit(loss=trusted_loss, before_epoch=partial(self._before_epoch, client, public), **shared)
+            trained = fit(loss=trusted_loss, before_epoch=weigh, **both)
         else:
-            return fit(loss=trusted_loss, **shared), as_traces(first)
+            weigh(0, received, SimpleNamespace(**state))
+            trained = fit(loss=trusted_loss, **both) if state["sums"][0] > 0 else fit()
         return trained, as_traces((state["sums"] / state["count"]).tolist())
 
-    def _state(self, client: Client, trust: float) -> dict[str, Tensor]:
-        """What the losses need, and the sums of lambda and both losses over the epochs or steps of a round."""
-        new = partial(torch.tensor, device=client.learner.device)
+    def _state(self, client: Client) -> dict[str, Tensor]:
+        """What the losses need: lambda, eps, and the sums of lambda and both losses with their count."""
+        zeros = partial(torch.zeros, device=client.learner.device)
         return {
-            "lam": new(trust, dtype=client.learner.dtype),
-            "eps": new(self.options.lambda_eps, dtype=torch.float64),
-            "sums": new([0.0, 0.0, 0.0], dtype=torch.float64),
-            "count": new(0.0, dtype=torch.float64),
+            "lam": zeros((), dtype=client.learner.dtype),
+            "eps": zeros((), dtype=torch.float64) + self.options.lambda_eps,
+            "sums": zeros(3, dtype=torch.float64),
+            "count": zeros((), dtype=torch.float64),
         }
 
-    def trust(self, client: Client, public: Batches, weights: Weights) -> list[float]:
-        """lambda (eq. 3), and the full-data losses that it comes from: private and public."""
+    def _weigh(self, client: Client, public: Batches, epoch: int, weights: Weights, s: SimpleNamespace) -> None:
+        """Set lambda (eq. 3) from the losses of these weights on all private and all public images."""
         own, others = client.learner.loss(weights, client.train), client.learner.loss(weights, public)
-        if self.options.lambda_mode == "fixed":
-            return [self.options.lambda_value, own, others]
-        return [trust(own, others, self.options.lambda_eps), own, others]
-
-    def _before_epoch(self, client: Client, public: Batches, epoch: int, weights: Weights, s: Any) -> None:
-        found = self.trust(client, public, weights)
-        s.lam.fill_(found[0])
-        s.sums.add_(s.sums.new_tensor(found))
+        fixed = self.options.lambda_mode == "fixed"
+        lam = self.options.lambda_value if fixed else trust(own, others, self.options.lambda_eps)
+        s.lam.fill_(lam)
+        s.sums.add_(s.sums.new_tensor([lam, own, others]))
         s.count.add_(1)
 
     def _public_batch(self) -> int:
-        size = self.context.train.batch_size
-        return self.options.public_batch_size or (
-            self.context.public if size == "full" else min(size, self.context.public)
-        )
+        size, images = self.context.train.batch_size, self.context.public
+        return self.options.public_batch_size or (images if size == "full" else min(size, images))
 
     def votes(self, client: Client, trained: Weights) -> dict[str, Tensor]:
         """What is uploaded: `labels` [U], or noisy one-hot `rows` [U, C], and `expertise` [U] unless it is equal."""
-        options, stream = self.options, client.generator("privacy")
+        stream = client.generator("privacy")
         logits = client.learner.logits(trained, client.public).cpu()  # [U, C]
         labels = logits.argmax(1)
-        sent = {"labels": labels}
-        if options.label_privacy == "krr":
-            sent = {"labels": randomised_response(labels, self.context.classes, options.label_epsilon, stream)}
-        elif options.label_privacy == "xor":
-            flip = flip_probability(options.label_epsilon / (options.label_sensitivity or 2 * len(labels)))
-            sent = {"rows": flipped(F.one_hot(labels, self.context.classes).bool(), flip, stream)}
-        if options.expertise != "equal":
-            expertise = self.expertise(logits, labels, client.train.labels.cpu()).clamp(min=options.expertise_floor)
-            if options.expertise_sigma:
-                expertise += torch.randn(len(labels), dtype=torch.float64, generator=stream) * options.expertise_sigma
-            sent["expertise"] = expertise.clamp(min=options.expertise_floor)
+        sent = self._noisy_labels(labels, stream)
+        if self.options.expertise != "equal":
+            expertise = self.expertise(logits, labels, client.train.labels.cpu())
+            sent["expertise"] = self._noisy_expertise(expertise, stream)
         return sent
+
+    def _noisy_labels(self, labels: Tensor, stream: torch.Generator) -> dict[str, Tensor]:
+        options, classes = self.options, self.context.classes
+        if options.label_privacy == "krr":
+            labels = randomised_response(labels, classes, options.label_epsilon, stream)
+        if options.label_privacy != "xor":
+            return {"labels": labels}
+        probability = flip_probability(options.label_epsilon / (options.label_sensitivity or 2 * len(labels)))
+        return {"rows": flipped(F.one_hot(labels, classes).bool(), probability, stream)}
 
     def expertise(self, logits: Tensor, labels: Tensor, own: Tensor) -> Tensor:
         """E `[U]`, float64, before floor and noise; own: labels of the client's training images."""
         if self.options.expertise == "entropy":
             return certainty(logits)
         return own.bincount(minlength=self.context.classes).to(torch.float64)[labels] / len(own)
+
+    def _noisy_expertise(self, expertise: Tensor, stream: torch.Generator) -> Tensor:
+        floor, sigma = self.options.expertise_floor, self.options.expertise_sigma
+        expertise = expertise.clamp(min=floor)
+        if sigma:
+            expertise += sigma * torch.randn(len(expertise), dtype=torch.float64, generator=stream)
+        return expertise.clamp(min=floor)
 
     # -- the server half ----------------------------------------------------------------------------------------------
 
@@ -202,22 +216,19 @@ class FedMosaic(Local):
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         server.holds.update(dict.fromkeys(server.participants, server.voted))
         server.seen = {}
-        voters = [u for u in uploads if "labels" in u or "rows" in u]
-        if voters:
-            scores = self.scores(voters)
+        if server.round % self.options.communication_period == 0:
+            ballots = [self.ballot(u) for u in uploads]
+            scores = vote(ballots, [self.weight(u) for u in uploads])
             server.labels, server.voted = plurality(scores), server.round
-            server.seen = observed(voters, scores, server.labels)
+            server.seen = observed([u.client for u in uploads], ballots, scores, server.labels)
 
-    def scores(self, voters: Sequence[Upload]) -> Tensor:
-        """S `[U, C]`, float64: the expertise behind every class of every public image."""
-        size = len(next(iter(v.tensors["labels" if "labels" in v else "rows"] for v in voters)))
-        weights = [v.expertise if "expertise" in v else torch.ones(size, dtype=torch.float64) for v in voters]
-        if self.options.label_privacy != "xor":
-            return vote([v.labels for v in voters], weights, self.context.classes)
-        total = torch.zeros(size, self.context.classes, dtype=torch.float64)
-        for voter, weight in zip(voters, weights, strict=True):
-            total.addcmul_(weight[:, None], voter.rows.to(torch.float64))
-        return total
+    def ballot(self, upload: Upload) -> Tensor:
+        """`[U, C]`: ones at the classes that a client votes for."""
+        return upload.rows if "rows" in upload else F.one_hot(upload.labels, self.context.classes)
+
+    def weight(self, upload: Upload) -> Tensor:
+        """`[U]`: what a client's votes weigh."""
+        return upload.expertise if "expertise" in upload else torch.ones(self.context.public)
 
     def traces(self, server: Server) -> dict[tuple[int, str], float]:
         return server.seen
@@ -264,13 +275,14 @@ def as_traces(trust: Sequence[float]) -> dict[str, float]:
     return dict(zip(("lambda", "loss_private", "loss_public"), trust, strict=True))
 
 
-def observed(voters: Sequence[Upload], scores: Tensor, labels: Tensor) -> dict[tuple[int, str], float]:
-    """How often each vote agrees with the outcome, and by how much the outcome wins on average."""
+def observed(
+    clients: Sequence[int], ballots: Sequence[Tensor], scores: Tensor, labels: Tensor
+) -> dict[tuple[int, str], float]:
+    """How often each ballot agrees with the outcome, and by how much the outcome wins on average."""
     best = scores.topk(2, dim=1).values
     seen = {(-1, "margin"): float((best[:, 0] - best[:, 1]).mean())}
-    for voter in voters:
-        agrees = voter.labels == labels if "labels" in voter else voter.rows.gather(1, labels[:, None])
-        seen[voter.client, "agreement"] = float(agrees.double().mean())
+    for client, ballot in zip(clients, ballots, strict=True):
+        seen[client, "agreement"] = float(ballot.gather(1, labels[:, None]).double().mean())
     return seen
 
 
@@ -283,43 +295,3 @@ def certainty(logits: Tensor) -> Tensor:
     """log C - H of the predictions, float64: 0 for a uniform one, log C for a sure one."""
     logs = logits.to(torch.float64).log_softmax(1)
     return log(logits.shape[1]) + (logs.exp() * logs).sum(1)
-
-
-def keep_probability(epsilon: float, classes: int) -> float:
-    """Of k-ary randomised response: e^epsilon / (e^epsilon + C - 1)."""
-    return 1 / (1 + (classes - 1) * exp(-epsilon))
-
-
-def randomised_response(labels: Tensor, classes: int, epsilon: float, stream: torch.Generator) -> Tensor:
-    """Every label kept, or exchanged for one of the others, each as likely as the next."""
-    keep = torch.rand(len(labels), dtype=torch.float64, generator=stream) < keep_probability(epsilon, classes)
-    others = (labels + torch.randint(1, classes, (len(labels),), generator=stream)) % classes
-    return torch.where(keep, labels, others)
-
-
-def flip_probability(epsilon: float) -> float:
-    """Of one bit with this budget: 1 / (1 + e^epsilon)."""
-    return 1 / (1 + exp(epsilon)) if epsilon < 700 else 0.0
-
-
-def flipped(bits: Tensor, probability: float, stream: torch.Generator) -> Tensor:
-    """Every bit flipped independently."""
-    return bits ^ (torch.rand(bits.shape, dtype=torch.float64, generator=stream) < probability)
-
-
-def gaussian_epsilon(sensitivity: float, images: int, sigma: float, delta: float) -> float:
-    """Budget of Gaussian noise on expertise numbers that change by at most `sensitivity` each; a theorem up to 1."""
-    return sensitivity * sqrt(images) / sigma * sqrt(2 * log(1.25 / delta))
-
-
-def upload_budget(options: FedMosaic.Options, context: Context) -> tuple[float, float]:
-    """Epsilon that one upload spends on labels and on expertise; 0 without noise, where nothing is promised."""
-    labels = 0.0
-    if options.label_privacy == "krr":
-        labels = (options.label_sensitivity or context.public) * (options.label_epsilon or 0.0)
-    elif options.label_privacy == "xor":
-        labels = options.label_epsilon or 0.0
-    if not options.expertise_sigma:
-        return labels, 0.0
-    most = log(context.classes) if options.expertise == "entropy" else 1.0
-    return labels, gaussian_epsilon(most, context.public, options.expertise_sigma, options.privacy_delta)

@@ -71,7 +71,7 @@ def upload(client: int, params, mask: str, buffers=(), samples=10) -> Upload:
     return Upload(tensors, client=client, samples=samples)
 
 
-# -- sensitivity and masks ---------------------------------------------------------------------------------------------
+# -- sensitivity and masks
 
 RECEIVED = [0.5, -0.2, 0.3, 0, 1, -0.4, 0.25, 0.8]
 TRAINED = [0.6, -0.4, 0.1, 0.1, 0.9, -0.4, 0.35, 0.7]
@@ -243,7 +243,7 @@ def test_invariants_of_overlap_and_collaborators(masks, beta):
         before = now
 
 
-# -- the merge ---------------------------------------------------------------------------------------------------------
+# -- the merge
 
 MODELS = {
     "A": [1.0, 2, 3, 4, 5, 6, 7, 8],
@@ -359,7 +359,7 @@ def test_the_merge_stays_between_the_trained_models(clients, round, data):
         assert (server.rows[i] <= trained.max(0).values + 1e-5).all()
 
 
-# -- whole rounds ------------------------------------------------------------------------------------------------------
+# -- whole rounds
 
 SIZES = [9, 17, 12, 30]
 

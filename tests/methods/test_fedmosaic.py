@@ -1,0 +1,524 @@
+"""fedmosaic: what the specification promises."""
+
+from itertools import chain
+from math import e, exp, isnan, log
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from lightning import LightningModule
+from torch import nn
+
+from fedbench.aggregators import plurality, vote
+from fedbench.config import TrainConfig
+from fedbench.errors import ConfigError
+from fedbench.learner.layout import Layout
+from fedbench.methods.base import Context, Upload
+from fedbench.methods.fedmosaic import FedMosaic, Relabelled, certainty, step_trusted_loss, trust, trusted_loss
+from fedbench.methods.privacy import (
+    flip_probability,
+    flipped,
+    gaussian_epsilon,
+    keep_probability,
+    randomised_response,
+)
+from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
+
+PUBLIC = blobs([40], seed=7)[0]
+SIZES = [9, 17, 12]
+
+
+def run(name="fedmosaic", rounds=3, norm=False, clients=None, public=PUBLIC, **options) -> Simulation:
+    fixed = {k: options.pop(k) for k in ("draw", "train", "seed") if k in options}
+    return Simulation(name, clients or blobs(SIZES), module=Mlp(norm), public=public, **fixed, **options).run(rounds)
+
+
+def method(classes=3, public=4, rounds=10, **options) -> FedMosaic:
+    context = Context(Layout((), (), ()), TrainConfig(), 0, rounds, classes, (4, 4, 4), public)
+    made = FedMosaic(FedMosaic.Options(**options), context)
+    made.check()
+    return made
+
+
+# -- lambda
+
+
+@pytest.mark.parametrize(
+    ("private", "public", "expected"),
+    [(0.5, 0.5, 1), (0.5, 1.25, 0.223130), (0.8, 0.2, 2.117), (1e-9, 1e-9, 1), (0, 1, 0), (0, 0, 1)],
+)
+def test_lambda(private, public, expected):
+    assert close(trust(private, public, 1e-8), [expected])
+
+
+def test_lambda_of_an_overfitted_client():
+    assert trust(0.01, 2.0, 1e-8) == pytest.approx(3.762569e-87, rel=1e-6)
+
+
+@given(st.floats(0, 50), st.floats(0, 50))
+def test_lambda_is_between_0_and_e(private, public):
+    lam = trust(private, public, 1e-8)
+    assert 0 <= lam < e
+    if public > private + 1e-6:
+        assert lam < 1
+
+
+def test_lambda_comes_from_the_received_model_and_all_images():
+    mine = run(rounds=2)
+    before, labels = mine.log[0].after_fit[1], mine.log[1].traces
+    consensus = Relabelled(mine.public, first_consensus(mine))
+    own = mine.learner.loss(before, mine.client(1, 2).train)
+    others = mine.learner.loss(before, consensus)
+    assert labels[1, "loss_private"] == own
+    assert labels[1, "loss_public"] == others
+    assert labels[1, "lambda"] == exp(-(others - own) / (own + 1e-8))
+
+
+def first_consensus(mine: Simulation) -> torch.Tensor:
+    """The labels that went out in round 2, from the uploads of round 1."""
+    uploads = mine.log[0].uploads.values()
+    ballots = [F.one_hot(u.labels, 4) for u in uploads]
+    return plurality(vote(ballots, [u.expertise for u in uploads]))
+
+
+def test_there_is_no_lambda_before_there_are_labels():
+    mine = run(rounds=1)
+    assert all(isnan(mine.log[0].traces[i, "lambda"]) for i in range(3))
+
+
+# -- votes
+
+LABELS = [(0, 1, 2, 0), (1, 1, 0, 2), (1, 2, 2, 1)]
+EXPERTISE = [(0.7, 0.2, 0.1, 0.4), (0.3, 0.3, 0.6, 0.4), (0.4, 0.5, 0.5, 0.4)]
+
+
+def consensus(made: FedMosaic, labels=LABELS, expertise=EXPERTISE):
+    uploads = [
+        Upload(
+            {"labels": torch.tensor(y), **({"expertise": torch.tensor(w, dtype=torch.float64)} if w else {})}, client=i
+        )
+        for i, (y, w) in enumerate(zip(labels, expertise, strict=True))
+    ]
+    server = SimpleNamespace(round=1, participants=[0, 1, 2], holds={}, voted=0, labels=None)
+    made.aggregate(server, uploads)
+    scores = vote([made.ballot(u) for u in uploads], [made.weight(u) for u in uploads])
+    return scores, server
+
+
+def test_consensus_by_expertise():
+    scores, server = consensus(method())
+    assert close(scores, [0.7, 0.7, 0, 0, 0.5, 0.5, 0.6, 0, 0.6, 0.4, 0.4, 0.4])
+    assert server.labels.tolist() == [0, 1, 0, 0]
+    assert server.seen[-1, "margin"] == pytest.approx(0, abs=1e-9)
+    assert [server.seen[i, "agreement"] for i in range(3)] == [0.75, 0.5, 0]
+
+
+def test_equal_expertise_is_a_majority_vote():
+    scores, server = consensus(method(expertise="equal"), expertise=[None] * 3)
+    assert scores.tolist() == [[1, 2, 0], [0, 2, 1], [1, 0, 2], [1, 1, 1]]
+    assert server.labels.tolist() == [1, 1, 2, 0]
+
+
+@given(st.data(), st.floats(0.5, 2))
+def test_invariants_of_the_consensus(data, factor):
+    labels = data.draw(st.lists(st.lists(st.integers(0, 2), min_size=4, max_size=4), min_size=3, max_size=3))
+    expertise = data.draw(st.lists(st.lists(st.floats(1e-6, 1), min_size=4, max_size=4), min_size=3, max_size=3))
+    scores, server = consensus(method(), labels, expertise)
+    _, other = consensus(method(), labels, [[w * factor for w in row] for row in expertise])
+    turned, same = consensus(method(), labels[::-1], expertise[::-1])
+    assert torch.allclose(scores.sum(1), torch.tensor(expertise, dtype=torch.float64).sum(0))
+    assert ((server.labels >= 0) & (server.labels < 3)).all()
+    best = scores.topk(2, dim=1).values
+    clear = best[:, 0] - best[:, 1] > 1e-8
+    assert torch.equal(server.labels[clear], other.labels[clear])
+    assert torch.allclose(scores, turned, rtol=0, atol=1e-12)
+    assert torch.equal(server.labels, same.labels)
+
+
+def test_expertise_by_class_frequency():
+    made = method()
+    found = made.expertise(torch.zeros(3, 3), torch.tensor([0, 1, 2]), torch.tensor([0, 0, 0, 2]))
+    assert close(made._noisy_expertise(found, torch.Generator()), [0.75, 1e-6, 0.25])
+
+
+def test_expertise_by_entropy():
+    logits = torch.tensor([[2.0, 0, 0], [0, 0, 0], [10, -10, 0]])
+    found = certainty(logits)
+    assert close(log(3) - found, [0.665573, 1.098612, 0.000499])
+    made = method(expertise="entropy")
+    labels = logits.argmax(1)
+    assert close(
+        made._noisy_expertise(made.expertise(logits, labels, labels), torch.Generator()), [0.433040, 1e-6, 1.098113]
+    )
+    assert certainty(torch.tensor([[1000.0, -1000.0, 0.0]])).tolist() == [log(3)]
+
+
+def test_votes_are_those_of_the_trained_model_in_evaluation_mode():
+    mine = run(norm=True, rounds=2)
+    for seen in mine.log:
+        for i, upload in seen.uploads.items():
+            logits = mine.learner.logits(seen.after_fit[i], mine.public)
+            assert torch.equal(upload.labels, logits.argmax(1))
+            shares = mine.data[i].labels.bincount(minlength=4) / len(mine.data[i])
+            assert torch.allclose(upload.expertise.float(), shares[upload.labels].clamp(min=1e-6))
+
+
+# -- the loss
+
+
+class Linear(LightningModule):
+    """logits = x W^T."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(2, 2, bias=False)
+        self.head.weight.data = torch.tensor([[0.2, -0.1], [0.0, 0.3]])
+
+    def forward(self, x):
+        return self.head(x)
+
+    def training_step(self, batch):
+        x, y = batch
+        return F.cross_entropy(self(x), y)
+
+
+PRIVATE = Data(torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.tensor([0, 1]))
+OTHERS = (torch.tensor([[1.0, -1.0], [2.0, 0.0], [0.5, 0.5]]), torch.tensor([1, 0, 0]))
+
+
+@pytest.mark.parametrize("update", ["round", "epoch", "step"])
+def test_one_step(update):
+    train = {"lr": 0.5, "momentum": 0, "weight_decay": 0, "batch_size": "full", "epochs": 1, "precision": "64-true"}
+    mine = Simulation("fedmosaic", [PRIVATE], module=Linear(), public=Data(*OTHERS), train=train, lambda_update=update)
+    mine.server.labels = OTHERS[1]
+    seen = mine.round()
+    assert close(seen.after_fit[0].params, [0.432257, 0.275879, -0.232257, -0.075879])
+    found = [seen.traces[0, name] for name in ("loss_private", "loss_public", "lambda")]
+    assert close(found, [0.775252, 0.764967, 1.013355])
+
+
+@pytest.mark.parametrize("loss", [trusted_loss, step_trusted_loss])
+def test_no_gradient_flows_through_lambda(loss):
+    net, zero = Linear().double(), torch.zeros((), dtype=torch.float64)
+    s = SimpleNamespace(lam=zero + 1.013355, eps=zero + 1e-8, sums=torch.zeros(3).double(), count=zero.clone())
+    loss(net, ((PRIVATE.x.double(), PRIVATE.labels), (OTHERS[0].double(), OTHERS[1])), s).backward()
+    assert close(net.head.weight.grad, [-0.464515, -0.751758, 0.464515, 0.751758])
+
+
+def by_hand(mine: Simulation, number: int, weights, labels, lam: float, steps: int) -> torch.Tensor:
+    """Full-batch steps on the sum of both losses, in plain PyTorch."""
+    net = Mlp().double()
+    nn.utils.vector_to_parameters(weights.params, net.parameters())
+    optimizer = torch.optim.SGD(
+        net.parameters(), mine.train.lr, mine.train.momentum, weight_decay=mine.train.weight_decay
+    )
+    data = mine.data[number]
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (F.cross_entropy(net(data.x), data.labels) + lam * F.cross_entropy(net(mine.public.x), labels)).backward()
+        optimizer.step()
+    return nn.utils.parameters_to_vector(net.parameters()).detach()
+
+
+@pytest.mark.parametrize("options", [{}, {"lambda_mode": "fixed", "expertise": "equal"}])
+def test_a_round_is_training_on_the_sum_of_both_losses(options):
+    mine = run(rounds=1, train={"batch_size": "full", "precision": "64-true", "epochs": 3}, **options)
+    before, labels = mine.log[0].after_fit, mine.server.labels
+    mine.round()
+    for i in range(3):
+        lam = mine.log[1].traces[i, "lambda"]
+        assert torch.allclose(mine.log[1].after_fit[i].params, by_hand(mine, i, before[i], labels, lam, 3), atol=1e-12)
+        assert not options or lam == 1
+
+
+def test_the_public_stream_is_its_own_and_runs_on_across_epochs():
+    seen: list[list[int]] = []
+    mine = run(rounds=1, public_batch_size=16, train={"batch_size": 8, "epochs": 4})
+    batch = Relabelled.batch
+    try:
+        Relabelled.batch = lambda self, index: seen.append(index.tolist()) or batch(self, index)
+        mine.server.participants, mine.server.round = [0], 2
+        mine.fit(0, mine.method.download(mine.server, 0), type(mine.log[0])())
+    finally:
+        Relabelled.batch = batch
+    scored, stepped = seen[0], seen[1:]
+    assert scored == list(range(40))
+    assert [len(index) for index in stepped] == [16, 16, 8, 16, 16, 8, 16, 16]
+    epochs = [list(chain(*stepped[:3])), list(chain(*stepped[3:6]))]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(40))] * 2
+    assert epochs[0] != epochs[1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "batch", "expected"), [(None, 8, 8), (None, 50, 40), (None, "full", 40), (3, 8, 3), (40, 8, 40)]
+)
+def test_public_batch_size(asked, batch, expected):
+    mine = run(rounds=0, public_batch_size=asked, train={"batch_size": batch})
+    assert mine.method._public_batch() == expected
+
+
+# -- equivalences
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_a_lambda_of_0_is_local_training(norm):
+    assert_same(run(norm=norm, lambda_mode="fixed", lambda_value=0), run("local", norm=norm))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"expertise": "entropy"},
+        {"expertise": "equal"},
+        {"lambda_mode": "fixed"},
+        {"lambda_update": "epoch"},
+        {"lambda_update": "step"},
+        {"public_batch_size": 3},
+        {"communication_period": 2},
+        {"label_privacy": "krr", "label_epsilon": 1},
+        {"label_privacy": "xor", "label_epsilon": 1},
+        {"expertise_sigma": 1},
+    ],
+)
+@pytest.mark.parametrize("norm", [False, True])
+def test_round_1_is_a_local_round(options, norm):
+    assert_same(run(norm=norm, rounds=1, **options), run("local", norm=norm, rounds=1))
+
+
+@pytest.mark.parametrize("update", ["round", "epoch", "step"])
+def test_trust_changes_training_from_round_2_on(update):
+    mine, local = run(rounds=2, lambda_update=update), run("local", rounds=2)
+    assert not equal(mine.log[1].after_fit[0], local.log[1].after_fit[0])
+
+
+def test_with_one_full_batch_step_all_updates_of_lambda_agree():
+    train = {"batch_size": "full", "epochs": 1, "precision": "64-true"}
+    runs = [run(train=train, lambda_update=u) for u in ("round", "epoch", "step")]
+    for t in (1, 2):
+        for i in range(3):
+            values = torch.stack([r.log[t].after_fit[i].params for r in runs])
+            assert torch.allclose(values, values[:1].expand(3, -1), rtol=0, atol=1e-12)
+            lams = [r.log[t].traces[i, "lambda"] for r in runs]
+            assert lams == pytest.approx([lams[0]] * 3, abs=1e-9)
+
+
+def test_lambda_of_epochs_is_their_mean():
+    train = {"batch_size": "full", "epochs": 1, "precision": "64-true", "momentum": 0}
+    single = run(rounds=1, train=train, lambda_update="epoch", communication_period=3)
+    double = run(rounds=1, train={**train, "epochs": 2}, lambda_update="epoch", communication_period=3)
+    labels = torch.arange(40) % 4
+    for mine in (single, double):
+        mine.server.labels = labels
+    double.states = {k: dict(v) for k, v in single.states.items()}
+    parts = [single.round().traces[0, "lambda"] for _ in range(1)]
+    single.server.round = 1
+    parts.append(single.round().traces[0, "lambda"])
+    assert double.round().traces[0, "lambda"] == pytest.approx(sum(parts) / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_no_noise_is_the_limit_of_a_large_budget(norm):
+    plain = run(norm=norm)
+    assert_same(plain, run(norm=norm, label_privacy="krr", label_epsilon=1e6))
+    assert_same(plain, run(norm=norm, label_privacy="xor", label_epsilon=1e6))
+
+
+def test_both_points_are_the_same_and_no_parameter_travels():
+    mine = run(norm=True, draw=lambda t: [0, 1] if t < 3 else [1, 2])
+    for seen in mine.log:
+        assert all(equal(seen.after_fit[i], seen.after_agg[i]) for i in seen.after_fit)
+        assert all(u.params.numel() == u.buffers.numel() == 0 for u in seen.uploads.values())
+    assert equal(mine.log[2].after_agg[0], mine.log[1].after_fit[0])
+    assert mine.method.after_fit == "after_agg"
+    assert mine.method.global_weights(mine.server) is None
+
+
+def test_evaluating_changes_nothing():
+    assert_same(run(norm=True), run(norm=True), ["after_fit"])
+    silent = Simulation("fedmosaic", blobs(SIZES), module=Mlp(True), public=PUBLIC).run(3, evaluate=False)
+    assert_same(run(norm=True), silent, ["after_fit"])
+
+
+# -- who votes when
+
+
+def test_only_participants_vote_and_who_returns_gets_the_newest_labels():
+    mine = run(draw=lambda t: [[0, 1], [1], [0, 2]][t - 1])
+    assert {i for i, name in mine.log[1].traces if name == "agreement"} == {1}
+    assert mine.log[1].traces[1, "agreement"] == 1
+    assert not isnan(mine.log[2].traces[2, "lambda"])
+
+
+def test_a_communication_period_keeps_the_labels():
+    mine = run(rounds=5, communication_period=2, norm=True)
+    uploads = [{"labels" in u for u in seen.uploads.values()} for seen in mine.log]
+    assert uploads == [{False}, {True}, {False}, {True}, {False}]
+    assert [isnan(seen.traces[0, "lambda"]) for seen in mine.log] == [True, True, False, False, False]
+    assert [(-1, "margin") in seen.traces for seen in mine.log] == [False, True, False, True, False]
+    first, second = mine.log[2].traces[0, "lambda"], mine.log[3].traces[0, "lambda"]
+    assert first != second
+    assert_same(run(rounds=2, communication_period=2), run("local", rounds=2))
+
+
+# -- bytes
+
+
+@pytest.mark.parametrize(
+    ("public", "classes", "options", "bits"),
+    [
+        (10000, 10, {"expertise_bits": 8}, 120000),
+        (3000, 10, {"expertise_bits": 8}, 36000),
+        (2250, 10, {"expertise_bits": 8}, 27000),
+        (80, 10, {"expertise_bits": 32}, 2880),
+        (10000, 10, {"expertise_bits": 8, "label_privacy": "xor", "label_epsilon": 1.0}, 180000),
+        (80, 10, {"expertise": "equal"}, 320),
+        (80, 4, {"expertise": "equal"}, 160),
+        (80, 2, {"expertise": "equal"}, 80),
+    ],
+)
+def test_bits_up(public, classes, options, bits):
+    made = method(classes, public, **options)
+    labels = torch.zeros(public, dtype=torch.int64)
+    sent = made._noisy_labels(labels, torch.Generator())
+    if options.get("expertise") != "equal":
+        sent["expertise"] = torch.ones(public, dtype=torch.float64)
+    assert 8 * made.message(**sent).wire_bytes() == bits
+
+
+def test_bytes_of_rounds():
+    mine = run(norm=True, rounds=3, expertise_bits=8)
+    assert [seen.up[0] for seen in mine.log] == [40 * 2 / 8 + 40] * 3
+    assert [seen.down[0] for seen in mine.log] == [0, 10, 10]
+
+
+def test_labels_are_sent_again_only_when_they_are_new():
+    mine = run(rounds=5, communication_period=2, draw=lambda t: [0, 1] if t == 4 else [0, 1, 2])
+    assert [seen.down[0] for seen in mine.log] == [0, 0, 10, 0, 10]
+    assert [seen.down.get(2) for seen in mine.log] == [0, 0, 10, None, 10]
+    assert [seen.up[0] for seen in mine.log] == [0, 10 + 160, 0, 10 + 160, 0]
+
+
+# -- privacy
+
+
+def test_probabilities():
+    for (epsilon, classes), keep in {(1, 3): 0.576117, (2, 10): 0.450853, (0, 4): 0.25}.items():
+        assert close(keep_probability(epsilon, classes), [keep])
+    others = [(1 - keep_probability(epsilon, c)) / (c - 1) for epsilon, c in ((1, 3), (2, 10), (0, 4))]
+    assert close(others, [0.211942, 0.061016, 0.25])
+    assert close([flip_probability(x) for x in (1, 8 / 4, 10 / 20)], [0.268941, 0.119203, 0.377541])
+    assert keep_probability(1e9, 10) == 1
+    assert flip_probability(1e9) == 0
+
+
+def test_budget_of_gaussian_noise():
+    assert close(gaussian_epsilon(1, 100, 50, 1e-5), [0.968961])
+    assert close(gaussian_epsilon(log(10), 3000, 500, 1e-5), [1.222032])
+    assert close(gaussian_epsilon(1, 100, 96.896105, 1e-5), [0.5])
+
+
+def test_randomised_response_keeps_and_exchanges_as_often_as_it_should():
+    labels = torch.full((200_000,), 1)
+    shares = randomised_response(labels, 3, 1.0, torch.Generator().manual_seed(1)).bincount(minlength=3) / 200_000
+    assert torch.allclose(shares, torch.tensor([0.211942, 0.576117, 0.211942]), atol=0.004)
+
+
+def test_bits_are_flipped_independently():
+    bits = torch.zeros(50_000, 3, dtype=torch.bool)
+    bits[:, 0] = True
+    noisy = flipped(bits, 0.25, torch.Generator().manual_seed(1)).double()
+    assert torch.allclose(noisy.mean(0), torch.tensor([0.75, 0.25, 0.25]).double(), atol=0.008)
+    assert noisy.sum(1).min() == 0
+    assert noisy.T.corrcoef().triu(1).abs().max() < 0.02
+
+
+@pytest.mark.parametrize("options", [{"label_privacy": "krr"}, {"label_privacy": "xor", "label_sensitivity": 2}])
+def test_noise_reaches_the_vote_and_is_fresh_each_round(options):
+    mine = run(rounds=2, label_epsilon=0.5, **options)
+    plain = run(rounds=1)
+    name = "rows" if options["label_privacy"] == "xor" else "labels"
+    noisy, true = mine.log[0].uploads[0].tensors[name], plain.log[0].uploads[0].labels
+    assert not torch.equal(noisy, F.one_hot(true, 4).bool() if name == "rows" else true)
+    assert not torch.equal(mine.server.labels, plain.server.labels)
+    assert not torch.equal(
+        mine.method.votes(mine.client(0, 1), mine.log[0].after_fit[0])[name],
+        mine.method.votes(mine.client(0, 2), mine.log[0].after_fit[0])[name],
+    )
+
+
+def test_sensitivity_spreads_the_budget_of_xor():
+    def flips(sensitivity):
+        made = method(4, 5000, label_privacy="xor", label_epsilon=4.0, label_sensitivity=sensitivity)
+        rows = made._noisy_labels(torch.zeros(5000, dtype=torch.int64), torch.Generator().manual_seed(0))["rows"]
+        return float(rows[:, 1:].double().mean())
+
+    assert flips(2) == pytest.approx(flip_probability(2), abs=0.01)
+    assert flips(None) == pytest.approx(0.5, abs=0.01)
+
+
+def test_rows_are_votes_with_their_expertise():
+    made = method(3, 2, label_privacy="xor", label_epsilon=1.0)
+    rows = [torch.tensor([[1, 1, 0], [0, 0, 0]]).bool(), torch.tensor([[0, 1, 1], [0, 0, 1]]).bool()]
+    expertise = [torch.tensor([0.5, 0.2]), torch.tensor([0.25, 0.1])]
+    uploads = [
+        Upload({"rows": r, "expertise": w}, client=i) for i, (r, w) in enumerate(zip(rows, expertise, strict=True))
+    ]
+    server = SimpleNamespace(round=1, participants=[0, 1], holds={}, voted=0, labels=None)
+    made.aggregate(server, uploads)
+    assert server.labels.tolist() == [1, 2]
+    assert [server.seen[i, "agreement"] for i in (0, 1)] == [0.5, 1]
+
+
+def test_noise_on_expertise_is_gaussian_and_floored():
+    made = method(public=50_000, expertise_sigma=0.5, expertise_floor=0.01)
+    noisy = made._noisy_expertise(torch.full((50_000,), 3.0).double(), torch.Generator().manual_seed(0))
+    assert float(noisy.mean()) == pytest.approx(3, abs=0.01)
+    assert float(noisy.std()) == pytest.approx(0.5, abs=0.01)
+    assert float(made._noisy_expertise(torch.zeros(50_000).double(), torch.Generator()).min()) == 0.01
+
+
+def test_the_budget_is_said():
+    assert method().warnings() == []
+    said = method(public=100, label_privacy="krr", label_epsilon=2.0, label_sensitivity=3).warnings()
+    assert "epsilon 6 (labels 6, expertise 0)" in said[0]
+    assert "all 10 of them 10 times both" in said[0]
+    assert "labels 200," in method(public=100, label_privacy="krr", label_epsilon=2.0).warnings()[0]
+    assert "labels 2," in method(public=100, label_privacy="xor", label_epsilon=2.0).warnings()[0]
+    assert len(method(public=100, expertise_sigma=50).warnings()) == 1
+    proved = method(10, 3000, expertise="entropy", expertise_sigma=500).warnings()
+    assert "1.22203" in proved[0]
+    assert "up to 1 only" in proved[1]
+    assert gaussian_epsilon(1, 100, 50, 1e-3) < gaussian_epsilon(1, 100, 50, 1e-5)
+    assert "5 times both" in method(public=100, expertise_sigma=50, communication_period=2).warnings()[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"label_privacy": "krr"},
+        {"label_privacy": "xor"},
+        {"label_epsilon": 1.0},
+        {"lambda_mode": "fixed", "lambda_update": "step"},
+        {"expertise": "equal", "expertise_sigma": 1.0},
+        {"public_batch_size": 5},
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options):
+    with pytest.raises(ConfigError, match=r"method\."):
+        method(**options)
+
+
+# -- what it is for
+
+
+def test_a_client_with_permuted_labels_stops_trusting_the_others():
+    clients = blobs([60] * 4, seed=3) + blobs([60], seed=4, shift=1)
+    public = blobs([120], seed=5)[0]
+    mine = run(rounds=8, clients=clients, public=public, train={"lr": 0.1, "batch_size": 10, "epochs": 3})
+    last = mine.log[-1].traces
+    assert last[4, "lambda"] < 0.05
+    assert last[4, "lambda"] < min(last[i, "lambda"] for i in range(4))
