@@ -65,9 +65,10 @@ class Display:
             self.console.print(escape(self._held), soft_wrap=True, highlight=False)
             self._printed, self._held = self._clock(), None
 
-    def _left(self, done: int, todo: int) -> str:
-        """Time left if what is to do takes as long as what is done."""
-        return f"{duration((self._clock() - self._started) / done * todo)} left" if done and todo else ""
+
+def time_left(pace: float, todo: int) -> str:
+    """`12 min left`, at so many seconds apiece; nothing where nothing is left or no pace is known."""
+    return f"{duration(pace * todo)} left" if pace and todo else ""
 
 
 def _bar(console: Console) -> Bar:
@@ -82,7 +83,7 @@ class Progress(Display):
         """`title` says what runs where."""
         self._rounds, self._seeds = rounds, list(seeds)
         self._now: dict[int, int] = {}
-        self._before: dict[int, int] = {}
+        self._first: tuple[float, int] | None = None
         self._accuracy = ""
         self._begin(title, rounds * len(self._seeds))
 
@@ -95,11 +96,11 @@ class Progress(Display):
             self.note(event["note"])
             return
         seed, now = event["seed"], event["round"]
-        self._before.setdefault(seed, max(0, now - 1))
         self._now[seed] = now
+        self._first = self._first or (self._clock(), self._completed())
         self._accuracy = accuracies(event["lines"]) or self._accuracy
         if self._bar is not None or event["lines"]:
-            self._show(self._completed(), self._what(seed, now), self._text(event), self._time_left(), self._over())
+            self._show(self._completed(), self._what(seed, now), self._text(event), self._left(event), self._over())
 
     def _what(self, seed: int, now: int) -> str:
         name = f"seed {seed}" if len(self._seeds) > 1 else ""
@@ -121,9 +122,12 @@ class Progress(Display):
     def _over(self) -> bool:
         return self._completed() >= self._rounds * len(self._seeds)
 
-    def _time_left(self) -> str:
-        done = self._completed() - self._skipped() - sum(self._before.values())
-        return self._left(done, self._rounds * len(self._seeds) - self._completed())
+    def _left(self, event: Mapping[str, Any]) -> str:
+        """By the pace since the first event, whose own seconds stand in at first."""
+        since, before = self._first or (0.0, 0)
+        done = self._completed() - before
+        pace = (self._clock() - since) / done if done else event.get("seconds") or 0.0
+        return time_left(pace, self._rounds * len(self._seeds) - self._completed())
 
 
 def accuracies(lines: Sequence[Any]) -> str:
@@ -152,4 +156,6 @@ class GridProgress(Display):
         what = "trials" if self._bar is not None else f"trials {done}/{self.total}"
         parts = [f"{failed} failed" if failed else "", f"running {', '.join(running)}" if running else ""]
         text = "  ".join(part for part in [*parts, f"best {best}" if best else ""] if part)
-        self._show(done, what, text, self._left(done - self._skipped, self.total - done), done >= self.total)
+        fresh = done - self._skipped
+        pace = (self._clock() - self._started) / fresh if fresh else 0.0
+        self._show(done, what, text, time_left(pace, self.total - done), done >= self.total)

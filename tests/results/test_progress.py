@@ -84,10 +84,12 @@ def test_time_left_counts_all_seeds():
 def test_time_left_of_a_resumed_run_counts_only_what_this_start_did():
     clock = Clock()
     progress = Progress(plain(), clock)
-    progress.start("t", 10, [0, 1])
-    clock.now = 20.0
-    progress.update(event(9, seed=1))  # seed 0 and 8 rounds of seed 1 were done before
-    assert progress.console.file.getvalue().splitlines()[-1].endswith("20 s left")
+    progress.start("t", 10, [0, 1])  # seed 0 and 7 rounds of seed 1 were done before
+    progress.update(event(8, seed=1, seconds=20))
+    assert progress.console.file.getvalue().splitlines()[-1].endswith("40 s left")
+    clock.now = 30.0
+    progress.update(event(9, seed=1, seconds=20))
+    assert progress.console.file.getvalue().splitlines()[-1].endswith("30 s left")
 
 
 def test_notes_are_printed_whole():
