@@ -1,184 +1,121 @@
 """The default engine: the training loop of a LightningModule without a Trainer."""
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning import LightningModule
 from torch import Tensor
-from torchmetrics import Metric
 
 from fedbench.errors import ConfigError
+from fedbench.learner.hooks import takes_index
+from fedbench.learner.optimizers import State, Stepper, advance, make_stepper
 
 if TYPE_CHECKING:
     from fedbench.learner.learner import Job, Learner
 
-CALLED = (
-    "on_fit_start on_train_start on_train_epoch_start on_train_batch_start on_before_zero_grad on_before_backward "
-    "on_after_backward on_before_optimizer_step on_train_batch_end on_train_epoch_end on_train_end on_fit_end "
-    "on_before_batch_transfer on_after_batch_transfer"
-).split()
-NEED_TRAINER = "optimizer_step optimizer_zero_grad configure_gradient_clipping lr_scheduler_step backward".split()
-USE_TRAINER = "use --train.engine trainer, which runs it through lightning.Trainer"
 
-
-class LoopContext:
-    """What a module may ask of `self.trainer` in fedbench's own loop; anything else is refused with a clear line."""
-
-    global_rank = local_rank = node_rank = 0
-    world_size = num_nodes = num_devices = 1
-    is_global_zero = training = True
-    sanity_checking = validating = testing = predicting = False
-    logger = None
-    loggers: list[Any] = []
-    accumulate_grad_batches = 1
-
-    def __init__(self) -> None:
-        self.current_epoch = self.global_step = 0
-        self.begin([])
-
-    def begin(self, plan: list[list[Tensor]]) -> None:
-        self.current_epoch = self.global_step = 0
-        self.max_epochs, self.max_steps = len(plan), -1
-        self.estimated_stepping_batches = sum(map(len, plan))
-        self.num_training_batches = len(plan[0]) if plan else 0
-
-    def __getattr__(self, name: str) -> Any:
-        raise ConfigError(f"the model uses self.trainer.{name}, which the fast loop does not have: {USE_TRAINER}")
-
-
-class Hooks:
-    """A module's fit hooks, those it overrides only, and the values that it logs."""
-
-    def __init__(self, module: LightningModule) -> None:
-        name = type(module).__name__
-        if not module.automatic_optimization:
-            raise ConfigError(f"{name} sets automatic_optimization = False: manual optimisation cannot be federated here")
-        for refused in NEED_TRAINER:
-            if _overrides(module, refused):
-                raise ConfigError(f"{name} overrides {refused}, which the fast loop does not call: {USE_TRAINER}")
-        self.module, self.context = module, LoopContext()
-        self.calls = {hook: getattr(module, hook) for hook in CALLED if _overrides(module, hook)}
-        self.takes_index = _takes_index(module)
-        self.values: dict[str, Any] = {}
-        self.metrics: dict[str, Metric] = {}
-        module._trainer = self.context  # type: ignore[assignment]
-        module.log = self.log  # type: ignore[method-assign, assignment]
-        module.log_dict = self.log_dict  # type: ignore[method-assign, assignment]
-
-    def __call__(self, hook: str, *args: Any) -> Any:
-        return self.calls[hook](*args) if hook in self.calls else None
-
-    def log(self, name: str, value: Any, *_: Any, **__: Any) -> None:
-        """Stands for LightningModule.log: keep the sum and count of a value, or the metric object."""
-        if isinstance(value, Metric):
-            self.metrics[name] = value
-            return
-        value = value.detach() if isinstance(value, Tensor) else torch.tensor(float(value))
-        total, count = self.values.get(name, (0.0, 0))
-        self.values[name] = (total + value, count + 1)
-
-    def log_dict(self, dictionary: Any, *_: Any, **__: Any) -> None:
-        for name, value in dictionary.items():
-            self.log(name, value)
-
-    def begin(self, plan: list[list[Tensor]]) -> None:
-        """Forget what another client logged."""
-        self.context.begin(plan)
-        self.values.clear()
-        for child in self.module.modules():
-            if isinstance(child, Metric):
-                child.reset()
-
-    def end_epoch(self) -> dict[str, float]:
-        """Means of the values logged in this epoch, and the metrics, which are reset."""
-        means = {name: float(total / count) for name, (total, count) in self.values.items()}
-        for name, metric in self.metrics.items():
-            value = metric.compute()
-            if isinstance(value, Tensor) and value.numel() == 1:
-                means[name] = float(value)
-            metric.reset()
-        self.values.clear()
-        self.metrics.clear()
-        return means
-
-
-def run(learner: "Learner", job: "Job") -> None:
-    """Run a job: every epoch and batch, in Lightning's order of hooks."""
-    hooks, stepper = learner.hooks, job.stepper
+def run(learner: "Learner", job: "Job") -> State:
+    """Run a job: every epoch and batch, in Lightning's order of hooks. Returns the optimiser's state."""
+    hooks = learner.hooks
     assert hooks is not None
     hooks.begin(job.epochs)
-    total, steps = torch.zeros((), device=learner.device, dtype=learner.dtype), 0
+    loop = Loop(learner, job, make_stepper(learner, job))
     hooks("on_fit_start")
     hooks("on_train_start")
     for epoch, batches in enumerate(job.epochs):
-        hooks.context.current_epoch = epoch
-        if job.before_epoch:
-            _ask_before_epoch(learner, job, epoch)
-        hooks("on_train_epoch_start")
-        for position, index in enumerate(batches):
-            loss = _step(learner, job, index, position)
-            if loss is not None:
-                total += loss
-                steps += 1
-                hooks.context.global_step += 1
-                if stepper.schedulers:
-                    stepper.advance("step", hooks.context.global_step, {n: t / c for n, (t, c) in hooks.values.items()})
-        hooks("on_train_epoch_end")
-        learner.ledger.logged.update(logged := hooks.end_epoch())
-        if stepper.schedulers:
-            stepper.advance("epoch", epoch + 1, logged)
+        loop.epoch(epoch, batches)
     hooks("on_train_end")
     hooks("on_fit_end")
-    learner.ledger.steps += steps
-    learner.ledger.loss_sum += float(total)
+    learner.ledger.add(loop.losses)
+    return loop.stepper.state()
 
 
-def _step(learner: "Learner", job: "Job", index: Tensor, position: int) -> Tensor | None:
-    """One gradient step; returns the detached loss, or None where the module skipped the batch."""
-    hooks = learner.hooks
-    assert hooks is not None
-    batch: Any = _transferred(hooks, job.data.batch(index))
-    if job.second is not None:
-        batch = (batch, next(job.second))
-    if hooks("on_train_batch_start", batch, position) == -1:
-        return None
-    kept: list[Any] = []
+class Loop:
+    """One fit under way. What is the same for every batch is looked up once."""
 
-    def closure() -> Tensor | None:
-        kept[:] = _backward(learner, job, batch, position)
-        return kept[0]
+    def __init__(self, learner: "Learner", job: "Job", stepper: Stepper) -> None:
+        assert learner.hooks is not None
+        self.learner, self.job, self.stepper, self.hooks = learner, job, stepper, learner.hooks
+        self.autocast = learner.autocast()
+        self.with_index = takes_index(learner.module)
+        self.transfers = any("transfer" in hook for hook in self.hooks.calls)
+        self.losses: list[Tensor] = []
+        self.batches_seen = 0
+        self.batch: Any = None
+        self.position = 0
+        self.loss: Tensor | None = None
+        self.output: Any = None
 
-    if learner.optimizer == "module":
-        job.stepper.step(closure)
-    elif closure() is not None:
-        job.stepper.step()
-    hooks("on_train_batch_end", kept[1], batch, position)
-    return None if kept[0] is None else kept[0].detach()
+    def epoch(self, epoch: int, batches: list[Tensor]) -> None:
+        hooks, logs = self.hooks, self.hooks.logs
+        hooks.context.update(current_epoch=epoch)
+        if self.job.before_epoch:
+            ask_before_epoch(self.learner, self.job, epoch)
+        hooks("on_train_epoch_start")
+        for position, index in enumerate(batches):
+            logs.in_step, logs.batch_size = True, len(index)
+            if not self.step(index, position, last=position + 1 == len(batches)):
+                break
+        logs.in_step = False
+        hooks("on_train_epoch_end")
+        self.advance("epoch", epoch + 1, plateau=True)
+        self.learner.ledger.logged.update(logs.end_epoch())
 
+    def step(self, index: Tensor, position: int, last: bool) -> bool:
+        """One gradient step. False where on_train_batch_start asks to skip the rest of the epoch."""
+        hooks, context = self.hooks, self.hooks.context
+        self.batch, self.position = self.fetch(index), position
+        self.batches_seen += 1
+        go_on = hooks("on_train_batch_start", self.batch, position) != -1
+        if go_on:
+            self.stepper.step(self.closure)
+            context.update(global_step=context.global_step + 1)
+            if self.loss is not None:
+                self.losses.append(self.loss.detach())
+        if self.stepper.schedulers:
+            self.advance("step", self.batches_seen, plateau=False)
+            if last or not go_on:
+                self.advance("epoch", context.current_epoch + 1, plateau=False)
+        if go_on:
+            if "on_train_batch_end" in hooks.calls:
+                hooks("on_train_batch_end", result_of(self.output, self.loss), self.batch, position)
+            self.advance("step", self.batches_seen, plateau=True)
+        return go_on
 
-def _backward(learner: "Learner", job: "Job", batch: Any, position: int) -> tuple[Tensor | None, Any]:
-    """Loss and gradient of a batch, into the learner's flat gradient; returns (loss, training_step's output)."""
-    hooks = learner.hooks
-    assert hooks is not None
-    with learner.autocast():
-        if job.loss is not None:
-            output: Any = job.loss(learner.module, batch, job.state)
-        else:
-            output = learner.module.training_step(*((batch, position) if hooks.takes_index else (batch,)))
-        loss = loss_of(output, learner.module)
-    if loss is None:
-        return None, None
-    hooks("on_before_zero_grad", job.stepper.optimizer)
-    learner.g.zero_()
-    hooks("on_before_backward", loss)
-    loss.backward()
-    hooks("on_after_backward")
-    if job.gradient is not None:
-        with torch.no_grad():
-            job.gradient(learner.g, learner.w, job.state)
-    hooks("on_before_optimizer_step", job.stepper.optimizer)
-    return loss, output
+    def fetch(self, index: Tensor) -> Any:
+        batch: Any = self.job.data.batch(index)
+        if self.job.second is not None:
+            batch = (batch, next(self.job.second))
+        return self.hooks.transferred(batch, self.learner.device) if self.transfers else batch
+
+    def closure(self) -> Tensor | None:
+        """Loss and gradient of the batch."""
+        hooks, stepper, job = self.hooks, self.stepper, self.job
+        with torch.enable_grad(), self.autocast:
+            self.output = self.forward()
+            self.loss = loss = loss_of(self.output, self.learner.module)
+        hooks("on_before_zero_grad", stepper.optimizer)
+        stepper.zero_grad()
+        if loss is not None:
+            hooks("on_before_backward", loss)
+            loss.backward()
+            hooks("on_after_backward")
+            if job.gradient is not None:
+                stepper.gather()
+                with torch.no_grad():
+                    job.gradient(self.learner.g, self.learner.w, job.state)
+        hooks("on_before_optimizer_step", stepper.optimizer)
+        return loss
+
+    def forward(self) -> Any:
+        module = self.learner.module
+        if self.job.loss is not None:
+            return self.job.loss(module, self.batch, self.job.state)
+        return module.training_step(self.batch, self.position) if self.with_index else module.training_step(self.batch)
+
+    def advance(self, interval: str, count: int, plateau: bool) -> None:
+        if self.stepper.schedulers:
+            advance(self.stepper.schedulers, interval, count, plateau, self.hooks.logs.callback_metrics)
 
 
 def loss_of(output: Any, module: LightningModule) -> Tensor | None:
@@ -186,46 +123,33 @@ def loss_of(output: Any, module: LightningModule) -> Tensor | None:
     loss = output.get("loss") if isinstance(output, dict) else output
     if output is None or (isinstance(loss, Tensor) and loss.numel() == 1 and loss.requires_grad):
         return loss
-    raise ConfigError(
-        f"{type(module).__name__}.training_step must return a scalar loss, a dict with 'loss', or None; "
-        f"it returned {type(output).__name__}"
-    )
+    name = f"{type(module).__name__}.training_step"
+    if isinstance(loss, Tensor) and loss.numel() == 1:
+        raise ConfigError(f"{name} returned a loss that depends on no trainable parameter")
+    got = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(output).__name__
+    raise ConfigError(f"{name} must return a scalar loss, a dict with 'loss', or None; it returned {got}")
+
+
+def result_of(output: Any, loss: Tensor | None) -> dict[str, Any]:
+    """What Lightning hands to on_train_batch_end."""
+    if loss is None:
+        return {}
+    return {**(output if isinstance(output, dict) else {}), "loss": loss.detach()}
 
 
 def task_loss(net: LightningModule, batch: Any) -> Tensor:
     """The module's own loss of a batch, for methods that add terms to it."""
-    hooks = getattr(net.log, "__self__", None)
-    takes_index = hooks.takes_index if isinstance(hooks, Hooks) else _takes_index(net)
-    loss = loss_of(net.training_step(*((batch, 0) if takes_index else (batch,))), net)
+    own_step = type(net).training_step
+    output = own_step(net, batch, 0) if takes_index(net) else own_step(net, batch)
+    loss = loss_of(output, net)
     if loss is None:
         raise ConfigError(f"{type(net).__name__}.training_step returned None, which this method cannot use")
     return loss
 
 
-def _ask_before_epoch(learner: "Learner", job: "Job", epoch: int) -> None:
+def ask_before_epoch(learner: "Learner", job: "Job", epoch: int) -> None:
     """Let a method look at the weights between epochs; whatever it evaluates, training goes on unchanged."""
     kept = learner.weights()
-    modes = [(m, m.training) for m in learner.module.modules()]
     assert job.before_epoch is not None
     job.before_epoch(epoch, kept, job.state)
     learner.load(kept)
-    for module, mode in modes:
-        module.training = mode
-
-
-def _transferred(hooks: Hooks, batch: Any) -> Any:
-    for hook in ("on_before_batch_transfer", "on_after_batch_transfer"):
-        if hook in hooks.calls:
-            batch = hooks.calls[hook](batch, 0)
-    return batch
-
-
-def _overrides(module: LightningModule, hook: str) -> bool:
-    return getattr(type(module), hook, None) is not getattr(LightningModule, hook, None)
-
-
-def _takes_index(module: LightningModule) -> bool:
-    names = list(inspect.signature(module.training_step).parameters)
-    if "dataloader_iter" in names:
-        raise ConfigError(f"{type(module).__name__}.training_step takes dataloader_iter, which is not supported")
-    return len(names) > 1
