@@ -174,7 +174,7 @@ def mask_counts(masks: Sequence[Tensor], size: int) -> np.ndarray:
 def largest(scores: Tensor, count: int) -> Tensor:
     """bool `[n]`: exactly `count` largest scores; of equal ones the lower index first."""
     if count <= 0 or count >= len(scores):
-        return torch.full(scores.shape, count > 0)
+        return torch.full(scores.shape, count > 0, device=scores.device)
     if scores.device.type != "cpu":
         mask = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
         mask[scores.sort(descending=True, stable=True).indices[:count]] = True

@@ -522,3 +522,9 @@ def test_a_client_with_permuted_labels_stops_trusting_the_others():
     last = mine.log[-1].traces
     assert last[4, "lambda"] < 0.05
     assert last[4, "lambda"] < min(last[i, "lambda"] for i in range(4))
+
+
+@pytest.mark.parametrize("update", ["round", "step"])
+def test_the_trainer_engine_gives_the_same(update):
+    runs = [run(rounds=2, norm=True, lambda_update=update, train={"engine": engine}) for engine in ("loop", "trainer")]
+    assert_same(*runs)

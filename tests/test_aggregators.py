@@ -1,0 +1,184 @@
+"""Aggregators: exact where they promise it, in the order they promise, whatever the machine."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbench import aggregators
+from fedbench.aggregators import (
+    CACHED,
+    COLUMNS,
+    bits_to_mask,
+    elementwise_max,
+    group_means,
+    largest,
+    mask_counts,
+    mask_overlaps,
+    mask_to_bits,
+    masked_merge,
+    mean,
+    normalised,
+    plurality,
+    select,
+    vote,
+    weighted_mean,
+)
+
+SIZES = [0, 1, 9, CACHED, COLUMNS + 13, 2 * COLUMNS + CACHED + 1]
+
+
+def vectors(count, size, dtype=torch.float32, seed=0):
+    stream = torch.Generator().manual_seed(seed)
+    return [torch.randn(size, generator=stream).to(dtype) for _ in range(count)]
+
+
+def masks(count, size, seed=1):
+    stream = torch.Generator().manual_seed(seed)
+    return [torch.rand(size, generator=stream) < 0.5 for _ in range(count)]
+
+
+def groups(count, seed=2):
+    made = torch.rand(count, count, generator=torch.Generator().manual_seed(seed)) < 0.4
+    made[0] = False
+    return made | torch.eye(count, dtype=torch.bool)
+
+
+def test_normalised():
+    assert normalised([1, 3]) == [0.25, 0.75]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_weighted_mean_is_a_float64_sum_in_the_order_given(size):
+    given_vectors, weights = vectors(5, size), [0.1, 0.2, 0.3, 0.15, 0.25]
+    total = np.zeros(size)
+    expected = torch.from_numpy(total)
+    for vector, weight in zip(given_vectors, weights, strict=True):
+        expected.add_(vector.double(), alpha=weight)
+    assert torch.equal(weighted_mean(given_vectors, weights), expected.float())
+
+
+def test_float32_would_lose_these_sums():
+    assert float(mean([torch.tensor([v]) for v in (1e8, 1.0, -1e8, 1.0)])) == 0.5
+
+
+def test_the_largest_counter_wins():
+    assert elementwise_max([torch.tensor([1, 9]), torch.tensor([3, 2])]).tolist() == [3, 9]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_group_means(size):
+    given_vectors, marked = vectors(4, size), groups(4)
+    found = group_means(given_vectors, marked)
+    for i, vector in enumerate(found):
+        members = [v for j, v in enumerate(given_vectors) if marked[i, j]]
+        assert torch.allclose(vector, mean(members), rtol=0, atol=1e-6)
+    assert torch.equal(found[0], given_vectors[0])
+
+
+def test_a_group_of_one_is_untouched_by_what_others_hold():
+    rows = [torch.tensor([-0.0, 1.0]), torch.tensor([float("inf"), float("nan")])]
+    own = group_means(rows, torch.tensor([[True, False], [False, True]]))[0]
+    assert torch.equal(own, rows[0])
+    assert torch.signbit(own).tolist() == [True, False]
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=200))
+def test_masks_survive_packing(values):
+    mask = torch.tensor(values)
+    packed = mask_to_bits(mask)
+    assert packed.dtype == torch.uint8
+    assert len(packed) == -(-len(values) // 8)
+    assert torch.equal(bits_to_mask(packed, len(values)), mask)
+
+
+@pytest.mark.parametrize("size", [1, 9, 64, 1000, 70_001, 150_000])
+def test_overlaps_and_counts_are_exact(size):
+    given_masks = masks(5, size)
+    stacked = torch.stack(given_masks).to(torch.int64)
+    packed = [mask_to_bits(m) for m in given_masks]
+    assert torch.equal(mask_overlaps(packed), stacked @ stacked.T)
+    assert mask_counts(packed, size).tolist() == stacked.sum(0).tolist()
+
+
+def test_counts_of_more_masks_than_a_byte_holds():
+    assert mask_counts([mask_to_bits(torch.ones(3, dtype=torch.bool))] * 600, 3).tolist() == [600] * 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_select_copies_bits(dtype):
+    chosen, other = torch.tensor([[1.0, -0.0, float("nan"), 4]]).to(dtype), torch.tensor([5.0, 6, 7, -0.0]).to(dtype)
+    mask = torch.tensor([[1, 1, 0, 0]], dtype=torch.uint8)
+    found = select(mask, chosen, other)
+    assert found.tolist() == [[1.0, 0.0, 7.0, 0.0]]
+    assert torch.signbit(found).tolist() == [[False, True, False, True]]
+    assert torch.equal(found, select(mask.bool(), chosen, other))
+
+
+@pytest.mark.parametrize("size", [1, 9, CACHED, 3 * CACHED + 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_masked_merge_joins_both_means(size, dtype):
+    given_vectors, given_masks, marked = vectors(5, size, dtype), masks(5, size), groups(5)
+    before = [v.clone() for v in given_vectors]
+    weights, out = [0.1, 0.2, 0.3, 0.15, 0.25], [torch.empty(size, dtype=dtype) for _ in range(5)]
+    masked_merge(given_vectors, [mask_to_bits(m) for m in given_masks], marked, weights, out)
+    common, own = weighted_mean(given_vectors, weights), group_means(given_vectors, marked)
+    for i in range(5):
+        assert torch.equal(out[i], torch.where(given_masks[i], own[i], common))
+        assert torch.equal(given_vectors[i], before[i])
+
+
+@pytest.mark.parametrize("size", [100, CACHED, 5 * CACHED + 77])
+def test_bits_depend_neither_on_threads_nor_on_cores(size, monkeypatch):
+    given_vectors, packed, marked = vectors(23, size), [mask_to_bits(m) for m in masks(23, size)], groups(23)
+    results = []
+    for threads, cores in ((1, 1), (2, 1), (1, 2), (2, 5)):
+        monkeypatch.setattr(aggregators, "cpu_count", lambda cores=cores: cores)
+        torch.set_num_threads(threads)
+        out = [torch.empty(size) for _ in range(23)]
+        masked_merge(given_vectors, packed, marked, [1 / 23] * 23, out)
+        results.append([torch.stack(out), torch.stack(group_means(given_vectors, marked)), mask_overlaps(packed)])
+    torch.set_num_threads(1)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_uploads_in_read_only_memory_are_enough():
+    arrays = [v.numpy().copy() for v in vectors(3, 40)]
+    packed = [mask_to_bits(m).numpy() for m in masks(3, 40)]
+    for array in arrays + packed:
+        array.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shared, bits = [torch.from_numpy(a) for a in arrays], [torch.from_numpy(b) for b in packed]
+    out = [torch.empty(40) for _ in range(3)]
+    masked_merge(shared, bits, groups(3), [1 / 3] * 3, out)
+    assert torch.isfinite(torch.stack(out)).all()
+    assert mask_overlaps(bits).diagonal().sum() == sum(int(m.sum()) for m in masks(3, 40))
+
+
+@given(st.lists(st.sampled_from([0.0, -0.0, 1e-30, 0.5, 1.0, 7.0]), min_size=1, max_size=60), st.integers(0, 60))
+def test_largest_is_a_stable_sort(values, count):
+    count = min(count, len(values))
+    order = torch.tensor(values).sort(descending=True, stable=True).indices[:count]
+    assert largest(torch.tensor(values), count).nonzero().flatten().tolist() == order.sort().values.tolist()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_largest_is_the_same_on_a_gpu():
+    scores = torch.randint(0, 50, (100_000,)).float()
+    for count in (0, 1, 5000, 50_000, 100_000):
+        assert torch.equal(largest(scores.cuda(), count).cpu(), largest(scores, count))
+
+
+def test_votes_and_ties():
+    ballots = [torch.tensor([[1, 0, 0], [0, 0, 1]]), torch.tensor([[0, 1, 0], [0, 1, 0]])]
+    scores = vote(ballots, [torch.tensor([0.5, 0.25]), torch.tensor([0.5, 0.5])])
+    assert scores.tolist() == [[0.5, 0.5, 0], [0, 0.5, 0.25]]
+    assert plurality(scores).tolist() == [0, 1]
+    assert plurality(torch.tensor([[0.3, 0.1 + 0.2 + 1e-10, 0.1]])).tolist() == [0]
+    assert plurality(torch.tensor([[0.3, 0.3 + 1e-8, 0.1]], dtype=torch.float64)).tolist() == [1]

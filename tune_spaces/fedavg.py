@@ -1,0 +1,12 @@
+"""FedAvg: the paper varies local epochs and batch size (table 2) and tunes the rate on a finer grid than ours."""
+
+from typing import Any
+
+SPACE: dict[str, list[Any]] = {
+    "train.lr": [0.01, 0.03, 0.1, 0.3],
+    "train.epochs": [1, 5],
+}
+PAPER: dict[str, list[Any]] = {
+    "train.epochs": [1, 5, 20],
+    "train.batch_size": [10, 50, "full"],
+}
