@@ -1,6 +1,6 @@
 """The map of a module's flat vectors: names, shapes, places and roles."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -97,7 +97,7 @@ class Layout:
         inside = lambda slot: slot.name in chosen  # noqa: E731
         return _mark(self.params, self.size, inside), _mark(self.buffers, self.buffer_size, inside)
 
-    def _of_role(self, role: Role):
+    def _of_role(self, role: Role) -> Callable[[Slot], bool]:
         if role != "norm" and self.head_name is None:
             raise ConfigError(
                 "this method needs to know the model's classifier: name it with --model.head NAME "
@@ -114,7 +114,7 @@ def _under(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(prefix + ".")
 
 
-def _mark(slots: tuple[Slot, ...], size: int, inside) -> Tensor:
+def _mark(slots: tuple[Slot, ...], size: int, inside: Callable[[Slot], bool]) -> Tensor:
     mask = torch.zeros(size, dtype=torch.bool)
     for slot in slots:
         if inside(slot):
@@ -134,12 +134,14 @@ def _members(module: nn.Module, names: list[str]) -> set[int]:
             child = module.get_submodule(name)
         except AttributeError:
             known = [n for n, _ in module.named_modules() if n]
-            raise ConfigError(f"model.head = '{name}': the model has no such submodule; {nearest(name, known)}") from None
+            raise ConfigError(
+                f"model.head = '{name}': the model has no such submodule; {nearest(name, known)}"
+            ) from None
         found |= {id(t) for t in [*child.parameters(), *child.buffers()]}
     return found
 
 
-def _slots(tensors: list[tuple[str, Tensor]], heads: set[int], norms: set[int]) -> tuple[Slot, ...]:
+def _slots(tensors: Sequence[tuple[str, Tensor]], heads: set[int], norms: set[int]) -> tuple[Slot, ...]:
     slots, start = [], 0
     for name, tensor in tensors:
         stop = start + prod(tensor.shape)

@@ -26,6 +26,7 @@ class Weights:
         return Weights(**{"params": self.params, "buffers": self.buffers, "counters": self.counters, **parts})
 
     def is_finite(self) -> bool:
-        """Whether every parameter and float buffer is a number (a sum finds every NaN and infinity)."""
-        total = self.params.sum(dtype=torch.float64) + self.buffers.sum(dtype=torch.float64)
-        return bool(torch.isfinite(total))
+        """Whether every parameter is finite and no buffer NaN; a constant buffer, such as a mask, may be infinite."""
+        # A sum finds every NaN and infinity in one pass.
+        total = self.params.sum(dtype=torch.float64)
+        return bool(torch.isfinite(total)) and not bool(self.buffers.isnan().any())
