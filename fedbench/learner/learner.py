@@ -25,13 +25,14 @@ from fedbench.learner.weights import Weights
 __all__ = ["Batches", "Job", "Learner", "Ledger", "Score", "cross_entropy"]
 
 GradientEdit = Callable[[Tensor, Tensor, Any], None]
-Loss = Callable[[nn.Module, Any, Any], Tensor]
+Loss = Callable[[Any, Any, Any], Tensor]
 
 
 class Batches(Protocol):
     """What the learner asks of a client's data."""
 
-    key: tuple[int | str, ...]
+    @property
+    def key(self) -> tuple[int | str, ...]: ...
 
     def __len__(self) -> int: ...
 
@@ -170,10 +171,8 @@ class Learner(FlatModule):
                 before_epoch=before_epoch,
             )
             seeds.seed_everything(*data.key, purpose)
-            kept = (trainer if self.train.engine == "trainer" else loop).run(self, job)
+            (trainer if self.train.engine == "trainer" else loop).run(self, job)
         self.check()
-        if memory is not None:
-            memory["optimizer"] = kept
         return self.weights()
 
     def _plan(

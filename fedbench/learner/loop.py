@@ -8,14 +8,14 @@ from torch import Tensor
 
 from fedbench.errors import ConfigError
 from fedbench.learner.hooks import takes_index
-from fedbench.learner.optimizers import State, Stepper, advance, make_stepper
+from fedbench.learner.optimizers import Stepper, advance, make_stepper
 
 if TYPE_CHECKING:
     from fedbench.learner.learner import Job, Learner
 
 
-def run(learner: "Learner", job: "Job") -> State:
-    """Run a job: every epoch and batch, in Lightning's order of hooks. Returns the optimiser's state."""
+def run(learner: "Learner", job: "Job") -> None:
+    """Run a job: every epoch and batch, in Lightning's order of hooks."""
     hooks = learner.hooks
     assert hooks is not None
     hooks.begin(job.epochs)
@@ -27,7 +27,8 @@ def run(learner: "Learner", job: "Job") -> State:
     hooks("on_train_end")
     hooks("on_fit_end")
     learner.ledger.add(loop.losses)
-    return loop.stepper.state()
+    if job.memory is not None:
+        job.memory["optimizer"] = loop.stepper.state()
 
 
 class Loop:

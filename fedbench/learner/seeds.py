@@ -30,7 +30,10 @@ def numpy_generator(*key: int | str) -> np.random.Generator:
 def seed_everything(*key: int | str) -> None:
     """Set the global streams of torch, NumPy and random, for Dropout and the like in users' modules."""
     seed = derive(*key)
-    torch.manual_seed(seed)
+    # torch.manual_seed would format a stack trace at every call where CUDA is not in use.
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)
 
@@ -38,11 +41,14 @@ def seed_everything(*key: int | str) -> None:
 @contextmanager
 def preserved_streams() -> Iterator[None]:
     """Leave the caller's global streams as they were."""
-    numpy_state, python_state = np.random.get_state(), random.getstate()
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices=devices):
-        try:
-            yield
-        finally:
-            np.random.set_state(numpy_state)
-            random.setstate(python_state)
+    # By hand, because torch.random.fork_rng takes a fifth of a millisecond.
+    numpy_state, python_state, torch_state = np.random.get_state(), random.getstate(), torch.get_rng_state()
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    try:
+        yield
+    finally:
+        np.random.set_state(numpy_state)
+        random.setstate(python_state)
+        torch.set_rng_state(torch_state)
+        if cuda_states:
+            torch.cuda.set_rng_state_all(cuda_states)

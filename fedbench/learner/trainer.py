@@ -16,14 +16,14 @@ from torch.optim import Optimizer
 
 from fedbench.errors import ConfigError
 from fedbench.learner.loop import ask_before_epoch
-from fedbench.learner.optimizers import State, built_in, first_line, restrain
+from fedbench.learner.optimizers import built_in, first_line, restrain
 
 if TYPE_CHECKING:
     from fedbench.learner.learner import Job, Learner
 
 
-def run(learner: "Learner", job: "Job") -> State:
-    """Run a job through lightning.Trainer. Returns the optimiser's state."""
+def run(learner: "Learner", job: "Job") -> None:
+    """Run a job through lightning.Trainer."""
     steps = MethodSteps(learner, job)
     if any(job.epochs):
         if job.loss is not None and not learner.module.automatic_optimization:
@@ -44,7 +44,8 @@ def run(learner: "Learner", job: "Job") -> State:
         learner.module.to(learner.device)
         learner.bind()
     learner.ledger.add(steps.losses)
-    return steps.optimizer.state_dict()["state"] if steps.optimizer else {}
+    if job.memory is not None and steps.optimizer is not None:
+        job.memory["optimizer"] = steps.optimizer.state_dict()["state"]
 
 
 class PlannedBatches:
