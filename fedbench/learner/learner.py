@@ -250,13 +250,13 @@ class Learner(FlatModule):
 
     @contextmanager
     def _evaluating(self, weights: Weights, *key: int | str) -> Iterator[None]:
-        """The module in evaluation mode with these weights and a random stream of its own."""
+        """The module in evaluation mode with these weights and a torch stream of its own."""
         self.load(weights)
         modes = [(m, m.training) for m in self.module.modules() if m.training]
         self.module.eval()
         try:
-            with seeds.preserved_streams():
-                seeds.seed_everything(*key, "evaluate")
+            with seeds.preserved_torch_stream():
+                seeds.seed_torch(seeds.derive(*key, "evaluate"))
                 yield
         finally:
             for module, mode in modes:

@@ -7,6 +7,7 @@ from lightning import LightningModule
 from torch import Tensor
 
 from fedbench.errors import ConfigError
+from fedbench.learner import seeds
 from fedbench.learner.hooks import takes_index
 from fedbench.learner.optimizers import Stepper, advance, make_stepper
 
@@ -152,5 +153,6 @@ def ask_before_epoch(learner: "Learner", job: "Job", epoch: int) -> None:
     """Let a method look at the weights between epochs; whatever it evaluates, training goes on unchanged."""
     kept = learner.weights()
     assert job.before_epoch is not None
-    job.before_epoch(epoch, kept, job.state)
+    with seeds.preserved_streams():
+        job.before_epoch(epoch, kept, job.state)
     learner.load(kept)
