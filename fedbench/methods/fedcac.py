@@ -13,6 +13,8 @@ Where we decide:
   all masks have equal size; the code takes all equal values and never an exact zero (`ties=threshold`).
 - Masks, overlaps and means are those of the round's participants. Who sits out keeps its model; the code averages
   stale ones.
+
+Longer than other method files because its options are the variants of the paper's figures and tables.
 """
 
 from typing import Literal
@@ -110,6 +112,7 @@ class FedCAC(Method):
         server.rows, server.buffer_rows, server.seen = {}, {}, {}
 
     def download(self, server: Server, client: int) -> Message:
+        """The client's merged model: a row that the next aggregation writes over."""
         message = self.message(
             params=server.rows.get(client, server.params),
             buffers=server.buffer_rows.get(client, server.buffers),
@@ -119,7 +122,10 @@ class FedCAC(Method):
         return message
 
     def download_bytes(self, message: Message, round: int) -> int:
-        """Bytes of the means of a round: two models while clients collaborate, then the mean of all."""
+        """Bytes of a round's means: two models while clients collaborate, then the mean of all.
+
+        Counted with the round that makes the means, although this harness hands them out when the next one begins.
+        """
         params, buffers = message.params.nbytes, message.buffers.nbytes
         if self.collaborates(round):
             return 2 * (params + buffers)

@@ -89,6 +89,13 @@ def test_rounds_have_streams_of_their_own():
     assert not equal(one, run.personal(0))
 
 
+def test_its_batches_are_not_those_of_the_fit():
+    train = {"batch_size": 4, "momentum": 0}
+    run, fit = (Simulation(m, blobs([30]), train=train) for m in ("fedavg-ft", "fedavg"))
+    run.server.round = 1
+    assert not equal(run.personal(0), fit.round().after_fit[0])
+
+
 def test_final_reports_the_tuned_copy_after_the_last_round_only():
     final = Simulation("fedavg-ft", blobs([9]), rounds=3, ft_when="final").method
     assert [final.reports("after_agg", t) for t in (1, 2, 3)] == [False, False, True]
