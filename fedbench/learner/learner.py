@@ -19,7 +19,7 @@ from fedbench.learner import loop, seeds, trainer
 from fedbench.learner.evaluation import Score, score
 from fedbench.learner.flat import FlatModule
 from fedbench.learner.hooks import Hooks, overrides
-from fedbench.learner.optimizers import first_line, module_optimizers
+from fedbench.learner.optimizers import first_line, module_optimizer
 from fedbench.learner.weights import Weights
 
 __all__ = ["Batches", "Job", "Learner", "Ledger", "Score", "cross_entropy"]
@@ -112,7 +112,7 @@ class Learner(FlatModule):
         """Find what is wrong with configure_optimizers before anything is trained."""
         hooks.context.begin([[torch.zeros(0)] * 100] * max(1, self.train.epochs))
         try:
-            module_optimizers(self)
+            module_optimizer(self.module)
         except ConfigError:
             raise
         except Exception as error:

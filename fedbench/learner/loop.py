@@ -42,7 +42,6 @@ class Loop:
         self.with_index = takes_index(learner.module)
         self.transfers = any("transfer" in hook for hook in self.hooks.calls)
         self.losses: list[Tensor] = []
-        self.batches_seen = 0
         self.batch: Any = None
         self.position = 0
         self.loss: Tensor | None = None
@@ -67,7 +66,6 @@ class Loop:
         """One gradient step. False where on_train_batch_start asks to skip the rest of the epoch."""
         hooks, context = self.hooks, self.hooks.context
         self.batch, self.position = self.fetch(index), position
-        self.batches_seen += 1
         go_on = hooks("on_train_batch_start", self.batch, position) != -1
         if go_on:
             self.stepper.step(self.closure)
@@ -75,13 +73,13 @@ class Loop:
             if self.loss is not None:
                 self.losses.append(self.loss.detach())
         if self.stepper.schedulers:
-            self.advance("step", self.batches_seen, plateau=False)
+            self.advance("step", position + 1, plateau=False)
             if last or not go_on:
                 self.advance("epoch", context.current_epoch + 1, plateau=False)
         if go_on:
             if "on_train_batch_end" in hooks.calls:
                 hooks("on_train_batch_end", result_of(self.output, self.loss), self.batch, position)
-            self.advance("step", self.batches_seen, plateau=True)
+            self.advance("step", position + 1, plateau=True)
         return go_on
 
     def fetch(self, index: Tensor) -> Any:

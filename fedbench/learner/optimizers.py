@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
+from lightning import LightningModule
 from lightning.pytorch.core.optimizer import _configure_optimizers, _configure_schedulers_automatic_opt
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
@@ -29,8 +30,7 @@ class Stepper:
     """
 
     def __init__(self, learner: "Learner", job: "Job") -> None:
-        optimizers, self.schedulers = module_optimizers(learner)
-        self.optimizer = optimizers[0]
+        _, self.optimizer, self.schedulers = module_optimizer(learner.module)
         self.g = learner.g.zero_()
         self._pairs = [
             (p, v) for p, v in zip(learner.parameters, learner.gradient_views, strict=True) if p.requires_grad
@@ -129,10 +129,13 @@ def built_in(learner: "Learner", parameters: list[nn.Parameter], lr: float | Non
     return kind(parameters, rate, weight_decay=train.weight_decay, fused=fused)
 
 
-def module_optimizers(learner: "Learner") -> tuple[list[Optimizer], list[Any]]:
-    """What configure_optimizers returns: the optimiser, and its schedulers in Lightning's form. Raises ConfigError."""
-    where = f"{type(learner.module).__name__}.configure_optimizers"
-    asked: Any = learner.module.configure_optimizers()
+def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]]:
+    """What configure_optimizers returns, the optimiser in it, and its schedulers in Lightning's form.
+
+    Raises ConfigError for anything but one optimiser.
+    """
+    where = f"{type(module).__name__}.configure_optimizers"
+    asked: Any = type(module).configure_optimizers(module)
     if asked is None:
         raise ConfigError(f"{where} returns None: return an optimiser, or choose one with --train.optimizer sgd")
     try:
@@ -145,7 +148,7 @@ def module_optimizers(learner: "Learner") -> tuple[list[Optimizer], list[Any]]:
             f"{where} returns {len(optimizers)} optimisers, one is expected: give it several parameter groups, "
             "or choose one with --train.optimizer sgd"
         )
-    return optimizers, configs
+    return asked, optimizers[0], configs
 
 
 def restrain(optimizer: Optimizer, learner: "Learner", job: "Job") -> None:

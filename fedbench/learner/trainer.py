@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from fedbench.errors import ConfigError
 from fedbench.learner.loop import ask_before_epoch
-from fedbench.learner.optimizers import built_in, first_line, restrain
+from fedbench.learner.optimizers import built_in, first_line, module_optimizer, restrain
 
 if TYPE_CHECKING:
     from fedbench.learner.learner import Job, Learner
@@ -69,11 +69,6 @@ class MethodSteps(Callback):
         self.losses: list[Tensor] = []
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if len(trainer.optimizers) != 1:
-            raise ConfigError(
-                f"{type(pl_module).__name__}.configure_optimizers returns {len(trainer.optimizers)} optimisers, "
-                "one is expected: give it several parameter groups, or choose one with --train.optimizer sgd"
-            )
         self.optimizer = trainer.optimizers[0]
         restrain(self.optimizer, self.learner, self.job)
 
@@ -126,7 +121,9 @@ def _as_asked(learner: "Learner", job: "Job") -> Iterator[None]:
     if job.loss is not None:
         loss = job.loss
         module.training_step = lambda batch, batch_idx: loss(module, batch, job.state)  # type: ignore[method-assign, misc]
-    if learner.optimizer != "module":
+    if learner.optimizer == "module":
+        module.configure_optimizers = lambda: module_optimizer(module)[0]  # type: ignore[method-assign]
+    else:
         trainable = [p for p in learner.parameters if p.requires_grad]
         optimizer = built_in(learner, trainable, job.lr, fused=False)
         module.configure_optimizers = lambda: optimizer  # type: ignore[method-assign]
