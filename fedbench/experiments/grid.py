@@ -203,6 +203,6 @@ def _short(cell: Cell) -> str:
 
 
 def _page(folder: Path) -> None:
-    from fedbench.report.page import make_report
+    from fedbench.report import make_report
 
     make_report(folder)

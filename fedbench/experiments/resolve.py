@@ -76,6 +76,9 @@ def _train_defaults(config: Config, kind: type[Method]) -> None:
 
 def _model_defaults(config: Config, dataset: Dataset) -> None:
     config.model.name = models.resolve(config.model.name, dataset.shape)
+    for key in models.SHAPE:
+        if key in config.model.options:
+            raise ConfigError(f"model.{key}: decided by the data ({config.data.name}); leave it out")
     if config.train.optimizer == "auto":
         config.train.optimizer = "module" if ":" in config.model.name else "sgd"
     if config.train.memory_format == "auto":

@@ -13,7 +13,7 @@ from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.experiments import folder as places
 from fedbench.experiments.resolve import check, resolve
-from fedbench.results.loggers import log_records, make_loggers
+from fedbench.results.loggers import catch_up, log_records, make_loggers
 from fedbench.results.records import RunFolder, summarise, write_json_atomically
 from fedbench.runtime import checkpoint
 from fedbench.runtime.driver import Driver, Event
@@ -81,7 +81,7 @@ def run(
     places.finish(folder)
     checkpoint.remove(folder / "checkpoint")
     if report:
-        from fedbench.report.page import make_report
+        from fedbench.report import make_report
 
         make_report(folder)
     return Result(folder, config)
@@ -101,16 +101,19 @@ def _with_loggers(
     def on_event(event: Event) -> None:
         if "lines" in event:
             log_records(loggers, event["lines"], event["traces"])
+        if "restored" in event:
+            catch_up(loggers, folder)
         watch(event)
 
     status = "failed"
     try:
         warnings = _rounds(config, dataset, folder, resume, on_event)
+        catch_up(loggers, folder)
         status = "success"
     finally:
         for logger in loggers:
             logger.finalize(status)
-    return [*dataset.notes, *warnings, *more]
+    return [*warnings, *more]
 
 
 def _rounds(config: Config, dataset: Dataset, folder: Path, resume: bool, on_event: Watcher) -> list[str]:

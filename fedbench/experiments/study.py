@@ -102,6 +102,7 @@ def _room(ray: Any, config: Config) -> int:
 def _tune(jobs: Sequence[Job], scratch: Path, at_once: int, watch: Callable[[list[str]], None]) -> None:
     os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
     from ray import tune
 

@@ -6,11 +6,11 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregators import elementwise_max, normalised, weighted_mean
-from fedbench.config import TrainConfig
+from fedbench.config import Section, TrainConfig
 from fedbench.learner import seeds
 from fedbench.learner.layout import Layout
 from fedbench.learner.learner import Batches, Learner
@@ -168,10 +168,9 @@ class Method:
     without. own_epochs: the method names its epochs itself and refuses `train.steps`.
     """
 
-    class Options(BaseModel):
+    class Options(Section):
         """Options as `method.<name>`."""
 
-        model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
         weighting: Literal["samples", "uniform"] = Field(
             "samples", description="weight of a client in the mean: its training images, or the same for all"
         )

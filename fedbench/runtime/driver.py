@@ -71,6 +71,8 @@ class Driver:
         kept = checkpoint.load(self.folder / "checkpoint") if resume else None
         if kept:
             self.recorder.restore(kept["recorder"])
+            self.recorder.write_tables()
+            self.on_event({"restored": True})
         else:
             self.recorder.start()
         for seed in self.config.seeds:
@@ -91,6 +93,7 @@ class Driver:
     def save(self, round: int, content: dict[str, Any]) -> None:
         """Write a checkpoint; a full disk costs the checkpoint, not the run."""
         try:
+            self.recorder.write_tables()
             checkpoint.save(self.folder / "checkpoint", round, content)
         except OSError as error:
             self.warn(f"{error}; the run goes on, the checkpoint before it stays")
@@ -137,7 +140,7 @@ class SeedRun:
         """Set up hosts and server, from a checkpoint if there is one."""
         self._shared = shared_folder(self.config.key(), self.seed) if self.hosts.share_states else None
         self.hosts.begin(Setup(self.config, self.seed, self.partition, self._shared))
-        for line in (*self.partition.notes, *self.method.warnings()):
+        for line in (*self.driver.dataset.notes, *self.partition.notes, *self.method.warnings()):
             self.driver.warn(line)
         self._open(kept)
 

@@ -1,0 +1,210 @@
+"""Seconds per round, ours and a bare PyTorch loop interleaved in one run.
+
+    python benchmarks/throughput.py [W0 W1 W2 W3] [--rounds 12] [--precision bf16-mixed] [--json]
+
+The bare loop is one process per core, the same model in plain PyTorch (contiguous, torch.optim.SGD), the same steps on
+data that are in memory as floats: no messages, no aggregation, no evaluation. Ours is the whole engine: two hosts in
+Ray actors, messages, states, the server half. Ratios below 1 mean that ours is faster; only ratios inside one run count.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload of the harness: `images` training images per client, `share` clients per round."""
+
+    model: str
+    shape: tuple[int, int, int]
+    images: int
+    clients: int
+    share: int
+    batch: int
+    epochs: int
+    method: str = "fedavg"
+    hidden: list[int] | None = None
+
+
+WORKLOADS = {
+    "W0": Workload("mlp", (1, 8, 8), 144, 10, 10, 32, 1, hidden=[64]),
+    "W1": Workload("avgcnn", (3, 32, 32), 50, 100, 10, 50, 5),
+    "W2": Workload("resnet18", (3, 32, 32), 100, 10, 10, 32, 3),
+    "W3": Workload("avgcnn", (3, 32, 32), 50, 100, 100, 50, 1, method="fedcac"),
+}
+
+
+def random_images(images: int = 100, shape: Any = (3, 32, 32)) -> tuple[Any, Any]:
+    """Random pixels as a train and a test part of items (image, label)."""
+    import numpy as np
+
+    draw, (channels, height, width) = np.random.default_rng(0), shape
+    pixels = lambda: draw.integers(0, 256, (height, width, channels), np.uint8)  # noqa: E731
+    part = lambda n: [(pixels(), int(draw.integers(10))) for _ in range(n)]  # noqa: E731
+    return part(images), part(200)
+
+
+def bare_worker(pipe: Any, workload: Workload, clients: int) -> None:
+    """One process of the bare loop: trains `clients` clients per command."""
+    import torch
+    import torch.nn.functional as F
+
+    from fedbench import models
+
+    torch.set_num_threads(1)
+    options = {"hidden": workload.hidden} if workload.hidden else {}
+    model = models.build(workload.model, input_shape=workload.shape, classes=10, **options)
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    images = torch.randn(workload.images, *workload.shape)
+    labels = torch.randint(0, 10, (workload.images,))
+    while pipe.recv():
+        begun = time.perf_counter()
+        for _ in range(clients):
+            model.load_state_dict(start)
+            model.train()
+            optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.5, weight_decay=5e-4)
+            for _ in range(workload.epochs):
+                for index in torch.randperm(workload.images).split(workload.batch):
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(images[index]), labels[index]).backward()
+                    optimizer.step()
+        pipe.send(time.perf_counter() - begun)
+
+
+class Bare:
+    """The bare loop in one process per core."""
+
+    def __init__(self, workload: Workload, processes: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipes = []
+        for rank in range(processes):
+            mine, theirs = context.Pipe()
+            own = len(range(rank, workload.share, processes))
+            context.Process(target=bare_worker, args=(theirs, workload, own), daemon=True).start()
+            self.pipes.append(mine)
+
+    def round(self) -> float:
+        begun = time.perf_counter()
+        for pipe in self.pipes:
+            pipe.send(True)
+        for pipe in self.pipes:
+            pipe.recv()
+        return time.perf_counter() - begun
+
+    def close(self) -> None:
+        for pipe in self.pipes:
+            pipe.send(False)
+
+
+class Ours:
+    """The engine with Ray hosts, evaluation off."""
+
+    def __init__(self, workload: Workload, hosts: int, precision: str) -> None:
+        from fedbench.config import Config
+        from fedbench.experiments.resolve import resolve
+        from fedbench.runtime.driver import Driver, SeedRun
+        from fedbench.runtime.placement import RayHosts
+
+        config = Config(
+            method=workload.method,
+            data={
+                "name": "benchmarks.throughput:random_images",
+                "val": 0,
+                "images": workload.images * workload.clients,
+                "shape": list(workload.shape),
+            },
+            partition={"name": "iid", "clients": workload.clients},
+            model={"name": workload.model, **({"hidden": workload.hidden} if workload.hidden else {})},
+            train={"batch_size": workload.batch, "epochs": workload.epochs, "precision": precision},
+            rounds=10**6,
+            participation=workload.share,
+            evaluate={"every": 10**6},
+            checkpoint={"every": 0},
+            resources={"hosts": hosts},
+        )
+        config, dataset = resolve(config)
+        self.folder = Path(tempfile.mkdtemp(prefix="fedbench-throughput-"))
+        self.hosts = RayHosts(hosts, 1, 0.0)
+        self.run = SeedRun(Driver(config, self.folder, self.hosts, dataset), 0)
+        self.run.begin()
+
+    def round(self) -> dict[str, Any]:
+        self.run.round(self.run.server.round + 1)
+        return json.loads((self.folder / "timings.jsonl").read_text().splitlines()[-1])
+
+    def close(self) -> None:
+        self.run.end()
+        self.hosts.close()
+
+
+def measure(name: str, rounds: int, processes: int, precision: str) -> dict[str, Any]:
+    """Medians over interleaved rounds."""
+    workload = WORKLOADS[name]
+    bare, ours = Bare(workload, processes), Ours(workload, processes, precision)
+    bare.round(), ours.round(), bare.round(), ours.round()  # warm-up
+    plain, engine = [], []
+    for _ in range(rounds):
+        plain.append(bare.round())
+        engine.append(ours.round())
+    bare.close()
+    ours.close()
+    median = statistics.median
+    total = median(line["total"] for line in engine)
+    busy = [max(line["host_busy"]) / max(1e-9, min(line["host_busy"])) - 1 for line in engine]
+    parts = {part: median(line[part] for line in engine) for part in ("train", "comm", "server", "eval", "log")}
+    return {
+        "ratio": median(line["total"] / base for line, base in zip(engine, plain, strict=True)),
+        "bare_s": median(plain),
+        "ours_s": total,
+        "extra_ms": 1000 * (total - median(plain)),
+        "parts_s": parts,
+        "busy_spread": median(busy),
+        "rounds": rounds,
+        "processes": processes,
+        "precision": precision,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("workloads", nargs="*", default=list(WORKLOADS), help=f"of {', '.join(WORKLOADS)}")
+    parser.add_argument("--rounds", type=int, default=12, help="measured rounds of each")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="hosts, and processes of the bare loop")
+    parser.add_argument("--precision", default="32-true", help="train.precision of ours; the bare loop stays in float32")
+    parser.add_argument("--json", action="store_true", help="one JSON object keyed by workload")
+    asked = parser.parse_args()
+    from fedbench.config import Config
+    from fedbench.runtime import cluster
+
+    os.chdir(Path(__file__).resolve().parent.parent)
+    sys.path.insert(0, os.getcwd())
+    found = {}
+    with cluster.connected(Config(resources={"hosts": asked.processes})):
+        for name in asked.workloads:
+            found[name] = result = measure(name, asked.rounds, asked.processes, asked.precision)
+            if not asked.json:
+                parts = ", ".join(f"{part} {1000 * s:.1f}" for part, s in result["parts_s"].items())
+                print(
+                    f"{name}: ratio {result['ratio']:.3f} (ours {1000 * result['ours_s']:.1f} ms, bare "
+                    f"{1000 * result['bare_s']:.1f} ms a round); of it, in ms: {parts}; hosts' busy times differ by "
+                    f"{100 * result['busy_spread']:.1f} %",
+                    flush=True,
+                )
+    if asked.json:
+        print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
