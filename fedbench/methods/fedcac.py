@@ -65,6 +65,9 @@ class FedCAC(Method):
             "uniform", description="weight of a client in the mean of all: the same, or its training images"
         )
 
+    last: tuple[int, list[int], list[Tensor], Tensor] = (0, [], [], torch.zeros(0, 0))
+    """Round, participants, masks and collaborators of the last aggregation, for its traces."""
+
     def check(self) -> None:
         if self.options.buffers != "average":
             raise ConfigError("method.buffers = 'private': fedcac names it method.bn_stats = local")
@@ -109,7 +112,7 @@ class FedCAC(Method):
 
     def open(self, server: Server) -> None:
         super().open(server)
-        server.rows, server.buffer_rows, server.seen = {}, {}, {}
+        server.rows, server.buffer_rows = {}, {}
 
     def download(self, server: Server, client: int) -> Message:
         """The client's merged model: a row that the next aggregation writes over."""
@@ -132,12 +135,18 @@ class FedCAC(Method):
         return params + (buffers if self.options.bn_stats == "global" else 0)
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
-        overlap = overlaps(mask_overlaps([u.mask for u in uploads]), self.context.layout.size, self.options.overlap)
+        masks = [u.mask.clone() for u in uploads]  # kept for the traces; the uploads' shared memory is not
+        # Overlaps cost as much as the means of all: only where they decide.
+        deciding = self.collaborates(server.round)
+        overlap = self.overlap(masks) if deciding else torch.zeros(len(masks), len(masks))
         partners = self.collaborators(overlap, server.round)
         groups = partners | torch.eye(len(uploads), dtype=torch.bool)
         self._merge_params(server, uploads, groups)
         self._merge_buffers(server, uploads, groups)
-        server.seen = self._seen(uploads, overlap, partners, server.round)
+        self.last = (server.round, [u.client for u in uploads], masks, partners)
+
+    def overlap(self, masks: list[Tensor]) -> Tensor:
+        return overlaps(mask_overlaps(masks), self.context.layout.size, self.options.overlap)
 
     def collaborates(self, round: int) -> bool:
         if self.options.collaboration == "time_varying":
@@ -172,19 +181,19 @@ class FedCAC(Method):
         means = [mean(buffers)] * len(uploads) if everywhere else group_means(buffers, groups)
         server.buffer_rows.update(zip([u.client for u in uploads], means, strict=True))
 
-    def _seen(
-        self, uploads: list[Upload], overlap: Tensor, partners: Tensor, round: int
-    ) -> dict[tuple[int, str], float]:
-        """What is traced of a round; needs at least two participants to say anything of masks."""
-        clients = [u.client for u in uploads]
+    def traces(self, server: Server) -> dict[tuple[int, str], float]:
+        """Needs at least two participants to say anything of masks; nothing where nobody's upload arrived."""
+        round, clients, masks, partners = self.last
+        if round != server.round:
+            return {}
         seen: dict[tuple[int, str], float] = {
             (c, "collaborators"): float(count) for c, count in zip(clients, partners.sum(1).tolist(), strict=True)
         }
         if len(clients) == 1:
             return seen
+        overlap, counts = self.overlap(masks), mask_counts(masks, self.context.layout.size)
         if self.options.collaboration == "time_varying":
-            seen[-1, "threshold"] = threshold(overlap, round / self.beta)
-        counts = mask_counts([u.mask for u in uploads], self.context.layout.size)
+            seen[-1, "threshold"] = threshold(overlap, server.round / self.beta)
         for layer in self.context.layout.layers():
             seen[-1, f"mask_share/{layer.name}"] = common_share(counts[layer.start : layer.stop], len(clients))
         seen[-1, "mask_share"] = common_share(counts, len(clients))
@@ -192,9 +201,6 @@ class FedCAC(Method):
             for i, j in zip(*np.nonzero(~np.eye(len(clients), dtype=bool)), strict=True):
                 seen[clients[i], f"overlap/{clients[j]}"] = float(overlap[i, j])
         return {key: value for key, value in seen.items() if value == value}
-
-    def traces(self, server: Server) -> dict[tuple[int, str], float]:
-        return server.seen
 
 
 def sensitivity(received: Tensor, trained: Tensor) -> Tensor:

@@ -215,7 +215,6 @@ class FedMosaic(Local):
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         server.holds.update(dict.fromkeys(server.participants, server.voted))
-        server.seen = {}
         if server.round % self.options.communication_period == 0:
             ballots = [self.ballot(u) for u in uploads]
             scores = vote(ballots, [self.weight(u) for u in uploads])
@@ -231,7 +230,7 @@ class FedMosaic(Local):
         return upload.expertise if "expertise" in upload else torch.ones(self.context.public)
 
     def traces(self, server: Server) -> dict[tuple[int, str], float]:
-        return server.seen
+        return server.seen if server.voted == server.round else {}
 
 
 @dataclass

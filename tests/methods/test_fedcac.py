@@ -1,5 +1,7 @@
 """fedcac: what the specification promises."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -473,6 +475,14 @@ def test_many_clients_trace_no_pairs_and_one_participant_no_masks():
     assert not any("overlap" in name for _, name in crowd.log[0].traces)
     alone = run(draw=lambda t: [2], rounds=1)
     assert alone.log[0].traces == {(2, "collaborators"): 0}
+
+
+def test_a_round_without_uploads_traces_nothing():
+    mine = run(rounds=1)
+    assert mine.method.traces(mine.server)
+    mine.server.round = 2
+    assert mine.method.traces(mine.server) == {}
+    assert Simulation("fedcac", blobs([9])).method.traces(SimpleNamespace(round=1)) == {}
 
 
 def test_no_client_is_given_the_mean_of_all():
