@@ -25,6 +25,7 @@ def run(learner: "Learner", job: "Job") -> None:
     hooks("on_train_start")
     for epoch, batches in enumerate(job.epochs):
         loop.epoch(epoch, batches)
+    hooks.context.update(current_epoch=len(job.epochs))
     hooks("on_train_end")
     hooks("on_fit_end")
     learner.ledger.add(loop.losses)
