@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from lightning import Trainer
 from torch import nn
 from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, TensorDataset
 
 from fedbench.errors import ConfigError
 from fedbench.learner.loop import task_loss
@@ -53,17 +54,22 @@ def test_a_plain_network(both, net, blobs):
     """Also equal to a Trainer and to a PyTorch loop that know nothing of the learner."""
     data = blobs(18)
     weights = both(net, data, options={"shuffle": False})
-    batches = [data.batch(index) for index in torch.arange(18).split(4)]
+    batches = DataLoader(TensorDataset(data.x, data.y), batch_size=4)
     torch.manual_seed(7)
     module = net()
-    Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False).fit(
-        module, batches
-    )
+    Trainer(
+        max_epochs=2,
+        accelerator="cpu",
+        logger=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+    ).fit(module, batches)
     assert torch.equal(weights.params, nn.utils.parameters_to_vector(module.parameters()))
     torch.manual_seed(7)
     module = net()
     optimizer = module.configure_optimizers()
-    for batch in batches * 2:
+    for batch in [*batches, *batches]:
         optimizer.zero_grad()
         module.training_step(batch, 0).backward()
         optimizer.step()
@@ -160,11 +166,9 @@ def test_a_scheduler_keeps_the_rate_that_a_round_or_a_method_asks_for(learner, n
 @pytest.mark.parametrize("engine", ["loop", "trainer"])
 def test_the_plateau_scheduler_did_something(learner, net, blobs, engine):
     plain = type("Plain", (net,), {"configure_optimizers": lambda self: torch.optim.SGD(self.parameters(), 0.1)})
-    scheduled, plain = learner(schedules(net)["plateau"], engine=engine), learner(plain, engine=engine)
-    assert not torch.equal(
-        scheduled.fit(scheduled.initial(), blobs(18), epochs=4).params,
-        plain.fit(plain.initial(), blobs(18), epochs=4).params,
-    )
+    fits = [learner(kind, engine=engine) for kind in (schedules(net)["plateau"], plain)]
+    scheduled, plain = (trained.fit(trained.initial(), blobs(18), epochs=4).params for trained in fits)
+    assert not torch.equal(scheduled, plain)
 
 
 def test_parameter_groups(both, net, blobs):
@@ -282,9 +286,8 @@ def test_built_in_optimizers(learner, conv_net, blobs, optimizer, precision, tol
     # The conv bias before BatchNorm has a gradient of pure rounding, which Adam scales up.
     moves = torch.ones(len(found[0]), dtype=torch.bool)
     moves[72:76] = optimizer == "sgd"
-    torch.testing.assert_close(
-        found[0][moves], found[1][moves], rtol=0, atol=tolerance * (1 if optimizer == "sgd" else 10)
-    )
+    tolerance *= 1 if optimizer == "sgd" else 10
+    torch.testing.assert_close(found[0][moves], found[1][moves], rtol=0, atol=tolerance)
 
 
 def test_hooks_come_in_the_trainers_order(learner, net, blobs):
@@ -336,10 +339,8 @@ def test_what_is_handed_to_on_train_batch_end(learner, net, blobs):
                 return {"loss": loss, "seen": len(batch[0])} if batch_idx else None
 
             def on_train_batch_end(self, result, batch, batch_idx, outputs=outputs):
-                outputs.append(
-                    {k: float(v) for k, v in result.items()}
-                    | {"grad": "loss" in result and result["loss"].requires_grad}
-                )
+                graph = "loss" in result and result["loss"].requires_grad
+                outputs.append({k: float(v) for k, v in result.items()} | {"grad": graph})
 
         trained = learner(Says, engine=engine)
         trained.fit(trained.initial(), blobs(18))

@@ -1,0 +1,104 @@
+"""Names, places and roles in the flat vectors."""
+
+import pytest
+import torch
+from torch import nn
+
+from fedbench.errors import ConfigError
+from fedbench.learner.layout import Layout
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+        self.head = nn.Linear(3, 2)
+        self.register_buffer("scale", torch.ones(2, 2))
+        self.register_buffer("used", torch.zeros(2, dtype=torch.bool))
+
+
+def test_slots_are_in_registration_order_without_gaps():
+    layout = Layout.of(Model())
+    assert [s.name for s in layout.params] == [
+        "body.0.weight",
+        "body.0.bias",
+        "body.1.weight",
+        "body.1.bias",
+        "head.weight",
+        "head.bias",
+    ]
+    assert [(s.start, s.stop) for s in layout.params] == [(0, 12), (12, 15), (15, 18), (18, 21), (21, 27), (27, 29)]
+    assert [s.shape for s in layout.params][:2] == [(3, 4), (3,)]
+    assert layout.size == 29
+    assert layout.layers() == layout.params
+
+
+def test_buffers_by_kind():
+    layout = Layout.of(Model())
+    assert [s.name for s in layout.buffers] == ["scale", "body.1.running_mean", "body.1.running_var"]
+    assert [s.name for s in layout.counters] == ["used", "body.1.num_batches_tracked"]
+    assert (layout.buffer_size, layout.counter_size) == (10, 3)
+
+
+def test_roles():
+    layout = Layout.of(Model())
+    assert layout.mask("head").nonzero().flatten().tolist() == list(range(21, 29))
+    assert torch.equal(layout.mask("body"), ~layout.mask("head"))
+    assert layout.mask("norm").nonzero().flatten().tolist() == list(range(15, 21))
+    assert layout.buffer_mask("norm").tolist() == [False] * 4 + [True] * 6
+    assert layout.buffer_mask("body").all()
+    assert layout.has_batchnorm
+
+
+def test_a_norm_is_known_by_its_type_not_its_name():
+    model = nn.Sequential()
+    model.add_module("bn", nn.Linear(2, 2))
+    model.add_module("plain", nn.BatchNorm1d(2))
+    assert Layout.of(model).mask("norm").nonzero().flatten().tolist() == [6, 7, 8, 9]
+
+
+def test_a_declared_head_beats_the_attribute():
+    layout = Layout.of(Model(), head="body.0")
+    assert layout.mask("head").nonzero().flatten().tolist() == list(range(15))
+
+
+def test_without_a_head_the_message_names_the_last_layer():
+    layout = Layout.of(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
+    with pytest.raises(ConfigError, match=r"--model\.head NAME \(the last layer is '1'\)"):
+        layout.mask("head")
+    assert not layout.mask("norm").any()
+
+
+def test_an_unknown_head_is_refused_with_the_nearest_name():
+    with pytest.raises(ConfigError, match="no such submodule; did you mean head"):
+        Layout.of(Model(), head="heads")
+
+
+def test_a_tied_tensor_counts_once_and_is_head_if_any_owner_is():
+    model = Model()
+    model.head = nn.Linear(4, 3)
+    model.head.weight = model.body[0].weight
+    layout = Layout.of(model)
+    assert [s.name for s in layout.params] == [
+        "body.0.weight",
+        "body.0.bias",
+        "body.1.weight",
+        "body.1.bias",
+        "head.bias",
+    ]
+    assert layout.mask("head").nonzero().flatten().tolist() == [*range(12), *range(21, 24)]
+
+
+def test_frozen_parameters_are_not_in_the_vector():
+    model = Model()
+    model.body[0].requires_grad_(False)
+    assert Layout.of(model).params[0].name == "body.1.weight"
+
+
+def test_masks_of_dotted_prefixes():
+    layout = Layout.of(Model())
+    params, buffers = layout.mask_of(["body.1", "head.bias"])
+    assert params.nonzero().flatten().tolist() == [15, 16, 17, 18, 19, 20, 27, 28]
+    assert buffers.tolist() == [False] * 4 + [True] * 6
+    with pytest.raises(ConfigError, match="no parameter of the model is under 'bod'"):
+        layout.mask_of(["bod"])

@@ -1,0 +1,131 @@
+"""Built-in optimisers on the flat vector, hard freezing, and optimiser state across rounds."""
+
+import pytest
+import torch
+from torch import nn
+
+
+def vector(module):
+    return nn.utils.parameters_to_vector(module.parameters()).detach()
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("32-true", 1e-6), ("64-true", 1e-12)])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("sgd", lambda p: torch.optim.SGD(p, 0.05, momentum=0.5, weight_decay=5e-4)),
+        ("adam", lambda p: torch.optim.Adam(p, 0.05, weight_decay=5e-4)),
+        ("adamw", lambda p: torch.optim.AdamW(p, 0.05, weight_decay=5e-4)),
+    ],
+)
+def test_built_in_optimizers_are_torchs(learner, net, blobs, name, make, precision, tolerance):
+    data = blobs(18)
+    data.dtype = torch.float64 if precision == "64-true" else torch.float32
+    trained = learner(net, name, lr=0.05, precision=precision, shuffle=False, epochs=3)
+    weights = trained.fit(trained.initial(), data)
+    torch.manual_seed(7)
+    module = net().to(data.dtype)
+    optimizer = make(module.parameters())
+    for _ in range(3):
+        for index in torch.arange(18).split(4):
+            optimizer.zero_grad()
+            module.training_step(data.batch(index), 0).backward()
+            optimizer.step()
+    tolerance *= 1 if name == "sgd" else 10
+    torch.testing.assert_close(weights.params, vector(module), rtol=0, atol=tolerance)
+
+
+def patterns(size: int) -> dict[str, torch.Tensor]:
+    scattered = torch.zeros(size, dtype=torch.bool)
+    scattered[torch.randperm(size, generator=torch.Generator().manual_seed(0))[: size // 2]] = True
+    contiguous = torch.zeros(size, dtype=torch.bool)
+    contiguous[3:20] = True
+    return {"contiguous": contiguous, "scattered": scattered, "alternating": torch.arange(size) % 2 == 0}
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+@pytest.mark.parametrize("optimizer", ["module", "sgd", "adamw"])
+@pytest.mark.parametrize("pattern", ["contiguous", "scattered", "alternating"])
+def test_a_frozen_entry_never_moves(learner, conv_net, blobs, pattern, optimizer, engine):
+    trained = learner(conv_net, optimizer, engine=engine, momentum=0.9, weight_decay=0.1)
+    mask, start, memory = patterns(trained.layout.size)[pattern], trained.initial(), {}
+    weights = trained.fit(start, blobs(18, (2, 6, 6)), train_only=mask, memory=memory)
+    weights = trained.fit(weights, blobs(18, (2, 6, 6)), train_only=mask, memory=memory)
+    assert torch.equal(weights.params[~mask], start.params[~mask])
+    assert (weights.params != start.params)[mask].float().mean() > 0.9
+
+
+def test_freezing_a_part_does_not_change_how_the_rest_moves(learner, net, blobs, same):
+    """Leaving out ranges, freezing whole tensors and undoing a scattered mask are the same thing."""
+
+    def expected(mask):
+        def keep(g, w, s):
+            g.mul_(s.mask)
+
+        trained = learner(net, "sgd", weight_decay=0.0)
+        return trained.fit(trained.initial(), blobs(18), gradient=keep, state={"mask": mask.float()})
+
+    trained = learner(net, "sgd", weight_decay=0.0)
+    masks = [trained.layout.mask("head"), torch.arange(53) % 2 == 0, torch.arange(53) < 20]
+    for mask in masks:
+        got = trained.fit(trained.initial(), blobs(18), train_only=mask)
+        torch.testing.assert_close(got.params, expected(mask).params, rtol=0, atol=1e-7)
+
+
+def test_nothing_to_train(learner, net, blobs, same):
+    trained = learner(net)
+    nothing = torch.zeros(53, dtype=torch.bool)
+    assert same(trained.fit(trained.initial(), blobs(18), train_only=nothing), trained.initial())
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "module"])
+def test_rounds_with_memory_are_one_long_round(learner, net, blobs, same, optimizer):
+    options = {"batch_size": "full", "shuffle": False}
+    rounds, once = (learner(net, optimizer, **options) for _ in range(2))
+    weights, memory = rounds.initial(), {}
+    for _ in range(3):
+        weights = rounds.fit(weights, blobs(18), epochs=2, memory=memory)
+    assert same(weights, once.fit(once.initial(), blobs(18), epochs=6))
+    assert not same(weights, without_memory(learner(net, optimizer, **options), blobs(18)))
+
+
+def without_memory(trained, data):
+    weights = trained.initial()
+    for _ in range(3):
+        weights = trained.fit(weights, data, epochs=2)
+    return weights
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "module"])
+def test_a_memory_is_not_written_by_the_fit_that_goes_on_with_it(learner, net, blobs, optimizer):
+    trained, memory = learner(net, optimizer), {}
+    weights = trained.fit(trained.initial(), blobs(18), memory=memory)
+    before = memory["optimizer"]
+    kept = [t.clone() for t in tensors(before)]
+    trained.fit(weights, blobs(18), memory=memory)
+    assert memory["optimizer"] is not before
+    assert all(torch.equal(a, b) for a, b in zip(kept, tensors(before), strict=True))
+
+
+def tensors(tree):
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    return [t for value in tree.values() for t in tensors(value)] if isinstance(tree, dict) else []
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "module"])
+def test_a_memory_outlives_a_change_of_the_mask(learner, net, blobs, optimizer):
+    trained, memory = learner(net, optimizer), {}
+    head = trained.layout.mask("head")
+    weights = trained.fit(trained.initial(), blobs(18), train_only=head, memory=memory)
+    for mask in (~head, torch.arange(53) % 2 == 0, None):
+        weights = trained.fit(weights, blobs(18), train_only=mask, memory=memory)
+    assert weights.is_finite()
+
+
+def test_the_rate_of_a_round(learner, net, blobs, same):
+    decayed, lower = learner(net, "sgd", lr=0.1), learner(net, "sgd", lr=0.05)
+    decayed.lr_factor = 0.5
+    assert same(decayed.fit(decayed.initial(), blobs(18)), lower.fit(lower.initial(), blobs(18)))
+    lower.lr_factor = 0.5
+    assert same(lower.fit(lower.initial(), blobs(18), lr=0.1), decayed.fit(decayed.initial(), blobs(18)))
