@@ -1,0 +1,93 @@
+"""Every method's gradient edit gives a client the same bits alone, on [N], and in a stack of clients, on [K, N]."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from itertools import product
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedbench import methods
+
+SIZE, CLIENTS = 1003, 3
+
+
+def gradient_edits() -> Iterator[Callable]:
+    """Module-level functions of fedbench.methods whose first two parameters are g and w."""
+    for found in pkgutil.iter_modules(methods.__path__):
+        module = importlib.import_module(f"{methods.__name__}.{found.name}")
+        for _, function in inspect.getmembers(module, inspect.isfunction):
+            if (
+                list(inspect.signature(function).parameters)[:2] == ["g", "w"]
+                and function.__module__ == module.__name__
+            ):
+                yield function
+
+
+def state_names(edit: Callable) -> list[str]:
+    """What the edit reads of its state: `s.name`."""
+    return sorted(set(re.findall(r"\bs\.(\w+)", inspect.getsource(edit))))
+
+
+def run(edit: Callable, g: Tensor, w: Tensor, state: dict[str, Tensor]) -> list[Tensor]:
+    """Everything that the edit may have written."""
+    state = {name: value.clone() for name, value in state.items()}
+    g, w = g.clone(), w.clone()
+    assert edit(g, w, SimpleNamespace(**state)) is None
+    return [g, w, *state.values()]
+
+
+def alone(row: Tensor) -> Tensor:
+    """One client's part of a stacked state: a vector [N], or a scalar []."""
+    return row[0] if len(row) == 1 else row
+
+
+def works(edit: Callable, *arguments) -> bool:
+    try:
+        run(edit, *arguments)
+    except RuntimeError:
+        return False
+    return True
+
+
+EDITS = {f"{edit.__module__.rpartition('.')[2]}.{edit.__name__}": edit for edit in gradient_edits()}
+
+
+def test_the_edits_are_found():
+    assert "fedprox.proximal_pull" in EDITS
+
+
+@pytest.mark.parametrize("name", sorted(EDITS))
+def test_alone_and_in_a_stack(name):
+    edit = EDITS[name]
+    names = state_names(edit)
+    draw = torch.Generator().manual_seed(0)
+    g, w = torch.randn(2, CLIENTS, SIZE, generator=draw)
+    tried = 0
+    # What is a vector and what a scalar per client is not declared: every reading that works alone must work stacked.
+    for widths in product([SIZE, 1], repeat=len(names)):
+        state = {key: torch.rand(CLIENTS, width, generator=draw) for key, width in zip(names, widths, strict=True)}
+        rows = [{key: alone(value[k]) for key, value in state.items()} for k in range(CLIENTS)]
+        if not works(edit, g[0], w[0], rows[0]):
+            continue
+        tried += 1
+        stacked = run(edit, g, w, state)
+        assert not torch.equal(stacked[0], g)
+        assert torch.equal(stacked[1], w)
+        for k in range(CLIENTS):
+            single = run(edit, g[k], w[k], rows[k])
+            assert all(torch.equal(a, alone(b[k])) for a, b in zip(single, stacked, strict=True))
+    assert tried
+
+
+@pytest.mark.parametrize("name", sorted(EDITS))
+def test_an_edit_keeps_the_kind_of_numbers(name):
+    edit = EDITS[name]
+    g, w = torch.ones(2, SIZE, dtype=torch.float64)
+    state = {key: torch.full((SIZE,), 0.5, dtype=torch.float64) for key in state_names(edit)}
+    assert all(value.dtype == torch.float64 and value.shape == (SIZE,) for value in run(edit, g, w, state))
