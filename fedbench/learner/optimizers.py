@@ -68,7 +68,7 @@ class FlatStepper(Stepper):
         self.schedulers = []
         self.g = learner.g
         self._pairs = list(zip(learner.parameters, learner.gradient_views, strict=True))
-        self._trainable = job.train_only
+        self._trainable = None if job.train_only is None else job.train_only.to(learner.device)
         self._ranges = [(0, learner.layout.size)] if job.train_only is None else _ranges(job.train_only)
         scattered = len(self._ranges) > MAX_RANGES
         if scattered:
@@ -183,7 +183,7 @@ def scale_rate(optimizer: Optimizer, factor: float) -> None:
 
 def hold_frozen(optimizer: Optimizer, w: Tensor, trainable: Tensor) -> None:
     """Undo after every step what it did to frozen entries."""
-    frozen, kept = ~trainable, torch.empty_like(w)
+    frozen, kept = ~trainable.to(w.device), torch.empty_like(w)
 
     def before(*_: Any) -> None:
         kept.copy_(w)
