@@ -15,7 +15,7 @@ from typing import Any
 from fedbench.config import Config, flat, nested
 from fedbench.errors import ConfigError
 from fedbench.experiments.resolve import check, resolve
-from fedbench.experiments.study import Job, Outcome, Watch, execute
+from fedbench.experiments.study import Job, Outcome, Watch, execute, room_for
 from fedbench.results.records import RunFolder, write_json_atomically
 
 BASELINES = ("local", "centralized", "fedavg-ft")
@@ -82,18 +82,26 @@ def grid(
     ]
     check(cells[0].job.config, resolve(cells[0].job.config)[1])
     board = Board(folder, config, space, [cell for cell in cells if cell.method == config.method.name])
-    outcomes = execute([cell.job for cell in cells], folder / ".tune", at_once, lambda o, r: (board.write(o), watch(o, r)))
-    best = {name: _best(cells, name, outcomes) for name in (config.method.name, *baselines)}
-    if best[config.method.name] is None:
-        failed = next((o.error for o in outcomes.values() if o.error), "no trial finished")
-        raise ConfigError(f"every trial of the grid failed; the first says: {failed}")
-    finals = [_final(cell, final_seeds, folder) for cell in best.values() if cell is not None]
-    ended = execute(finals, folder / ".tune", at_once, lambda o, r: (board.write(outcomes, finals, o), watch(o, r)))
+    scratch = folder / ".tune"
+    with room_for([cell.job for cell in cells]):
+        outcomes = execute([cell.job for cell in cells], scratch, at_once, lambda o, r: (board.write(o), watch(o, r)))
+        best = _chosen(cells, (config.method.name, *baselines), outcomes)
+        finals = [_final(cell, final_seeds, folder) for cell in best.values() if cell is not None]
+        ended = execute(finals, scratch, at_once, lambda o, r: (board.write(outcomes, finals, o), watch(o, r)))
     board.write(outcomes, finals, ended, best[config.method.name])
     _page(folder)
     chosen = best[config.method.name]
     assert chosen is not None
     return GridResult(folder, chosen.values)
+
+
+def _chosen(cells: Sequence[Cell], methods: Sequence[str], outcomes: dict[str, Outcome]) -> dict[str, Cell | None]:
+    """The best cell of every method. Raises ConfigError where the grid's own method, the first, has none."""
+    best = {name: _best(cells, name, outcomes) for name in methods}
+    if best[methods[0]] is None:
+        failed = next((o.error for o in outcomes.values() if o.error), "no trial finished")
+        raise ConfigError(f"every trial of the grid failed; the first says: {failed}")
+    return best
 
 
 def _without_fixed(space: dict[str, list[Any]], config: Config) -> dict[str, list[Any]]:
@@ -139,7 +147,7 @@ def _resolved(config: Config, folder: Path) -> Config:
 
 
 def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
 
 
 def _final(cell: Cell, seeds: Sequence[int], folder: Path) -> Job:

@@ -16,6 +16,8 @@ from fedbench.methods.base import Method
 from fedbench.runtime.host import Host, Setup, build_learner, make_context, make_method
 
 CONTIGUOUS_ON_CPU = ("mlp", "resnet8", "resnet10", "resnet18")
+SMALL_HIDDEN = [64]
+"""Of the mlp that `auto` takes for images too small for a convolution net."""
 
 
 def resolve(config: Config) -> tuple[Config, Dataset]:
@@ -75,7 +77,10 @@ def _train_defaults(config: Config, kind: type[Method]) -> None:
 
 
 def _model_defaults(config: Config, dataset: Dataset) -> None:
-    config.model.name = models.resolve(config.model.name, dataset.shape)
+    if config.model.name == "auto":
+        config.model.name = models.resolve("auto", dataset.shape)
+        if config.model.name == "mlp" and "hidden" not in config.model.options:
+            config.model = type(config.model)(**{**config.model.model_dump(), "hidden": SMALL_HIDDEN})
     for key in models.SHAPE:
         if key in config.model.options:
             raise ConfigError(f"model.{key}: decided by the data ({config.data.name}); leave it out")

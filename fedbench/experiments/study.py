@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,11 +56,18 @@ def execute(jobs: Sequence[Job], scratch: Path, at_once: int | None, watch: Watc
     """
     left = [job for job in jobs if outcome(job).status != "done"]
     if left:
-        with cluster.connected(left[0].config, cpus=1) as ray:
-            _check_room(ray, left[0].config)
+        with room_for(left) as ray:
             _tune(left, scratch, at_once or _room(ray, left[0].config), lambda running: watch(_state(jobs), running))
     watch(_state(jobs), [])
     return _state(jobs)
+
+
+@contextmanager
+def room_for(jobs: Sequence[Job]) -> Iterator[Any]:
+    """Ray for the time of a block that executes these jobs. Raises ConfigError where one of them could never run."""
+    with cluster.connected(jobs[0].config, cpus=1) as ray:
+        _check_room(ray, jobs[0].config)
+        yield ray
 
 
 def _state(jobs: Sequence[Job]) -> dict[str, Outcome]:
@@ -111,11 +119,12 @@ def _tune(jobs: Sequence[Job], scratch: Path, at_once: int, watch: Callable[[lis
     by_name = {job.name: (job.config.model_dump(mode="json"), job.job_type) for job in jobs}
     tuner = tune.Tuner(
         tune.with_resources(
-            tune.with_parameters(_trial, jobs=by_name),
+            tune.with_parameters(_trainable(tune), jobs=by_name),
             tune.PlacementGroupFactory(bundles(jobs[0].config), strategy="PACK"),
         ),
         param_space={"job": tune.grid_search([job.name for job in jobs])},
-        tune_config=tune.TuneConfig(max_concurrent_trials=at_once),
+        # A process that has done one trial takes the next: importing torch and Lightning costs more than a small run.
+        tune_config=tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True),
         run_config=tune.RunConfig(
             name="trials",
             storage_path=str(scratch.absolute()),
@@ -133,19 +142,33 @@ def _tune(jobs: Sequence[Job], scratch: Path, at_once: int, watch: Callable[[lis
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _trial(parameters: dict[str, Any], jobs: dict[str, Any]) -> None:
-    """One run in a process of its own. A failure is written down, not raised: Tune would try it again."""
-    from ray import tune
+def _trainable(tune: Any) -> Any:
+    class Trial(tune.Trainable):
+        """Whole runs, one after another; Tune sees each as one step."""
 
+        def setup(self, config: dict[str, Any], jobs: dict[str, Any]) -> None:
+            self.name, self.jobs = config["job"], jobs
+
+        def reset_config(self, new_config: dict[str, Any]) -> bool:
+            self.name = new_config["job"]
+            return True
+
+        def step(self) -> dict[str, Any]:
+            return {"complete": _attempt(*self.jobs[self.name]), "done": True}
+
+    return Trial
+
+
+def _attempt(tree: dict[str, Any], job_type: str) -> bool:
+    """One run. A failure is written down, not raised: Tune would try it again."""
     from fedbench.experiments.run import run
 
-    tree, job_type = jobs[parameters["job"]]
     try:
-        result = run(Config(**tree), job_type=job_type, report=False)
-        tune.report({"complete": True, "folder": str(result.folder)})
+        run(Config(**tree), job_type=job_type, report=False)
     except Exception as error:
         _note_error(Path(tree["out"]), _last_line(error))
-        tune.report({"complete": False})
+        return False
+    return True
 
 
 def _note_error(folder: Path, text: str) -> None:

@@ -252,7 +252,8 @@ class GridFolder:
         """One row per cell: name, status, error, val_accuracy, test_accuracy, path, and a column per key."""
         names = ["name", "status", "error", "val_accuracy", "test_accuracy", "path"]
         rows = [{**cell.get("values", {}), **{n: cell.get(n) for n in names}} for cell in self._grid.get("cells", [])]
-        return pd.DataFrame(rows, columns=[*names, *self.space()])
+        # Objects: a value of none must stay None beside numbers.
+        return pd.DataFrame(rows, columns=[*names, *self.space()], dtype=object)
 
     def best(self) -> dict[str, Any] | None:
         """The chosen cell; None when every cell failed."""
