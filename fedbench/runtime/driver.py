@@ -180,6 +180,7 @@ class SeedRun:
         reports = sorted((report for reply in replies for report in reply.reports), key=lambda report: report.client)
         # 4. records of the round before, whose personal models are evaluated now
         lines = self._record(round - 1, reports) if evaluate else []
+        self.recorder.write_lines(lines)  # before the checkpoint, which knows them
         logged = time.perf_counter()
         # 5. the server half
         if not last:
@@ -266,7 +267,7 @@ class SeedRun:
         fits = [report for report in reports if report.steps and report.upload is not None]
         self.pending = Pending(
             round=round,
-            took_part=[u.client for u in uploads] if uploads and uploads[0].client != POOL else list(self.server.participants),
+            took_part=list(self.server.participants) if POOL in trainers else [u.client for u in uploads],
             train_loss=sum(r.loss for r in fits if r.loss is not None) / len(fits) if fits else None,
             steps=sum(report.steps for report in fits),
             bytes_up=sum(upload.wire_bytes() for upload in uploads),
@@ -345,7 +346,7 @@ class SeedRun:
             "host_busy": [round_seconds(b) for b in busy],
             "rss_mb": sum({os.getpid(): resident_mb(), **{reply.process: reply.rss_mb for reply in replies}}.values()),
         }
-        self.recorder.write_lines(lines, timing)
+        self.recorder.write_timing(timing)
         self.driver.warn_of_restarts()
         if lines:
             event = dict(seed=self.seed, round=round, rounds=self.config.rounds, lines=lines, seconds=seconds["total"])

@@ -1,11 +1,15 @@
 """What a run writes while it runs: metrics and timings line by line, client and trace rows in columns."""
 
 import json
+import os
 from array import array
 from collections.abc import Sequence
 from math import nan
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
 
 from fedbench.results import records
 from fedbench.results.records import MetricsLine
@@ -67,10 +71,13 @@ class Recorder:
             for column, entry in zip(self.traces.values(), (seed, round, client, code, value), strict=True):
                 column.append(entry)
 
-    def write_lines(self, lines: Sequence[MetricsLine], timing: dict[str, Any]) -> None:
-        """Append a round's lines to metrics.jsonl and its seconds to timings.jsonl."""
+    def write_lines(self, lines: Sequence[MetricsLine]) -> None:
+        """Append a round's lines to metrics.jsonl."""
         if lines:
             records.append_lines(self.folder / "metrics.jsonl", [line.to_json() for line in lines])
+
+    def write_timing(self, timing: dict[str, Any]) -> None:
+        """Append a round's seconds to timings.jsonl."""
         with open(self.folder / "timings.jsonl", "a") as file:
             file.write(json.dumps(timing) + "\n")
 
@@ -85,27 +92,26 @@ class Recorder:
         records.write_parquet_atomically(self.folder / "traces.parquet", traces, records.TRACES_SCHEMA)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the columns, and how long the line files were."""
+        """What a checkpoint keeps: the columns, and how long metrics.jsonl was."""
         return {
-            "clients": {name: column.tobytes() for name, column in self.clients.items()},
-            "traces": {name: column.tobytes() for name, column in self.traces.items()},
+            "clients": {name: torch.from_numpy(np.array(column)) for name, column in self.clients.items()},
+            "traces": {name: torch.from_numpy(np.array(column)) for name, column in self.traces.items()},
             "trace_names": dict(self.trace_names),
             "warnings": list(self.warnings),
-            "lengths": {name: _length(self.folder / name) for name in LINE_FILES},
+            "length": _length(self.folder / "metrics.jsonl"),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to a checkpoint: later lines are cut off."""
+        """Go back to a checkpoint: later lines are cut off, but for seconds, of which the last count."""
         for kind, codes in (("clients", CLIENT_COLUMNS), ("traces", TRACE_COLUMNS)):
             columns = {name: array(code) for name, code in codes.items()}
             for name, column in columns.items():
-                column.frombytes(state[kind][name])
+                column.frombytes(state[kind][name].numpy().tobytes())
             setattr(self, kind, columns)
         self.trace_names, self.warnings = dict(state["trace_names"]), list(state["warnings"])
-        for name, length in state["lengths"].items():
-            if _length(self.folder / name) > length:
-                with open(self.folder / name, "r+b") as file:
-                    file.truncate(length)
+        if _length(self.folder / "metrics.jsonl") > state["length"]:
+            os.truncate(self.folder / "metrics.jsonl", state["length"])
+        records.append_lines(self.folder / "timings.jsonl", [])  # no half line
 
 
 def _length(path: Path) -> int:

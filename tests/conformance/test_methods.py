@@ -1,0 +1,260 @@
+"""What every method of the table promises, whatever it does: the same numbers however and wherever it is run."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from fedbench.config import Config
+from fedbench.experiments.resolve import check, resolve
+from fedbench.learner.weights import Weights
+from fedbench.methods import METHODS
+from fedbench.methods.base import POOL, Message
+from fedbench.results.records import RunFolder
+from fedbench.runtime import checkpoint
+from fedbench.runtime.driver import Driver
+from fedbench.runtime.host import Host, Order, Reply, Setup
+from fedbench.runtime.placement import InProcess, RayHosts
+from tests.runtime.rounds import play, read, small, stop
+
+ROUNDS = 4
+SENDS_NOTHING = {"local", "centralized"}
+KEEPS_PRIVATE = {"local", "fedper", "fedcac", "fedmosaic"}
+
+AWKWARD = dict(
+    participation=0.4,
+    model={"name": "tests.runtime.networks:Awkward", "head": "classifier"},
+    train__optimizer="sgd",
+    train__keep_optimizer=True,
+    train__lr_decay=0.9,
+)
+ODD = dict(
+    data={"name": "tests.runtime.rounds:odd_images"},
+    partition={"name": "shards", "clients": 6, "classes": 1},
+    model={"name": "tests.runtime.networks:Awkward", "head": "classifier"},
+    train__batch_size=8,
+    rounds=2,
+)
+
+Record = dict[str, bytes]
+every_method = pytest.mark.parametrize("method", METHODS)
+every_kind = pytest.mark.parametrize("kind", ["plain", "awkward"])
+
+
+def asked(method: str, kind: str, **more: Any) -> Config:
+    """plain: a perceptron, everybody in every round; awkward: BatchNorm, Dropout, momentum kept, four in ten."""
+    return small(method, **((AWKWARD if kind == "awkward" else {}) | more))
+
+
+def odd(method: str, **more: Any) -> Config:
+    config = small(method, **ODD, **more)
+    if config.public.size:
+        config.public.size = 6  # one of each class
+    return config
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """The folder of a method's run in this process, from one end to the other; run once."""
+    known: dict[tuple[str, str], Path] = {}
+
+    def folder(method: str, kind: str) -> Path:
+        if (method, kind) not in known:
+            known[method, kind] = tmp_path_factory.mktemp("undisturbed")
+            play(asked(method, kind), known[method, kind])
+        return known[method, kind]
+
+    return folder
+
+
+@every_kind
+@every_method
+def test_same_bits_again(method, kind, undisturbed, tmp_path):
+    assert play(asked(method, kind), tmp_path) == read(undisturbed(method, kind))
+
+
+@every_kind
+@every_method
+def test_same_bits_for_any_number_of_hosts(method, kind, undisturbed, ray_hosts, tmp_path):
+    for count in (1, 2, 4):
+        assert play(asked(method, kind), tmp_path / str(count), ray_hosts(count)) == read(undisturbed(method, kind))
+
+
+@every_kind
+@every_method
+def test_same_bits_stopped_in_any_round_and_resumed(method, kind, undisturbed, tmp_path):
+    for round in range(1, ROUNDS + 2):
+        folder = tmp_path / str(round)
+        stop(asked(method, kind), folder, round)
+        assert play(asked(method, kind), folder, resume=True) == read(undisturbed(method, kind)), f"round {round}"
+
+
+@every_method
+def test_same_bits_stopped_and_resumed_between_two_checkpoints(method, undisturbed, tmp_path):
+    config = asked(method, "awkward", checkpoint__every=2)
+    stop(config, tmp_path, ROUNDS)
+    assert play(config, tmp_path, resume=True) == read(undisturbed(method, "awkward"))
+
+
+@every_method
+def test_same_bits_stopped_on_two_hosts_and_resumed_on_four(method, undisturbed, ray_hosts, tmp_path):
+    stop(asked(method, "awkward"), tmp_path, 3, ray_hosts(2))
+    assert play(asked(method, "awkward"), tmp_path, ray_hosts(4), resume=True) == read(undisturbed(method, "awkward"))
+
+
+@every_method
+def test_what_is_evaluated_and_when_changes_no_later_number(method, undisturbed, tmp_path):
+    play(asked(method, "awkward", evaluate__every=3), tmp_path)
+    often, seldom = RunFolder(undisturbed(method, "awkward")), RunFolder(tmp_path)
+    for table in (RunFolder.metrics, RunFolder.clients, RunFolder.traces):
+        pd.testing.assert_frame_equal(in_rounds(table(often), 3, 4), in_rounds(table(seldom), 3, 4), check_exact=True)
+    assert set(seldom.metrics()["round"]) <= {0, 3, 4}
+
+
+def in_rounds(frame: pd.DataFrame, *rounds: int) -> pd.DataFrame:
+    return frame[frame["round"].isin(rounds)].reset_index(drop=True)
+
+
+@every_method
+def test_odd_clients_train_like_others(method, ray_hosts, tmp_path):
+    config = odd(method)
+    assert_odd(config)
+    here = play(config, tmp_path / "0")
+    assert here == play(config, tmp_path / "4", ray_hosts(4))
+    lines = [json.loads(line) for line in here["metrics.jsonl"].splitlines()]
+    assert {line["round"] for line in lines} >= {1, 2}
+    assert not any(line["failed"] for line in lines)
+    assert all(line["clients"] == 6 for line in lines)
+
+
+def assert_odd(config: Config) -> None:
+    """One client has a single image, all have a single class, somebody's last batch is a single image."""
+    sizes = [len(rows.train) for rows in check(*resolve(config))[0].clients]
+    assert 1 in sizes
+    assert any(size % config.train.batch_size == 1 for size in sizes if size > 1)
+
+
+@every_kind
+@every_method
+def test_hooks_that_look_change_nothing(method, kind, undisturbed):
+    host, seen = begun(asked(method, kind))
+    assert seen.reports
+    for number, download in seen.downloads.items():
+        state = host.states.load(number, ROUNDS)
+        client = host.client(number, ROUNDS, state)
+        if not state:
+            host.method.start(client)
+        before = snapshot(client.state), snapshot(download.tensors), snapshot(vars(host.initial))
+        data = client.test if len(client.test) else client.train
+        looks = [partial(host.method.receive, client, download), partial(host.method.personal, client, download)]
+        for look in looks:
+            first, second = (scored(host, look(), data) for _ in range(2))
+            assert torch.equal(first, second)
+        after = snapshot(client.state), snapshot(download.tensors), snapshot(vars(host.initial))
+        assert all(same(a, b) for a, b in zip(before, after, strict=True))
+
+
+class Watching(InProcess):
+    """Keeps what went through."""
+
+    def __init__(self, dataset: Any) -> None:
+        super().__init__(dataset)
+        self.orders: list[Order] = []
+        self.replies: list[Reply] = []
+        self.downloads: dict[int, Message] = {}
+
+    @property
+    def host(self) -> Host:
+        return self._host
+
+    @property
+    def reports(self) -> list[Any]:
+        return [report for reply in self.replies for report in reply.reports]
+
+    def run(self, orders: Sequence[Order]) -> list[Reply]:
+        replies = super().run(orders)
+        self.orders += orders
+        self.replies += replies
+        self.downloads |= {t.client: t.download for order in orders for t in order.tasks if t.client != POOL}
+        return replies
+
+
+def begun(config: Config) -> tuple[Host, Watching]:
+    """A host after a whole run, and what it was asked."""
+    import tempfile
+
+    config, dataset = resolve(config)
+    hosts = Watching(dataset)
+    with tempfile.TemporaryDirectory() as folder:
+        Driver(config, Path(folder), hosts, dataset).run()
+    return hosts.host, hosts
+
+
+def scored(host: Host, predictor: Any, data: Any) -> Tensor:
+    """Class scores of a predictor."""
+    return host.learner.logits(predictor, data) if isinstance(predictor, Weights) else predictor(data)
+
+
+def snapshot(tree: Any) -> Any:
+    """A copy with tensors of its own."""
+    if isinstance(tree, Tensor):
+        return tree.clone()
+    return {key: snapshot(value) for key, value in tree.items()} if isinstance(tree, dict) else tree
+
+
+def same(a: Any, b: Any) -> bool:
+    """Bit for bit."""
+    if isinstance(a, Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return a == b
+
+
+@every_method
+def test_bytes_are_those_of_the_messages(method):
+    _, seen = begun(asked(method, "plain"))
+    up = sum(report.upload.wire_bytes() for report in seen.reports if report.upload)
+    down = sum(task.download.wire_bytes() for order in seen.orders for task in order.tasks if task.fit)
+    assert (up > 0) == (down > 0) == (method not in SENDS_NOTHING)
+
+
+@every_method
+def test_bytes_recorded_are_those_of_the_messages(method, undisturbed, tmp_path):
+    config, dataset = resolve(asked(method, "plain"))
+    hosts = Watching(dataset)
+    Driver(config, tmp_path, hosts, dataset).run()
+    metrics = RunFolder(tmp_path).metrics().drop_duplicates("round")
+    for order in (order for order in hosts.orders if any(task.fit for task in order.tasks)):
+        line = metrics[metrics["round"] == order.round].iloc[0]
+        assert line["bytes_down"] == sum(task.download.wire_bytes() for task in order.tasks if task.fit)
+    assert metrics["bytes_up"].sum() == sum(report.upload.wire_bytes() for report in hosts.reports if report.upload)
+
+
+@every_method
+def test_private_states_survive_a_checkpoint(method, tmp_path):
+    config, dataset = resolve(asked(method, "awkward", participation=1.0))
+    hosts = InProcess(dataset)
+    stop(config, tmp_path, 3, hosts)
+    kept = checkpoint.load(tmp_path / "checkpoint")
+    held = hosts.get_states(2)
+    assert kept is not None
+    assert same(kept["states"], held)
+    assert not (method in KEEPS_PRIVATE and len(held) < 10)
+
+
+@every_method
+def test_private_states_are_the_same_in_shared_memory(method, ray_hosts, tmp_path):
+    config, _ = resolve(asked(method, "plain", participation=1.0))
+    stop(config, tmp_path / "0", 3)
+    stop(config, tmp_path / "2", 3, ray_hosts(2))
+    here, there = (checkpoint.load(tmp_path / folder / "checkpoint") for folder in "02")
+    assert here is not None
+    assert there is not None
+    assert same(here["states"], there["states"])

@@ -1,0 +1,96 @@
+"""Small runs for the tests of rounds: what is asked, how it is run, stopped and read."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import TensorDataset
+
+from fedbench import methods
+from fedbench.config import Config
+from fedbench.experiments.resolve import resolve
+from fedbench.runtime.driver import Driver
+from fedbench.runtime.host import Order, Reply
+from fedbench.runtime.placement import Hosts, InProcess
+
+RECORDS = ("metrics.jsonl", "clients.parquet", "traces.parquet")
+SMALL = {
+    "data": "digits",
+    "partition": {"name": "dirichlet", "clients": 10},
+    "model": {"name": "mlp", "hidden": 16},
+    "train": {"epochs": 1, "lr": 0.1},
+    "rounds": 4,
+    "checkpoint": {"every": 1},
+    "resources": {"hosts": 0},
+}
+MORE: dict[str, dict[str, Any]] = {"fedcac": {"beta": 3}, "fedavg-ft": {"ft_epochs": 1}}
+"""Options without which a method would rest for most of so few rounds."""
+
+
+def small(method: str = "fedavg", **pairs: Any) -> Config:
+    """A run of a second. Keys with a dot are given as `train__lr=1`."""
+    public = {"public": {"size": 40}} if methods.load(method).needs_public else {}
+    asked = SMALL | public | {"method": {"name": method, **MORE.get(method, {})}}
+    for key, value in pairs.items():
+        section, _, name = key.partition("__")
+        if name:
+            kept = asked.get(section, {})
+            asked[section] = {**({"name": kept} if isinstance(kept, str) else kept), name: value}
+        else:
+            asked[section] = value
+    return Config(**asked)
+
+
+def play(config: Config, folder: Path, hosts: Hosts | None = None, resume: bool = False) -> dict[str, bytes]:
+    """Run into a folder and read what was recorded."""
+    config, dataset = resolve(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    Driver(config, folder, hosts or InProcess(dataset), dataset).run(resume)
+    return read(folder)
+
+
+def read(folder: Path) -> dict[str, bytes]:
+    """The bytes of everything whose numbers a run promises."""
+    return {name: (folder / name).read_bytes() for name in RECORDS}
+
+
+class Stopped(Exception):
+    """The run was ended on purpose."""
+
+
+class Stopping:
+    """Hosts that end the run when they are given the orders of a round."""
+
+    def __init__(self, hosts: Hosts, round: int) -> None:
+        self._hosts, self._round = hosts, round
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._hosts, name)
+
+    def run(self, orders: Sequence[Order]) -> list[Reply]:
+        if orders[0].round == self._round:
+            raise Stopped
+        return self._hosts.run(orders)
+
+
+def stop(config: Config, folder: Path, round: int, hosts: Hosts | None = None) -> None:
+    """Run until a round is under way, then drop everything but the folder."""
+    config, dataset = resolve(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        Driver(config, folder, Stopping(hosts or InProcess(dataset), round), dataset).run()  # type: ignore[arg-type]
+    except Stopped:
+        return
+    raise AssertionError(f"round {round} never came")
+
+
+@cache
+def odd_images(train: bool = True) -> TensorDataset:
+    """Six classes of uneven size: two training images, just more than one batch, some."""
+    sizes = (2, 10, 11, 20, 20, 20) if train else (3,) * 6
+    labels = torch.tensor([label for label, size in enumerate(sizes) for _ in range(size)])
+    stream = torch.Generator().manual_seed(int(train))
+    images = torch.rand(len(labels), 1, 8, 8, generator=stream) * 0.5 + labels[:, None, None, None] / 12
+    return TensorDataset(images, labels)
