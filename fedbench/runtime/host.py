@@ -258,14 +258,15 @@ class Host:
         if failure:
             report.failure = failure
             return
-        report.loss, report.steps, report.logged = ledger.loss, ledger.steps, ledger.logged
-        self.states.save(client.id, order.round, client.state)
-        report.upload = on_cpu(upload)
+        report.loss, report.steps, report.logged = ledger.loss, ledger.steps, dict(ledger.logged)
         if task.evaluate_fit:
             begun = time.perf_counter()
             assert client.fitted is not None
             report.scores["after_fit"] = self._scores(client.fitted, client)
             self._eval_seconds += time.perf_counter() - begun
+        # Last, so that whatever fails before leaves no trace.
+        self.states.save(client.id, order.round, client.state)
+        report.upload = on_cpu(upload)
 
     def _in_round(self, client: Client, round: int) -> Client:
         key = (self.seed, client.id, round) if client.id != POOL else (self.seed, round, "pool")

@@ -35,7 +35,7 @@ class MemoryStates:
         self._held[client] = state
 
     def all(self, committed: int) -> dict[int, State]:
-        return dict(self._held)
+        return {client: state for client, state in sorted(self._held.items()) if state}
 
 
 class SharedStates:
