@@ -1,22 +1,26 @@
 """`fedbench report DIR`: (re)makes the page of a run or a grid."""
 
-import argparse
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
+from fedbench.cli import OK, command
 from fedbench.errors import ConfigError
 from fedbench.report import make_report
 
+USAGE = """usage: fedbench report DIR
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Writes report.html into the folder and prints its path; 2 for a folder without results."""
-    parser = argparse.ArgumentParser(prog="fedbench report", description="(Re)make report.html of a run or a grid.")
-    parser.add_argument("folder", type=Path, metavar="DIR", help="folder of a run or of a grid")
-    folder = parser.parse_args(argv).folder
-    try:
-        print(make_report(folder))
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+(Re)makes report.html in the folder of a run or of a grid from the records there, and prints its path."""
+
+
+@command
+def main(argv: list[str]) -> int:
+    """Writes report.html into the folder and prints its path; a folder without results is a mistake."""
+    words = [word for word in argv if word != "--debug"]
+    if "-h" in words or "--help" in words:
+        print(USAGE)
+        return OK
+    if len(words) != 1 or words[0].startswith("-"):
+        raise ConfigError(
+            f"report {' '.join(words)}".rstrip() + ": one folder is expected, for example `fedbench report results/run/NAME`"
+        )
+    print(make_report(Path(words[0]).expanduser()))
+    return OK

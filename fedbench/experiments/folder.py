@@ -3,9 +3,12 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,16 +20,21 @@ from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.results.records import write_atomically, write_json_atomically
 
+DESCRIPTION = ("config.yaml", "environment.json", "partition.json")
 LIBRARIES = "fedbench torch torchvision lightning ray wandb numpy pandas".split()
 
 
 @dataclass(frozen=True)
 class RunPlace:
-    """A folder for a run. done: it holds the finished run; begun: an unfinished one to go on with."""
+    """A folder for a run. done: it holds the finished run; begun: an unfinished one to go on with.
+
+    made: the folders that did not exist before, the innermost first.
+    """
 
     folder: Path
     done: bool
     begun: bool
+    made: tuple[Path, ...] = ()
 
 
 def default_name(config: Config) -> str:
@@ -44,6 +52,7 @@ def identity(config: Config) -> str:
 def take(config: Config, experiment: str, resume: bool) -> RunPlace:
     """The folder of a resolved configuration, made if need be. Raises ConfigError where it cannot be used."""
     folder = config.out or Path("results") / experiment / (config.name or default_name(config))
+    made = tuple(path for path in (folder.absolute(), *folder.absolute().parents) if not path.exists())
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
@@ -51,14 +60,39 @@ def take(config: Config, experiment: str, resume: bool) -> RunPlace:
         probe.unlink()
     except OSError as error:
         raise ConfigError(f"out = {folder}: cannot be written to ({error.strerror}); choose another folder with --out") from None
-    return _state_of(folder, config, resume)
+    with nothing_left(RunPlace(folder, done=False, begun=False, made=made)):
+        return _state_of(folder, config, resume, made)
 
 
-def _state_of(folder: Path, config: Config, resume: bool) -> RunPlace:
+@contextmanager
+def nothing_left(place: RunPlace) -> Iterator[None]:
+    """A run that is refused in this block before it has a number leaves no folder and no file that it made."""
+    try:
+        yield
+    except ConfigError:
+        metrics = place.folder / "metrics.jsonl"
+        if not place.begun and not (metrics.exists() and metrics.stat().st_size):
+            _clear(place)
+        raise
+
+
+def _clear(place: RunPlace) -> None:
+    """Folders above the run's own go only where they are empty: other runs may have begun there."""
+    if not place.made:
+        for name in DESCRIPTION:
+            (place.folder / name).unlink(missing_ok=True)
+        return
+    shutil.rmtree(place.folder, ignore_errors=True)
+    for folder in place.made:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _state_of(folder: Path, config: Config, resume: bool, made: tuple[Path, ...]) -> RunPlace:
     if not (folder / "config.yaml").exists():
         if resume:
             raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
-        return RunPlace(folder, done=False, begun=False)
+        return RunPlace(folder, done=False, begun=False, made=made)
     changed = changes(Config(**load_yaml(folder / "config.yaml")), config)
     if changed:
         raise ConfigError(

@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import torch
+from lightning import LightningModule
 from pydantic import ValidationError
 
 from fedbench import methods, models
@@ -86,8 +87,18 @@ def _model_defaults(config: Config, dataset: Dataset) -> None:
             raise ConfigError(f"model.{key}: decided by the data ({config.data.name}); leave it out")
     if config.train.optimizer == "auto":
         config.train.optimizer = "module" if ":" in config.model.name else "sgd"
+    _check_steps(config)
     if config.train.memory_format == "auto":
         config.train.memory_format = _memory_format(config.model.name)
+
+
+def _check_steps(config: Config) -> None:
+    """What a LightningModule must bring along, said before Lightning says it in its own way."""
+    kind, name = models.load(config.model.name), config.model.name
+    if kind.training_step is LightningModule.training_step:
+        raise ConfigError(f"model {name} has no training_step(self, batch, batch_idx) that returns the loss")
+    if config.train.optimizer == "module" and kind.configure_optimizers is LightningModule.configure_optimizers:
+        raise ConfigError(f"model {name} has no configure_optimizers: write one, or choose with --train.optimizer sgd")
 
 
 def _memory_format(model: str) -> Any:

@@ -73,10 +73,11 @@ def run(
     folder = place.folder
     if place.done:
         return Result(folder, config)
-    partitions = check(config, dataset)
-    if not place.begun:
-        places.describe(folder, config, dataset, partitions)
-    warnings = _with_loggers(config, dataset, folder, place.begun, job_type, watch or (lambda event: None))
+    with places.nothing_left(place):
+        partitions = check(config, dataset)
+        if not place.begun:
+            places.describe(folder, config, dataset, partitions)
+        warnings = _with_loggers(config, dataset, folder, place.begun, job_type, watch or (lambda event: None))
     write_json_atomically(folder / "summary.json", summarise(RunFolder(folder), warnings))
     places.finish(folder)
     checkpoint.remove(folder / "checkpoint")

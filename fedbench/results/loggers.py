@@ -260,6 +260,11 @@ def _own(name: str, folder: Path) -> Logger:
     try:
         kind = getattr(importlib.import_module(module), attribute)
         takes_folder = "save_dir" in inspect.signature(kind).parameters
-        return kind(save_dir=str(folder)) if takes_folder else kind()
-    except (ImportError, AttributeError, TypeError) as error:
+        logger = kind(save_dir=str(folder)) if takes_folder else kind()
+    except (ImportError, SyntaxError, AttributeError, TypeError) as error:
         raise ConfigError(f"loggers = {name!r}: cannot be made ({error}); package.module:Class is expected") from None
+    missing = [asked for asked in ("log_hyperparams", "log_metrics", "save", "finalize") if not hasattr(logger, asked)]
+    if missing:
+        raise ConfigError(f"loggers = {name!r}: is no Lightning Logger, it has no {missing[0]}")
+    made: Logger = logger
+    return made

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,8 +45,9 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
     address = config.resources.address
     if address != "local":
         try:
+            _knock(address)
             ray.init(address=address, **quiet)
-        except ConnectionError:
+        except OSError:
             raise ConfigError(f"resources.address = {address}: no Ray cluster answers there; start one with `ray up`") from None
         return
     available = os.cpu_count() or 1
@@ -63,6 +65,13 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
         include_dashboard=False,
         **quiet,
     )
+
+
+def _knock(address: str) -> None:
+    """Raises OSError where nobody listens: Ray itself would knock for minutes and then end the process."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _environment() -> None:
