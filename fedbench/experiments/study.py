@@ -156,6 +156,12 @@ def _trainable(tune: Any) -> Any:
         def step(self) -> dict[str, Any]:
             return {"complete": _attempt(*self.jobs[self.name]), "done": True}
 
+        def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
+            return {}  # a run keeps its own checkpoints, in its own folder
+
+        def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
+            pass
+
     return Trial
 
 

@@ -27,7 +27,9 @@ METHODS: dict[str, MethodEntry] = {
     "centralized": MethodEntry(
         "centralized:Centralized", "baseline", None, "baseline", "one model on all clients' data pooled"
     ),
-    "fedavg": MethodEntry("fedavg:FedAvg", "McMahan et al., AISTATS", 2017, "global", "the weighted mean of the models"),
+    "fedavg": MethodEntry(
+        "fedavg:FedAvg", "McMahan et al., AISTATS", 2017, "global", "the weighted mean of the models"
+    ),
     "fedavg-ft": MethodEntry(
         "fedavg_ft:FedAvgFT", "baseline", None, "fine-tuning", "fedavg, then a throwaway local fine-tuning"
     ),
@@ -38,7 +40,11 @@ METHODS: dict[str, MethodEntry] = {
         "fedper:FedPer", "Arivazhagan et al., preprint", 2019, "parameter decoupling", "the head stays private"
     ),
     "fedcac": MethodEntry(
-        "fedcac:FedCAC", "Wu et al., ICCV", 2023, "parameter decoupling", "critical parameters are shared among the alike"
+        "fedcac:FedCAC",
+        "Wu et al., ICCV",
+        2023,
+        "parameter decoupling",
+        "critical parameters are shared among the alike",
     ),
     "fedmosaic": MethodEntry(
         "fedmosaic:FedMosaic",
