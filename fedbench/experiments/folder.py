@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -52,6 +52,18 @@ def identity(config: Config) -> str:
 def take(config: Config, experiment: str, resume: bool) -> RunPlace:
     """The folder of a resolved configuration, made if need be. Raises ConfigError where it cannot be used."""
     folder = config.out or Path("results") / experiment / (config.name or default_name(config))
+    made = _made(folder)
+    with nothing_left(RunPlace(folder, done=False, begun=False, made=made)):
+        return _state_of(folder, config, resume, made)
+
+
+def check_writable(folder: Path) -> None:
+    """Raises ConfigError where no file can be written in a folder, or where it cannot be made; leaves nothing."""
+    _remove_empty(_made(folder))
+
+
+def _made(folder: Path) -> tuple[Path, ...]:
+    """Make the folder and those above it, as far as they are missing: the ones made, the innermost first."""
     made = tuple(path for path in (folder.absolute(), *folder.absolute().parents) if not path.exists())
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,9 +71,17 @@ def take(config: Config, experiment: str, resume: bool) -> RunPlace:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise ConfigError(f"out = {folder}: cannot be written to ({error.strerror}); choose another folder with --out") from None
-    with nothing_left(RunPlace(folder, done=False, begun=False, made=made)):
-        return _state_of(folder, config, resume, made)
+        raise ConfigError(
+            f"out = {folder}: cannot be written to ({error.strerror}); choose another folder with --out"
+        ) from None
+    return made
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    """Other runs may have begun beside this one: what holds anything stays."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 @contextmanager
@@ -77,15 +97,12 @@ def nothing_left(place: RunPlace) -> Iterator[None]:
 
 
 def _clear(place: RunPlace) -> None:
-    """Folders above the run's own go only where they are empty: other runs may have begun there."""
     if not place.made:
         for name in DESCRIPTION:
             (place.folder / name).unlink(missing_ok=True)
         return
     shutil.rmtree(place.folder, ignore_errors=True)
-    for folder in place.made:
-        with suppress(OSError):
-            folder.rmdir()
+    _remove_empty(place.made)
 
 
 def _state_of(folder: Path, config: Config, resume: bool, made: tuple[Path, ...]) -> RunPlace:
@@ -93,14 +110,25 @@ def _state_of(folder: Path, config: Config, resume: bool, made: tuple[Path, ...]
         if resume:
             raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
         return RunPlace(folder, done=False, begun=False, made=made)
-    changed = changes(Config(**load_yaml(folder / "config.yaml")), config)
+    check_same(folder, config)
+    done = (folder / "summary.json").exists() and json.loads((folder / "summary.json").read_text()).get("complete")
+    return RunPlace(folder, done=bool(done), begun=not done)
+
+
+def check_same(folder: Path, config: Config) -> None:
+    """Raises ConfigError where a folder holds a run of another configuration."""
+    changed = changes_in(folder, config)
     if changed:
         raise ConfigError(
             f"{folder} holds a run of another configuration ({', '.join(changed[:4])}): "
             "give the same values to go on with it, or another --out"
         )
-    done = (folder / "summary.json").exists() and json.loads((folder / "summary.json").read_text()).get("complete")
-    return RunPlace(folder, done=bool(done), begun=not done)
+
+
+def changes_in(folder: Path, config: Config) -> list[str]:
+    """What differs between the run in a folder, if there is one, and a resolved configuration."""
+    kept = folder / "config.yaml"
+    return changes(Config(**load_yaml(kept)), config) if kept.exists() else []
 
 
 def changes(before: Config, now: Config) -> list[str]:

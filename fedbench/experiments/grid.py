@@ -4,6 +4,7 @@ The baselines are tuned over the same `train.*` values on the same seed, and run
 so that the answer can say whether collaboration paid.
 """
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -12,8 +13,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fedbench.config import Config, flat, nested
+from fedbench.config import Config, flat, load_yaml, nested
 from fedbench.errors import ConfigError
+from fedbench.experiments.folder import changes_in, check_same, check_writable, identity
 from fedbench.experiments.resolve import check, resolve
 from fedbench.experiments.study import Job, Outcome, Watch, execute, room_for
 from fedbench.results.records import RunFolder, write_json_atomically
@@ -80,6 +82,9 @@ def grid(
         *_cells(config, space, constraint, folder),
         *(cell for name in baselines for cell in _baseline_cells(config, name, space, folder)),
     ]
+    check_writable(folder)
+    for cell in cells:
+        check_same(cell.job.folder, cell.job.config)
     check(cells[0].job.config, resolve(cells[0].job.config)[1])
     board = Board(folder, config, space, [cell for cell in cells if cell.method == config.method.name])
     scratch = folder / ".tune"
@@ -87,6 +92,7 @@ def grid(
         outcomes = execute([cell.job for cell in cells], scratch, at_once, lambda o, r: (board.write(o), watch(o, r)))
         best = _chosen(cells, (config.method.name, *baselines), outcomes)
         finals = [_final(cell, final_seeds, folder) for cell in best.values() if cell is not None]
+        _put_aside(finals, folder)
         ended = execute(finals, scratch, at_once, lambda o, r: (board.write(outcomes, finals, o), watch(o, r)))
     board.write(outcomes, finals, ended, best[config.method.name])
     _page(folder)
@@ -154,6 +160,17 @@ def _final(cell: Cell, seeds: Sequence[int], folder: Path) -> Job:
     config = cell.job.config.model_copy(deep=True)
     config.seeds, config.out = list(seeds), folder / "final" / cell.method.rpartition(":")[2]
     return Job(f"{cell.method} final", config, job_type="final")
+
+
+def _put_aside(finals: Sequence[Job], folder: Path) -> None:
+    """Final runs over other seeds, or of another best point, make room for those that are asked for now."""
+    for job in finals:
+        if changes_in(job.folder, job.config):
+            kept = Config(**load_yaml(job.folder / "config.yaml"))
+            aside = folder / "superseded" / f"{job.folder.name}-{identity(kept)}"
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.parent.mkdir(exist_ok=True)
+            job.folder.rename(aside)
 
 
 def _best(cells: Sequence[Cell], method: str, outcomes: dict[str, Outcome]) -> Cell | None:

@@ -126,6 +126,11 @@ def _check_sizes(config: Config, kind: type[Method]) -> None:
     clients = config.partition.clients
     if config.participation > clients:
         raise ConfigError(f"participation = {config.participation:g}: there are {clients} clients; take at most that many")
+    if config.resources.hosts != "auto" and config.resources.hosts > clients:
+        raise ConfigError(
+            f"resources.hosts = {config.resources.hosts}: there are {clients} clients, and a host works for at least one; "
+            f"take at most {clients}"
+        )
     if kind.needs_public and not config.public.size:
         raise ConfigError(
             f"method {config.method.name} needs a public unlabelled set: set public.size, for example --public.size 300"
