@@ -17,7 +17,7 @@ from fedbench.results.loggers import catch_up, log_records, make_loggers
 from fedbench.results.records import RunFolder, summarise, write_json_atomically
 from fedbench.runtime import checkpoint
 from fedbench.runtime.driver import Driver, Event
-from fedbench.runtime.placement import InProcess, RayHosts
+from fedbench.runtime.placement import InProcess, RayHosts, reserve
 
 DRIVER_RESTARTS = 5
 Watcher = Callable[[Event], None]
@@ -104,7 +104,8 @@ def _with_loggers(
             log_records(loggers, event["lines"], event["traces"])
         if "restored" in event:
             catch_up(loggers, folder)
-        watch(event)
+        else:
+            watch(event)
 
     status = "failed"
     try:
@@ -123,14 +124,18 @@ def _rounds(config: Config, dataset: Dataset, folder: Path, resume: bool, on_eve
     from fedbench.runtime import cluster
 
     if cluster.inside_a_trial():
-        return Driver(config, folder, _ray_hosts(config), dataset, on_event).run(resume)
+        return _with_hosts(config, folder, dataset, on_event, resume)
     with cluster.connected(config):
         return _with_driver_actor(config, folder, resume, on_event)
 
 
-def _ray_hosts(config: Config) -> RayHosts:
+def _with_hosts(config: Config, folder: Path, dataset: Dataset, on_event: Watcher, resume: bool) -> list[str]:
     resources = config.resources
-    return RayHosts(int(resources.hosts), resources.cpus_per_host, float(resources.gpus_per_host))
+    hosts = RayHosts(int(resources.hosts), resources.cpus_per_host, float(resources.gpus_per_host))
+    try:
+        return Driver(config, folder, hosts, dataset, on_event).run(resume)
+    finally:
+        hosts.close()
 
 
 class DriverActor:
@@ -140,11 +145,7 @@ class DriverActor:
         self._events: list[Event] = []
 
     def run(self, config: Config, folder: Path, resume: bool) -> list[str]:
-        hosts = _ray_hosts(config)
-        try:
-            return Driver(config, folder, hosts, Dataset.load(config.data), self._events.append).run(resume)
-        finally:
-            hosts.close()
+        return _with_hosts(config, folder, Dataset.load(config.data), self._events.append, resume)
 
     def events(self) -> list[Event]:
         taken, self._events[:] = list(self._events), []
@@ -152,22 +153,33 @@ class DriverActor:
 
 
 def _with_driver_actor(config: Config, folder: Path, resume: bool, on_event: Watcher) -> list[str]:
-    """Run the driver actor; where it dies, make it anew and go on from the last checkpoint."""
-    import ray
+    """Run the driver actor; where it dies, make it anew and go on from the last checkpoint.
 
-    for _ in range(DRIVER_RESTARTS):
-        actor = ray.remote(DriverActor).options(num_cpus=0, max_concurrency=2).remote()
-        try:
-            return _watched(ray, actor, actor.run.remote(config, folder, resume), on_event)
-        except ray.exceptions.RayActorError:
-            on_event({"note": "the driver died: going on from the last checkpoint"})
-            resume = True
-        except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, ConfigError):
-                raise error.cause from None
-            raise
-        finally:
-            ray.kill(actor)
+    The hosts' places are reserved here: Ray keeps a group that an actor asked for until the whole job ends.
+    """
+    import ray
+    from ray.util import remove_placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    resources = config.resources
+    group = reserve(int(resources.hosts), resources.cpus_per_host, float(resources.gpus_per_host))
+    inside = PlacementGroupSchedulingStrategy(group, placement_group_capture_child_tasks=True)
+    try:
+        for _ in range(DRIVER_RESTARTS):
+            actor = ray.remote(DriverActor).options(num_cpus=0, max_concurrency=2, scheduling_strategy=inside).remote()
+            try:
+                return _watched(ray, actor, actor.run.remote(config, folder, resume), on_event)
+            except ray.exceptions.RayActorError:
+                on_event({"note": "the driver died: going on from the last checkpoint"})
+                resume = True
+            except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, ConfigError):
+                    raise error.cause from None
+                raise
+            finally:
+                ray.kill(actor)
+    finally:
+        remove_placement_group(group)
     raise RuntimeError(f"the driver died {DRIVER_RESTARTS} times: is the machine's memory exhausted?")
 
 

@@ -147,21 +147,13 @@ class RayHosts:
         self._actors: list[Any] = [self._create(i) for i in range(count)]
 
     def _placement(self) -> tuple[Any, int, bool]:
-        """The trial's own group, whose last bundles are for the hosts, or a new one."""
-        from ray.util import get_current_placement_group, placement_group
+        """The group that this process is in, whose last bundles are for the hosts, or a new one."""
+        from ray.util import get_current_placement_group
 
         group = get_current_placement_group()
         if group is not None and len(group.bundle_specs) >= self.count:
             return group, len(group.bundle_specs) - self.count, False
-        bundle = {"CPU": self._cpus, **({"GPU": self._gpus} if self._gpus else {})}
-        check_resources(self._ray.cluster_resources(), bundle, self.count)
-        group = placement_group([bundle] * self.count, strategy="PACK")
-        if not group.wait(START_TIMEOUT):
-            raise ConfigError(
-                f"{self.count} hosts of {self._cpus:g} CPU and {self._gpus:g} GPU each found no place on the cluster within "
-                f"{START_TIMEOUT:g} s: free some of it, or lower --hosts"
-            )
-        return group, 0, True
+        return reserve(self.count, self._cpus, self._gpus), 0, True
 
     def _create(self, index: int) -> Any:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -261,6 +253,22 @@ class RayHosts:
             from ray.util import remove_placement_group
 
             remove_placement_group(self._group)
+
+
+def reserve(count: int, cpus: float, gpus: float) -> Any:
+    """A placement group with one bundle per host. Raises ConfigError where there is no place for it."""
+    import ray
+    from ray.util import placement_group
+
+    bundle = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
+    check_resources(ray.cluster_resources(), bundle, count)
+    group = placement_group([bundle] * count, strategy="PACK")
+    if not group.wait(START_TIMEOUT):
+        raise ConfigError(
+            f"{count} hosts of {cpus:g} CPU and {gpus:g} GPU each found no place on the cluster within "
+            f"{START_TIMEOUT:g} s: free some of it, or lower --hosts"
+        )
+    return group
 
 
 def _unpacked(reply: Reply, packed: list[np.ndarray]) -> Reply:

@@ -91,8 +91,9 @@ def test_same_bits_for_any_number_of_hosts(method, kind, undisturbed, ray_hosts,
 def test_same_bits_stopped_in_any_round_and_resumed(method, kind, undisturbed, tmp_path):
     for round in range(1, ROUNDS + 2):
         folder = tmp_path / str(round)
-        stop(asked(method, kind), folder, round)
-        assert play(asked(method, kind), folder, resume=True) == read(undisturbed(method, kind)), f"round {round}"
+        config = asked(method, kind, checkpoint__every=1)
+        stop(config, folder, round)
+        assert play(config, folder, resume=True) == read(undisturbed(method, kind)), f"round {round}"
 
 
 @every_method
@@ -104,8 +105,9 @@ def test_same_bits_stopped_and_resumed_between_two_checkpoints(method, undisturb
 
 @every_method
 def test_same_bits_stopped_on_two_hosts_and_resumed_on_four(method, undisturbed, ray_hosts, tmp_path):
-    stop(asked(method, "awkward"), tmp_path, 3, ray_hosts(2))
-    assert play(asked(method, "awkward"), tmp_path, ray_hosts(4), resume=True) == read(undisturbed(method, "awkward"))
+    config = asked(method, "awkward", checkpoint__every=1)
+    stop(config, tmp_path, 3, ray_hosts(2))
+    assert play(config, tmp_path, ray_hosts(4), resume=True) == read(undisturbed(method, "awkward"))
 
 
 @every_method
@@ -142,10 +144,11 @@ def assert_odd(config: Config) -> None:
 
 @every_kind
 @every_method
-def test_hooks_that_look_change_nothing(method, kind, undisturbed):
-    host, seen = begun(asked(method, kind))
-    assert seen.reports
-    for number, download in seen.downloads.items():
+def test_hooks_that_look_change_nothing(method, kind, tmp_path):
+    hosts = watched(asked(method, kind), tmp_path)
+    host = hosts.host
+    assert len(hosts.downloads) == 10
+    for number, download in hosts.downloads.items():
         state = host.states.load(number, ROUNDS)
         client = host.client(number, ROUNDS, state)
         if not state:
@@ -185,15 +188,12 @@ class Watching(InProcess):
         return replies
 
 
-def begun(config: Config) -> tuple[Host, Watching]:
-    """A host after a whole run, and what it was asked."""
-    import tempfile
-
+def watched(config: Config, folder: Path) -> Watching:
+    """The hosts of a whole run."""
     config, dataset = resolve(config)
     hosts = Watching(dataset)
-    with tempfile.TemporaryDirectory() as folder:
-        Driver(config, Path(folder), hosts, dataset).run()
-    return hosts.host, hosts
+    Driver(config, folder, hosts, dataset).run()
+    return hosts
 
 
 def scored(host: Host, predictor: Any, data: Any) -> Tensor:
@@ -218,28 +218,21 @@ def same(a: Any, b: Any) -> bool:
 
 
 @every_method
-def test_bytes_are_those_of_the_messages(method):
-    _, seen = begun(asked(method, "plain"))
-    up = sum(report.upload.wire_bytes() for report in seen.reports if report.upload)
-    down = sum(task.download.wire_bytes() for order in seen.orders for task in order.tasks if task.fit)
-    assert (up > 0) == (down > 0) == (method not in SENDS_NOTHING)
-
-
-@every_method
-def test_bytes_recorded_are_those_of_the_messages(method, undisturbed, tmp_path):
-    config, dataset = resolve(asked(method, "plain"))
-    hosts = Watching(dataset)
-    Driver(config, tmp_path, hosts, dataset).run()
-    metrics = RunFolder(tmp_path).metrics().drop_duplicates("round")
-    for order in (order for order in hosts.orders if any(task.fit for task in order.tasks)):
-        line = metrics[metrics["round"] == order.round].iloc[0]
-        assert line["bytes_down"] == sum(task.download.wire_bytes() for task in order.tasks if task.fit)
-    assert metrics["bytes_up"].sum() == sum(report.upload.wire_bytes() for report in hosts.reports if report.upload)
+def test_bytes_recorded_are_those_of_the_messages(method, tmp_path):
+    hosts = watched(asked(method, "plain"), tmp_path)
+    lines = RunFolder(tmp_path).metrics()
+    lines = lines[lines["point"] == "after_fit"].set_index("round")
+    for order in hosts.orders:
+        if any(task.fit for task in order.tasks):
+            down = sum(task.download.wire_bytes() for task in order.tasks if task.fit)
+            assert lines["bytes_down"][order.round] == down
+    assert lines["bytes_up"].sum() == sum(report.upload.wire_bytes() for report in hosts.reports if report.upload)
+    assert (lines["bytes_up"].sum() > 0) == (lines["bytes_down"].sum() > 0) == (method not in SENDS_NOTHING)
 
 
 @every_method
 def test_private_states_survive_a_checkpoint(method, tmp_path):
-    config, dataset = resolve(asked(method, "awkward", participation=1.0))
+    config, dataset = resolve(asked(method, "awkward", participation=1.0, checkpoint__every=1))
     hosts = InProcess(dataset)
     stop(config, tmp_path, 3, hosts)
     kept = checkpoint.load(tmp_path / "checkpoint")
@@ -251,7 +244,7 @@ def test_private_states_survive_a_checkpoint(method, tmp_path):
 
 @every_method
 def test_private_states_are_the_same_in_shared_memory(method, ray_hosts, tmp_path):
-    config, _ = resolve(asked(method, "plain", participation=1.0))
+    config, _ = resolve(asked(method, "plain", checkpoint__every=1))
     stop(config, tmp_path / "0", 3)
     stop(config, tmp_path / "2", 3, ray_hosts(2))
     here, there = (checkpoint.load(tmp_path / folder / "checkpoint") for folder in "02")

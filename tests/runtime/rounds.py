@@ -22,7 +22,7 @@ SMALL = {
     "model": {"name": "mlp", "hidden": 16},
     "train": {"epochs": 1, "lr": 0.1},
     "rounds": 4,
-    "checkpoint": {"every": 1},
+    "checkpoint": {"every": 0},
     "resources": {"hosts": 0},
 }
 MORE: dict[str, dict[str, Any]] = {"fedcac": {"beta": 3}, "fedavg-ft": {"ft_epochs": 1}}

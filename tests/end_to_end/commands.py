@@ -1,0 +1,125 @@
+"""Commands in processes of their own, which the tests watch and kill."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+DEADLINE = 120.0
+LOOK = 0.02
+"""Seconds between two looks."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process, told from a later one of the same number by its start."""
+
+    number: int
+    parent: int
+    start: str
+    title: str
+
+    def kill(self) -> None:
+        """kill -9, if it still runs."""
+        if self in processes():
+            with suppress(ProcessLookupError):
+                os.kill(self.number, signal.SIGKILL)
+
+
+def processes() -> list[Process]:
+    """All that run now."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            title = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if fields[0] != "Z":
+                found.append(Process(int(folder.name), int(fields[1]), fields[19], title.split(".")[0]))
+    return found
+
+
+def descendants(number: int) -> list[Process]:
+    """The processes that a process started, and those that they started."""
+    running, known = processes(), {number}
+    found: list[Process] = []
+    while more := [p for p in running if p.parent in known and p.number not in known]:
+        known |= {process.number for process in more}
+        found += more
+    return found
+
+
+class Command:
+    """A fedbench command under way."""
+
+    def __init__(self, *words: str, cwd: Path) -> None:
+        self.log = cwd / "output.txt"
+        with open(self.log, "a") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "fedbench", *words],
+                cwd=cwd,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                # A shell may have handed down that Ctrl-C is to be ignored.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition while the command runs."""
+        deadline = time.monotonic() + DEADLINE
+        while not condition():
+            assert self.process.poll() is None, f"ended before {what}: {self.said()}"
+            assert time.monotonic() < deadline, f"never {what}: {self.said()}"
+            time.sleep(LOOK)
+
+    def kill_one(self, title: str) -> None:
+        """kill -9 of a process of this command that calls itself `title`."""
+        self.until(lambda: bool(self.titled(title)), f"there was a process {title}")
+        self.titled(title)[0].kill()
+
+    def titled(self, title: str) -> list[Process]:
+        return [process for process in self.family() if process.title.startswith(title)]
+
+    def family(self) -> list[Process]:
+        """The processes that this command started."""
+        return descendants(self.process.pid)
+
+    def kill(self) -> None:
+        """kill -9 of the command; what it had started is left to itself."""
+        self.process.kill()
+        self.process.wait()
+
+    def interrupt(self) -> int:
+        """Ctrl-C, which a terminal sends to the whole group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.finish()
+
+    def finish(self) -> int:
+        return self.process.wait(DEADLINE)
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+
+@contextmanager
+def started(*words: str, cwd: Path) -> Iterator[Command]:
+    """A command; whatever it leaves behind is ended."""
+    command = Command(*words, cwd=cwd)
+    try:
+        yield command
+    finally:
+        family = command.family()
+        command.kill()
+        for process in family:
+            process.kill()
+
+
+def rounds_in(folder: Path) -> int:
+    """Whole lines of metrics.jsonl."""
+    path = folder / "metrics.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0

@@ -1,0 +1,64 @@
+"""Whatever is killed, whenever: the run finishes, at once or with the same command again, with the same bits."""
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.experiments.run import run
+from fedbench.results.records import RunFolder
+from tests.end_to_end.commands import rounds_in, started
+from tests.runtime.rounds import read
+
+ASKED = {
+    "method": "fedper",
+    "model": {"name": "mlp", "hidden": 16},
+    "train": {"epochs": 2, "lr": 0.1},
+    "rounds": 60,
+    "participation": 0.5,
+    "checkpoint": {"every": 4},
+}
+WORDS = (
+    "run --method fedper --model mlp --model.hidden 16 --train.epochs 2 --train.lr 0.1 --rounds 60 --participation 0.5 "
+    "--checkpoint.every 4 --out out"
+).split()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """What the run records where nothing happens."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run(Config(**ASKED, out=folder, resources={"hosts": 0}), report=False)
+    return read(folder)
+
+
+def test_a_host_and_the_driver_are_killed(undisturbed, tmp_path):
+    out = tmp_path / "out"
+    with started(*WORDS, "--hosts", "2", cwd=tmp_path) as command:
+        command.until(lambda: rounds_in(out) >= 4, "round 2 was recorded")
+        command.kill_one("ray::HostActor")
+        seen = rounds_in(out)
+        command.until(lambda: rounds_in(out) >= seen + 20, "the run went on after a host died")
+        command.kill_one("ray::DriverActor")
+        assert command.finish() == 0, command.said()
+    assert read(out) == undisturbed
+    assert "made anew" in command.said()
+    assert "the driver died" in command.said()
+    assert RunFolder(out).summary()["complete"]
+
+
+def test_the_command_is_interrupted_then_killed_and_given_again(undisturbed, tmp_path):
+    out = tmp_path / "out"
+    with started(*WORDS, "--hosts", "0", cwd=tmp_path) as command:
+        command.until(lambda: rounds_in(out) >= 20, "round 10 was recorded")
+        assert command.interrupt() == 130
+    first = rounds_in(out)
+    assert 20 <= first < 120
+    with started(*WORDS, "--hosts", "2", cwd=tmp_path) as command:
+        command.until(lambda: rounds_in(out) >= first + 16, "the run went on")
+        left = command.family()
+        command.kill()
+        with started(*WORDS, "--hosts", "0", cwd=tmp_path) as again:
+            assert again.finish() == 0, again.said()
+    assert read(out) == undisturbed
+    assert not (out / "checkpoint").exists()
+    for process in left:
+        process.kill()
