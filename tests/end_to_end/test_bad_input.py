@@ -1,4 +1,4 @@
-"""A user's mistake: exit code 2, one line on stderr that says what to do, no stack trace, and nothing is left behind."""
+"""A user's mistake: exit code 2, one line on stderr that says what to do, no stack trace, nothing left behind."""
 
 import io
 import json
@@ -184,7 +184,7 @@ def test_unknown_names(refused, line, parts):
         ("--partition.flip_clients 10", "partition.flip_clients: client 10 does not exist; clients are 0 to 9"),
         (
             "--method fedcac --method.buffers private",
-            "method.buffers = 'private': fedcac names it method.bn_stats = local",
+            "fedcac names it method.bn_stats = local",
         ),
         ("--method fedmosaic", "method fedmosaic needs a public unlabelled set: set public.size"),
         ("--public.size 5000", "at most 1270 class-balanced images are there"),
