@@ -1,0 +1,17 @@
+"""A user's method that works for most values of its option."""
+
+from pydantic import Field
+
+from fedbench.methods.base import Method, Server
+
+
+class Fragile(Method):
+    """FedAvg, but for one value."""
+
+    class Options(Method.Options):
+        strength: int = Field(1, description="all but 13 work")
+
+    def open(self, server: Server) -> None:
+        if self.options.strength == 13:
+            raise RuntimeError("thirteen is too much")
+        super().open(server)

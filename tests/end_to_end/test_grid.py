@@ -1,0 +1,78 @@
+"""A grid of real trials: what is killed goes on, what fails is reported, what is done is not done again."""
+
+import json
+from pathlib import Path
+
+from fedbench.config import Config, load_yaml
+from fedbench.experiments.run import run
+from fedbench.results.records import GridFolder, RunFolder
+from tests.end_to_end.commands import Command, rounds_in, started
+from tests.runtime.rounds import read
+
+WORDS = (
+    "grid --method tests.end_to_end.fragile:Fragile --space method.strength=13,1,2 --baselines local --final-seeds 0 "
+    "--model mlp --model.hidden 16 --train.epochs 2 --rounds 60 --checkpoint.every 5 --out out"
+).split()
+
+
+def finished(out: Path) -> dict[Path, int]:
+    """When the summaries of complete runs were written."""
+    return {path: path.stat().st_mtime_ns for path in out.glob("*/*/**/summary.json")}
+
+
+def under_way(out: Path) -> list[Path]:
+    """Runs that have begun and are not over."""
+    folders = [path.parent for path in out.glob("cells/*/*/metrics.jsonl")]
+    return [f for f in folders if rounds_in(f) >= 10 and not (f / "summary.json").exists()]
+
+
+def kill_a_trial(command: Command, out: Path) -> None:
+    """Kill the process of a trial while its run is under way, and wait until all the runs of then go on."""
+    command.until(lambda: bool(under_way(out)), "a trial was under way")
+    runs = {folder: rounds_in(folder) for folder in under_way(out)}
+    command.kill_one("ray::Trial")
+    command.until(
+        lambda: all((f / "summary.json").exists() or rounds_in(f) > seen for f, seen in runs.items()), "the trial went on"
+    )
+
+
+def test_a_trial_and_the_grid_are_killed_and_the_command_given_again(tmp_path):
+    out = tmp_path / "out"
+    with started(*WORDS, cwd=tmp_path) as command:
+        kill_a_trial(command, out)
+        command.until(lambda: bool(finished(out)), "a trial was finished")
+        before, left = finished(out), command.family()
+        command.kill()
+        with started(*WORDS, cwd=tmp_path) as again:
+            assert again.finish() == 0, again.said()
+    for process in left:
+        process.kill()
+    assert before.items() <= finished(out).items()
+    assert_complete(out)
+    assert "thirteen is too much" in again.said()
+
+
+def assert_complete(out: Path) -> None:
+    """Two cells done and one failed, the best run again beside the baseline, and all with the bits of plain runs."""
+    grid = GridFolder(out).grid()
+    by_name = {cell["name"]: cell for cell in grid["cells"]}
+    assert {name: cell["status"] for name, cell in by_name.items()} == {
+        "strength=13": "failed",
+        "strength=1": "done",
+        "strength=2": "done",
+    }
+    assert by_name["strength=13"]["error"] == "RuntimeError: thirteen is too much"
+    assert grid["best"] in ("strength=1", "strength=2")
+    assert not grid["failed_finals"]
+    assert (out / "report.html").exists()
+    for folder in (out / "cells/Fragile/strength=1", out / "cells/local/default", out / "final/Fragile", out / "final/local"):
+        assert RunFolder(folder).summary()["complete"]
+        assert read(folder) == alone(folder, out.parent / "alone" / folder.relative_to(out)), folder
+
+
+def alone(folder: Path, elsewhere: Path) -> dict[str, bytes]:
+    """What the run of a folder records when it is run by itself."""
+    tree = load_yaml(folder / "config.yaml") | {"out": str(elsewhere)}
+    run(Config(**tree), report=False)
+    assert json.loads((elsewhere / "summary.json").read_text())["complete"]
+    return read(elsewhere)
