@@ -207,13 +207,16 @@ class SeedRun:
         return round >= 1 and (round % self.config.evaluate.every == 0 or round == self.config.rounds)
 
     def _next_due(self, round: int) -> int:
-        while not self._due(round):
-            round += 1
-        return round
+        every = self.config.evaluate.every
+        return min(-(-round // every) * every, max(round, self.config.rounds))
 
-    def _trained_again(self, round: int) -> set[int]:
-        """The clients whose model of this round is replaced before after_fit is next reported."""
-        return {client for later in range(round + 1, self._next_due(round) + 1) for client in self.drawn(later)}
+    def _last_fits(self, clients: set[int], round: int) -> set[int]:
+        """Those of the clients whose model of this round is still their newest when after_fit is next reported."""
+        for later in range(round + 1, self._next_due(round) + 1):
+            if not clients:
+                break
+            clients = clients.difference(self.drawn(later))
+        return clients
 
     # -- messages -------------------------------------------------------------------------------------------------------
 
@@ -221,9 +224,8 @@ class SeedRun:
         reports_agg = self.method.reports("after_agg", round - 1)
         global_model = self._global_model() if evaluate else None
         fit_counts = self.method.after_fit == "fit"
-        seen, shown = set(evaluate), set(self.everyone) if fit_counts else set()
-        if trainers:
-            shown -= self._trained_again(round)
+        seen, drawn = set(evaluate), set(trainers)
+        shown = self._last_fits(drawn.intersection(self.everyone), round) if fit_counts else set()
         tasks = [
             Task(
                 client,
@@ -231,10 +233,10 @@ class SeedRun:
                 evaluate_agg=client in seen and reports_agg,
                 evaluate_global=client in seen and global_model is not None,
                 evaluate_initial=client in seen and fit_counts and client not in self.last_fit,
-                fit=client in trainers,
-                evaluate_fit=client in trainers and client in shown,
+                fit=client in drawn,
+                evaluate_fit=client in shown,
             )
-            for client in sorted({*trainers, *evaluate})
+            for client in sorted(seen | drawn)
         ]
         return [Order(round, dealt, global_model) for dealt in balance(tasks, self.costs, self.hosts.count)]
 
