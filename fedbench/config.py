@@ -99,8 +99,8 @@ class PublicConfig(Section):
 class ModelConfig(OpenSection):
     name: str = Field(
         "auto",
-        description="mlp, avgcnn, resnet18, or package.module:Class of a LightningModule; auto: mlp for digits, "
-        "avgcnn for everything else",
+        description="mlp, avgcnn, resnet8, resnet10, resnet18, or package.module:Class of a LightningModule; auto: "
+        "avgcnn, or mlp for images of less than 16 pixels a side",
     )
     head: str | None = Field(None, description="dotted name of the classifier submodule (default: the model's own)")
 

@@ -12,7 +12,7 @@ from fedbench.errors import ConfigError, nearest
 COMMANDS = {
     "run": "one run: one method, one data set, one partition, one or more seeds",
     "grid": "the grid of a method's tune space, then its best point over the seeds beside the baselines",
-    "data": "fetch, import, check and preview a data set; draw a partition",
+    "data": "fetch or import a data set, check it, say what it holds",
     "report": "(re)make the page of a run or a grid",
     "methods": "list the methods; the options of one with default, range and source",
 }
@@ -38,6 +38,9 @@ def command(body: Main) -> Callable[[Sequence[str] | None], int]:
         except KeyboardInterrupt:
             print("fedbench: interrupted", file=sys.stderr)
             return INTERRUPTED
+        except BrokenPipeError:  # `| head` has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return OK
         except SystemExit as stop:  # --help and --print-config
             return stop.code if isinstance(stop.code, int) else OK
         except Exception:
@@ -56,7 +59,8 @@ def _import_from_here() -> None:
 def usage() -> str:
     """What `fedbench --help` prints."""
     lines = [f"  {name:<9} {line}" for name, line in COMMANDS.items()]
-    return "\n".join(["usage: fedbench COMMAND ...", "", *lines, "", "fedbench COMMAND --help says more."])
+    first = "fedbench grid --method fedcac   tunes on the digits that come with scikit-learn, in a few minutes"
+    return "\n".join(["usage: fedbench COMMAND ...", "", *lines, "", first, "fedbench COMMAND --help says more."])
 
 
 @command

@@ -24,6 +24,7 @@ from fedbench.config import (
 from fedbench.errors import ConfigError, nearest
 
 PRESETS = Path(fedbench.__file__).parent / "experiments" / "presets"
+PRESET_NAMES = sorted(path.stem for path in PRESETS.glob("*.yaml"))
 Pairs = dict[str, Any]
 
 
@@ -44,7 +45,7 @@ class Flag:
 
 COMMON = (
     Flag("config", "YAML file with the same keys; flags beat the file, the file beats the preset", "FILE"),
-    Flag("preset", "start from a published protocol", "NAME"),
+    Flag("preset", f"start from a published protocol: {', '.join(PRESET_NAMES)}", "NAME"),
     Flag("print-config", "print the resolved configuration, what differs from the defaults marked, and stop"),
     Flag("debug", "show the stack trace of a mistake"),
     Flag("help", "this list; with --method NAME also the method's own options"),
@@ -131,9 +132,8 @@ def _without_stale_options(pairs: Pairs, layer: Pairs) -> Pairs:
 
 
 def _preset(name: str) -> Pairs:
-    known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
-    if name not in known:
-        raise ConfigError(f"--preset {name}: unknown preset, {nearest(name, known)}")
+    if name not in PRESET_NAMES:
+        raise ConfigError(f"--preset {name}: unknown preset, {nearest(name, PRESET_NAMES)}")
     return normal(load_yaml(PRESETS / f"{name}.yaml"))
 
 

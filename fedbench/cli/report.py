@@ -20,7 +20,8 @@ def main(argv: list[str]) -> int:
         return OK
     if len(words) != 1 or words[0].startswith("-"):
         raise ConfigError(
-            f"report {' '.join(words)}".rstrip() + ": one folder is expected, for example `fedbench report results/run/NAME`"
+            f"report {' '.join(words)}".rstrip()
+            + ": one folder is expected, for example `fedbench report results/run/NAME`"
         )
     print(make_report(Path(words[0]).expanduser()))
     return OK

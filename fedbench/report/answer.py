@@ -52,7 +52,7 @@ def size(count: float) -> str:
 
 def settings(values: dict[str, Any]) -> str:
     """`{"tau": 0.3, "beta": 5}` -> `tau = 0.3 and beta = 5`."""
-    parts = [f"{key.removeprefix('method.')} = {value}" for key, value in values.items()]
+    parts = [f"{key.removeprefix('method.')} = {'none' if value is None else value}" for key, value in values.items()]
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 

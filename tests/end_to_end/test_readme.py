@@ -1,0 +1,96 @@
+"""The README keeps its word: its examples run as printed, its flags and files exist."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from fedbench.cli import COMMANDS, flags, grid, main
+from fedbench.cli import run as run_command
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+COMMAND_LINES = [
+    line for kind, block in BLOCKS if kind == "sh" for line in block.splitlines() if line.startswith("fedbench")
+]
+QUICK = ["--hosts", "0", "--train.epochs", "1"]
+
+
+def example(file: str) -> str:
+    """The block that follows "`file`:" at the end of a paragraph."""
+    found = re.search(rf"`{re.escape(file)}`:\n\n```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    assert found, f"the README shows no {file}"
+    return found[1]
+
+
+def command(start: str) -> list[str]:
+    """The words of the one command line that begins so."""
+    (line,) = [line for line in COMMAND_LINES if line.startswith(start)]
+    return shlex.split(line, comments=True)[1:]
+
+
+@pytest.mark.parametrize(
+    ("file", "start"),
+    [("my_method.py", "fedbench run --method my_method:Pulled"), ("my_model.py", "fedbench run --model my_model:Net")],
+)
+def test_an_example_runs_as_printed(file, start, tmp_path, monkeypatch, capsys):
+    (tmp_path / file).write_text(example(file))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main([*command(start), *QUICK]) == 0
+    (folder,) = (tmp_path / "results" / "run").iterdir()
+    assert (folder / "report.html").exists()
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) >= 3
+    assert str(folder.relative_to(tmp_path)) in capsys.readouterr().out
+
+
+def test_the_own_method_differs_from_fedavg_by_its_pull(tmp_path, monkeypatch):
+    (tmp_path / "my_method.py").write_text(example("my_method.py"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    asked = ["run", "--rounds", "2", *QUICK]
+    for name, more in (("fedavg", []), ("my_method:Pulled", ["--method.mu", "0"]), ("fedprox", ["--method.mu", "0.3"])):
+        assert main([*asked, "--method", name, *more, "--out", name.partition(":")[0]]) == 0
+    assert main([*asked, "--method", "my_method:Pulled", "--method.mu", "0.3", "--out", "pulled"]) == 0
+    lines = {folder: (tmp_path / folder / "metrics.jsonl").read_text() for folder in ("fedavg", "my_method", "fedprox")}
+    pulled = (tmp_path / "pulled" / "metrics.jsonl").read_text()
+    assert lines["my_method"] == lines["fedavg"] != pulled == lines["fedprox"]
+
+
+def test_the_notebook_lines_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = [block for kind, block in BLOCKS if kind == "python" and "import Config, run" in block]
+    found: dict = {}
+    exec(code.replace("rounds=5", "rounds=1, resources={'hosts': 0}"), found)
+    assert {"after_fit", "after_agg"} <= set(found["result"].metrics["point"])
+    assert found["result"].report.exists()
+
+
+@pytest.mark.parametrize("line", COMMAND_LINES)
+def test_every_command_line_is_legal(line):
+    name, *rest = shlex.split(line, comments=True)[1:]
+    assert name in COMMANDS
+    own = {"run": run_command.FLAGS, "grid": grid.FLAGS}.get(name)
+    if own is not None:
+        flags.parse(rest, own)
+
+
+def test_every_flag_in_the_text_exists():
+    known = {f"--{key}" for key in (*flags.KEYS, *flags.SHORT)} | {f"--{key.replace('_', '-')}" for key in flags.SHORT}
+    known |= {f"--{flag.name}" for flag in (*flags.COMMON, *run_command.FLAGS, *grid.FLAGS)} | {"--from", "--check"}
+    options = {"--method.tau", "--method.mu", "--model.hidden", "--data.size"}
+    assert set(re.findall(r"--[a-z][\w.-]*", TEXT)) <= known | options
+
+
+def test_every_file_it_points_to_exists():
+    for target in re.findall(r"\]\(([^)]+)\)", TEXT):
+        assert (ROOT / target).exists(), target
+    for target in ("benchmarks/throughput.py", "fedbench/methods/base.py", "constraints.txt"):
+        assert target in TEXT
+        assert (ROOT / target).exists()
+
+
+def test_the_picture_is_small():
+    assert (ROOT / "docs" / "report.png").stat().st_size < 300_000
