@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def load(folder: Path) -> dict[str, Any] | None:
     for found in reversed(_finished(folder)):
         try:
             return torch.load(found / "state.pt", weights_only=True)
-        except (OSError, RuntimeError, EOFError, ValueError):
+        except (OSError, RuntimeError, EOFError, ValueError, UnpicklingError):
             continue
     return None
 

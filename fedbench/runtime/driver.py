@@ -179,6 +179,7 @@ class SeedRun:
         received = time.perf_counter()
         reports = sorted((report for reply in replies for report in reply.reports), key=lambda report: report.client)
         # 4. records of the round before, whose personal models are evaluated now
+        self._note_unevaluated(round - 1, trainers, reports)
         lines = self._record(round - 1, reports) if evaluate else []
         self.recorder.write_lines(lines)  # before the checkpoint, which knows them
         logged = time.perf_counter()
@@ -287,6 +288,13 @@ class SeedRun:
             self.method.aggregate(self.server, uploads)
         if self._due(round):
             self.pending.traces.update(self.method.traces(self.server))
+
+    def _note_unevaluated(self, round: int, trainers: Sequence[int], reports: Sequence[Report]) -> None:
+        """Failures of clients that were only to be evaluated."""
+        for report in reports:
+            if report.failure is not None and report.client not in trainers:
+                self.driver.warn(f"seed {self.seed}, round {round}: client {report.client} was not evaluated: {report.failure}")
+                self.pending.failed.append((report.client, report.failure))
 
     def _record(self, round: int, reports: Sequence[Report]) -> list[MetricsLine]:
         """The lines of a round, and its rows per client."""

@@ -1,0 +1,57 @@
+"""What users' code does to a run: networks that fail on one class, a method that fails for one client."""
+
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedbench.methods.base import Client, Message, Predictor, Upload
+from fedbench.methods.fedper import FedPer
+from tests.runtime.networks import Awkward
+
+CLASS, CLIENT = 3, 3
+
+
+class Diverging(Awkward):
+    """The loss of one class is not a number."""
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> dict[str, Tensor]:
+        out = super().training_step(batch, batch_idx)
+        return {"loss": out["loss"] * torch.nan} if CLASS in batch[1] else out
+
+
+class Crashing(Awkward):
+    """One class is too much."""
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> dict[str, Tensor]:
+        if CLASS in batch[1]:
+            raise KeyError("no such class")
+        return super().training_step(batch, batch_idx)
+
+
+class Clumsy(FedPer):
+    """FedPer, but one client breaks its own state in round 2 and fails, in training or when it is evaluated."""
+
+    class Options(FedPer.Options):
+        when: Literal["fit", "fitted", "personal"] = Field("fit", description="what fails")
+
+    def fit(self, client: Client, received: Any, download: Message) -> Upload:
+        upload = super().fit(client, received, download)
+        if client.id == CLIENT and client.round == 2:
+            self._fail(client)
+        return upload
+
+    def _fail(self, client: Client) -> None:
+        if self.options.when == "personal":
+            return
+        client.state["params"].zero_()
+        client.state["more"] = 1
+        if self.options.when == "fit":
+            raise RuntimeError("the state is broken")
+        client.fitted = lambda data: 1 / 0  # type: ignore[assignment, return-value]
+
+    def personal(self, client: Client, download: Message) -> Predictor:
+        if self.options.when == "personal" and client.id == CLIENT and client.round == 2:
+            raise RuntimeError("cannot be looked at")
+        return super().personal(client, download)

@@ -1,0 +1,128 @@
+"""Checkpoints are whole or absent; a full disk costs the checkpoint and not the run."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedbench.experiments.resolve import resolve
+from fedbench.runtime import checkpoint
+from fedbench.runtime.driver import Driver
+from fedbench.runtime.placement import InProcess
+from tests.runtime.rounds import play, read, small, stop
+
+CONTENT = {"seed": 0, "states": {3: {"params": torch.arange(5.0)}}, "traces": {(1, "x"): 0.5}, "empty": torch.zeros(0)}
+
+
+def test_the_newest_is_read_and_older_ones_go(tmp_path):
+    for round in (1, 2, 10):
+        checkpoint.save(tmp_path, round, CONTENT | {"round": round})
+    assert [path.name for path in tmp_path.iterdir()] == ["round-000010"]
+    found = checkpoint.load(tmp_path)
+    assert found is not None
+    assert found["round"] == 10
+    assert torch.equal(found["states"][3]["params"], torch.arange(5.0))
+    assert found["traces"] == {(1, "x"): 0.5}
+
+
+def test_none_where_there_is_none(tmp_path):
+    assert checkpoint.load(tmp_path) is None
+    assert checkpoint.load(tmp_path / "missing") is None
+
+
+def test_an_unfinished_one_is_never_read(tmp_path):
+    checkpoint.save(tmp_path, 1, CONTENT | {"round": 1})
+    (tmp_path / ".round-000002").mkdir()
+    (tmp_path / ".round-000002" / "state.pt").write_bytes((tmp_path / "round-000001/state.pt").read_bytes())
+    assert checkpoint.load(tmp_path)["round"] == 1  # type: ignore[index]
+    checkpoint.save(tmp_path, 2, CONTENT | {"round": 2})
+    assert checkpoint.load(tmp_path)["round"] == 2  # type: ignore[index]
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK", b"nothing that torch wrote", None])
+def test_a_damaged_one_is_passed_over(damage, tmp_path):
+    checkpoint.save(tmp_path, 1, CONTENT | {"round": 1})
+    whole = (tmp_path / "round-000001/state.pt").read_bytes()
+    (tmp_path / "round-000002").mkdir()
+    (tmp_path / "round-000002/state.pt").write_bytes(whole[: len(whole) // 2] if damage is None else damage)
+    assert checkpoint.load(tmp_path)["round"] == 1  # type: ignore[index]
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file of this process grows beyond `size` bytes: what a full disk does to large files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_the_one_before(tmp_path):
+    checkpoint.save(tmp_path, 1, CONTENT | {"round": 1})
+    with largest_file(10_000_000), pytest.raises(OSError, match="checkpoint of round 2 could not be written"):
+        checkpoint.save(tmp_path, 2, {"large": torch.zeros(3_000_000)})
+    assert [path.name for path in tmp_path.iterdir()] == ["round-000001"]
+    assert checkpoint.load(tmp_path)["round"] == 1  # type: ignore[index]
+
+
+def test_the_run_goes_on_and_says_so_when_the_disk_is_full(tmp_path):
+    """The disk is full in rounds 3 and 4; a stop after them goes on from round 2."""
+    wide = {"model": {"name": "mlp", "hidden": 6000}, "checkpoint": {"every": 1}, "rounds": 5}  # 1.8 MB a client
+    config, dataset = resolve(small("local", **wide))
+    driver = Driver(config, tmp_path / "a", InProcess(dataset), dataset)
+    (tmp_path / "a").mkdir()
+    save = driver.save
+
+    def with_little_room(round: int, content: dict) -> None:
+        with largest_file(12_000_000 if round in (3, 4) else 10**9):
+            save(round, content)
+        newest = sorted(path.name for path in (tmp_path / "a/checkpoint").iterdir())
+        assert newest == [f"round-00000{min(round, 2)}"]
+
+    driver.save = with_little_room  # type: ignore[method-assign]
+    warnings = driver.run()
+    assert len(warnings) == 2
+    assert all("could not be written" in line and "the run goes on" in line for line in warnings)
+    assert (tmp_path / "a/metrics.jsonl").read_bytes() == play(small("local", **wide), tmp_path / "b")["metrics.jsonl"]
+
+
+def test_a_torn_line_is_no_part_of_the_run(tmp_path):
+    config = small("fedper", checkpoint={"every": 2})
+    stop(config, tmp_path / "a", 4)
+    for name in ("metrics.jsonl", "timings.jsonl"):
+        with open(tmp_path / "a" / name, "a") as file:
+            file.write('{"seed": 0, "rou')
+    assert play(config, tmp_path / "a", resume=True) == play(config, tmp_path / "b")
+
+
+def test_seeds_that_are_done_are_not_run_again(tmp_path):
+    config = small("fedper", seeds=[0, 1, 2], checkpoint={"every": 3})
+    begun: list[int] = []
+    resolved, dataset = resolve(config)
+    play(config, tmp_path / "b")
+    stop_in_second_seed(config, tmp_path / "a")
+    driver = Driver(resolved, tmp_path / "a", InProcess(dataset), dataset, lambda e: begun.append(e.get("seed", -1)))
+    driver.run(resume=True)
+    assert set(begun) == {-1, 1, 2}
+    assert read(tmp_path / "a") == read(tmp_path / "b")
+
+
+class Ended(Exception):
+    """The run was ended on purpose."""
+
+
+def stop_in_second_seed(config, folder: Path) -> None:
+    config, dataset = resolve(config)
+    folder.mkdir()
+
+    def end(event: dict) -> None:
+        if (event.get("seed"), event.get("round")) == (1, 1):
+            raise Ended
+
+    with pytest.raises(Ended):
+        Driver(config, folder, InProcess(dataset), dataset, end).run()

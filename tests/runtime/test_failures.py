@@ -1,0 +1,117 @@
+"""A client whose training fails is reported and left out, and the run goes on as if it had stayed away."""
+
+import pytest
+import torch
+
+from fedbench.aggregators import weighted_mean
+from fedbench.config import Config
+from fedbench.experiments.resolve import resolve
+from fedbench.experiments.run import run
+from fedbench.results.records import RunFolder
+from fedbench.runtime import checkpoint
+from fedbench.runtime.driver import Driver, SeedRun
+from fedbench.runtime.host import Host, Order, Setup, Task
+from fedbench.runtime.placement import InProcess
+from tests.runtime.accidents import CLASS, CLIENT
+from tests.runtime.rounds import small, stop
+
+REASONS = {
+    "Diverging": "the training loss became nan: lower train.lr",
+    "Crashing": "KeyError: 'no such class' (accidents.py:",
+}
+
+
+def broken(network: str, **more) -> Config:
+    """One class per client, so that exactly one client is hit."""
+    model = {"name": f"tests.runtime.accidents:{network}", "head": "classifier"}
+    return small(partition={"name": "shards", "clients": 10, "classes": 1}, model=model, **({"rounds": 2} | more))
+
+
+def victim(config: Config) -> int:
+    config, dataset = resolve(config)
+    drawn = SeedRun(Driver(config, None, InProcess(dataset), dataset), 0).partition  # type: ignore[arg-type]
+    return next(c for c, rows in enumerate(drawn.clients) if set(dataset.labels[rows.train]) == {CLASS})
+
+
+@pytest.mark.parametrize("network", REASONS)
+def test_the_run_goes_on_and_says_so(network, tmp_path):
+    summary = run(broken(network, out=str(tmp_path)), report=False).summary
+    hit = victim(broken(network))
+    assert summary["complete"]
+    assert [entry[:3] for entry in summary["failed"]] == [[0, 1, hit], [0, 2, hit]]
+    assert all(entry[3].startswith(REASONS[network]) for entry in summary["failed"])
+    assert [w.partition(": ")[0] for w in summary["warnings"]] == ["seed 0, round 1", "seed 0, round 2"]
+    assert all(f"client {hit} was left out: {REASONS[network]}" in w for w in summary["warnings"])
+    rows = RunFolder(tmp_path).clients()
+    assert not rows[rows["client"] == hit]["participated"].any()
+    assert rows[rows["client"] != hit]["participated"].all()
+    assert set(rows["client"]) == set(range(10))  # it is evaluated like the others
+
+
+@pytest.mark.parametrize("network", REASONS)
+def test_it_is_left_out_of_the_mean(network, tmp_path):
+    config, dataset = resolve(broken(network, checkpoint={"every": 1}))
+    driver = Driver(config, tmp_path, InProcess(dataset), dataset)
+    seed_run = SeedRun(driver, 0)
+    seed_run.begin()
+    kept = []
+    aggregate = seed_run.method.aggregate
+    seed_run.method.aggregate = lambda server, uploads: (kept.extend(uploads), aggregate(server, uploads))  # type: ignore[method-assign]
+    seed_run.round(1)
+    assert [upload.client for upload in kept] == [c for c in range(10) if c != victim(config)]
+    total = sum(upload.samples for upload in kept)
+    mean = weighted_mean([u.params for u in kept], [u.samples / total for u in kept])
+    assert torch.equal(seed_run.server.params, mean)
+    assert bool(mean.isfinite().all())
+
+
+def test_a_round_in_which_everybody_fails_keeps_the_model(tmp_path):
+    # Only the one client that fails takes part in some round: 0.1 of ten clients.
+    config = broken("Crashing", participation=0.1, rounds=12, checkpoint={"every": 0})
+    summary = run(config.model_copy(update={"out": tmp_path}), report=False).summary
+    rounds = [entry[1] for entry in summary["failed"]]
+    assert rounds
+    metrics = RunFolder(tmp_path).metrics().query("point == 'after_agg'").set_index("round")["test_loss"]
+    assert all(metrics[t] == metrics[t - 1] for t in rounds if t > 1)
+    assert not RunFolder(tmp_path).clients().query("round in @rounds")["participated"].any()
+
+
+def clumsy(when: str, **more) -> Config:
+    return small("tests.runtime.accidents:Clumsy", method__when=when, **more)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("when", ["fit", "fitted"])
+def test_it_leaves_no_trace_in_its_state(when, shared, tmp_path):
+    config, dataset = resolve(clumsy(when))
+    seed_run = SeedRun(Driver(config, tmp_path, InProcess(dataset), dataset), 0)
+    seed_run.method.open(seed_run.server)
+    host = Host(Setup(config, 0, seed_run.partition, tmp_path / "states" if shared else None), dataset)
+    held = {}
+    for round in (1, 2):
+        download = seed_run.method.download(seed_run.server, CLIENT)
+        report = host.work(Order(round, [Task(CLIENT, download, fit=True, evaluate_fit=True)])).reports[0]
+        held[round] = {name: value.clone() for name, value in host.get_states(round)[CLIENT].items()}
+    assert report.failure is not None
+    assert report.upload is None
+    assert held[1].keys() == held[2].keys() == {"params"}
+    assert torch.equal(held[1]["params"], held[2]["params"])
+    assert bool(held[1]["params"].any())
+
+
+def test_a_client_that_cannot_be_evaluated_is_reported(tmp_path):
+    summary = run(clumsy("personal", rounds=2, out=str(tmp_path)), report=False).summary
+    (entry,) = summary["failed"]
+    assert entry[:3] == [0, 2, CLIENT]
+    assert entry[3].startswith("RuntimeError: cannot be looked at (accidents.py:")
+    assert "seed 0, round 2: client 3 was not evaluated: RuntimeError" in summary["warnings"][0]
+    seen = RunFolder(tmp_path).clients().query("round == 2 and point == 'after_agg'")
+    assert set(seen["client"]) == set(range(10)) - {CLIENT}
+
+
+def test_failures_survive_a_stop(tmp_path):
+    config = clumsy("fit", checkpoint={"every": 1})
+    stop(config, tmp_path / "b", 4)
+    kept = checkpoint.load(tmp_path / "b" / "checkpoint")
+    assert kept is not None
+    assert any("the state is broken" in line for line in kept["recorder"]["warnings"])

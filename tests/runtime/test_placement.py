@@ -1,0 +1,59 @@
+"""Work is dealt evenly, and hosts that can never have a place are refused."""
+
+import random
+
+import pytest
+
+from fedbench.errors import ConfigError
+from fedbench.methods.base import Message
+from fedbench.runtime.host import Task
+from fedbench.runtime.placement import RayHosts, balance, check_resources
+
+
+def tasks(count: int) -> list[Task]:
+    return [Task(client, Message()) for client in range(count)]
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 3, 4])
+def test_every_task_once_and_loads_within_one_largest_task(hosts):
+    draw = random.Random(hosts)
+    for count in (0, 1, 3, 10, 57):
+        costs = {client: draw.choice([0.1, 1.0, 5.0]) * draw.random() for client in range(count)}
+        dealt = balance(tasks(count), costs, hosts)
+        assert len(dealt) == hosts
+        assert sorted(task.client for own in dealt for task in own) == list(range(count))
+        assert all(own == sorted(own, key=lambda task: task.client) for own in dealt)
+        loads = [sum(costs[task.client] for task in own) for own in dealt]
+        assert max(loads) - min(loads) <= max(costs.values(), default=0) + 1e-12
+
+
+def test_equal_tasks_come_out_even():
+    dealt = balance(tasks(10), {client: 2.0 for client in range(10)}, 2)
+    assert [len(own) for own in dealt] == [5, 5]
+
+
+def test_a_client_without_a_known_cost_is_dealt_too():
+    assert sorted(len(own) for own in balance(tasks(4), {}, 2)) == [2, 2]
+
+
+def test_resources_that_are_there():
+    check_resources({"CPU": 2.0, "GPU": 1.0}, {"CPU": 1, "GPU": 0.5}, 2)
+    check_resources({"CPU": 1.0}, {"CPU": 0.1}, 10)
+
+
+@pytest.mark.parametrize(
+    ("total", "bundle", "count", "line"),
+    [
+        ({"CPU": 2.0}, {"CPU": 1.5}, 2, "resources: 2 hosts of 1.5 CPU need 3 CPU, there are 2: lower --hosts or --cpus-per-host"),
+        ({"CPU": 2.0}, {"CPU": 1, "GPU": 0.5}, 2, "resources: 2 hosts of 0.5 GPU need 1 GPU, there are 0: lower --hosts or --gpus-per-host"),
+    ],
+)  # fmt: skip
+def test_resources_that_are_not_there_are_one_line(total, bundle, count, line):
+    with pytest.raises(ConfigError) as error:
+        check_resources(total, bundle, count)
+    assert str(error.value) == line
+
+
+def test_more_hosts_than_the_cluster_holds_are_refused_at_once(local_ray):
+    with pytest.raises(ConfigError, match="99 hosts of 1 CPU need 99 CPU, there are 8"):
+        RayHosts(99, cpus=1, gpus=0)

@@ -1,0 +1,44 @@
+"""Who takes part is a pure function of seed and round, and the same for every method."""
+
+import pytest
+import torch
+
+from fedbench.runtime.sampling import evaluated, participants
+
+
+def test_everybody_without_a_share():
+    assert participants(0, 1, 7, 1.0) == list(range(7))
+
+
+@pytest.mark.parametrize(
+    ("clients", "participation", "count"),
+    [(10, 0.4, 4), (10, 0.25, 3), (10, 0.01, 1), (3, 0.5, 2), (10, 2, 2), (10, 10, 10), (1, 0.1, 1), (40, 0.1, 4)],
+)
+def test_as_many_as_asked_rounded_to_the_nearest(clients, participation, count):
+    for round in range(1, 20):
+        drawn = participants(0, round, clients, participation)
+        assert len(drawn) == len(set(drawn)) == count
+        assert drawn == sorted(drawn)
+        assert set(drawn) <= set(range(clients))
+
+
+def test_nothing_but_seed_and_round_decides():
+    before = participants(3, 5, 100, 0.1)
+    torch.manual_seed(9)
+    assert participants(3, 5, 100, 0.1) == before
+    assert participants(3, 6, 100, 0.1) != before
+    assert participants(4, 5, 100, 0.1) != before
+
+
+def test_everybody_is_drawn_equally_often():
+    drawn = [client for round in range(2000) for client in participants(0, round, 10, 0.3)]
+    counts = [drawn.count(client) for client in range(10)]
+    assert all(abs(count - 600) < 5 * (2000 * 0.3 * 0.7) ** 0.5 for count in counts)
+
+
+def test_who_is_evaluated_is_fixed_for_the_run():
+    assert evaluated(0, 10, None) == evaluated(0, 10, 10) == evaluated(0, 10, 99) == list(range(10))
+    sample = evaluated(0, 100, 7)
+    assert len(set(sample)) == 7
+    assert sample == sorted(sample) == evaluated(0, 100, 7)
+    assert sample != evaluated(1, 100, 7)
