@@ -4,7 +4,7 @@
 
 The bare loop is one process per core, the same model in plain PyTorch (contiguous, torch.optim.SGD), the same steps on
 data that are in memory as floats: no messages, no aggregation, no evaluation. Ours is the whole engine: two hosts in
-Ray actors, messages, states, the server half. Ratios below 1 mean that ours is faster; only ratios inside one run count.
+Ray actors, messages, states, the server half. Below a ratio of 1 ours is faster; only ratios inside one run count.
 """
 
 import argparse
@@ -182,7 +182,9 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", default=list(WORKLOADS), help=f"of {', '.join(WORKLOADS)}")
     parser.add_argument("--rounds", type=int, default=12, help="measured rounds of each")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="hosts, and processes of the bare loop")
-    parser.add_argument("--precision", default="32-true", help="train.precision of ours; the bare loop stays in float32")
+    parser.add_argument(
+        "--precision", default="32-true", help="train.precision of ours; the bare loop stays in float32"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object keyed by workload")
     asked = parser.parse_args()
     from fedbench.config import Config

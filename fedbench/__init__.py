@@ -1,8 +1,8 @@
 """fedbench: which personalised federated learning method is better on this data, and is that true?
 
-    from fedbench import Config, run
-    result = run(Config(method="fedcac", rounds=50))
-    result.metrics, result.clients, result.report
+from fedbench import Config, run
+result = run(Config(method="fedcac", rounds=50))
+result.metrics, result.clients, result.report
 """
 
 from typing import TYPE_CHECKING, Any

@@ -19,9 +19,7 @@ def main(argv: list[str]) -> int:
         print(USAGE)
         return OK
     if len(words) != 1 or words[0].startswith("-"):
-        raise ConfigError(
-            f"report {' '.join(words)}".rstrip()
-            + ": one folder is expected, for example `fedbench report results/run/NAME`"
-        )
+        asked = " ".join(["report", *words])
+        raise ConfigError(f"{asked}: one folder is expected, for example `fedbench report results/run/NAME`")
     print(make_report(Path(words[0]).expanduser()))
     return OK

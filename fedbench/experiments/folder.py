@@ -21,7 +21,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.records import write_atomically, write_json_atomically
 
 DESCRIPTION = ("config.yaml", "environment.json", "partition.json")
-LIBRARIES = "fedbench torch torchvision lightning ray wandb numpy pandas".split()
+LIBRARIES = ["fedbench", "torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,11 @@ def changes(before: Config, now: Config) -> list[str]:
 
 
 def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[int, Partition]) -> None:
-    """Write config.yaml, environment.json and partition.json."""
-    write_atomically(folder / "config.yaml", config.to_yaml())
+    """Write environment.json, partition.json and, last, config.yaml, which says that the run has begun."""
     prints = {str(seed): part.fingerprint() for seed, part in partitions.items()}
     write_json_atomically(folder / "environment.json", environment(prints))
     write_atomically(folder / "partition.json", json.dumps(_drawn(dataset, partitions)))
+    write_atomically(folder / "config.yaml", config.to_yaml())
 
 
 def environment(fingerprints: dict[str, str]) -> dict[str, Any]:
@@ -169,7 +169,9 @@ def finish(folder: Path) -> None:
 def _drawn(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, Any]:
     return {
         str(seed): {
-            "clients": [{part: getattr(rows, part).tolist() for part in ("train", "val", "test")} for rows in drawn.clients],
+            "clients": [
+                {part: getattr(rows, part).tolist() for part in ("train", "val", "test")} for rows in drawn.clients
+            ],
             "class_counts": drawn.class_counts(dataset.labels, dataset.num_classes).tolist(),
         }
         for seed, drawn in partitions.items()

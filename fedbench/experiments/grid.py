@@ -75,8 +75,11 @@ def grid(
     if space is None:
         space, constraint = load_space(config.method.name)
     space = _without_fixed(space, config)
+    baselines = [name for name in baselines if name != config.method.name]
     if not config.data.val:
-        raise ConfigError("data.val = 0: a grid chooses on the validation split; leave some, for example --data.val 0.1")
+        raise ConfigError(
+            "data.val = 0: a grid chooses on the validation split; leave some, for example --data.val 0.1"
+        )
     folder = (config.out or Path("results") / "grid" / (config.name or _name(config, space))).absolute()
     cells = [
         *_cells(config, space, constraint, folder),
@@ -112,7 +115,9 @@ def _chosen(cells: Sequence[Cell], methods: Sequence[str], outcomes: dict[str, O
 
 def _without_fixed(space: dict[str, list[Any]], config: Config) -> dict[str, list[Any]]:
     """A key that the user set is no axis of the grid."""
-    given = {f"train.{key}" for key in config.train.model_fields_set} | {f"method.{key}" for key in config.method.options}
+    given = {f"train.{key}" for key in config.train.model_fields_set} | {
+        f"method.{key}" for key in config.method.options
+    }
     return {key: list(values) for key, values in space.items() if key not in given}
 
 
@@ -212,7 +217,9 @@ class Board:
             "cells": [self._row(cell, outcomes[cell.job.name]) for cell in self.cells],
             "best": _short(best) if best else None,
             "final": {job.config.method.name: str(job.folder.relative_to(self.folder)) for job in finals},
-            "failed_finals": {j.config.method.name: o.error for j in finals if (o := (ended or {}).get(j.name)) and o.error},
+            "failed_finals": {
+                j.config.method.name: o.error for j in finals if (o := (ended or {}).get(j.name)) and o.error
+            },
             "config": self.config.model_dump(mode="json"),
         }
         write_json_atomically(self.folder / "grid.json", content)
@@ -220,7 +227,9 @@ class Board:
     def _row(self, cell: Cell, outcome: Outcome) -> dict[str, Any]:
         known = scores(cell.job.folder) if outcome.status == "done" else {METRIC: None, "test_accuracy": None}
         path = str(cell.job.folder.relative_to(self.folder))
-        return dict(name=_short(cell), values=cell.values, status=outcome.status, error=outcome.error, **known, path=path)
+        return dict(
+            name=_short(cell), values=cell.values, status=outcome.status, error=outcome.error, **known, path=path
+        )
 
 
 def _short(cell: Cell) -> str:

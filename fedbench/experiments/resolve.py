@@ -1,4 +1,4 @@
-"""From what was asked to what is run: defaults of the method, the model and the machine, and every check before round 1."""
+"""From what was asked to what is run: defaults of method, model and machine, and every check before round 1."""
 
 import os
 import sys
@@ -74,7 +74,9 @@ def _train_defaults(config: Config, kind: type[Method]) -> None:
         if key not in given:
             setattr(config.train, key, value)
     if kind.own_epochs and config.train.steps:
-        raise ConfigError(f"train.steps: {config.method.name} names its own epochs and takes no local steps; leave it out")
+        raise ConfigError(
+            f"train.steps: {config.method.name} names its own epochs and takes no local steps; leave it out"
+        )
 
 
 def _model_defaults(config: Config, dataset: Dataset) -> None:
@@ -125,11 +127,13 @@ def _resources(config: Config) -> None:
 def _check_sizes(config: Config, kind: type[Method]) -> None:
     clients = config.partition.clients
     if config.participation > clients:
-        raise ConfigError(f"participation = {config.participation:g}: there are {clients} clients; take at most that many")
+        raise ConfigError(
+            f"participation = {config.participation:g}: there are {clients} clients; take at most that many"
+        )
     if config.resources.hosts != "auto" and config.resources.hosts > clients:
         raise ConfigError(
-            f"resources.hosts = {config.resources.hosts}: there are {clients} clients, and a host works for at least one; "
-            f"take at most {clients}"
+            f"resources.hosts = {config.resources.hosts}: there are {clients} clients, and a host works for at least "
+            f"one; take at most {clients}"
         )
     if kind.needs_public and not config.public.size:
         raise ConfigError(

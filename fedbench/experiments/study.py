@@ -204,5 +204,3 @@ def _watcher(tune: Any, watch: Callable[[list[str]], None]) -> Any:
             watch([str(t.config["job"]) for t in trials if t.status == "RUNNING"])
 
     return Watcher()
-
-

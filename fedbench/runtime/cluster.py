@@ -48,14 +48,16 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
             _knock(address)
             ray.init(address=address, **quiet)
         except OSError:
-            raise ConfigError(f"resources.address = {address}: no Ray cluster answers there; start one with `ray up`") from None
+            raise ConfigError(
+                f"resources.address = {address}: no Ray cluster answers there; start one with `ray up`"
+            ) from None
         return
     available = os.cpu_count() or 1
     needed = ceil(int(config.resources.hosts) * config.resources.cpus_per_host) if cpus is None else ceil(cpus)
     if needed > available and config.resources.cpus_per_host > 1:
         raise ConfigError(
-            f"resources: {config.resources.hosts} hosts of {config.resources.cpus_per_host:g} CPUs need {needed}, this machine "
-            f"has {available}: lower --hosts or --cpus-per-host"
+            f"resources: {config.resources.hosts} hosts of {config.resources.cpus_per_host:g} CPUs need {needed}, "
+            f"this machine has {available}: lower --hosts or --cpus-per-host"
         )
     # More hosts than cores is slow and legal: results do not depend on the number of hosts.
     ray.init(

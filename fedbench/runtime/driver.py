@@ -127,7 +127,7 @@ class SeedRun:
         self.last_fit: dict[int, Scores] = {}
         self.pending = Pending()
 
-    # -- the rounds -----------------------------------------------------------------------------------------------------
+    # -- the rounds ---------------------------------------------------------------------------------------------------
 
     def run(self, kept: dict[str, Any] | None) -> None:
         """Rounds 1 to T, then one more message for the evaluation of the last."""
@@ -219,7 +219,7 @@ class SeedRun:
             clients = clients.difference(self.drawn(later))
         return clients
 
-    # -- messages -------------------------------------------------------------------------------------------------------
+    # -- messages -----------------------------------------------------------------------------------------------------
 
     def _orders(self, round: int, trainers: Sequence[int], evaluate: Sequence[int]) -> list[Order]:
         reports_agg = self.method.reports("after_agg", round - 1)
@@ -260,9 +260,11 @@ class SeedRun:
         self.pending.bytes_up += sum(answer.wire_bytes() for answer in answers.values())
         self.method.conclude(self.server, answers)
 
-    # -- what comes back --------------------------------------------------------------------------------------------------
+    # -- what comes back ----------------------------------------------------------------------------------------------
 
-    def _aggregate(self, round: int, trainers: Sequence[int], reports: Sequence[Report], orders: Sequence[Order]) -> None:
+    def _aggregate(
+        self, round: int, trainers: Sequence[int], reports: Sequence[Report], orders: Sequence[Order]
+    ) -> None:
         uploads: list[Upload] = [report.upload for report in reports if report.upload is not None]
         failed = [(r.client, r.failure) for r in reports if r.failure is not None and r.client in trainers]
         for client, reason in failed:
@@ -293,7 +295,9 @@ class SeedRun:
         """Failures of clients that were only to be evaluated."""
         for report in reports:
             if report.failure is not None and report.client not in trainers:
-                self.driver.warn(f"seed {self.seed}, round {round}: client {report.client} was not evaluated: {report.failure}")
+                self.driver.warn(
+                    f"seed {self.seed}, round {round}: client {report.client} was not evaluated: {report.failure}"
+                )
                 self.pending.failed.append((report.client, report.failure))
 
     def _record(self, round: int, reports: Sequence[Report]) -> list[MetricsLine]:

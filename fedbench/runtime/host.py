@@ -212,7 +212,9 @@ class Host:
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             text = str(error).strip().splitlines()
-            report.failure = f"{type(error).__name__}: {text[0] if text else ''} ({Path(where.filename).name}:{where.lineno})"
+            report.failure = (
+                f"{type(error).__name__}: {text[0] if text else ''} ({Path(where.filename).name}:{where.lineno})"
+            )
             report.upload = None
         report.seconds = time.perf_counter() - begun
         return report

@@ -90,7 +90,9 @@ class HostActor:
     def begin(self, setup: Setup) -> None:
         self._host = Host(setup)
 
-    def work(self, order: Order, own: list[np.ndarray], shared_at: list[int], *shared: np.ndarray) -> tuple[Reply, list[Any]]:
+    def work(
+        self, order: Order, own: list[np.ndarray], shared_at: list[int], *shared: np.ndarray
+    ) -> tuple[Reply, list[Any]]:
         arrays: dict[int, np.ndarray] = dict(zip(shared_at, shared, strict=True))
         arrays.update((-1 - i, array) for i, array in enumerate(own))
         tensors = {index: as_tensor(array) for index, array in arrays.items()}
@@ -99,7 +101,7 @@ class HostActor:
         for report in reply.reports:
             for message in (report.upload, report.answer):
                 if message is not None:
-                    message.tensors = {n: _append(packed, t) for n, t in message.tensors.items()}
+                    message.tensors = {n: _append(packed, t) for n, t in message.tensors.items()}  # type: ignore[misc]
         return reply, packed
 
     def put_states(self, states: dict[int, State], round: int) -> None:
@@ -276,7 +278,8 @@ def _unpacked(reply: Reply, packed: list[np.ndarray]) -> Reply:
     for report in reply.reports:
         for message in (report.upload, report.answer):
             if message is not None:
-                message.tensors = {n: tensors[slot.index] for n, slot in message.tensors.items()}
+                slots: dict[str, Any] = dict(message.tensors)
+                message.tensors = {n: tensors[slot.index] for n, slot in slots.items()}
     return reply
 
 
@@ -285,6 +288,6 @@ def check_resources(total: dict[str, float], bundle: dict[str, float], count: in
     for kind, each in bundle.items():
         if total.get(kind, 0) < each * count - 1e-9:
             raise ConfigError(
-                f"resources: {count} hosts of {each:g} {kind} need {each * count:g} {kind}, there are {total.get(kind, 0):g}: "
-                f"lower --hosts or --{kind.lower()}s-per-host"
+                f"resources: {count} hosts of {each:g} {kind} need {each * count:g} {kind}, "
+                f"there are {total.get(kind, 0):g}: lower --hosts or --{kind.lower()}s-per-host"
             )

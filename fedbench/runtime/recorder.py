@@ -16,9 +16,11 @@ from fedbench.results.records import MetricsLine
 from fedbench.results.statistics import worst_tenth
 from fedbench.runtime.host import Scores
 
-CLIENT_COLUMNS = {"seed": "q", "round": "q", "client": "q", "point": "B", "participated": "B"} | dict.fromkeys(
-    ("val_accuracy", "test_accuracy", "val_loss", "test_loss"), "d"
-) | {"val_n": "q", "test_n": "q"}
+CLIENT_COLUMNS = (
+    {"seed": "q", "round": "q", "client": "q", "point": "B", "participated": "B"}
+    | dict.fromkeys(("val_accuracy", "test_accuracy", "val_loss", "test_loss"), "d")
+    | {"val_n": "q", "test_n": "q"}
+)
 LINE_FILES = ("metrics.jsonl", "timings.jsonl")
 TRACE_COLUMNS = {"seed": "q", "round": "q", "client": "q", "name": "q", "value": "d"}
 
@@ -56,7 +58,7 @@ class Recorder:
     def add_clients(self, seed: int, round: int, point: str, scores: dict[int, Scores], took_part: set[int]) -> None:
         for client, by_split in sorted(scores.items()):
             row: dict[str, Any] = dict(seed=seed, round=round, client=client, participated=client in took_part)
-            row["point"] = records.POINTS.index(point)  # type: ignore[arg-type]
+            row["point"] = records.POINTS.index(point)
             for split in ("val", "test"):
                 score = by_split.get(split)
                 row[f"{split}_accuracy"] = score.accuracy if score else nan
@@ -69,7 +71,7 @@ class Recorder:
         for (client, name), value in values.items():
             code = self.trace_names.setdefault(name, len(self.trace_names))
             for column, entry in zip(self.traces.values(), (seed, round, client, code, value), strict=True):
-                column.append(entry)
+                column.append(entry)  # type: ignore[arg-type]
 
     def write_lines(self, lines: Sequence[MetricsLine]) -> None:
         """Append a round's lines to metrics.jsonl."""
@@ -85,10 +87,10 @@ class Recorder:
         """clients.parquet and traces.parquet, whole."""
         points = [records.POINTS[code] for code in self.clients["point"]]
         took_part = [bool(flag) for flag in self.clients["participated"]]
-        columns = {**self.clients, "point": points, "participated": took_part}
+        columns: dict[str, Any] = {**self.clients, "point": points, "participated": took_part}
         records.write_parquet_atomically(self.folder / "clients.parquet", columns, records.CLIENTS_SCHEMA)
         names = list(self.trace_names)
-        traces = {**self.traces, "name": [names[code] for code in self.traces["name"]]}
+        traces: dict[str, Any] = {**self.traces, "name": [names[code] for code in self.traces["name"]]}
         records.write_parquet_atomically(self.folder / "traces.parquet", traces, records.TRACES_SCHEMA)
 
     def state(self) -> dict[str, Any]:
