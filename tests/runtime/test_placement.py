@@ -28,7 +28,7 @@ def test_every_task_once_and_loads_within_one_largest_task(hosts):
 
 
 def test_equal_tasks_come_out_even():
-    dealt = balance(tasks(10), {client: 2.0 for client in range(10)}, 2)
+    dealt = balance(tasks(10), dict.fromkeys(range(10), 2.0), 2)
     assert [len(own) for own in dealt] == [5, 5]
 
 
@@ -44,14 +44,19 @@ def test_resources_that_are_there():
 @pytest.mark.parametrize(
     ("total", "bundle", "count", "line"),
     [
-        ({"CPU": 2.0}, {"CPU": 1.5}, 2, "resources: 2 hosts of 1.5 CPU need 3 CPU, there are 2: lower --hosts or --cpus-per-host"),
-        ({"CPU": 2.0}, {"CPU": 1, "GPU": 0.5}, 2, "resources: 2 hosts of 0.5 GPU need 1 GPU, there are 0: lower --hosts or --gpus-per-host"),
+        ({"CPU": 2.0}, {"CPU": 1.5}, 2, "2 hosts of 1.5 CPU need 3 CPU, there are 2: lower --hosts or --cpus-per-host"),
+        (
+            {"CPU": 2.0},
+            {"CPU": 1, "GPU": 0.5},
+            2,
+            "2 hosts of 0.5 GPU need 1 GPU, there are 0: lower --hosts or --gpus-per-host",
+        ),
     ],
-)  # fmt: skip
+)
 def test_resources_that_are_not_there_are_one_line(total, bundle, count, line):
     with pytest.raises(ConfigError) as error:
         check_resources(total, bundle, count)
-    assert str(error.value) == line
+    assert str(error.value) == f"resources: {line}"
 
 
 def test_more_hosts_than_the_cluster_holds_are_refused_at_once(local_ray):
