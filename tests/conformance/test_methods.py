@@ -19,8 +19,8 @@ from fedbench.methods.base import POOL, Message
 from fedbench.results.records import RunFolder
 from fedbench.runtime import checkpoint
 from fedbench.runtime.driver import Driver
-from fedbench.runtime.host import Host, Order, Reply, Setup
-from fedbench.runtime.placement import InProcess, RayHosts
+from fedbench.runtime.host import Host, Order, Reply
+from fedbench.runtime.placement import InProcess
 from tests.runtime.rounds import play, read, small, stop
 
 ROUNDS = 4

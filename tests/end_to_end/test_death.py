@@ -16,10 +16,27 @@ ASKED = {
     "participation": 0.5,
     "checkpoint": {"every": 4},
 }
-WORDS = (
-    "run --method fedper --model mlp --model.hidden 16 --train.epochs 2 --train.lr 0.1 --rounds 60 --participation 0.5 "
-    "--checkpoint.every 4 --out out"
-).split()
+WORDS = [
+    "run",
+    "--method",
+    "fedper",
+    "--model",
+    "mlp",
+    "--model.hidden",
+    "16",
+    "--train.epochs",
+    "2",
+    "--train.lr",
+    "0.1",
+    "--rounds",
+    "60",
+    "--participation",
+    "0.5",
+    "--checkpoint.every",
+    "4",
+    "--out",
+    "out",
+]
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,29 @@ from fedbench.results.records import GridFolder, RunFolder
 from tests.end_to_end.commands import Command, rounds_in, started
 from tests.runtime.rounds import read
 
-WORDS = (
-    "grid --method tests.end_to_end.fragile:Fragile --space method.strength=13,1,2 --baselines local --final-seeds 0 "
-    "--model mlp --model.hidden 16 --train.epochs 2 --rounds 60 --checkpoint.every 5 --out out"
-).split()
+WORDS = [
+    "grid",
+    "--method",
+    "tests.end_to_end.fragile:Fragile",
+    "--space",
+    "method.strength=13,1,2",
+    "--baselines",
+    "local",
+    "--final-seeds",
+    "0",
+    "--model",
+    "mlp",
+    "--model.hidden",
+    "16",
+    "--train.epochs",
+    "2",
+    "--rounds",
+    "60",
+    "--checkpoint.every",
+    "5",
+    "--out",
+    "out",
+]
 
 
 def finished(out: Path) -> dict[Path, int]:
@@ -32,7 +51,8 @@ def kill_a_trial(command: Command, out: Path) -> None:
     runs = {folder: rounds_in(folder) for folder in under_way(out)}
     command.kill_one("ray::Trial")
     command.until(
-        lambda: all((f / "summary.json").exists() or rounds_in(f) > seen for f, seen in runs.items()), "the trial went on"
+        lambda: all((f / "summary.json").exists() or rounds_in(f) > seen for f, seen in runs.items()),
+        "the trial went on",
     )
 
 
@@ -65,7 +85,12 @@ def assert_complete(out: Path) -> None:
     assert grid["best"] in ("strength=1", "strength=2")
     assert not grid["failed_finals"]
     assert (out / "report.html").exists()
-    for folder in (out / "cells/Fragile/strength=1", out / "cells/local/default", out / "final/Fragile", out / "final/local"):
+    for folder in (
+        out / "cells/Fragile/strength=1",
+        out / "cells/local/default",
+        out / "final/Fragile",
+        out / "final/local",
+    ):
         assert RunFolder(folder).summary()["complete"]
         assert read(folder) == alone(folder, out.parent / "alone" / folder.relative_to(out)), folder
 

@@ -10,7 +10,8 @@ from fedbench.results.records import RunFolder
 from fedbench.runtime.recorder import Recorder
 
 SCORES = {
-    client: {"val": Score(client / 20, 1.0 + client, 4), "test": Score(client / 10, 2.0 + client, 8)} for client in range(10)
+    client: {"val": Score(client / 20, 1.0 + client, 4), "test": Score(client / 10, 2.0 + client, 8)}
+    for client in range(10)
 }
 
 

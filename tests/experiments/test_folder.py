@@ -1,0 +1,119 @@
+"""A run's folder: named by what was asked, used for nothing else, and done once."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.data.partitions import partition
+from fedbench.errors import ConfigError
+from fedbench.experiments.folder import default_name, describe, take
+from fedbench.experiments.resolve import resolve
+from fedbench.experiments.run import run
+from tests.runtime.rounds import read, small, stop
+
+
+def name(**more) -> str:
+    return default_name(resolve(small(**more))[0])
+
+
+def test_a_name_says_what_was_asked():
+    assert name(method="fedper").startswith("fedper-digits-dirichlet-")
+    assert name(seeds=[0, 7]).endswith("-s0_7")
+    assert name(data={"name": "tests.runtime.rounds:odd_images"}, partition="iid").startswith(
+        "fedavg-tests.runtime.rounds-odd_images-iid-"
+    )
+
+
+def test_what_decides_the_numbers_decides_the_name_and_nothing_else():
+    assert name() == name(resources={"hosts": 2}) == name(checkpoint={"every": 7}) == name(loggers=["csv"])
+    changed = [name(train__lr=0.2), name(seeds=[1]), name(rounds=5), name(model={"name": "mlp", "hidden": 17})]
+    assert len({name(), *changed}) == 5
+
+
+def test_a_value_that_is_a_default_has_no_say():
+    assert name() == name(train__shuffle=True)
+
+
+def test_a_folder_is_made_where_it_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config, _ = resolve(small())
+    assert take(config, "run", resume=False).folder == Path("results/run") / default_name(config)
+    config.name = "mine"
+    assert take(config, "run", resume=False).folder == Path("results/run/mine")
+    config.out = tmp_path / "there"
+    assert take(config, "run", resume=False).folder == tmp_path / "there"
+
+
+def test_asked_twice_done_once(tmp_path):
+    first = run(small("fedper", rounds=2, out=str(tmp_path)), report=False)
+    before, written = read(tmp_path), (tmp_path / "summary.json").stat().st_mtime_ns
+    seen: list = []
+    again = run(small("fedper", rounds=2, out=str(tmp_path)), watch=seen.append, report=False)
+    assert seen == []
+    assert read(tmp_path) == before
+    assert (tmp_path / "summary.json").stat().st_mtime_ns == written
+    assert again.summary == first.summary
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_an_unfinished_run_is_gone_on_with_unasked(tmp_path):
+    config, folder = small("fedper", checkpoint={"every": 1}), tmp_path / "a"
+    described(config, folder)
+    stop(config, folder, 3)
+    rounds: list[int] = []
+    run(config.model_copy(update={"out": folder}), watch=lambda e: rounds.append(e["round"]), report=False)
+    assert rounds == [2, 3, 4]
+    run(config.model_copy(update={"out": tmp_path / "b"}), report=False)
+    assert read(folder) == read(tmp_path / "b")
+
+
+def described(config: Config, folder: Path) -> None:
+    config, dataset = resolve(config)
+    folder.mkdir()
+    describe(folder, config, dataset, {0: partition(dataset, config, 0)})
+
+
+def test_a_folder_that_was_being_described_when_the_power_went_is_as_good_as_new(tmp_path):
+    """config.yaml comes last: a folder that has it has everything."""
+    described(small(rounds=1), tmp_path / "a")
+    (tmp_path / "a/config.yaml").unlink()
+    result = run(small(rounds=1, out=str(tmp_path / "a")), report=False)
+    assert json.loads((result.folder / "environment.json").read_text())["finished"]
+    assert result.summary["complete"]
+
+
+def test_another_configuration_is_refused_and_its_keys_are_named(tmp_path):
+    run(small(rounds=1, out=str(tmp_path)), report=False)
+    with pytest.raises(ConfigError) as error:
+        run(small(rounds=2, train__lr=0.3, out=str(tmp_path)), report=False)
+    assert str(error.value).startswith(f"{tmp_path} holds a run of another configuration (")
+    assert "train.lr: 0.1 -> 0.3" in str(error.value)
+    assert "rounds: 1 -> 2" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_other_resources_are_no_other_configuration(tmp_path):
+    run(small(rounds=1, out=str(tmp_path)), report=False)
+    assert take(resolve(small(rounds=1, out=str(tmp_path), checkpoint={"every": 3}))[0], "run", resume=True).done
+
+
+def test_going_on_needs_something_to_go_on_with(tmp_path):
+    with pytest.raises(ConfigError, match="holds no run to go on with"):
+        run(small(out=str(tmp_path / "new")), resume=True)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"file/sub: cannot be written to \(Not a directory\); choose another folder"):
+        run(small(out=str(tmp_path / "file" / "sub")))
+
+
+def test_every_seed_is_described(tmp_path):
+    run(small(rounds=1, seeds=[0, 5], out=str(tmp_path)), report=False)
+    prints = json.loads((tmp_path / "environment.json").read_text())["partition_fingerprint"]
+    config, dataset = resolve(small())
+    assert prints == {str(seed): partition(dataset, config, seed).fingerprint() for seed in (0, 5)}
+    drawn = json.loads((tmp_path / "partition.json").read_text())
+    assert drawn["5"]["clients"][3]["train"] == partition(dataset, config, 5).clients[3].train.tolist()

@@ -1,0 +1,118 @@
+"""A grid: every point once, the best on validation again over the seeds, beside baselines that had the same chance."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.experiments.grid import grid, load_space
+from fedbench.results.records import GridFolder, RunFolder
+from tests.runtime.rounds import small
+
+SPACE = {"train.lr": [0.0001, 0.1], "method.mu": [0.0, 0.1], "train.epochs": [1, 2]}
+ASKED: dict[str, Any] = dict(baselines=["local", "fedprox"], final_seeds=[3, 4], at_once=2)
+
+
+def constraint(values: dict[str, Any]) -> bool:
+    return values["train.lr"] == 0.1 or values["method.mu"] == 0.0
+
+
+def asked(folder: Path, **more) -> Config:
+    """The epochs are set, which takes them from the space; the rate is not."""
+    return small("fedprox", train={"epochs": 1}, rounds=2, out=str(folder), **more)
+
+
+@pytest.fixture(scope="module")
+def space() -> Iterator[None]:
+    """A space of the method in a file of its own."""
+    module = ModuleType("tune_spaces.fedprox")
+    vars(module).update(SPACE=SPACE, CONSTRAINT=constraint)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "tune_spaces.fedprox", module)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(local_ray, space, tmp_path_factory) -> Path:
+    """A finished grid."""
+    out = tmp_path_factory.mktemp("grid") / "out"
+    grid(asked(out), **ASKED)
+    return out
+
+
+def test_every_point_that_the_constraint_allows_was_run_once(folder):
+    cells = GridFolder(folder).grid()["cells"]
+    assert [(c["values"]["train.lr"], c["values"]["method.mu"]) for c in cells] == [
+        (0.0001, 0.0),
+        (0.1, 0.0),
+        (0.1, 0.1),
+    ]
+    assert {c["status"] for c in cells} == {"done"}
+    assert GridFolder(folder).space() == {"train.lr": [0.0001, 0.1], "method.mu": [0.0, 0.1]}
+    for cell in cells:
+        config = RunFolder(folder / cell["path"]).config()
+        assert (config["train"]["lr"], config["method"]["mu"]) == tuple(cell["values"].values())
+        assert config["seeds"] == [0]
+
+
+def test_the_best_is_chosen_on_validation(folder):
+    found = GridFolder(folder)
+    best = found.best()
+    assert best is not None
+    assert best["val_accuracy"] == max(cell["val_accuracy"] for cell in found.grid()["cells"])
+    assert best["values"]["train.lr"] == 0.1
+    final = found.final()["fedprox"].config()
+    assert {"train.lr": final["train"]["lr"], "method.mu": final["method"]["mu"]} == best["values"]
+
+
+def test_the_values_of_a_cell_are_those_of_its_run(folder):
+    for cell in GridFolder(folder).grid()["cells"]:
+        metrics = RunFolder(folder / cell["path"]).metrics().query("point == 'after_agg' and round == 2")
+        assert cell["val_accuracy"] == metrics["val_accuracy"].item()
+        assert cell["test_accuracy"] == metrics["test_accuracy"].item()
+
+
+def test_baselines_share_partitions_and_seeds(folder):
+    finals = GridFolder(folder).final()
+    assert list(finals) == ["fedprox", "local"]
+    prints = [run.environment()["partition_fingerprint"] for run in finals.values()]
+    assert list(prints[0]) == ["3", "4"]
+    assert prints[0] == prints[1]
+    assert all(run.summary()["complete"] and run.config()["seeds"] == [3, 4] for run in finals.values())
+
+
+def test_baselines_are_tuned_over_the_same_training_values(folder):
+    tried = {path.name for path in (folder / "cells/local").iterdir()}
+    assert tried == {"lr=0.0001", "lr=0.1"}
+    assert GridFolder(folder).final()["local"].config()["train"]["lr"] == 0.1
+
+
+def test_a_finished_grid_given_again_runs_nothing(folder):
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
+    told = json.loads((folder / "grid.json").read_text())
+    grid(asked(folder), **ASKED)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")} == before
+    assert json.loads((folder / "grid.json").read_text()) == told
+
+
+def test_the_page_is_there_and_tunes_own_files_are_not(folder):
+    assert (folder / "report.html").stat().st_size > 10_000
+    assert not (folder / ".tune").exists()
+
+
+def test_a_method_without_a_space_says_what_to_write():
+    with pytest.raises(ConfigError, match=r"write tune_spaces/clumsy.py with SPACE = "):
+        load_space("tests.runtime.accidents:Clumsy")
+
+
+def test_without_a_validation_split_there_is_nothing_to_choose_by(tmp_path):
+    config = asked(tmp_path / "out", data={"name": "digits", "val": 0})
+    with pytest.raises(ConfigError, match=r"data.val = 0: a grid chooses on the validation split"):
+        grid(config, space=SPACE)
+    assert not (tmp_path / "out").exists()
