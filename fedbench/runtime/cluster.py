@@ -11,6 +11,7 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.runtime.placement import check_resources
 
 STORE_SHARE = 0.25
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -54,11 +55,8 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
         return
     available = os.cpu_count() or 1
     needed = ceil(int(config.resources.hosts) * config.resources.cpus_per_host) if cpus is None else ceil(cpus)
-    if needed > available and config.resources.cpus_per_host > 1:
-        raise ConfigError(
-            f"resources: {config.resources.hosts} hosts of {config.resources.cpus_per_host:g} CPUs need {needed}, "
-            f"this machine has {available}: lower --hosts or --cpus-per-host"
-        )
+    if config.resources.cpus_per_host > 1:
+        check_resources({"CPU": available}, {"CPU": config.resources.cpus_per_host}, int(config.resources.hosts))
     # More hosts than cores is slow and legal: results do not depend on the number of hosts.
     ray.init(
         address="local",

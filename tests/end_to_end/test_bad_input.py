@@ -358,7 +358,7 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("run --hosts 2 --cpus-per-host 4000", "2 hosts of 4000 CPUs need 8000"),
+        ("run --hosts 2 --cpus-per-host 4000", "2 hosts of 4000 CPU need 8000"),
         ("run --hosts 11", "there are 10 clients"),
         ("run --hosts 1 --address 127.0.0.1:1", "no Ray cluster answers there"),
         ("grid --method fedper --public.size 5000", "at most 1270"),
