@@ -1,5 +1,6 @@
 """`fedbench run`: one run."""
 
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -24,6 +25,8 @@ def main(argv: list[str]) -> int:
         result = run(config, resume=asked.resume, watch=watched.update)
     finally:
         watched.progress.stop()
+    if not watched.begun:
+        print(f"done already, nothing was run: delete {result.folder} to run it anew", file=sys.stderr)
     print(as_text(final_table({config.method.name: result.metrics}, {config.method.name: result.clients})))
     for line in result.summary.get("warnings", []):
         print(f"note: {line}")
@@ -36,12 +39,12 @@ class Watched:
     """The progress of a run, shown from its first event on, so that a refused configuration is one line only."""
 
     def __init__(self, config: Config) -> None:
-        self.config, self.progress, self._begun = config, Progress(Console(stderr=True)), False
+        self.config, self.progress, self.begun = config, Progress(Console(stderr=True)), False
 
     def update(self, event: dict[str, Any]) -> None:
-        if not self._begun:
+        if not self.begun:
             self.progress.start(title(self.config), self.config.rounds, self.config.seeds)
-            self._begun = True
+            self.begun = True
         self.progress.update(event)
 
 

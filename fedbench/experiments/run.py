@@ -126,7 +126,8 @@ def _rounds(config: Config, dataset: Dataset, folder: Path, resume: bool, on_eve
     if cluster.inside_a_trial():
         return _with_hosts(config, folder, dataset, on_event, resume)
     with cluster.connected(config):
-        return _with_driver_actor(config, folder, resume, on_event)
+        # Absolute: the processes of a Ray that was there before work in another directory.
+        return _with_driver_actor(config, folder.absolute(), resume, on_event)
 
 
 def _with_hosts(config: Config, folder: Path, dataset: Dataset, on_event: Watcher, resume: bool) -> list[str]:

@@ -360,7 +360,6 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
     [
         ("run --hosts 2 --cpus-per-host 4000", "2 hosts of 4000 CPU need 8000"),
         ("run --hosts 11", "there are 10 clients"),
-        ("run --hosts 1 --address 127.0.0.1:1", "no Ray cluster answers there"),
         ("grid --method fedper --public.size 5000", "at most 1270"),
         ("grid --method fedcac --space method.taau=1", "unknown key method.taau"),
         ("grid --method fedcac --space method.tau=0.5,2", "method.tau = 2: must be a number in [0, 1]"),
@@ -397,11 +396,18 @@ def test_a_grid_of_another_configuration_is_not_reported_again(refused, tmp_path
     assert "method.weighting: samples -> uniform, rounds: 1 -> 2" in told
 
 
-def test_the_line_is_all_that_a_fresh_process_prints(tmp_path):
-    code = "from fedbench.cli import main; raise SystemExit(main())"
-    argv = [sys.executable, "-c", code, "run", "--model", "mine:ThreeScores", *QUICK]
-    told = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
-    assert (told.returncode, told.stdout, told.stderr.count("\n")) == (2, "", 1)
+def test_the_lines_are_all_that_a_fresh_process_prints(tmp_path):
+    lines = {
+        "run --model mine:ThreeScores --hosts 0": "class scores of shape [batch, 10]",
+        "run --hosts 2 --cpus-per-host 4000": "2 hosts of 4000 CPU need 8000 CPU",
+        "run --hosts 1 --address 127.0.0.1:1": "no Ray cluster answers there",
+    }
+    code = "import sys; from fedbench.cli import main; sys.exit(sum(main(line.split()) for line in sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", code, *lines], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (6, "")
+    told = done.stderr.splitlines()
+    assert len(told) == 3, done.stderr
+    assert all(part in line for part, line in zip(lines.values(), told, strict=True)), told
     assert not (tmp_path / "results").exists()
 
 

@@ -87,7 +87,9 @@ def test_asked_twice_done_once(finished, capsys, monkeypatch):
     monkeypatch.chdir(finished)
     before = {path.name: path.stat().st_mtime_ns for path in (finished / "out").iterdir()}
     assert main(["run", *SMALL, "--out", "out"]) == 0
-    assert capsys.readouterr().out == (finished / "said.txt").read_text()
+    said = capsys.readouterr()
+    assert said.out == (finished / "said.txt").read_text()
+    assert said.err == "done already, nothing was run: delete out to run it anew\n"
     assert {path.name: path.stat().st_mtime_ns for path in (finished / "out").iterdir()} == before
 
 
