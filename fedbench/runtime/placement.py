@@ -1,8 +1,9 @@
 """Which host works for which client, and the hosts themselves: in this process, or Ray actors."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -169,10 +170,12 @@ class RayHosts:
     def begin(self, setup: Setup) -> None:
         device = "cuda" if self._gpus else "cpu"
         self._setup = self._ray.put(replace(setup, device=device))
-        self._call([actor.begin.remote(self._setup) for actor in self._actors])
+        references = [self._begin(i) for i in range(self.count)]
+        for i, reference in enumerate(references):
+            self._answered(i, "at the start", partial(self._begin, i), reference)
 
-    def _call(self, references: list[Any]) -> list[Any]:
-        return [self._unwrapped(reference) for reference in references]
+    def _begin(self, index: int) -> Any:
+        return self._actors[index].begin.remote(self._setup)
 
     def _unwrapped(self, reference: Any) -> Any:
         try:
@@ -189,22 +192,26 @@ class RayHosts:
         return self._actors[index].work.remote(order, own, at, *shared)
 
     def _received(self, index: int, reference: Any, send: Any) -> Reply:
+        during = f"in round {send[0].round}"
+        return _unpacked(*self._answered(index, during, partial(self._send, index, *send), reference))
+
+    def _answered(self, index: int, during: str, ask: Callable[[], Any], reference: Any) -> Any:
+        """What a host answers; one that dies before it does is made anew and asked again."""
         for _ in range(RESTARTS):
             try:
-                reply, packed = self._unwrapped(reference)
-                return _unpacked(reply, packed)
+                return self._unwrapped(reference)
             except self._ray.exceptions.RayActorError:
-                self.restarts.append(f"host {index} died in round {send[0].round} and was made anew")
+                self.restarts.append(f"host {index} died {during} and was made anew")
                 self._remake(index)
-                reference = self._send(index, *send)
-        raise RuntimeError(f"host {index} died {RESTARTS} times in round {send[0].round}: is its memory exhausted?")
+                reference = ask()
+        raise RuntimeError(f"host {index} died {RESTARTS} times {during}: is its memory exhausted?")
 
     def _remake(self, index: int) -> None:
         deadline = time.monotonic() + START_TIMEOUT
         while True:
             self._actors[index] = self._create(index)
             try:
-                self._unwrapped(self._actors[index].begin.remote(self._setup))
+                self._unwrapped(self._begin(index))
                 return
             except self._ray.exceptions.RayActorError:
                 if time.monotonic() > deadline:
@@ -242,11 +249,15 @@ class RayHosts:
         skeleton = _map(order, place)
         return skeleton, own, list(shared.values()), [references[key] for key in shared]
 
+    # The states are in shared memory, where any host can reach them.
+
     def put_states(self, states: dict[int, State], round: int) -> None:
-        self._unwrapped(self._actors[0].put_states.remote(states, round))
+        ask = lambda: self._actors[0].put_states.remote(states, round)  # noqa: E731
+        self._answered(0, "while states were restored", ask, ask())
 
     def get_states(self, committed: int) -> dict[int, State]:
-        return self._unwrapped(self._actors[0].get_states.remote(committed))
+        ask = lambda: self._actors[0].get_states.remote(committed)  # noqa: E731
+        return self._answered(0, f"after round {committed}", ask, ask())
 
     def close(self) -> None:
         for actor in self._actors:

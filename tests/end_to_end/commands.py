@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-DEADLINE = 120.0
+DEADLINE = 300.0
 LOOK = 0.02
 """Seconds between two looks."""
 
@@ -24,11 +24,13 @@ class Process:
     start: str
     title: str
 
-    def kill(self) -> None:
-        """kill -9, if it still runs."""
-        if self in processes():
-            with suppress(ProcessLookupError):
-                os.kill(self.number, signal.SIGKILL)
+    def kill(self) -> bool:
+        """kill -9. False if it does not run any more."""
+        if not any((p.number, p.start) == (self.number, self.start) for p in processes()):
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(self.number, signal.SIGKILL)
+        return True
 
 
 def processes() -> list[Process]:
@@ -79,8 +81,7 @@ class Command:
 
     def kill_one(self, title: str) -> None:
         """kill -9 of a process of this command that calls itself `title`."""
-        self.until(lambda: bool(self.titled(title)), f"there was a process {title}")
-        self.titled(title)[0].kill()
+        self.until(lambda: any(process.kill() for process in self.titled(title)[:1]), f"a process {title} was killed")
 
     def titled(self, title: str) -> list[Process]:
         return [process for process in self.family() if process.title.startswith(title)]

@@ -16,7 +16,7 @@ from fedbench.results.records import GridFolder, RunFolder
 from tests.runtime.rounds import small
 
 SPACE = {"train.lr": [0.0001, 0.1], "method.mu": [0.0, 0.1], "train.epochs": [1, 2]}
-ASKED: dict[str, Any] = dict(baselines=["local", "fedprox"], final_seeds=[3, 4], at_once=2)
+ASKED: dict[str, Any] = dict(baselines=["local", "fedprox"], final_seeds=[3, 4], at_once=1)
 
 
 def constraint(values: dict[str, Any]) -> bool:

@@ -1,13 +1,19 @@
 """Work is dealt evenly, and hosts that can never have a place are refused."""
 
+import os
 import random
+import signal
 
 import pytest
+import torch
 
+from fedbench.data.partitions import partition
 from fedbench.errors import ConfigError
+from fedbench.experiments.resolve import resolve
 from fedbench.methods.base import Message
-from fedbench.runtime.host import Task
+from fedbench.runtime.host import Order, Setup, Task
 from fedbench.runtime.placement import RayHosts, balance, check_resources
+from tests.runtime.rounds import small
 
 
 def tasks(count: int) -> list[Task]:
@@ -62,3 +68,20 @@ def test_resources_that_are_not_there_are_one_line(total, bundle, count, line):
 def test_more_hosts_than_the_cluster_holds_are_refused_at_once(local_ray):
     with pytest.raises(ConfigError, match="99 hosts of 1 CPU need 99 CPU, there are 8"):
         RayHosts(99, cpus=1, gpus=0)
+
+
+def test_a_host_that_died_between_two_messages_is_made_anew(local_ray, tmp_path):
+    config, dataset = resolve(small("fedper"))
+    setup = Setup(config, 0, partition(dataset, config, 0), tmp_path)
+    hosts = RayHosts(1, cpus=1, gpus=0)
+    try:
+        hosts.begin(setup)
+        hosts.put_states({3: {"params": torch.ones(2)}}, 1)
+        (reply,) = hosts.run([Order(2, [])])
+        os.kill(reply.process, signal.SIGKILL)
+        assert torch.equal(hosts.get_states(2)[3]["params"], torch.ones(2))
+        assert hosts.restarts == ["host 0 died after round 2 and was made anew"]
+        (again,) = hosts.run([Order(3, [])])
+        assert again.process != reply.process
+    finally:
+        hosts.close()
