@@ -36,7 +36,8 @@ WORDS = [
 
 def finished(out: Path) -> dict[Path, int]:
     """When the summaries of complete runs were written."""
-    return {path: path.stat().st_mtime_ns for path in out.glob("*/*/**/summary.json")}
+    paths = [*out.glob("cells/*/*/summary.json"), *out.glob("final/*/summary.json")]
+    return {path: path.stat().st_mtime_ns for path in paths}
 
 
 def under_way(out: Path) -> list[Path]:
@@ -73,7 +74,7 @@ def test_a_trial_and_the_grid_are_killed_and_the_command_given_again(tmp_path):
 
 
 def assert_complete(out: Path) -> None:
-    """Two cells done and one failed, the best run again beside the baseline, and all with the bits of plain runs."""
+    """Two cells done and one failed, the best run again, and all with the bits of plain runs."""
     grid = GridFolder(out).grid()
     by_name = {cell["name"]: cell for cell in grid["cells"]}
     assert {name: cell["status"] for name, cell in by_name.items()} == {
@@ -85,12 +86,8 @@ def assert_complete(out: Path) -> None:
     assert grid["best"] in ("strength=1", "strength=2")
     assert not grid["failed_finals"]
     assert (out / "report.html").exists()
-    for folder in (
-        out / "cells/Fragile/strength=1",
-        out / "cells/local/default",
-        out / "final/Fragile",
-        out / "final/local",
-    ):
+    assert RunFolder(out / "final/Fragile").summary()["complete"]
+    for folder in (out / "cells/Fragile/strength=1", out / "cells/Fragile/strength=2"):
         assert RunFolder(folder).summary()["complete"]
         assert read(folder) == alone(folder, out.parent / "alone" / folder.relative_to(out)), folder
 
