@@ -62,14 +62,12 @@ def group_means(vectors: Sequence[Tensor], groups: Tensor) -> list[Tensor]:
     return out
 
 
-def masked_merge(
-    vectors: Sequence[Tensor], masks: Sequence[Tensor], groups: Tensor, weights: Sequence[float], out: Sequence[Tensor]
-) -> None:
-    """Into `out[i]`: the mean of i's group where i's mask is 1, the weighted mean of all vectors elsewhere.
+def masked_merge(vectors: Sequence[Tensor], masks: Sequence[Tensor], groups: Tensor, weights: Sequence[float]) -> None:
+    """In place of vector i: the mean of i's group where i's mask is 1, the weighted mean of all vectors elsewhere.
 
-    vectors, out: n of `[N]`, apart from each other; masks: n packed ones (`mask_to_bits`);
-    groups: bool `[n, n]`, as in `group_means`. One pass over column chunks that fit the cache, because at 100 clients
-    every n x N array in between would cost as much memory and time as the uploads themselves.
+    vectors: n of `[N]`; masks: n packed ones (`mask_to_bits`); groups: bool `[n, n]`, as in `group_means`. One pass
+    over column chunks that fit the cache, because at 100 clients every n x N array in between would cost as much
+    memory and time as the uploads themselves.
     """
 
     def part(columns: slice) -> None:
@@ -77,10 +75,10 @@ def masked_merge(
         common = _weighted_sum(own.unbind(), weights).to(own.dtype)
         packed = np.stack([mask[columns.start // 8 : -(-columns.stop // 8)].cpu().numpy() for mask in masks])
         chosen = torch.from_numpy(np.unpackbits(packed, axis=1, count=own.shape[1])).to(own.device)
-        for target, row in zip(out, select(chosen, _grouped(own, groups), common), strict=True):
+        for target, row in zip(vectors, select(chosen, _grouped(own, groups), common), strict=True):
             target[columns] = row
 
-    by_columns(part, len(out[0]), CACHED)
+    by_columns(part, len(vectors[0]), CACHED)
 
 
 def select(mask: Tensor, chosen: Tensor, other: Tensor) -> Tensor:

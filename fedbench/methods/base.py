@@ -247,7 +247,10 @@ class Method:
         return self.message(params=server.params, buffers=server.buffers, counters=server.counters)
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
-        """Turn the uploads of a round, ascending by client and never empty, into the server's next state."""
+        """Turn the uploads of a round, ascending by client and never empty, into the server's next state.
+
+        Their tensors are the server's: it may keep them, and write to those that the client half does not keep too.
+        """
         weights = self.weights(uploads)
         server.params = weighted_mean([u.params for u in uploads], weights)
         server.buffers = weighted_mean([u.buffers for u in uploads], weights)

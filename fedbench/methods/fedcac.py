@@ -115,7 +115,7 @@ class FedCAC(Method):
         server.rows, server.buffer_rows = {}, {}
 
     def download(self, server: Server, client: int) -> Message:
-        """The client's merged model: a row that the next aggregation writes over."""
+        """The client's merged model, or the first one of all."""
         message = self.message(
             params=server.rows.get(client, server.params),
             buffers=server.buffer_rows.get(client, server.buffers),
@@ -168,12 +168,12 @@ class FedCAC(Method):
         return (overlap >= threshold(overlap, round / self.beta) - 1e-12) & others
 
     def _merge_params(self, server: Server, uploads: list[Upload], groups: Tensor) -> None:
-        """Eq. 9 to 11, written into the rows of the participants."""
-        rows = [server.rows.setdefault(u.client, torch.empty_like(u.params)) for u in uploads]
+        """Eq. 9 to 11, written over the uploads, which saves n x N floats."""
         masks = [u.mask for u in uploads]
         if self.options.noncritical == "as_critical":
             masks = [torch.full_like(mask, 255) for mask in masks]
-        masked_merge([u.params for u in uploads], masks, groups, self.weights(uploads), rows)
+        masked_merge([u.params for u in uploads], masks, groups, self.weights(uploads))
+        server.rows.update({u.client: u.params for u in uploads})
 
     def _merge_buffers(self, server: Server, uploads: list[Upload], groups: Tensor) -> None:
         buffers = [u.buffers for u in uploads]

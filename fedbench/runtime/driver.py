@@ -26,7 +26,7 @@ from fedbench.runtime.host import (
     make_method,
     resident_mb,
 )
-from fedbench.runtime.placement import Hosts, balance
+from fedbench.runtime.placement import Costs, Hosts, balance
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.sampling import evaluated, participants
 from fedbench.runtime.states import shared_folder
@@ -123,7 +123,7 @@ class SeedRun:
         self.method.check()
         self.server = Server(context, learner.initial())
         self.everyone = evaluated(seed, context.clients, self.config.evaluate.clients)
-        self.costs: dict[int, float] = {i: float(n) for i, n in enumerate(context.sizes)}
+        self.costs = Costs(context.sizes)
         self.last_fit: dict[int, Scores] = {}
         self.pending = Pending()
 
@@ -239,7 +239,7 @@ class SeedRun:
             )
             for client in sorted(seen | drawn)
         ]
-        return [Order(round, dealt, global_model) for dealt in balance(tasks, self.costs, self.hosts.count)]
+        return [Order(round, dealt, global_model) for dealt in balance(tasks, self.costs.of, self.hosts.count)]
 
     def _global_model(self) -> Message | None:
         weights = self.method.global_weights(self.server)
@@ -253,7 +253,7 @@ class SeedRun:
         if question is None:
             return
         tasks = [Task(client, Message()) for client in range(self.server.context.clients)]
-        orders = [Order(round, dealt, question=question) for dealt in balance(tasks, self.costs, self.hosts.count)]
+        orders = [Order(round, dealt, question=question) for dealt in balance(tasks, self.costs.of, self.hosts.count)]
         reports = [report for reply in self.hosts.run(orders) for report in reply.reports]
         answers = {r.client: r.answer for r in sorted(reports, key=lambda r: r.client) if r.answer is not None}
         self.pending.bytes_down += question.wire_bytes() * len(tasks)
@@ -280,12 +280,12 @@ class SeedRun:
             failed=failed,
         )
         for report in reports:
+            self.costs.learn(report)
             if "after_fit" in report.scores:
                 self.last_fit[report.client] = report.scores["after_fit"]
             if report.upload is not None:
                 logged = {f"logged/{k}": v for k, v in report.logged.items()}
                 self.pending.traces.update({(report.client, k): v for k, v in (report.upload.traces | logged).items()})
-                self.costs[report.client] = report.seconds
         if uploads:
             self.method.aggregate(self.server, uploads)
         if self._due(round):

@@ -4,6 +4,7 @@ import os
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from fedbench.learner import seeds
 from fedbench.learner.learner import Learner, Score
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import POOL, Client, Context, Message, Method, Upload
-from fedbench.runtime.states import MemoryStates, SharedStates, State, States
+from fedbench.runtime.states import MemoryStates, SharedStates, State, States, states_folder
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,11 @@ Scores = dict[str, Score]
 
 @dataclass
 class Report:
-    """What became of one task. seconds: of the whole task."""
+    """What became of one task."""
 
     client: int
-    seconds: float = 0.0
+    fit_seconds: float = 0.0
+    eval_seconds: float = 0.0
     upload: Upload | None = None
     answer: Message | None = None
     scores: dict[str, Scores] = field(default_factory=dict)
@@ -85,12 +87,12 @@ class Reply:
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a host needs for one seed. states: folder in shared memory, or None for this process's memory."""
+    """All that a host needs for one seed. shared: the run's folder in shared memory, or None for this process's."""
 
     config: Config
     seed: int
     partition: Partition
-    states: Path | None = None
+    shared: Path | None = None
     device: str = "cpu"
 
 
@@ -130,9 +132,11 @@ def make_method(config: Config, context: Context) -> Method:
 
 
 class Host:
-    """Works through orders, client by client, on one learner."""
+    """Works through orders, client by client, on one learner. ship: told of every upload as soon as it is made."""
 
-    def __init__(self, setup: Setup, dataset: Dataset | None = None) -> None:
+    def __init__(
+        self, setup: Setup, dataset: Dataset | None = None, ship: Callable[[Upload], None] = lambda upload: None
+    ) -> None:
         self.config, self.seed, self.partition = setup.config, setup.seed, setup.partition
         torch.set_num_threads(setup.config.train.threads)
         self.device = torch.device(setup.device)
@@ -141,7 +145,8 @@ class Host:
         self.context = make_context(setup.config, self.dataset, setup.partition, setup.seed, self.learner)
         self.method = make_method(setup.config, self.context)
         self.initial = self.learner.initial()
-        self.states: States = SharedStates(setup.states) if setup.states else MemoryStates()
+        self.states: States = SharedStates(states_folder(setup.shared)) if setup.shared else MemoryStates()
+        self._ship = ship
         self._images = as_tensor(self.dataset.images).to(self.device)
         self._scale, self._shift = self.dataset.scale_and_shift(self.device, self.learner.dtype)
 
@@ -197,14 +202,15 @@ class Host:
 
     def work(self, order: Order) -> Reply:
         """Every task of an order, in its order. A client that fails is reported and leaves no trace."""
-        begun, self._train_seconds, self._eval_seconds = time.perf_counter(), 0.0, 0.0
+        begun = time.perf_counter()
         with seeds.preserved_streams():
             reports = [self._guarded(task, order) for task in order.tasks]
         busy = time.perf_counter() - begun
-        return Reply(reports, self._train_seconds, self._eval_seconds, busy, os.getpid(), resident_mb())
+        train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("fit", "eval"))
+        return Reply(reports, train, evaluate, busy, os.getpid(), resident_mb())
 
     def _guarded(self, task: Task, order: Order) -> Report:
-        begun, report = time.perf_counter(), Report(task.client)
+        report = Report(task.client)
         try:
             self._answer(task, order, report) if order.question else self._task(task, order, report)
         except ConfigError:
@@ -216,7 +222,6 @@ class Host:
                 f"{type(error).__name__}: {text[0] if text else ''} ({Path(where.filename).name}:{where.lineno})"
             )
             report.upload = None
-        report.seconds = time.perf_counter() - begun
         return report
 
     def _answer(self, task: Task, order: Order, report: Report) -> None:
@@ -244,7 +249,7 @@ class Host:
             report.scores["global"] = self._scores(as_weights(on_device(order.global_model, self.device)), client)
         if task.evaluate_initial:
             report.scores["initial"] = self._scores(self.initial, client)
-        self._eval_seconds += time.perf_counter() - begun
+        report.eval_seconds += time.perf_counter() - begun
 
     def _fit(self, task: Task, order: Order, client: Client, download: Message, report: Report) -> None:
         begun = time.perf_counter()
@@ -255,7 +260,7 @@ class Host:
         self.learner.ledger = type(self.learner.ledger)()
         upload = self.method.fit(client, received, download)
         ledger = self.learner.ledger
-        self._train_seconds += time.perf_counter() - begun
+        report.fit_seconds += time.perf_counter() - begun
         failure = self._not_finite(client, upload)
         if failure:
             report.failure = failure
@@ -265,10 +270,13 @@ class Host:
             begun = time.perf_counter()
             assert client.fitted is not None
             report.scores["after_fit"] = self._scores(client.fitted, client)
-            self._eval_seconds += time.perf_counter() - begun
+            report.eval_seconds += time.perf_counter() - begun
+        begun = time.perf_counter()
         # Last, so that whatever fails before leaves no trace.
         self.states.save(client.id, order.round, client.state)
         report.upload = on_cpu(upload)
+        self._ship(report.upload)
+        report.fit_seconds += time.perf_counter() - begun
 
     def _in_round(self, client: Client, round: int) -> Client:
         key = (self.seed, client.id, round) if client.id != POOL else (self.seed, round, "pool")

@@ -2,18 +2,17 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedbench.errors import ConfigError
-from fedbench.methods.base import Message
-from fedbench.runtime.host import Host, Order, Reply, Setup, Task, as_tensor
-from fedbench.runtime.states import State
+from fedbench.runtime.host import Host, Order, Reply, Report, Setup, Task
+from fedbench.runtime.states import State, messages_folder
+from fedbench.runtime.transport import Mailbox, Packet, Post
 
 START_TIMEOUT = 600.0
 RESTARTS = 5
@@ -40,15 +39,46 @@ class Hosts(Protocol):
     def close(self) -> None: ...
 
 
-def balance(tasks: Sequence[Task], costs: dict[int, float], hosts: int) -> list[list[Task]]:
+class Costs:
+    """Seconds that clients' work takes: as measured, or in proportion to images where it was not yet.
+
+    images: training images per client, which stand for seconds until anything is measured.
+    """
+
+    def __init__(self, images: Sequence[int]) -> None:
+        self._images = {client: max(1, count) for client, count in enumerate(images)}
+        self._fit: dict[int, float] = {}
+        self._eval: dict[int, float] = {}
+
+    def learn(self, report: Report) -> None:
+        """The least time counts: what is above it was the machine's other work."""
+        for known, seconds in ((self._fit, report.fit_seconds), (self._eval, report.eval_seconds)):
+            if seconds:
+                known[report.client] = min(seconds, known.get(report.client, seconds))
+
+    def of(self, task: Task) -> float:
+        evaluates = task.evaluate_agg or task.evaluate_global or task.evaluate_fit
+        return task.fit * self._of(task.client, self._fit) + evaluates * self._of(task.client, self._eval)
+
+    def _of(self, client: int, known: dict[int, float]) -> float:
+        images = self._images.get(client, sum(self._images.values()))
+        if client in known:
+            return known[client]
+        if not known:  # images next to seconds would outweigh them
+            return 0.0 if self._fit or self._eval else float(images)
+        return images * sum(known.values()) / sum(self._images.get(c, images) for c in known)
+
+
+def balance(tasks: Sequence[Task], cost: Callable[[Task], float], hosts: int) -> list[list[Task]]:
     """Deal tasks to hosts so that their summed costs are as equal as the longest-first rule makes them.
 
     Each host's tasks are ascending by client. Who works for a client changes no number.
     """
     loads, dealt = [0.0] * hosts, [[] for _ in range(hosts)]  # type: tuple[list[float], list[list[Task]]]
-    for task in sorted(tasks, key=lambda task: (-costs.get(task.client, 1.0), task.client)):
-        lightest = loads.index(min(loads))
-        loads[lightest] += costs.get(task.client, 1.0)
+    costs = {task.client: cost(task) for task in tasks}
+    for task in sorted(tasks, key=lambda task: (-costs[task.client], task.client)):
+        lightest = min(range(hosts), key=lambda host: (loads[host], len(dealt[host])))
+        loads[lightest] += costs[task.client]
         dealt[lightest].append(task)
     return [sorted(own, key=lambda task: task.client) for own in dealt]
 
@@ -78,59 +108,26 @@ class InProcess:
         pass
 
 
-@dataclass(frozen=True)
-class Slot:
-    """Where a tensor of a packed message is: in the arrays that follow the order."""
-
-    index: int
-
-
 class HostActor:
     """The Ray twin of a host: unpacks orders and packs replies."""
 
-    def begin(self, setup: Setup) -> None:
-        self._host = Host(setup)
+    def begin(self, setup: Setup) -> str:
+        """Returns the node that this host is on."""
+        import ray
 
-    def work(
-        self, order: Order, own: list[np.ndarray], shared_at: list[int], *shared: np.ndarray
-    ) -> tuple[Reply, list[Any]]:
-        arrays: dict[int, np.ndarray] = dict(zip(shared_at, shared, strict=True))
-        arrays.update((-1 - i, array) for i, array in enumerate(own))
-        tensors = {index: as_tensor(array) for index, array in arrays.items()}
-        reply = self._host.work(_map(order, lambda slot: tensors[slot.index]))
-        packed: list[np.ndarray] = []
-        for report in reply.reports:
-            for message in (report.upload, report.answer):
-                if message is not None:
-                    message.tensors = {n: _append(packed, t) for n, t in message.tensors.items()}  # type: ignore[misc]
-        return reply, packed
+        assert setup.shared is not None
+        self._mailbox = Mailbox(messages_folder(setup.shared))
+        self._host = Host(setup, ship=self._mailbox.ship)
+        return ray.get_runtime_context().get_node_id()
+
+    def work(self, packet: Packet, *references: np.ndarray) -> tuple[Reply, list[np.ndarray]]:
+        return self._mailbox.packed(self._host.work(self._mailbox.opened(packet, references)))
 
     def put_states(self, states: dict[int, State], round: int) -> None:
         self._host.put_states(states, round)
 
     def get_states(self, committed: int) -> dict[int, State]:
         return self._host.get_states(committed)
-
-
-def _append(packed: list[np.ndarray], tensor: Tensor) -> Slot:
-    packed.append(tensor.contiguous().numpy())
-    return Slot(len(packed) - 1)
-
-
-def _map(order: Order, change: Any) -> Order:
-    """The order with every tensor (or slot) of its messages changed; a message that tasks share stays shared."""
-    seen: dict[int, Message] = {}
-
-    def mapped(message: Message | None) -> Any:
-        if message is None:
-            return None
-        if id(message) not in seen:
-            tensors = {name: change(tensor) for name, tensor in message.tensors.items()}
-            seen[id(message)] = Message(tensors, message.bits, message.charge)
-        return seen[id(message)]
-
-    tasks = [replace(task, download=mapped(task.download)) for task in order.tasks]
-    return Order(order.round, tasks, mapped(order.global_model), mapped(order.question))
 
 
 class RayHosts:
@@ -146,6 +143,8 @@ class RayHosts:
 
         self._ray, self.count, self._cpus, self._gpus = ray, count, cpus, gpus
         self.restarts: list[str] = []
+        self._node = ray.get_runtime_context().get_node_id()
+        self._near = [True] * count
         self._group, self._offset, self._own = self._placement()
         self._actors: list[Any] = [self._create(i) for i in range(count)]
 
@@ -168,11 +167,12 @@ class RayHosts:
         return actor.remote()
 
     def begin(self, setup: Setup) -> None:
-        device = "cuda" if self._gpus else "cpu"
-        self._setup = self._ray.put(replace(setup, device=device))
+        assert setup.shared is not None
+        self._setup = self._ray.put(replace(setup, device="cuda" if self._gpus else "cpu"))
+        self._post = Post(messages_folder(setup.shared), self._ray.put)
         references = [self._begin(i) for i in range(self.count)]
-        for i, reference in enumerate(references):
-            self._answered(i, "at the start", partial(self._begin, i), reference)
+        nodes = [self._answered(i, "at the start", partial(self._begin, i), ref) for i, ref in enumerate(references)]
+        self._near = [node == self._node for node in nodes]
 
     def _begin(self, index: int) -> Any:
         return self._actors[index].begin.remote(self._setup)
@@ -184,16 +184,20 @@ class RayHosts:
             raise error.cause if isinstance(error.cause, ConfigError) else error from None
 
     def run(self, orders: Sequence[Order]) -> list[Reply]:
-        sends = self._packed(orders)
-        references = [self._send(i, *send) for i, send in enumerate(sends)]
-        return [self._received(i, reference, sends[i]) for i, reference in enumerate(references)]
+        self._post.begin_round()
+        self._packets: dict[int, Packet] = {}
+        references = [self._send(i, order) for i, order in enumerate(orders)]
+        return [self._received(i, reference, orders[i]) for i, reference in enumerate(references)]
 
-    def _send(self, index: int, order: Order, own: list[np.ndarray], at: list[int], shared: list[Any]) -> Any:
-        return self._actors[index].work.remote(order, own, at, *shared)
+    def _send(self, index: int, order: Order) -> Any:
+        if index in self._packets:  # its host is dead
+            self._post.discard(self._packets[index])
+        self._packets[index], references = self._post.packet(order, self._near[index])
+        return self._actors[index].work.remote(self._packets[index], *references)
 
-    def _received(self, index: int, reference: Any, send: Any) -> Reply:
-        during = f"in round {send[0].round}"
-        return _unpacked(*self._answered(index, during, partial(self._send, index, *send), reference))
+    def _received(self, index: int, reference: Any, order: Order) -> Reply:
+        answer = self._answered(index, f"in round {order.round}", partial(self._send, index, order), reference)
+        return self._post.unpacked(self._packets[index], *answer)
 
     def _answered(self, index: int, during: str, ask: Callable[[], Any], reference: Any) -> Any:
         """What a host answers; one that dies before it does is made anew and asked again."""
@@ -211,43 +215,11 @@ class RayHosts:
         while True:
             self._actors[index] = self._create(index)
             try:
-                self._unwrapped(self._begin(index))
+                self._near[index] = self._unwrapped(self._begin(index)) == self._node
                 return
             except self._ray.exceptions.RayActorError:
                 if time.monotonic() > deadline:
                     raise
-
-    def _packed(self, orders: Sequence[Order]) -> list[tuple[Order, list[np.ndarray], list[int], list[Any]]]:
-        """Every distinct tensor once: through the object store where several hosts need it, else with its order."""
-        owners: dict[int, set[int]] = {}
-        kept: dict[int, Tensor] = {}
-
-        def note(host: int, tensor: Tensor) -> Tensor:
-            owners.setdefault(id(tensor), set()).add(host)
-            kept[id(tensor)] = tensor
-            return tensor
-
-        for host, order in enumerate(orders):
-            _map(order, lambda tensor, host=host: note(host, tensor))
-        shared = {key: n for n, key in enumerate(k for k, hosts in owners.items() if len(hosts) > 1)}
-        references = {key: self._ray.put(kept[key].contiguous().numpy()) for key in shared}
-        return [self._pack(order, shared, references) for order in orders]
-
-    def _pack(self, order: Order, shared: dict[int, int], references: dict[int, Any]) -> Any:
-        own: list[np.ndarray] = []
-        places: dict[int, Slot] = {}
-
-        def place(tensor: Tensor) -> Slot:
-            key = id(tensor)
-            if key in shared:
-                return Slot(shared[key])
-            if key not in places:
-                own.append(tensor.contiguous().numpy())
-                places[key] = Slot(-len(own))
-            return places[key]
-
-        skeleton = _map(order, place)
-        return skeleton, own, list(shared.values()), [references[key] for key in shared]
 
     # The states are in shared memory, where any host can reach them.
 
@@ -282,16 +254,6 @@ def reserve(count: int, cpus: float, gpus: float) -> Any:
             f"{START_TIMEOUT:g} s: free some of it, or lower --hosts"
         )
     return group
-
-
-def _unpacked(reply: Reply, packed: list[np.ndarray]) -> Reply:
-    tensors = [as_tensor(array) for array in packed]
-    for report in reply.reports:
-        for message in (report.upload, report.answer):
-            if message is not None:
-                slots: dict[str, Any] = dict(message.tensors)
-                message.tensors = {n: tensors[slot.index] for n, slot in slots.items()}
-    return reply
 
 
 def check_resources(total: dict[str, float], bundle: dict[str, float], count: int) -> None:

@@ -3,12 +3,15 @@
 import copy
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 State = dict[str, Any]
+
+LEAST_SHARED = 1 << 30
 
 
 class States(Protocol):
@@ -72,8 +75,13 @@ class SharedStates:
 
 
 def shared_folder(run: str, seed: int) -> Path:
-    """The folder of a run's states in shared memory, empty. Folders of dead owners are removed."""
-    base = Path("/dev/shm" if os.path.isdir("/dev/shm") else "/tmp") / f"fedbench-{os.getuid()}"
+    """The folder of a run in shared memory, empty. Folders of dead owners are removed.
+
+    Where shared memory is small, as in many containers, it lies in the folder for temporary files.
+    """
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > LEAST_SHARED
+    base = (memory if roomy else Path(tempfile.gettempdir())) / f"fedbench-{os.getuid()}"
     base.mkdir(exist_ok=True)
     for folder in base.iterdir():
         owner = folder.name.rpartition("-")[2]
@@ -83,3 +91,13 @@ def shared_folder(run: str, seed: int) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     return folder
+
+
+def states_folder(shared: Path) -> Path:
+    """Where a run's folder in shared memory holds private states."""
+    return shared / "states"
+
+
+def messages_folder(shared: Path) -> Path:
+    """Where a run's folder in shared memory holds messages under way."""
+    return shared / "messages"

@@ -1,7 +1,7 @@
 """A simulator that drives the hooks of a method in one process, and the tiny data and modules that it needs."""
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -172,7 +172,8 @@ class Simulation:
         self.states[number] = fresh.state
         seen.after_fit[number], seen.uploads[number] = fresh.fitted, upload
         seen.up[number], seen.down[number] = upload.wire_bytes(), download.wire_bytes()
-        return upload
+        # The server may write to what it received.
+        return replace(upload, tensors={name: tensor.clone() for name, tensor in upload.tensors.items()})
 
     def round(self, evaluate: bool = True) -> Round:
         server, method, seen = self.server, self.method, Round()

@@ -318,18 +318,6 @@ def test_absent_clients_keep_their_models():
     assert all(torch.equal(made.download(server, "ABCD".index(n)).params, kept[n]) for n in "CD")
 
 
-def test_uploads_are_only_read():
-    made = method(beta=4)
-    uploads = [upload(i, MODELS[n], MASKS[n]) for i, n in enumerate("ABCD")]
-    server = Server(made.context, initial(8))
-    made.open(server)
-    server.round = 2
-    made.aggregate(server, uploads)
-    for u, n in zip(uploads, "ABCD", strict=True):
-        assert u.params.tolist() == MODELS[n]
-        assert torch.equal(u.mask, mask_to_bits(bits(MASKS[n])))
-
-
 @pytest.mark.parametrize(("bn_stats", "value"), [("critical", 1.5), ("global", 4.0)])
 def test_running_statistics(bn_stats, value):
     made = method(clients=3, bn_stats=bn_stats, beta=1)

@@ -1,0 +1,134 @@
+"""Shared memory of a node, through which tensors travel between the driver and its hosts without a copy.
+
+The driver gives out the files; a file is free again when the last tensor that was read from it is gone.
+"""
+
+import mmap
+import os
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+ALIGNMENT = 64
+LEAST = 4096
+"""Bytes from which a tensor is worth a place of its own; smaller ones travel with their message."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor is: bytes of a file of the arena."""
+
+    file: int
+    offset: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def end(self) -> int:
+        return self.offset + prod(self.shape) * self.dtype.itemsize
+
+
+class Files:
+    """The mapped files of a folder, by number. A file grows when more is written to it than it holds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._mapped: dict[int, np.ndarray] = {}
+
+    def write(self, file: int, tensors: Sequence[Tensor]) -> list[Place]:
+        """Copy tensors one after the other into a file. Raises OSError where there is no room for them."""
+        places, end = [], 0
+        for tensor in tensors:
+            place = Place(file, -(-end // ALIGNMENT) * ALIGNMENT, tuple(tensor.shape), tensor.dtype)
+            places.append(place)
+            end = place.end
+        mapped = torch.from_numpy(self.mapped(file, end))
+        for tensor, place in zip(tensors, places, strict=True):
+            view_of(mapped, place).copy_(tensor)
+        return places
+
+    def read(self, place: Place) -> Tensor:
+        """The tensor at a place: a view of the file."""
+        return view_of(torch.from_numpy(self.mapped(place.file, place.end)), place)
+
+    def mapped(self, file: int, size: int) -> np.ndarray:
+        """uint8 view of a whole file of at least `size` bytes; the same array until the file has grown."""
+        known = self._mapped.get(file)
+        if known is None or len(known) < size:
+            known = self._mapped[file] = self._map(file, size)
+        return known
+
+    def _map(self, file: int, size: int) -> np.ndarray:
+        handle = os.open(self.folder / str(file), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if os.fstat(handle).st_size < size:
+                # Reserves the pages: without it, a full memory would end the process at its first write.
+                os.posix_fallocate(handle, 0, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+            return np.frombuffer(mmap.mmap(handle, 0), np.uint8)
+        finally:
+            os.close(handle)
+
+
+class Arena:
+    """The driver's side: which files are in use."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._files = Files(folder)
+        self._sizes: list[int] = []
+        self._free: set[int] = set()
+        self._at: dict[int, int] = {}  # address of its mapping -> file
+
+    def take(self, size: int) -> int:
+        """A free file, of about this size if there is one."""
+        if not self._free:
+            self._sizes.append(0)
+            return len(self._sizes) - 1
+        file = min(sorted(self._free), key=lambda file: abs(self._sizes[file] - size))
+        self._free.remove(file)
+        return file
+
+    def give_back(self, file: int) -> None:
+        self._free.add(file)
+
+    def store(self, tensor: Tensor) -> tuple[Place, Tensor]:
+        """Where a tensor is, copied only if it is not in the arena, and the tensor that keeps the place taken."""
+        known = self._place(tensor)
+        if known:
+            return known, tensor
+        file = self.take(tensor.nbytes)
+        try:
+            (place,) = self._files.write(file, [tensor])
+        except OSError:
+            self.give_back(file)
+            raise
+        return place, self.read([place])[0]
+
+    def read(self, places: Sequence[Place]) -> list[Tensor]:
+        """The tensors at places of one taken file, which is free again when all of them are gone."""
+        file, end = places[0].file, max(place.end for place in places)
+        lease = self._files.mapped(file, end).view()
+        if len(lease) != self._sizes[file]:  # it has grown, and is elsewhere now
+            self._at = {at: known for at, known in self._at.items() if known != file}
+            self._at[lease.ctypes.data], self._sizes[file] = file, len(lease)
+        weakref.finalize(lease, self.give_back, file).atexit = False
+        whole = torch.from_numpy(lease)
+        return [view_of(whole, place) for place in places]
+
+    def _place(self, tensor: Tensor) -> Place | None:
+        start = tensor.untyped_storage().data_ptr()
+        file = self._at.get(start)
+        if file is None or not tensor.is_contiguous():
+            return None
+        return Place(file, tensor.data_ptr() - start, tuple(tensor.shape), tensor.dtype)
+
+
+def view_of(whole: Tensor, place: Place) -> Tensor:
+    """The tensor at a place of a mapped file `whole`, uint8."""
+    return whole[place.offset : place.end].view(place.dtype).view(place.shape)
