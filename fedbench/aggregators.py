@@ -7,6 +7,7 @@ or on the number of hosts.
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import cpu_count
+from threading import local
 
 import numpy as np
 import torch
@@ -52,10 +53,10 @@ def mean(vectors: Sequence[Tensor]) -> Tensor:
 
 def group_means(vectors: Sequence[Tensor], groups: Tensor) -> list[Tensor]:
     """For each row of `groups` (bool `[n, n]`), the mean of the vectors it marks: n vectors `[N]`."""
-    out = [torch.empty_like(vector) for vector in vectors]
+    out, group = [torch.empty_like(vector) for vector in vectors], Groups(groups)
 
     def part(columns: slice) -> None:
-        for target, row in zip(out, _grouped(_stacked(vectors, columns), groups), strict=True):
+        for target, row in zip(out, group.means(vectors, columns), strict=True):
             target[columns] = row
 
     by_columns(part, len(out[0]), CACHED)
@@ -69,31 +70,55 @@ def masked_merge(vectors: Sequence[Tensor], masks: Sequence[Tensor], groups: Ten
     over column chunks that fit the cache, because at 100 clients every n x N array in between would cost as much
     memory and time as the uploads themselves.
     """
+    group = Groups(groups)
 
     def part(columns: slice) -> None:
-        own = _stacked(vectors, columns)  # [n, c]
-        common = _weighted_sum(own.unbind(), weights).to(own.dtype)
+        means = group.means(vectors, columns)
+        common = _weighted_sum(group.exact.unbind(), weights).to(means.dtype)
         packed = np.stack([mask[columns.start // 8 : -(-columns.stop // 8)].cpu().numpy() for mask in masks])
-        chosen = torch.from_numpy(np.unpackbits(packed, axis=1, count=own.shape[1])).to(own.device)
-        for target, row in zip(vectors, select(chosen, _grouped(own, groups), common), strict=True):
+        chosen = torch.from_numpy(np.unpackbits(packed, axis=1, count=means.shape[1]))
+        for target, row in zip(vectors, select(chosen.to(means.device), means, common), strict=True):
             target[columns] = row
 
     by_columns(part, len(vectors[0]), CACHED)
 
 
+class Groups(local):
+    """Means over groups of clients, chunk by chunk, in memory that each thread takes once.
+
+    Fresh memory for every chunk would cost as much time as the sums. groups: bool `[n, n]`, one group in each row;
+    exact: the last chunk `[n, c]` in float64.
+    """
+
+    def __init__(self, groups: Tensor) -> None:
+        self.alone = (groups.sum(1) == 1) & groups.diagonal()
+        members = groups.to(torch.float64)
+        self.members = members.div_(members.sum(1, keepdim=True))
+        self.exact = torch.empty(0, 0, dtype=torch.float64)
+
+    def means(self, vectors: Sequence[Tensor], columns: slice) -> Tensor:
+        """Means `[n, c]` of the columns; a group of itself keeps its bits. Valid until the next call."""
+        shape = len(vectors), columns.stop - columns.start
+        if self.exact.shape != shape:
+            self.own, self.out = (vectors[0].new_empty(shape) for _ in range(2))
+            self.exact, self.sums = (torch.empty_like(self.own, dtype=torch.float64) for _ in range(2))
+            self.alone, self.members = self.alone.to(self.own.device), self.members.to(self.own.device)
+        torch.stack([vector[columns] for vector in vectors], out=self.own)
+        self.exact.copy_(self.own)
+        self.out.copy_(torch.mm(self.members, self.exact, out=self.sums))
+        self.out[self.alone] = self.own[self.alone]
+        return self.out
+
+
 def select(mask: Tensor, chosen: Tensor, other: Tensor) -> Tensor:
-    """`chosen` `[..., c]` where `mask` (0 or 1, uint8 or bool) is 1, `other` `[c]` elsewhere, bit for bit.
+    """`chosen` `[..., c]`, in place, with `other` `[c]` where `mask` (0 or 1, uint8 or bool) is 0, bit for bit.
 
     On the CPU a random mask makes `torch.where` miss every second branch; this is four times as fast.
     """
     whole = {4: torch.int32, 8: torch.int64}[chosen.element_size()]
     rest = other.view(whole)
-    flip = chosen.view(whole).bitwise_xor(rest).bitwise_and_(mask.to(whole).neg_())
+    flip = chosen.view(whole).bitwise_xor_(rest).bitwise_and_(mask.to(whole).neg_())
     return flip.bitwise_xor_(rest).view(chosen.dtype)
-
-
-def _stacked(vectors: Sequence[Tensor], columns: slice) -> Tensor:
-    return torch.stack([vector[columns] for vector in vectors])
 
 
 def _weighted_sum(rows: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
@@ -102,17 +127,6 @@ def _weighted_sum(rows: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     for row, weight in zip(rows, weights, strict=True):
         total.add_(row, alpha=weight)
     return total
-
-
-def _grouped(stacked: Tensor, groups: Tensor) -> Tensor:
-    """Means `[n, c]` over the rows of `stacked` that each row of `groups` marks; a group of itself keeps its bits."""
-    alone = (groups.sum(1) == 1) & groups.diagonal()
-    members = groups[~alone].to(stacked.device, torch.float64)
-    out = stacked.clone()
-    if len(members):
-        means = members.div_(members.sum(1, keepdim=True)) @ stacked.to(torch.float64)
-        out[~alone] = means.to(stacked.dtype)
-    return out
 
 
 def elementwise_max(vectors: Sequence[Tensor]) -> Tensor:

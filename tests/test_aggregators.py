@@ -110,7 +110,7 @@ def test_counts_of_more_masks_than_a_byte_holds():
 def test_select_copies_bits(dtype):
     chosen, other = torch.tensor([[1.0, -0.0, float("nan"), 4]]).to(dtype), torch.tensor([5.0, 6, 7, -0.0]).to(dtype)
     mask = torch.tensor([[1, 1, 0, 0]], dtype=torch.uint8)
-    found = select(mask, chosen, other)
+    found = select(mask, chosen.clone(), other)
     assert found.tolist() == [[1.0, 0.0, 7.0, 0.0]]
     assert torch.signbit(found).tolist() == [[False, True, False, True]]
     assert torch.equal(found, select(mask.bool(), chosen, other))
