@@ -168,7 +168,7 @@ class Config(Section):
     public: PublicConfig = PublicConfig()
     model: ModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
-    rounds: int = Field(100, ge=1, description="communication rounds")
+    rounds: int = Field(60, ge=1, description="communication rounds")
     participation: float = Field(1.0, gt=0, description="share of clients per round in (0, 1], or a count >= 2")
     evaluate: EvaluateConfig = EvaluateConfig()
     seeds: list[int] = Field([0], min_length=1, description="seeds, each a full run: partition, start model, batches")
