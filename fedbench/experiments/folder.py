@@ -1,5 +1,6 @@
 """A run's folder: where it is, whether it may be used, and what describes the run in it."""
 
+import fcntl
 import json
 import os
 import platform
@@ -21,6 +22,8 @@ from fedbench.errors import ConfigError
 from fedbench.results.records import write_atomically, write_json_atomically
 
 DESCRIPTION = ("config.yaml", "environment.json", "partition.json")
+PATIENCE = 10.0
+"""Seconds for the processes of a command that was killed to end."""
 LIBRARIES = ["fedbench", "torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
 
 
@@ -82,6 +85,32 @@ def _remove_empty(folders: Iterable[Path]) -> None:
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
+
+
+@contextmanager
+def alone_in(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
+    """Keep other commands out of a folder. Raises ConfigError where one stays in it for longer than `patience` s.
+
+    The lock is on the folder itself: it leaves no file, and ends with its process however that ends.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    deadline = time.monotonic() + patience
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ConfigError(
+                        f"{folder}: another command is at work here; wait until it ends, or give another --out"
+                    ) from None
+                time.sleep(0.2)
+            except OSError:  # a file system that has no locks
+                break
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager

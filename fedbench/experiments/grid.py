@@ -15,7 +15,7 @@ from typing import Any
 
 from fedbench.config import Config, flat, load_yaml, nested
 from fedbench.errors import ConfigError
-from fedbench.experiments.folder import changes_in, check_same, check_writable, identity
+from fedbench.experiments.folder import alone_in, changes_in, check_same, check_writable, identity
 from fedbench.experiments.resolve import check, resolve
 from fedbench.experiments.study import Job, Outcome, Watch, execute, room_for
 from fedbench.results.records import RunFolder, write_json_atomically
@@ -91,7 +91,8 @@ def grid(
     check(cells[0].job.config, resolve(cells[0].job.config)[1])
     board = Board(folder, config, space, [cell for cell in cells if cell.method == config.method.name])
     scratch = folder / ".tune"
-    with room_for([cell.job for cell in cells]):
+    folder.mkdir(parents=True, exist_ok=True)
+    with alone_in(folder), room_for([cell.job for cell in cells]):
         outcomes = execute([cell.job for cell in cells], scratch, at_once, lambda o, r: (board.write(o), watch(o, r)))
         best = _chosen(cells, (config.method.name, *baselines), outcomes)
         finals = [_final(cell, final_seeds, folder) for cell in best.values() if cell is not None]
@@ -207,7 +208,6 @@ class Board:
         best: Cell | None = None,
     ) -> None:
         """Write what is known now."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         best = best or _best(self.cells, self.config.method.name, outcomes)
         content = {
             "method": self.config.method.name,

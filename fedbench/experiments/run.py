@@ -1,7 +1,7 @@
 """One run: one method, one data set, one partition, one or more seeds."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -70,22 +70,25 @@ def run(
     """
     config, dataset = resolve(config)
     place = places.take(config, experiment, resume)
-    folder = place.folder
-    if place.done:
-        return Result(folder, config)
-    with places.nothing_left(place):
-        partitions = check(config, dataset)
-        if not place.begun:
-            places.describe(folder, config, dataset, partitions)
-        warnings = _with_loggers(config, dataset, folder, place.begun, job_type, watch or (lambda event: None))
-    write_json_atomically(folder / "summary.json", summarise(RunFolder(folder), warnings))
-    places.finish(folder)
-    checkpoint.remove(folder / "checkpoint")
-    if report:
-        from fedbench.report import make_report
+    result = Result(place.folder, config)
+    with places.alone_in(result.folder):
+        # Whoever was in the folder may have changed it.
+        place = replace(places.take(config, experiment, resume), made=place.made)
+        if not place.done:
+            with places.nothing_left(place):
+                partitions = check(config, dataset)
+                if not place.begun:
+                    places.describe(place.folder, config, dataset, partitions)
+                told = watch or (lambda event: None)
+                warnings = _with_loggers(config, dataset, place.folder, place.begun, job_type, told)
+            write_json_atomically(place.folder / "summary.json", summarise(RunFolder(place.folder), warnings))
+            places.finish(place.folder)
+            checkpoint.remove(place.folder / "checkpoint")
+        if report and not (place.done and result.report.exists()):
+            from fedbench.report import make_report
 
-        make_report(folder)
-    return Result(folder, config)
+            make_report(place.folder)
+    return result
 
 
 def _with_loggers(
@@ -190,5 +193,4 @@ def _watched(ray: Any, actor: Any, done: Any, on_event: Watcher) -> list[str]:
         finished, _ = ray.wait([done], timeout=0.3)
         for event in ray.get(actor.events.remote()):
             on_event(event)
-    result = ray.get(done)
-    return result
+    return ray.get(done)

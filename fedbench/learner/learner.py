@@ -1,6 +1,6 @@
 """The learner: one LightningModule on flat vectors, and every training loop of every method."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import ceil
@@ -326,6 +326,16 @@ class Learner(FlatModule):
         with _told(f"model {name} fails in training"), seeds.preserved_streams():
             self.fit(self.initial(), data, purpose="probe", steps=1)
         self.ledger = Ledger()
+
+    def warnings(self, sizes: Sequence[int]) -> list[str]:
+        """What to say once of clients with so many training images."""
+        single = sum(size == 1 for size in sizes)
+        if not single or not self._batchnorms:
+            return []
+        return [
+            f"{single} client(s) have one training image: their BatchNorm layers train with the running statistics, "
+            "because one image has no variance"
+        ]
 
     def steps_of(self, samples: int) -> int:
         """Gradient steps of one ordinary fit on so many samples."""

@@ -47,6 +47,12 @@ class Pending:
     failed: list[tuple[int, str]] = field(default_factory=list)
     traces: dict[tuple[int, str], float] = field(default_factory=dict)
 
+    def dated(self) -> list[tuple[int, str]]:
+        """The failures of a round that is not evaluated, to be told with a later one."""
+        return [
+            (c, text if text.startswith("in round ") else f"in round {self.round}: {text}") for c, text in self.failed
+        ]
+
 
 class Driver:
     """Runs one configuration, seed after seed, into a folder.
@@ -121,6 +127,7 @@ class SeedRun:
         context = make_context(self.config, driver.dataset, self.partition, seed, learner)
         self.method = make_method(self.config, context)
         self.method.check()
+        self.notes = learner.warnings(context.sizes)
         self.server = Server(context, learner.initial())
         self.everyone = evaluated(seed, context.clients, self.config.evaluate.clients)
         self.costs = Costs(context.sizes)
@@ -140,7 +147,7 @@ class SeedRun:
         """Set up hosts and server, from a checkpoint if there is one."""
         self._shared = shared_folder(self.config.key(), self.seed) if self.hosts.share_states else None
         self.hosts.begin(Setup(self.config, self.seed, self.partition, self._shared))
-        for line in (*self.driver.dataset.notes, *self.partition.notes, *self.method.warnings()):
+        for line in (*self.driver.dataset.notes, *self.partition.notes, *self.notes, *self.method.warnings()):
             self.driver.warn(line)
         self._open(kept)
 
@@ -269,6 +276,7 @@ class SeedRun:
         failed = [(r.client, r.failure) for r in reports if r.failure is not None and r.client in trainers]
         for client, reason in failed:
             self.driver.warn(f"seed {self.seed}, round {round}: client {client} was left out: {reason}")
+        unsaid = [] if self._due(self.pending.round) else self.pending.dated()
         fits = [report for report in reports if report.steps and report.upload is not None]
         self.pending = Pending(
             round=round,
@@ -277,7 +285,7 @@ class SeedRun:
             steps=sum(report.steps for report in fits),
             bytes_up=sum(upload.wire_bytes() for upload in uploads),
             bytes_down=sum(t.download.wire_bytes() for order in orders for t in order.tasks if t.fit),
-            failed=failed,
+            failed=[*unsaid, *failed],
         )
         for report in reports:
             self.costs.learn(report)

@@ -291,8 +291,12 @@ class Host:
             return f"the training loss became {self.learner.ledger.loss}: lower train.lr"
         if isinstance(client.fitted, Weights) and not client.fitted.is_finite():
             return "the trained model holds values that are not finite: lower train.lr"
+        known = client.fitted.params.data_ptr() if isinstance(client.fitted, Weights) else None
         for name, tensor in upload.tensors.items():
-            if tensor.is_floating_point() and tensor.numel() and not bool(torch.isfinite(tensor.sum())):
+            if not tensor.is_floating_point() or not tensor.numel() or tensor.data_ptr() == known:
+                continue
+            # A constant buffer, such as a mask, may be infinite.
+            if bool(tensor.isnan().any()) if name == "buffers" else not bool(torch.isfinite(tensor.sum())):
                 return f"the upload's {name} holds values that are not finite"
         return None
 

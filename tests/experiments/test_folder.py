@@ -1,6 +1,8 @@
 """A run's folder: named by what was asked, used for nothing else, and done once."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.data.partitions import partition
 from fedbench.errors import ConfigError
-from fedbench.experiments.folder import default_name, describe, take
+from fedbench.experiments.folder import alone_in, default_name, describe, take
 from fedbench.experiments.resolve import resolve
 from fedbench.experiments.run import run
 from tests.runtime.rounds import read, small, stop
@@ -44,6 +46,24 @@ def test_a_folder_is_made_where_it_is_asked_for(tmp_path, monkeypatch):
     assert take(config, "run", resume=False).folder == Path("results/run/mine")
     config.out = tmp_path / "there"
     assert take(config, "run", resume=False).folder == tmp_path / "there"
+
+
+def test_a_folder_is_for_one_command_at_a_time(tmp_path):
+    with alone_in(tmp_path):
+        with pytest.raises(ConfigError, match="another command is at work here"), alone_in(tmp_path, patience=0):
+            pass
+        waiting = ThreadPoolExecutor(1).submit(lambda: alone_in(tmp_path).__enter__())
+        time.sleep(0.05)
+        assert not waiting.done()
+    waiting.result(timeout=5)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_finished_run_without_a_page_gets_one(tmp_path):
+    run(small("fedper", rounds=2, out=str(tmp_path)), report=False)
+    page = run(small("fedper", rounds=2, out=str(tmp_path))).report
+    written = page.stat().st_mtime_ns
+    assert run(small("fedper", rounds=2, out=str(tmp_path))).report.stat().st_mtime_ns == written
 
 
 def test_asked_twice_done_once(tmp_path):

@@ -235,6 +235,13 @@ def test_a_client_with_one_image_trains_with_batchnorm_in_evaluation_mode(learne
     assert weights.counters.tolist() == [0]
 
 
+def test_clients_with_one_image_are_named_where_it_matters(learner, net, conv_net):
+    assert learner(net).warnings([1, 5]) == []
+    assert learner(conv_net).warnings([2, 5]) == []
+    (line,) = learner(conv_net).warnings([1, 5, 1])
+    assert line.startswith("2 client(s) have one training image")
+
+
 @pytest.mark.parametrize("data", [(5, 1), (0, 4)])
 def test_data_that_give_no_batch_are_refused_instead_of_waiting_forever(learner, conv_net, blobs, data):
     count, size = data

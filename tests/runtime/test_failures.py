@@ -48,6 +48,13 @@ def test_the_run_goes_on_and_says_so(network, tmp_path):
     assert set(rows["client"]) == set(range(10))  # it is evaluated like the others
 
 
+def test_failures_of_rounds_without_an_evaluation_are_told_with_the_next_one(tmp_path):
+    asked = broken("Crashing", out=str(tmp_path), rounds=4, evaluate={"every": 3})
+    failed = run(asked, report=False).summary["failed"]
+    assert [entry[1] for entry in failed] == [3, 3, 3, 4]
+    assert [entry[3].partition(":")[0] for entry in failed] == ["in round 1", "in round 2", "KeyError", "KeyError"]
+
+
 @pytest.mark.parametrize("network", REASONS)
 def test_it_is_left_out_of_the_mean(network, tmp_path):
     config, dataset = resolve(broken(network, checkpoint={"every": 1}))
