@@ -39,6 +39,13 @@ METHODS: dict[str, MethodEntry] = {
     "fedper": MethodEntry(
         "fedper:FedPer", "Arivazhagan et al., preprint", 2019, "parameter decoupling", "the head stays private"
     ),
+    "lg-fedavg": MethodEntry(
+        "lg_fedavg:LGFedAvg",
+        "Liang et al., preprint",
+        2020,
+        "parameter decoupling",
+        "the body stays private, the heads are averaged",
+    ),
     "fedcac": MethodEntry(
         "fedcac:FedCAC",
         "Wu et al., ICCV",
