@@ -46,6 +46,13 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "the body stays private, the heads are averaged",
     ),
+    "fedrep": MethodEntry(
+        "fedrep:FedRep",
+        "Collins et al., ICML",
+        2021,
+        "parameter decoupling",
+        "private heads are trained for many epochs before the shared body",
+    ),
     "fedcac": MethodEntry(
         "fedcac:FedCAC",
         "Wu et al., ICCV",
