@@ -169,6 +169,19 @@ def test_the_heads_rate_is_its_own_and_decays():
         assert close(head(decay, head_lr=0.3), [first + 0.3 * decay * (2 - first)])
 
 
+def test_each_phase_keeps_its_momentum():
+    train = {**PLAIN, "momentum": 0.5, "keep_optimizer": True}
+    run = Simulation("fedrep", targets(1.0), module=Product(), train=train, head_epochs=1).run(3)
+    body = head = 1.0
+    body_momentum = head_momentum = 0.0
+    for _ in range(3):
+        head_momentum = 0.5 * head_momentum + (head * body - 2) * body
+        head -= 0.1 * head_momentum
+        body_momentum = 0.5 * body_momentum + (head * body - 2) * head
+        body -= 0.1 * body_momentum
+    assert close(run.log[2].after_fit[0].params, [body, head])
+
+
 @pytest.mark.parametrize("head_first", [False, True])
 def test_a_tensor_of_both_counts_as_body(head_first):
     run = Simulation("fedrep", blobs([9, 17]), module=Tied(head_first), head_epochs=2, body_epochs=0).run(1)
