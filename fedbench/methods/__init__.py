@@ -53,6 +53,9 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "private heads are trained for many epochs before the shared body",
     ),
+    "fedbn": MethodEntry(
+        "fedbn:FedBN", "Li et al., ICLR", 2021, "parameter decoupling", "normalisation layers stay private"
+    ),
     "fedcac": MethodEntry(
         "fedcac:FedCAC",
         "Wu et al., ICCV",
