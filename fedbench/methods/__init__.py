@@ -56,6 +56,13 @@ METHODS: dict[str, MethodEntry] = {
     "fedbn": MethodEntry(
         "fedbn:FedBN", "Li et al., ICLR", 2021, "parameter decoupling", "normalisation layers stay private"
     ),
+    "ditto": MethodEntry(
+        "ditto:Ditto",
+        "Li et al., ICML",
+        2021,
+        "regularisation",
+        "a personal model beside fedavg's, pulled to the global one",
+    ),
     "fedcac": MethodEntry(
         "fedcac:FedCAC",
         "Wu et al., ICCV",
