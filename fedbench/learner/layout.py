@@ -4,20 +4,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from operator import attrgetter
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from fedbench.errors import ConfigError, nearest
 
-Role = Literal["body", "head", "norm"]
+Role = Literal["body", "head", "norm", "any_norm", "tied"]
+NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+"""The types of normalisation layers: `norm` is the first of them, `any_norm` all."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One tensor's place in a flat vector: elements `start` to `stop`."""
+    """One tensor's place in a flat vector: elements `start` to `stop`; and its roles, see `Layout`."""
 
     name: str
     shape: tuple[int, ...]
@@ -25,6 +29,8 @@ class Slot:
     stop: int
     head: bool = False
     norm: bool = False
+    any_norm: bool = False
+    tied: bool = False
 
     @property
     def size(self) -> int:
@@ -35,8 +41,9 @@ class Slot:
 class Layout:
     """Slots of the trainable parameters, float buffers and integer buffers, each in registration order.
 
-    `head` is the declared classifier, `norm` the BatchNorm modules, `body` all that is not head. A tied parameter
-    counts once, under its first name, and is head if any of its owners is.
+    `head` is the declared classifier, `norm` the BatchNorm modules, `any_norm` those and all other normalisation
+    layers, `body` all that is not head. A tied parameter counts once, under its first name, and is head if any of its
+    owners is; `tied` marks those that head and body share.
     """
 
     params: tuple[Slot, ...]
@@ -49,15 +56,20 @@ class Layout:
     def of(cls, module: nn.Module, head: str | None = None) -> "Layout":
         """The layout of `module`, whose classifier is the submodule `head` (default: its attribute `head`)."""
         head = head or ("head" if isinstance(getattr(module, "head", None), nn.Module) else None)
-        heads, norms = _members(module, [head] if head else []), _members(module, _batchnorms(module))
+        roles = {
+            "head": _members(module, [head] if head else []),
+            "norm": _members(module, _of_type(module, _BatchNorm)),
+            "any_norm": _members(module, _of_type(module, *NORMS)),
+        }
+        roles["tied"] = roles["head"] & _outside(module, head)
         params = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         buffers = list(module.named_buffers())
         return cls(
-            params=_slots(params, heads, norms),
-            buffers=_slots([(n, b) for n, b in buffers if b.is_floating_point()], heads, norms),
-            counters=_slots([(n, b) for n, b in buffers if not b.is_floating_point()], heads, norms),
+            params=_slots(params, roles),
+            buffers=_slots([(n, b) for n, b in buffers if b.is_floating_point()], roles),
+            counters=_slots([(n, b) for n, b in buffers if not b.is_floating_point()], roles),
             head_name=head,
-            has_batchnorm=bool(_batchnorms(module)),
+            has_batchnorm=bool(_of_type(module, _BatchNorm)),
         )
 
     @property
@@ -98,12 +110,12 @@ class Layout:
         return _mark(self.params, self.size, inside), _mark(self.buffers, self.buffer_size, inside)
 
     def _of_role(self, role: Role) -> Callable[[Slot], bool]:
-        if role != "norm" and self.head_name is None:
+        if role not in ("norm", "any_norm") and self.head_name is None:
             raise ConfigError(
                 "this method needs to know the model's classifier: name it with --model.head NAME "
                 f"(the last layer is '{self.last_module}') or give the module an attribute `head`"
             )
-        return {"head": lambda s: s.head, "body": lambda s: not s.head, "norm": lambda s: s.norm}[role]
+        return (lambda s: not s.head) if role == "body" else attrgetter(role)
 
     @cached_property
     def last_module(self) -> str:
@@ -122,8 +134,8 @@ def _mark(slots: tuple[Slot, ...], size: int, inside: Callable[[Slot], bool]) ->
     return mask
 
 
-def _batchnorms(module: nn.Module) -> list[str]:
-    return [name for name, child in module.named_modules() if isinstance(child, _BatchNorm)]
+def _of_type(module: nn.Module, *types: type[nn.Module]) -> list[str]:
+    return [name for name, child in module.named_modules() if isinstance(child, types)]
 
 
 def _members(module: nn.Module, names: list[str]) -> set[int]:
@@ -141,10 +153,17 @@ def _members(module: nn.Module, names: list[str]) -> set[int]:
     return found
 
 
-def _slots(tensors: Sequence[tuple[str, Tensor]], heads: set[int], norms: set[int]) -> tuple[Slot, ...]:
+def _outside(module: nn.Module, head: str | None) -> set[int]:
+    """Identities of all tensors that have a name outside the head."""
+    tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    return {id(tensor) for name, tensor in tensors if not (head and _under(name, head))}
+
+
+def _slots(tensors: Sequence[tuple[str, Tensor]], roles: dict[str, set[int]]) -> tuple[Slot, ...]:
     slots, start = [], 0
     for name, tensor in tensors:
         stop = start + prod(tensor.shape)
-        slots.append(Slot(name, tuple(tensor.shape), start, stop, id(tensor) in heads, id(tensor) in norms))
+        owned = {role: id(tensor) in members for role, members in roles.items()}
+        slots.append(Slot(name, tuple(tensor.shape), start, stop, **owned))
         start = stop
     return tuple(slots)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from lightning import LightningModule
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim import Optimizer
 
 from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
@@ -25,6 +26,7 @@ from fedbench.learner.weights import Weights
 __all__ = ["Batches", "Job", "Learner", "Ledger", "Score", "cross_entropy"]
 
 GradientEdit = Callable[[Tensor, Tensor, Any], None]
+AroundStep = Callable[[Any, Optimizer, Any], None]
 Loss = Callable[[Any, Any, Any], Tensor]
 
 
@@ -45,14 +47,16 @@ class Job:
 
     data: Batches
     epochs: list[list[Tensor]]
-    lr: float | None
-    train_only: Tensor | None
-    memory: dict[str, Any] | None
-    gradient: GradientEdit | None
-    loss: Loss | None
-    state: SimpleNamespace
-    second: Iterator[tuple[Tensor, Tensor]] | None
-    before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None
+    lr: float | None = None
+    train_only: Tensor | None = None
+    memory: dict[str, Any] | None = None
+    gradient: GradientEdit | None = None
+    loss: Loss | None = None
+    state: SimpleNamespace = field(default_factory=SimpleNamespace)
+    second: Iterator[tuple[Tensor, Tensor]] | None = None
+    before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None = None
+    before_step: AroundStep | None = None
+    after_step: AroundStep | None = None
 
 
 @dataclass
@@ -141,6 +145,8 @@ class Learner(FlatModule):
         memory: dict[str, Any] | None = None,
         second: tuple[Batches, int, str] | None = None,
         before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None = None,
+        before_step: AroundStep | None = None,
+        after_step: AroundStep | None = None,
     ) -> Weights:
         """Train from `weights` on `data` and return the trained weights; `weights` is not changed.
 
@@ -152,6 +158,7 @@ class Learner(FlatModule):
         the optimiser's state between calls. second: (data, batch size, purpose) of a second stream of batches, which
         `loss` receives as `(first, second)` and which never decides the number of steps. before_epoch: called with
         (epoch, weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`.
+        before_step, after_step: called with (batch, optimizer, s) around every gradient step, to train a `Lane` beside.
         """
         if train_only is not None and not bool(train_only.any()):
             return weights.clone()
@@ -169,6 +176,8 @@ class Learner(FlatModule):
                 state=SimpleNamespace(**(state or {})),
                 second=self._endless(*second) if second else None,
                 before_epoch=before_epoch,
+                before_step=before_step,
+                after_step=after_step,
             )
             seeds.seed_everything(*data.key, purpose)
             (trainer if self.train.engine == "trainer" else loop).run(self, job)

@@ -69,7 +69,11 @@ class Loop:
         self.batch, self.position = self.fetch(index), position
         go_on = hooks("on_train_batch_start", self.batch, position) != -1
         if go_on:
+            if self.job.before_step is not None:
+                self.job.before_step(self.batch, self.stepper.optimizer, self.job.state)
             self.stepper.step(self.closure)
+            if self.job.after_step is not None:
+                self.job.after_step(self.batch, self.stepper.optimizer, self.job.state)
             context.update(global_step=context.global_step + 1)
             if self.loss is not None:
                 self.losses.append(self.loss.detach())

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 Key = tuple[int | str, ...]
+TorchStates = tuple[torch.Tensor, list[torch.Tensor]]
 
 
 def derive(*key: int | str) -> int:
@@ -57,11 +58,36 @@ def preserved_streams() -> Iterator[None]:
 @contextmanager
 def preserved_torch_stream() -> Iterator[None]:
     """The same for torch alone, in microseconds; fork_rng and NumPy's state take a tenth of a millisecond."""
-    torch_state = torch.get_rng_state()
-    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    kept = _torch_states()
     try:
         yield
     finally:
-        torch.set_rng_state(torch_state)
-        if cuda_states:
-            torch.cuda.set_rng_state_all(cuda_states)
+        _set_torch_states(*kept)
+
+
+class TorchStream:
+    """torch's global streams for one of several users in turn: whoever enters again goes on where it left."""
+
+    def __init__(self, *key: int | str) -> None:
+        self._seed = derive(*key)
+        self._left: TorchStates | None = None
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        with preserved_torch_stream():
+            if self._left is None:
+                seed_torch(self._seed)
+            else:
+                _set_torch_states(*self._left)
+            yield
+            self._left = _torch_states()
+
+
+def _torch_states() -> TorchStates:
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+
+def _set_torch_states(cpu: torch.Tensor, cuda: list[torch.Tensor]) -> None:
+    torch.set_rng_state(cpu)
+    if cuda:
+        torch.cuda.set_rng_state_all(cuda)

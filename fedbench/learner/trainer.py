@@ -76,6 +76,10 @@ class MethodSteps(Callback):
         if self.job.before_epoch:
             ask_before_epoch(self.learner, self.job, trainer.current_epoch)
 
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        if self.job.before_step is not None:
+            self.job.before_step(batch, trainer.optimizers[0], self.job.state)
+
     @torch.no_grad()
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         learner, job = self.learner, self.job
@@ -92,6 +96,8 @@ class MethodSteps(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        if self.job.after_step is not None:
+            self.job.after_step(batch, trainer.optimizers[0], self.job.state)
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if loss is not None:
             self.losses.append(loss.detach())

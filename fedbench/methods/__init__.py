@@ -39,6 +39,30 @@ METHODS: dict[str, MethodEntry] = {
     "fedper": MethodEntry(
         "fedper:FedPer", "Arivazhagan et al., preprint", 2019, "parameter decoupling", "the head stays private"
     ),
+    "lg-fedavg": MethodEntry(
+        "lg_fedavg:LGFedAvg",
+        "Liang et al., preprint",
+        2020,
+        "parameter decoupling",
+        "the body stays private, the heads are averaged",
+    ),
+    "fedrep": MethodEntry(
+        "fedrep:FedRep",
+        "Collins et al., ICML",
+        2021,
+        "parameter decoupling",
+        "private heads are trained for many epochs before the shared body",
+    ),
+    "fedbn": MethodEntry(
+        "fedbn:FedBN", "Li et al., ICLR", 2021, "parameter decoupling", "normalisation layers stay private"
+    ),
+    "ditto": MethodEntry(
+        "ditto:Ditto",
+        "Li et al., ICML",
+        2021,
+        "regularisation",
+        "a personal model beside fedavg's, pulled to the global one",
+    ),
     "fedcac": MethodEntry(
         "fedcac:FedCAC",
         "Wu et al., ICCV",

@@ -87,6 +87,26 @@ def test_a_tied_tensor_counts_once_and_is_head_if_any_owner_is():
         "head.bias",
     ]
     assert layout.mask("head").nonzero().flatten().tolist() == [*range(12), *range(21, 24)]
+    assert layout.mask("tied").nonzero().flatten().tolist() == [*range(12)]
+    assert not Layout.of(Model()).mask("tied").any()
+
+
+def test_a_tied_tensor_is_known_though_the_head_was_there_first():
+    model = nn.Sequential()
+    model.add_module("head", nn.Linear(3, 2, bias=False))
+    model.add_module("body", nn.Linear(3, 2))
+    model.body.weight = model.head.weight
+    assert Layout.of(model).mask("tied").tolist() == [True] * 6 + [False] * 2
+
+
+def test_any_norm_means_every_kind_of_normalisation_layer():
+    model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2), nn.BatchNorm1d(2), nn.GroupNorm(1, 2))
+    model.append(nn.InstanceNorm1d(2, affine=True, track_running_stats=True))
+    layout = Layout.of(model)
+    assert layout.mask("norm").nonzero().flatten().tolist() == [*range(10, 14)]
+    assert layout.mask("any_norm").nonzero().flatten().tolist() == [*range(6, 22)]
+    assert layout.buffer_mask("norm").tolist() == [True] * 4 + [False] * 4
+    assert layout.buffer_mask("any_norm").all()
 
 
 def test_frozen_parameters_are_not_in_the_vector():
