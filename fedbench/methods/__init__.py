@@ -46,6 +46,13 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "critical parameters are shared among the alike",
     ),
+    "fedpac": MethodEntry(
+        "fedpac:FedPAC",
+        "Xu et al., ICLR",
+        2023,
+        "parameter decoupling",
+        "features are pulled to global class centroids, heads mixed among the alike",
+    ),
     "fedmosaic": MethodEntry(
         "fedmosaic:FedMosaic",
         "anonymous submission",
