@@ -153,15 +153,15 @@ class Learner(FlatModule):
         """Train from `weights` on `data` and return the trained weights; `weights` is not changed.
 
         purpose: names the random stream of this phase. epochs, steps, lr, batch_size: default to the run's `train.*`;
-        steps beat epochs. after: so many epochs (or steps) of this stream are done, the fit goes on behind them.
-        train_only: bool `[N]`, the entries that may move (decay and momentum are masked too); freeze_norm: BatchNorm
-        layers that are wholly frozen run in evaluation mode; eval_body: all but the head does, Dropout too.
-        gradient: a module-level function
+        steps beat epochs. train_only: bool `[N]`, the entries that may move (decay and momentum are masked too);
+        freeze_norm: BatchNorm layers that are wholly frozen run in evaluation mode. gradient: a module-level function
         `(g, w, s)` that edits the gradient in place, elementwise over the last dimension, before decay and momentum;
         loss: a function `(net, batch, s) -> scalar`; both get `state` as attributes of `s`. memory: a dict that keeps
         the optimiser's state between calls. second: (data, batch size, purpose) of a second stream of batches, which
         `loss` receives as `(first, second)` and which never decides the number of steps. before_epoch: called with
         (epoch, weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`.
+        after: so many epochs (or steps) of the purpose's stream are done, and this fit goes on behind them. eval_body: all
+        but the head runs in evaluation mode, Dropout too.
         """
         if train_only is not None and not bool(train_only.any()):
             return weights.clone()
