@@ -36,6 +36,13 @@ METHODS: dict[str, MethodEntry] = {
     "fedprox": MethodEntry(
         "fedprox:FedProx", "Li et al., MLSys", 2020, "global", "fedavg with a proximal pull to the received model"
     ),
+    "fedphp": MethodEntry(
+        "fedphp:FedPHP",
+        "Li et al., ECML PKDD",
+        2021,
+        "self-distillation",
+        "a moving average of own models teaches the training and is the personal model",
+    ),
     "fedper": MethodEntry(
         "fedper:FedPer", "Arivazhagan et al., preprint", 2019, "parameter decoupling", "the head stays private"
     ),
