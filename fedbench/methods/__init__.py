@@ -53,6 +53,13 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "critical parameters are shared among the alike",
     ),
+    "flute": MethodEntry(
+        "flute:FLUTE",
+        "Liu et al., ICML",
+        2024,
+        "parameter decoupling",
+        "own heads are kept close to neural collapse, by the clients and by the server",
+    ),
     "fedpac": MethodEntry(
         "fedpac:FedPAC",
         "Xu et al., ICLR",
