@@ -53,6 +53,13 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "critical parameters are shared among the alike",
     ),
+    "pfedfda": MethodEntry(
+        "pfedfda:PFedFDA",
+        "McLaughlin and Su, NeurIPS",
+        2024,
+        "parameter decoupling",
+        "heads are computed from means and covariance of features, adapted to the client",
+    ),
     "flute": MethodEntry(
         "flute:FLUTE",
         "Liu et al., ICML",

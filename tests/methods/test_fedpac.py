@@ -286,16 +286,27 @@ def test_alignment_begins_in_round_2_and_falls_back_on_own_means():
     made.round()
     plain = run(1, lam=0)
     assert all(equal(made.log[0].after_fit[i], plain.log[0].after_fit[i]) for i in range(4))
-    made.server.centroids[2] = torch.nan
     client = made.client(0, 2)
+    mine = int(client.train.labels[0])
+    made.server.centroids[mine] = torch.nan
     download = made.method.download(made.server, 0)
     received = made.method.receive(client, download)
     _, asked = made.method._before(client, received, download)
     own, _ = class_means(made.learner.features(received, client.train).double(), client.train.labels, 4)
     aims = asked["state"]["targets"]
-    assert torch.equal(aims[2], own[2].float())
-    assert torch.equal(aims[[0, 1, 3]], made.server.centroids[[0, 1, 3]])
+    others = [k for k in range(4) if k != mine]
+    assert own[mine].any()
+    assert torch.equal(aims[mine], own[mine].float())
+    assert torch.equal(aims[others], made.server.centroids[others])
     assert not aims.requires_grad
+
+
+@pytest.mark.parametrize(("reduction", "weight"), [("mean", 0.3), ("sum", 0.3 * 5)])
+def test_the_weight_of_the_mean_over_elements_by_reduction(reduction, weight):
+    made = run(1, lam=0.3, align_reduction=reduction)
+    client, download = made.client(0, 2), made.method.download(made.server, 0)
+    _, asked = made.method._before(client, made.method.receive(client, download), download)
+    assert float(asked["state"]["weight"]) == pytest.approx(weight)
 
 
 def test_alignment_brings_features_of_a_class_together():
