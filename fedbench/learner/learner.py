@@ -160,8 +160,8 @@ class Learner(FlatModule):
         the optimiser's state between calls. second: (data, batch size, purpose) of a second stream of batches, which
         `loss` receives as `(first, second)` and which never decides the number of steps. before_epoch: called with
         (epoch, weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`.
-        after: so many epochs (or steps) of the purpose's stream are done, and this fit goes on behind them. eval_body: all
-        but the head runs in evaluation mode, Dropout too.
+        after: so many epochs (or steps) of this purpose's stream are done, and the fit goes on behind them. eval_body:
+        all but the head runs in evaluation mode, Dropout too.
         """
         if train_only is not None and not bool(train_only.any()):
             return weights.clone()
