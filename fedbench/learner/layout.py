@@ -98,6 +98,18 @@ class Layout:
         """bool `[M]`, the same for the float buffers."""
         return _mark(self.buffers, self.buffer_size, self._of_role(role))
 
+    def linear_head(self) -> tuple[Slot, Slot | None]:
+        """Weight `[C, d]` and bias `[C]`, if any, of the classifier. Raises ConfigError where it is more than that."""
+        self.mask("head")
+        head = sorted((s for s in self.params if s.head), key=lambda s: -len(s.shape))
+        shapes = [s.shape for s in head]
+        if shapes and len(shapes[0]) == 2 and shapes[1:] in ([], [shapes[0][:1]]):
+            return head[0], head[1] if head[1:] else None
+        raise ConfigError(
+            f"this method needs a classifier that is one linear layer: '{self.head_name}' has parameters of shape "
+            f"{', '.join(str(list(shape)) for shape in shapes) or 'none'}"
+        )
+
     def mask_of(self, prefixes: Iterable[str]) -> tuple[Tensor, Tensor]:
         """bool `[N]` and `[M]`, true where a name starts with one of the dotted prefixes."""
         prefixes = tuple(prefixes)

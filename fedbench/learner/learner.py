@@ -125,6 +125,12 @@ class Learner(FlatModule):
                 f"{name}.configure_optimizers fails: {type(error).__name__}: {first_line(error)}"
             ) from error
 
+    @property
+    def head(self) -> nn.Module:
+        """The module's classifier. Raises ConfigError where none is declared."""
+        self.layout.mask("head")
+        return self.module.get_submodule(self.layout.head_name or "")
+
     # -- training ---------------------------------------------------------------------------------------------------
 
     def fit(
@@ -139,6 +145,8 @@ class Learner(FlatModule):
         batch_size: int | str | None = None,
         train_only: Tensor | None = None,
         freeze_norm: bool = False,
+        eval_body: bool = False,
+        after: int = 0,
         gradient: GradientEdit | None = None,
         loss: Loss | None = None,
         state: dict[str, Tensor] | None = None,
@@ -159,15 +167,17 @@ class Learner(FlatModule):
         `loss` receives as `(first, second)` and which never decides the number of steps. before_epoch: called with
         (epoch, weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`.
         before_step, after_step: called with (batch, optimizer, s) around every gradient step, to train a `Lane` beside.
+        after: so many epochs (or steps) of this purpose's stream are done, and the fit goes on behind them. eval_body:
+        all but the head runs in evaluation mode, Dropout too.
         """
         if train_only is not None and not bool(train_only.any()):
             return weights.clone()
         self.load(weights)
         single = len(data) == 1 or (second is not None and len(second[0]) == 1)
-        with self._trainable(train_only), self._train_mode(train_only if freeze_norm else None, single):
+        with self._trainable(train_only), self._train_mode(train_only if freeze_norm else None, single, eval_body):
             job = Job(
                 data=data,
-                epochs=self._plan(data, purpose, epochs, steps, batch_size),
+                epochs=self._plan(data, purpose, epochs, steps, batch_size, after),
                 lr=lr,
                 train_only=train_only,
                 memory=memory,
@@ -179,25 +189,32 @@ class Learner(FlatModule):
                 before_step=before_step,
                 after_step=after_step,
             )
-            seeds.seed_everything(*data.key, purpose)
+            seeds.seed_everything(*data.key, purpose, *([after] if after else []))
             (trainer if self.train.engine == "trainer" else loop).run(self, job)
         self.check()
         return self.weights()
 
     def _plan(
-        self, data: Batches, purpose: str, epochs: int | None, steps: int | None, batch_size: int | str | None
+        self,
+        data: Batches,
+        purpose: str,
+        epochs: int | None,
+        steps: int | None,
+        batch_size: int | str | None,
+        after: int,
     ) -> list[list[Tensor]]:
         """Index tensors of every batch, epoch by epoch, drawn before the loop from (seed, client, round, purpose)."""
         if epochs is None and steps is None:
             epochs, steps = self.train.epochs, self.train.steps
         stream = self._epochs(data, purpose, batch_size or self.train.batch_size)
         if steps is None:
-            return [next(stream) for _ in range(epochs or 0)]
+            return [next(stream) for _ in range(after + (epochs or 0))][after:]
         plan: list[list[Tensor]] = []
         while steps > 0:
-            plan.append(next(stream)[:steps])
-            steps -= len(plan[-1])
-        return plan
+            batches = next(stream)
+            plan.append(batches[after : after + steps])
+            after, steps = max(0, after - len(batches)), steps - len(plan[-1])
+        return [epoch for epoch in plan if epoch]
 
     def _epochs(self, data: Batches, purpose: str, batch_size: int | str) -> Iterator[list[Tensor]]:
         """Endless epochs of index tensors. A batch of one is dropped where BatchNorm runs in train mode."""
@@ -231,11 +248,13 @@ class Learner(FlatModule):
                 parameter.grad = None
 
     @contextmanager
-    def _train_mode(self, train_only: Tensor | None, single: bool) -> Iterator[None]:
-        """Train mode, but for BatchNorm layers that are wholly frozen or would see one sample in all."""
-        self.module.train()
+    def _train_mode(self, train_only: Tensor | None, single: bool, eval_body: bool) -> Iterator[None]:
+        """Train mode, but for the body if so asked, and BatchNorm wholly frozen or with one sample in all."""
+        self.module.train(not eval_body)
+        if eval_body:
+            self.head.train()
         for name, norm in self._batchnorms.items():
-            norm.train(not single and (train_only is None or self._moves(name, train_only)))
+            norm.train(norm.training and not single and (train_only is None or self._moves(name, train_only)))
         try:
             yield
         finally:
@@ -289,15 +308,9 @@ class Learner(FlatModule):
 
     def features(self, weights: Weights, data: Batches) -> Tensor:
         """Inputs of the head `[n, d]` in evaluation mode. Raises ConfigError where no head is declared."""
-        self.layout.mask("head")
-        caught: list[Tensor] = []
-        head = self.module.get_submodule(self.layout.head_name or "")
-        handle = head.register_forward_pre_hook(lambda _, args: caught.append(args[0].detach()))
-        try:
-            list(self._predictions(weights, data))
-        finally:
-            handle.remove()
-        return torch.cat(caught)
+        with loop.calls_of(self.head) as calls:
+            self._predictions(weights, data)
+        return torch.cat([features for features, _ in calls])
 
     def loss(self, weights: Weights, data: Batches) -> float:
         """Mean cross-entropy over the data in evaluation mode, summed in float64."""

@@ -1,10 +1,12 @@
 """The default engine: the training loop of a LightningModule without a Trainer."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning import LightningModule
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedbench.errors import ConfigError
 from fedbench.learner import seeds
@@ -150,6 +152,27 @@ def task_loss(net: LightningModule, batch: Any) -> Tensor:
     if loss is None:
         raise ConfigError(f"{type(net).__name__}.training_step returned None, which this method cannot use")
     return loss
+
+
+@contextmanager
+def calls_of(module: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Input and output of every call of a submodule while the context lasts."""
+    calls: list[tuple[Tensor, Tensor]] = []
+    handle = module.register_forward_hook(lambda _, args, output: calls.append((args[0], output)))
+    try:
+        yield calls
+    finally:
+        handle.remove()
+
+
+def task_loss_through(net: LightningModule, batch: Any, module: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
+    """The module's own loss of a batch, and what went into a submodule (or `net`) and came out of it on the way."""
+    with calls_of(module) as calls:
+        loss = task_loss(net, batch)
+    if not calls:
+        whole, part = type(net).__name__, type(module).__name__
+        raise ConfigError(f"{whole}.training_step never calls its {part} as a function, which this method looks into")
+    return loss, *calls[0]
 
 
 def ask_before_epoch(learner: "Learner", job: "Job", epoch: int) -> None:

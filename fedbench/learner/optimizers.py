@@ -77,8 +77,9 @@ class FlatStepper(Stepper):
         for flat, (start, stop) in zip(self._flats, self._ranges, strict=True):
             flat.grad = learner.g[start:stop]
         self.optimizer = built_in(learner, self._flats, job.lr, fused=True)
-        if job.memory and "optimizer" in job.memory:
-            self._resume(job.memory["optimizer"])
+        self._resumed: State = (job.memory or {}).get("optimizer", {})
+        if self._resumed:
+            self._resume(self._resumed)
         if scattered and job.train_only is not None:
             hold_frozen(self.optimizer, learner.w, job.train_only)
         self.gather()
@@ -92,19 +93,24 @@ class FlatStepper(Stepper):
             self.optimizer.step()
 
     def state(self) -> State:
-        """The optimiser's state as whole vectors `[N]`, zero where frozen, so that another mask can go on with it."""
+        """The optimiser's state as whole vectors `[N]`, as before where frozen: another mask can go on with it."""
         whole: State = {}
         for flat, (start, stop) in zip(self._flats, self._ranges, strict=True):
             for name, value in self.optimizer.state[flat].items():
                 if value is None or not value.dim():
                     whole[name] = value
                 else:
-                    whole.setdefault(name, torch.zeros_like(self.g))[start:stop] = value
+                    whole.setdefault(name, self._before(name))[start:stop] = value
         if self._trainable is not None:
-            for value in whole.values():
+            for name, value in whole.items():
                 if value is not None and value.dim():
-                    value.mul_(self._trainable)
+                    whole[name] = torch.where(self._trainable, value, self._before(name))
         return whole
+
+    def _before(self, name: str) -> Tensor:
+        """A whole vector of the state that this fit goes on with, zero without one."""
+        value = self._resumed.get(name)
+        return torch.zeros_like(self.g) if value is None else value.clone()
 
     def _resume(self, state: State) -> None:
         for flat, (start, stop) in zip(self._flats, self._ranges, strict=True):

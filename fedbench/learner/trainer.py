@@ -130,8 +130,8 @@ def _as_asked(learner: "Learner", job: "Job") -> Iterator[None]:
     if learner.optimizer == "module":
         module.configure_optimizers = lambda: module_optimizer(module)[0]  # type: ignore[method-assign]
     else:
-        trainable = [p for p in learner.parameters if p.requires_grad]
-        optimizer = built_in(learner, trainable, job.lr, fused=False)
+        # All parameters, also frozen ones: kept state is numbered by them, and what has no gradient does not move.
+        optimizer = built_in(learner, learner.parameters, job.lr, fused=False)
         module.configure_optimizers = lambda: optimizer  # type: ignore[method-assign]
     try:
         yield

@@ -36,6 +36,13 @@ METHODS: dict[str, MethodEntry] = {
     "fedprox": MethodEntry(
         "fedprox:FedProx", "Li et al., MLSys", 2020, "global", "fedavg with a proximal pull to the received model"
     ),
+    "fedphp": MethodEntry(
+        "fedphp:FedPHP",
+        "Li et al., ECML PKDD",
+        2021,
+        "self-distillation",
+        "a moving average of own models teaches the training and is the personal model",
+    ),
     "fedper": MethodEntry(
         "fedper:FedPer", "Arivazhagan et al., preprint", 2019, "parameter decoupling", "the head stays private"
     ),
@@ -69,6 +76,27 @@ METHODS: dict[str, MethodEntry] = {
         2023,
         "parameter decoupling",
         "critical parameters are shared among the alike",
+    ),
+    "pfedfda": MethodEntry(
+        "pfedfda:PFedFDA",
+        "McLaughlin and Su, NeurIPS",
+        2024,
+        "parameter decoupling",
+        "heads are computed from means and covariance of features, adapted to the client",
+    ),
+    "flute": MethodEntry(
+        "flute:FLUTE",
+        "Liu et al., ICML",
+        2024,
+        "parameter decoupling",
+        "own heads are kept close to neural collapse, by the clients and by the server",
+    ),
+    "fedpac": MethodEntry(
+        "fedpac:FedPAC",
+        "Xu et al., ICLR",
+        2023,
+        "parameter decoupling",
+        "features are pulled to global class centroids, heads mixed among the alike",
     ),
     "fedmosaic": MethodEntry(
         "fedmosaic:FedMosaic",

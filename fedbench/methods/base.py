@@ -26,7 +26,7 @@ Predictor = Weights | Callable[[Batches], Tensor]
 class Context:
     """What both halves know of a run.
 
-    sizes: training images per client; public: public images; `rounds` is T.
+    sizes: training images per client; public: public images; `rounds` is T; drawn: participants of a round.
     """
 
     layout: Layout
@@ -36,6 +36,7 @@ class Context:
     classes: int
     sizes: tuple[int, ...]
     public: int = 0
+    drawn: int = 1
 
     @property
     def clients(self) -> int:

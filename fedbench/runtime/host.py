@@ -23,6 +23,7 @@ from fedbench.learner import seeds
 from fedbench.learner.learner import Learner, Score
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import POOL, Client, Context, Message, Method, Upload
+from fedbench.runtime.sampling import count_of
 from fedbench.runtime.states import MemoryStates, SharedStates, State, States, states_folder
 
 
@@ -123,6 +124,7 @@ def make_context(config: Config, dataset: Dataset, partition: Partition, seed: i
         classes=dataset.num_classes,
         sizes=tuple(len(rows.train) for rows in partition.clients),
         public=0 if partition.public is None else len(partition.public),
+        drawn=count_of(len(partition.clients), config.participation),
     )
 
 

@@ -5,13 +5,18 @@ from math import floor
 from fedbench.learner import seeds
 
 
-def participants(seed: int, round: int, clients: int, participation: float) -> list[int]:
-    """The clients drawn for a round, ascending, uniformly without replacement.
+def count_of(clients: int, participation: float) -> int:
+    """How many clients take part in a round.
 
     participation: a share in (0, 1], rounded to the nearest count and at least 1, or a count >= 2.
     """
-    count = int(participation) if participation > 1 else max(1, floor(participation * clients + 0.5))
-    if count >= clients:
+    return min(clients, int(participation) if participation > 1 else max(1, floor(participation * clients + 0.5)))
+
+
+def participants(seed: int, round: int, clients: int, participation: float) -> list[int]:
+    """The clients drawn for a round, ascending, uniformly without replacement."""
+    count = count_of(clients, participation)
+    if count == clients:
         return list(range(clients))
     draw = seeds.numpy_generator(seed, round, "participants")
     return sorted(draw.choice(clients, count, replace=False).tolist())

@@ -122,3 +122,21 @@ def test_masks_of_dotted_prefixes():
     assert buffers.tolist() == [False] * 4 + [True] * 6
     with pytest.raises(ConfigError, match="no parameter of the model is under 'bod'"):
         layout.mask_of(["bod"])
+
+
+def test_a_linear_head():
+    weight, bias = Layout.of(Model()).linear_head()
+    assert (weight.name, weight.shape) == ("head.weight", (2, 3))
+    assert (bias.name, bias.shape) == ("head.bias", (2,))
+    plain = Model()
+    plain.head = nn.Sequential(nn.Flatten(), nn.Linear(2, 3, bias=False))
+    weight, bias = Layout.of(plain).linear_head()
+    assert (weight.name, bias) == ("head.1.weight", None)
+
+
+@pytest.mark.parametrize("head", [nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 3)), nn.Conv2d(2, 3, 1), nn.Flatten()])
+def test_a_head_of_more_than_one_linear_layer_is_none(head):
+    model = Model()
+    model.head = head
+    with pytest.raises(ConfigError, match="one linear layer: 'head' has parameters of shape"):
+        Layout.of(model).linear_head()

@@ -491,3 +491,40 @@ def test_the_probe_names_a_wrong_shape(learner, net, conv_net, blobs):
         learner(net).probe(blobs(8), 4)
     with pytest.raises(ConfigError, match=r"fails on images of shape \(7,\): RuntimeError"):
         learner(net).probe(blobs(8, (7,)), 3)
+
+
+@pytest.mark.parametrize("unit", ["epochs", "steps"])
+@pytest.mark.parametrize("done", [1, 3, 6])
+def test_a_fit_goes_on_behind_what_is_done(learner, net, blobs, same, unit, done):
+    trained, data = learner(net, "sgd", keep_optimizer=True), blobs(18)
+    whole = trained.fit(trained.initial(), data, **{unit: 7})
+    memory = {}
+    first = trained.fit(trained.initial(), data, memory=memory, **{unit: done})
+    rest = trained.fit(first, data, memory=memory, after=done, **{unit: 7 - done})
+    assert same(whole, rest)
+    assert not same(whole, trained.fit(first, data, memory=memory, **{unit: 7 - done}))
+
+
+def test_dropout_of_what_follows_is_drawn_anew(learner, conv_net, blobs, same):
+    trained, data = learner(conv_net, batch_size="full", shuffle=False), blobs(18, (2, 6, 6))
+    fits = [trained.fit(trained.initial(), data, epochs=1, after=after) for after in (0, 1)]
+    assert not same(*fits)
+
+
+def test_eval_body(learner, conv_net, blobs, same):
+    """The head alone is trained on the features of evaluation mode, whatever the body's dropout and statistics."""
+    trained, data = learner(conv_net, "sgd", batch_size="full", shuffle=False), blobs(18, (2, 6, 6))
+    head, modes = trained.layout.mask("head"), []
+    features = trained.features(trained.initial(), data)
+
+    def loss(net, batch, s):
+        modes.append((net.body.training, net.body[1].training, net.body[3].training, net.head.training))
+        assert torch.equal(net.body(batch[0]), features)
+        return F.cross_entropy(net(batch[0]), batch[1])
+
+    tuned = trained.fit(trained.initial(), data, train_only=head, eval_body=True, loss=loss, epochs=1)
+    assert modes == [(False, False, False, True)]
+    assert torch.equal(tuned.buffers, trained.initial().buffers)
+    assert not torch.equal(tuned.params, trained.initial().params)
+    plain = trained.fit(trained.initial(), data, train_only=head, freeze_norm=True, epochs=1)
+    assert not same(plain, tuned)

@@ -1,5 +1,7 @@
 """What a LightningModule may do in the learner's own loop, and what it is told where it may not."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,6 +9,7 @@ import torchmetrics
 from torch.optim import lr_scheduler
 
 from fedbench.errors import ConfigError
+from fedbench.learner.loop import task_loss_through
 
 
 @pytest.fixture
@@ -310,3 +313,33 @@ def test_a_monitor_that_is_never_logged_is_found_by_the_probe(learner, net, blob
 
     with pytest.raises(ConfigError, match="monitors 'val_loss', which the model has not logged"):
         learner(Validates).probe(blobs(8), 3)
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_a_loss_may_look_into_the_pass_of_the_modules_own_step(learner, net, blobs, engine):
+    seen = []
+
+    def loss(module, batch, s, part):
+        own, features, output = task_loss_through(module, batch, part)
+        seen.append((own, features, output, module.body(batch[0])))
+        return own
+
+    trained = learner(net, engine=engine, batch_size="full")
+    trained.fit(trained.initial(), blobs(18), loss=partial(loss, part=trained.head), epochs=1)
+    trained.fit(trained.initial(), blobs(18), loss=partial(loss, part=trained.module), epochs=1)
+    (_, features, output, body), (_, x, logits, _) = seen
+    assert torch.equal(features, body)
+    assert features.requires_grad
+    assert torch.equal(output, logits)
+    assert x.shape == (18, 6)
+    assert not trained.head._forward_hooks
+
+
+def test_a_part_that_the_step_passes_by_is_refused(learner, net, blobs):
+    class Aside(net):
+        def training_step(self, batch, batch_idx):
+            return F.cross_entropy(F.linear(self.body(batch[0]), self.head.weight), batch[1])
+
+    trained = learner(Aside)
+    with pytest.raises(ConfigError, match=r"Aside.training_step never calls its Linear as a function"):
+        trained.fit(trained.initial(), blobs(8), loss=lambda n, b, s: task_loss_through(n, b, trained.head)[0])

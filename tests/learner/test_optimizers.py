@@ -107,6 +107,33 @@ def test_a_memory_is_not_written_by_the_fit_that_goes_on_with_it(learner, net, b
     assert all(torch.equal(a, b) for a, b in zip(kept, tensors(before), strict=True))
 
 
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "module"])
+def test_phases_with_one_memory(learner, net, blobs, same, optimizer, engine):
+    """A phase of the head alone leaves the body's momentum as it was; the next phase goes on with both."""
+    trained, memory = learner(net, optimizer, engine=engine), {}
+    start = trained.fit(trained.initial(), blobs(18), memory=memory)
+    before = [t.clone() for t in tensors(memory["optimizer"]) if t.dim()]
+    tuned = trained.fit(start, blobs(18), memory=memory, train_only=trained.layout.mask("head"))
+    after = [t for t in tensors(memory["optimizer"]) if t.dim()]
+    flat = [torch.cat([t.flatten() for t in kept]) for kept in (before, after)]
+    assert len(flat[0]) == len(flat[1]) == (2 if optimizer == "adam" else 1) * trained.layout.size
+    assert 0 < (flat[0] == flat[1]).float().mean() < 1
+    again = trained.fit(tuned, blobs(18), memory=memory)
+    assert not same(again, trained.fit(tuned, blobs(18), memory={}))
+
+
+@pytest.mark.parametrize("pattern", ["contiguous", "scattered", "alternating"])
+def test_frozen_entries_keep_their_momentum(learner, conv_net, blobs, pattern):
+    trained, memory, data = learner(conv_net, "sgd", momentum=0.9), {}, blobs(18, (2, 6, 6))
+    start = trained.fit(trained.initial(), data, memory=memory)
+    before, mask = memory["optimizer"]["momentum_buffer"].clone(), patterns(trained.layout.size)[pattern]
+    trained.fit(start, data, train_only=mask, memory=memory)
+    after = memory["optimizer"]["momentum_buffer"]
+    assert torch.equal(after[~mask], before[~mask])
+    assert (after != before)[mask].float().mean() > 0.9
+
+
 def tensors(tree):
     if isinstance(tree, torch.Tensor):
         return [tree]

@@ -125,6 +125,7 @@ class Simulation:
         cast = lambda d: Data(d.x.to(self.learner.dtype), d.labels)  # noqa: E731
         self.data, self.public = [cast(d) for d in clients], public and cast(public)
         self.data.append(Data(torch.cat([d.x for d in self.data]), torch.cat([d.labels for d in self.data])))  # POOL
+        self.draw = draw or (lambda t: range(len(clients)))
         self.context = Context(
             layout=self.learner.layout,
             train=self.train,
@@ -133,10 +134,10 @@ class Simulation:
             classes=4,
             sizes=tuple(len(d) for d in self.data[:-1]),
             public=len(public) if public else 0,
+            drawn=len(list(self.draw(1))),
         )
         self.method = kind(kind.Options(**options), self.context)
         self.method.check()
-        self.draw = draw or (lambda t: range(len(clients)))
         self.states: dict[int, dict] = {}
         self.log: list[Round] = []
         self.server = Server(self.context, self.learner.initial())

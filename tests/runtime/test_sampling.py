@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedbench.runtime.sampling import evaluated, participants
+from fedbench.runtime.sampling import count_of, evaluated, participants
 
 
 def test_everybody_without_a_share():
@@ -17,7 +17,7 @@ def test_everybody_without_a_share():
 def test_as_many_as_asked_rounded_to_the_nearest(clients, participation, count):
     for round in range(1, 20):
         drawn = participants(0, round, clients, participation)
-        assert len(drawn) == len(set(drawn)) == count
+        assert len(drawn) == len(set(drawn)) == count == count_of(clients, participation)
         assert drawn == sorted(drawn)
         assert set(drawn) <= set(range(clients))
 

@@ -1,0 +1,295 @@
+"""pFedFDA: personalized federated learning via feature distribution adaptation (McLaughlin, Su; NeurIPS 2024).
+
+Private: the prior of labels and the last weights of adaptation; the head never travels, because it is computed: linear
+discriminant analysis of Gaussian features. Up: body, adapted class means and covariance (its upper triangle), number of
+images; down: body, global means and covariance. In training the head is that of the global statistics, and frozen.
+
+Where we decide:
+- `cov_offset` on every entry and `cov_ridge` on the diagonal are the authors' code; the paper's notation suggests a
+  small ridge alone. The code's nearest positive definite matrix is left out: with a ridge the matrix is one.
+- The weights are found by scipy's L-BFGS-B in its box from 0.5; the code clips inside another L-BFGS and shuffles the
+  folds, so compare objectives, not weights. The code's round of full participation at the end is left out.
+- after_agg adapts anew, on features of the new body; nothing of that is kept.
+- FL-bench's port sets no head before training and computes no statistics in it: its body is trained as FedAvg's.
+
+Longer than other method files because the head is an estimator of its own, with its validation.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from lightning import LightningModule
+from pydantic import Field
+from scipy.optimize import minimize
+from torch import Tensor, nn
+
+from fedbench.aggregators import weighted_mean
+from fedbench.errors import ConfigError
+from fedbench.learner.layout import Layout
+from fedbench.learner.loop import task_loss_through
+from fedbench.learner.weights import Weights
+from fedbench.methods.base import Client, Message, Method, Predictor, Server, Upload
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Gaussians(NamedTuple):
+    """Class means `[C, H]` and the covariance `[H, H]` that they share, float64."""
+
+    means: Tensor
+    covariance: Tensor
+
+
+class PFedFDA(Method):
+    """The head is computed from means and covariance of features, local and global ones weighted by each client."""
+
+    class Options(Method.Options):
+        single_beta: bool = Field(False, description="one weight for means and covariance (ablation)")
+        local_beta: bool = Field(False, description="local statistics alone, weights of 1 (ablation)")
+        beta: Share | Annotated[list[Share], Field(min_length=2, max_length=2)] | None = Field(
+            None, description="fixed weight of the local statistics, or a pair for means and covariance; none: solved"
+        )
+        num_folds: int = Field(2, ge=2, description="folds that the weights are validated on")
+        eps: float = Field(1e-4, gt=0, lt=1, description="smoothing of the prior, shrinkage of the covariance")
+        cov_ridge: float = Field(1.0, ge=0, description="added to the diagonal of a local covariance")
+        cov_offset: float = Field(1e-4, ge=0, description="added to every entry of a local covariance")
+        features_from: Literal["training", "final_pass"] = Field(
+            "training", description="features of all batches as they were trained, or of a pass after training"
+        )
+        beta_max_iter: int = Field(10, ge=1, description="iterations of the solver of the weights")
+        beta_gtol: float = Field(1e-3, gt=0, description="projected gradient at which the solver stops")
+
+    needs_head = True
+
+    def check(self) -> None:
+        options = self.options
+        if options.local_beta and options.beta is not None:
+            raise ConfigError(f"method.beta = {options.beta}: method.local_beta = true means 1, give one of the two")
+        if options.single_beta and isinstance(options.beta, list):
+            raise ConfigError(f"method.beta = {options.beta}: method.single_beta = true takes one number, not a pair")
+        if self.context.layout.linear_head()[1] is None:
+            raise ConfigError("method.name = pfedfda: the model's classifier needs a bias, for the prior of labels")
+
+    def private(self, layout: Layout) -> tuple[Tensor, Tensor]:
+        params, buffers = super().private(layout)
+        return params | layout.mask("head"), buffers
+
+    # -- the client half ----------------------------------------------------------------------------------------------
+
+    def receive(self, client: Client, download: Message) -> Weights:
+        return self._with_head(client, super().receive(client, download), self._common(download))
+
+    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
+        trained, features, labels = self._train(client, received)
+        adapted, betas = self.adapted(client, features, labels, self._common(download))
+        dtype, device = trained.params.dtype, trained.params.device
+        traces = {"beta_means": betas[0], "beta_covariance": betas[1]}
+        sent = {"means": adapted.means.flatten(), "covariance": packed(adapted.covariance)}
+        sent = {name: part.to(device, dtype) for name, part in sent.items()}
+        upload = self.upload(client, self._with_head(client, trained, adapted), traces=traces, **sent)
+        upload.charge = upload.wire_bytes() + 4  # the number of images
+        del client.state["params"]  # the head, which is computed
+        client.state["betas"] = betas
+        return upload
+
+    def _train(self, client: Client, received: Weights) -> tuple[Weights, Tensor, Tensor]:
+        """The trained body under the received head, and features `[rows, H]` with their labels."""
+        learner, seen = client.learner, self._room(client)
+        more: dict[str, Any] = {}
+        if self.options.features_from == "training":
+            more = {"loss": partial(recorded_loss, head=learner.head), "state": seen}
+        body = ~self.context.layout.mask("head")
+        trained = learner.fit(received, client.train, train_only=body, memory=client.memory("fit"), **more)
+        rows = int(seen["rows"])
+        if rows:
+            return trained, seen["features"][:rows], seen["labels"][:rows]
+        return trained, learner.features(trained, client.train), client.train.labels
+
+    def _room(self, client: Client) -> dict[str, Tensor]:
+        """Where the features of a fit are written: as many rows as there may be, and the number of those in use."""
+        train, count = self.context.train, len(client.train)
+        size = count if train.batch_size == "full" else min(count, train.batch_size)
+        most = (train.steps * size if train.steps else train.epochs * count) * (
+            self.options.features_from == "training"
+        )
+        weight, _ = self.context.layout.linear_head()
+        device = client.learner.device
+        return {
+            "features": torch.empty(most, weight.shape[1], dtype=client.learner.dtype, device=device),
+            "labels": torch.empty(most, dtype=torch.int64, device=device),
+            "rows": torch.zeros((), dtype=torch.int64, device=device),
+        }
+
+    def adapted(
+        self, client: Client, features: Tensor, labels: Tensor, common: Gaussians
+    ) -> tuple[Gaussians, list[float]]:
+        """Local statistics mixed with the global ones, and the weights of the local means and covariance."""
+        features, labels = features.flatten(1).cpu().to(torch.float64), labels.cpu()
+        betas = self._betas(client, features, labels, common)
+        local = self._statistics(features, labels, common.means)
+        return mixed(torch.tensor(betas, dtype=torch.float64), local, common), betas
+
+    def _betas(self, client: Client, features: Tensor, labels: Tensor, common: Gaussians) -> list[float]:
+        options = self.options
+        if options.local_beta:
+            return [1.0, 1.0]
+        if options.beta is not None:
+            return options.beta if isinstance(options.beta, list) else [options.beta] * 2
+        folds = split(features, labels, options.num_folds, len(common.means))
+        if not folds:
+            return [0.0, 0.0]
+        tries = [(self._statistics(*rest, common.means), *held) for rest, held in folds]
+        found = minimize(
+            partial(validation, tries=tries, common=common, prior=self._prior(client), eps=options.eps),
+            np.full(1 if options.single_beta else 2, 0.5),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0, 1)] * (1 if options.single_beta else 2),
+            options={"maxiter": options.beta_max_iter, "gtol": options.beta_gtol},
+        )
+        if not np.isfinite([found.fun, *found.x]).all():
+            return client.state.get("betas", [0.5, 0.5])
+        return [float(found.x[0]), float(found.x[-1])]
+
+    def _statistics(self, features: Tensor, labels: Tensor, fallback: Tensor) -> Gaussians:
+        options = self.options
+        return statistics(features, labels, fallback, options.num_folds, options.cov_offset, options.cov_ridge)
+
+    def _prior(self, client: Client) -> Tensor:
+        return label_prior(client.train.labels.cpu(), self.context.classes, self.options.eps)
+
+    def _with_head(self, client: Client, weights: Weights, gaussians: Gaussians) -> Weights:
+        """The weights with the head that discriminates between these classes."""
+        weight, bias = self.context.layout.linear_head()
+        assert bias is not None
+        params = weights.params.clone()
+        slopes, offsets = discriminant(gaussians, self._prior(client), self.options.eps)
+        params[weight.start : weight.stop] = slopes.flatten().to(params)
+        params[bias.start : bias.stop] = offsets.to(params)
+        return weights.replace(params=params)
+
+    def _common(self, download: Message) -> Gaussians:
+        """The global statistics in a download."""
+        weight, _ = self.context.layout.linear_head()
+        means = download.means.cpu().to(torch.float64).view(weight.shape)
+        return Gaussians(means, unpacked(download.covariance.cpu().to(torch.float64), weight.shape[1]))
+
+    def personal(self, client: Client, download: Message) -> Predictor:
+        received, common = super().receive(client, download), self._common(download)
+        features = client.learner.features(received, client.train)
+        return self._with_head(client, received, self.adapted(client, features, client.train.labels, common)[0])
+
+    # -- the server half ----------------------------------------------------------------------------------------------
+
+    def open(self, server: Server) -> None:
+        super().open(server)
+        (weight, _), dtype = self.context.layout.linear_head(), server.initial.params.dtype
+        draw = torch.Generator().manual_seed(self.context.seed)
+        server.means = torch.rand(weight.shape, dtype=dtype, generator=draw).flatten()
+        server.covariance = packed(torch.eye(weight.shape[1], dtype=dtype))
+
+    def download(self, server: Server, client: int) -> Message:
+        message = super().download(server, client)
+        message.tensors |= {"means": server.means, "covariance": server.covariance}
+        return message
+
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
+        super().aggregate(server, uploads)
+        weights = self.weights(uploads)
+        server.means = weighted_mean([u.means for u in uploads], weights)
+        server.covariance = weighted_mean([u.covariance for u in uploads], weights)
+
+
+def recorded_loss(net: LightningModule, batch: Any, s: Any, head: nn.Module) -> Tensor:
+    """The client's own loss; the batch's features and labels are written behind those of the batches before."""
+    loss, features, _ = task_loss_through(net, batch, head)
+    rows = s.rows + torch.arange(len(features), device=s.rows.device)
+    s.features.index_copy_(0, rows, features.detach().flatten(1).to(s.features.dtype))
+    s.labels.index_copy_(0, rows, batch[1])
+    s.rows += len(features)
+    return loss
+
+
+def label_prior(labels: Tensor, classes: int, eps: float) -> Tensor:
+    """pi `[C]`, float64: the shares of the classes, none of them 0."""
+    shares = labels.bincount(minlength=classes).to(torch.float64) / len(labels) + eps
+    return shares / shares.sum()
+
+
+def statistics(
+    features: Tensor, labels: Tensor, fallback: Tensor, least: int, offset: float, ridge: float
+) -> Gaussians:
+    """Means of features `[n, H]` by class, `fallback` `[C, H]` for classes of no more than `least` rows; covariance."""
+    member = F.one_hot(labels, len(fallback)).to(features.dtype)  # [n, C]
+    counts = member.sum(0)[:, None]
+    means = torch.where(counts > least, member.T @ features / counts.clamp(min=1), fallback)
+    centred = features - means[labels]
+    covariance = centred.T @ centred / max(len(features) - 1, 1) + offset
+    covariance.diagonal().add_(ridge)
+    return Gaussians(means, covariance)
+
+
+def mixed(betas: Tensor, local: Gaussians, common: Gaussians) -> Gaussians:
+    """beta times the local plus 1 - beta times the global statistics; betas `[2]`: of means and covariance."""
+    return Gaussians(*(b * own + (1 - b) * other for b, own, other in zip(betas, local, common, strict=True)))
+
+
+def discriminant(gaussians: Gaussians, prior: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Weight A `[C, H]` and bias b `[C]` of the linear discriminant analysis; not numbers where it has no solution."""
+    means, covariance = gaussians
+    width = len(covariance)
+    spread = eps * covariance.trace() / width * torch.eye(width, dtype=covariance.dtype)
+    solved, failed = torch.linalg.solve_ex((1 - eps) * covariance + spread, means.T)
+    slopes = torch.where(failed == 0, solved.T, torch.nan)
+    return slopes, -0.5 * (means * slopes).sum(1) + prior.log()
+
+
+Rows = tuple[Tensor, Tensor]
+
+
+def split(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[tuple[Rows, Rows]]:
+    """For each fold the rest and the fold itself, rows dealt in turn class by class; rare classes are left out.
+
+    Empty where no class has as many rows as there are folds.
+    """
+    member = F.one_hot(labels, classes)
+    kept = (member.sum(0) >= folds)[labels]
+    features, labels, member = features[kept], labels[kept], member[kept]
+    if not len(labels):
+        return []
+    place = member.cumsum(0).gather(1, labels[:, None])[:, 0] - 1
+    held = [place % folds == fold for fold in range(folds)]
+    return [((features[~rows], labels[~rows]), (features[rows], labels[rows])) for rows in held]
+
+
+def validation(
+    x: np.ndarray, tries: Sequence[tuple[Gaussians, Tensor, Tensor]], common: Gaussians, prior: Tensor, eps: float
+) -> tuple[float, np.ndarray]:
+    """Sum over the folds of the held-out cross-entropy of heads mixed with weights x (one or two), and its gradient."""
+    with torch.enable_grad():
+        betas = torch.tensor(x, requires_grad=True)
+        losses = []
+        for local, features, labels in tries:
+            slopes, offsets = discriminant(mixed(betas.expand(2), local, common), prior, eps)
+            losses.append(F.cross_entropy(features @ slopes.T + offsets, labels))
+        total = torch.stack(losses).sum()
+        (gradient,) = torch.autograd.grad(total, betas)
+    return float(total.detach()), gradient.numpy()
+
+
+def packed(symmetric: Tensor) -> Tensor:
+    """The upper triangle `[H (H + 1) / 2]` of a matrix."""
+    rows, columns = torch.triu_indices(*symmetric.shape)
+    return symmetric[rows, columns]
+
+
+def unpacked(upper: Tensor, width: int) -> Tensor:
+    """The symmetric matrix `[H, H]` with this upper triangle."""
+    matrix = torch.zeros(width, width, dtype=upper.dtype)
+    rows, columns = torch.triu_indices(width, width)
+    matrix[rows, columns] = matrix[columns, rows] = upper
+    return matrix
