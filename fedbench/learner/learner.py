@@ -53,6 +53,7 @@ class Job:
     state: SimpleNamespace
     second: Iterator[tuple[Tensor, Tensor]] | None
     before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None
+    plain: bool = False
 
 
 @dataclass
@@ -141,6 +142,7 @@ class Learner(FlatModule):
         memory: dict[str, Any] | None = None,
         second: tuple[Batches, int, str] | None = None,
         before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None = None,
+        plain: bool = False,
     ) -> Weights:
         """Train from `weights` on `data` and return the trained weights; `weights` is not changed.
 
@@ -152,6 +154,7 @@ class Learner(FlatModule):
         the optimiser's state between calls. second: (data, batch size, purpose) of a second stream of batches, which
         `loss` receives as `(first, second)` and which never decides the number of steps. before_epoch: called with
         (epoch, weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`.
+        plain: a step is w - lr g with g as `gradient` left it, whatever the run's optimiser, momentum and decay.
         """
         if train_only is not None and not bool(train_only.any()):
             return weights.clone()
@@ -169,6 +172,7 @@ class Learner(FlatModule):
                 state=SimpleNamespace(**(state or {})),
                 second=self._endless(*second) if second else None,
                 before_epoch=before_epoch,
+                plain=plain,
             )
             seeds.seed_everything(*data.key, purpose)
             (trainer if self.train.engine == "trainer" else loop).run(self, job)
