@@ -6,6 +6,8 @@ or on the number of hosts.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from operator import add
 from os import cpu_count
 from threading import local
 
@@ -50,6 +52,26 @@ def weighted_mean(vectors: Sequence[Tensor], weights: Sequence[float]) -> Tensor
 def mean(vectors: Sequence[Tensor]) -> Tensor:
     """The plain mean `[N]`."""
     return weighted_mean(vectors, [1 / len(vectors)] * len(vectors))
+
+
+def masked_mean(
+    vectors: Sequence[Tensor], masks: Sequence[Tensor], weights: Sequence[float], otherwise: Tensor
+) -> Tensor:
+    """For each element the weighted mean `[N]` over the vectors that take part there; `otherwise` where none does.
+
+    masks: n bool ones `[N]`, true where the vector takes part; weights: sum to 1. Where all take part it is
+    `weighted_mean`, bit for bit.
+    """
+    out, whole = otherwise.clone(), reduce(add, weights)  # added like the shares; sum() would round less
+
+    def part(columns: slice) -> None:
+        chosen = [mask[columns] for mask in masks]
+        total = _weighted_sum([vector[columns] * c for vector, c in zip(vectors, chosen, strict=True)], weights)
+        share = _weighted_sum(chosen, weights).div_(whole)
+        out[columns] = torch.where(share > 0, total / share, out[columns].to(torch.float64)).to(out.dtype)
+
+    by_columns(part, len(out))
+    return out
 
 
 def group_means(vectors: Sequence[Tensor], groups: Tensor) -> list[Tensor]:

@@ -19,6 +19,7 @@ from fedbench.aggregators import (
     mask_counts,
     mask_overlaps,
     mask_to_bits,
+    masked_mean,
     masked_merge,
     mean,
     normalised,
@@ -68,6 +69,27 @@ def test_float32_would_lose_these_sums():
 
 def test_the_largest_counter_wins():
     assert elementwise_max([torch.tensor([1, 9]), torch.tensor([3, 2])]).tolist() == [3, 9]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_masked_mean_is_the_mean_over_those_who_take_part(size):
+    given_vectors, given_masks, weights = vectors(3, size), masks(3, size), [0.2, 0.3, 0.5]
+    otherwise = torch.full((size,), 7.0)
+    found = masked_mean(given_vectors, given_masks, weights, otherwise)
+    shares = torch.stack(given_masks).double() * torch.tensor(weights, dtype=torch.float64)[:, None]
+    mean_of_some = (torch.stack(given_vectors).double() * shares).sum(0) / shares.sum(0)
+    nobody = ~torch.stack(given_masks).any(0)
+    assert torch.equal(found[nobody], otherwise[nobody])
+    assert torch.allclose(found[~nobody].double(), mean_of_some[~nobody], rtol=0, atol=1e-6)
+    assert otherwise.eq(7).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_masked_mean_where_all_take_part_is_the_weighted_mean(dtype):
+    weights = normalised([3, 1, 4, 1, 5, 9, 2, 6, 5, 3])
+    given_vectors = vectors(10, 1000, dtype)
+    found = masked_mean(given_vectors, [torch.ones(1000, dtype=torch.bool)] * 10, weights, torch.zeros(1000).to(dtype))
+    assert torch.equal(found, weighted_mean(given_vectors, weights))
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -57,6 +57,7 @@ class Job:
     before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None = None
     before_step: AroundStep | None = None
     after_step: AroundStep | None = None
+    plain: bool = False
 
 
 @dataclass
@@ -155,6 +156,7 @@ class Learner(FlatModule):
         before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None = None,
         before_step: AroundStep | None = None,
         after_step: AroundStep | None = None,
+        plain: bool = False,
     ) -> Weights:
         """Train from `weights` on `data` and return the trained weights; `weights` is not changed.
 
@@ -169,6 +171,7 @@ class Learner(FlatModule):
         before_step, after_step: called with (batch, optimizer, s) around every gradient step, to train a `Lane` beside.
         after: so many epochs (or steps) of this purpose's stream are done, and the fit goes on behind them. eval_body:
         all but the head runs in evaluation mode, Dropout too.
+        plain: a step is w - lr g with g as `gradient` left it, whatever the run's optimiser, momentum and decay.
         """
         if train_only is not None and not bool(train_only.any()):
             return weights.clone()
@@ -188,6 +191,7 @@ class Learner(FlatModule):
                 before_epoch=before_epoch,
                 before_step=before_step,
                 after_step=after_step,
+                plain=plain,
             )
             seeds.seed_everything(*data.key, purpose, *([after] if after else []))
             (trainer if self.train.engine == "trainer" else loop).run(self, job)

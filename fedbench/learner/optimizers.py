@@ -76,7 +76,7 @@ class FlatStepper(Stepper):
         self._flats = [nn.Parameter(learner.w[start:stop]) for start, stop in self._ranges]
         for flat, (start, stop) in zip(self._flats, self._ranges, strict=True):
             flat.grad = learner.g[start:stop]
-        self.optimizer = built_in(learner, self._flats, job.lr, fused=True)
+        self.optimizer = built_in(learner, self._flats, job, fused=True)
         self._resumed: State = (job.memory or {}).get("optimizer", {})
         if self._resumed:
             self._resume(self._resumed)
@@ -122,13 +122,20 @@ class FlatStepper(Stepper):
 
 def make_stepper(learner: "Learner", job: "Job") -> Stepper:
     """The optimiser of one fit."""
-    return Stepper(learner, job) if learner.optimizer == "module" else FlatStepper(learner, job)
+    return Stepper(learner, job) if own_optimizer(learner, job) else FlatStepper(learner, job)
 
 
-def built_in(learner: "Learner", parameters: list[nn.Parameter], lr: float | None, fused: bool) -> Optimizer:
-    """sgd, adam or adamw with the run's options."""
+def own_optimizer(learner: "Learner", job: "Job") -> bool:
+    """Whether the module's configure_optimizers makes the steps of this fit."""
+    return learner.optimizer == "module" and not job.plain
+
+
+def built_in(learner: "Learner", parameters: list[nn.Parameter], job: "Job", fused: bool) -> Optimizer:
+    """sgd, adam or adamw with the run's options, or sgd without any for plain steps."""
     train = learner.train
-    rate = (lr if lr is not None else train.lr) * learner.lr_factor
+    rate = (job.lr if job.lr is not None else train.lr) * learner.lr_factor
+    if job.plain:
+        return torch.optim.SGD(parameters, rate, fused=fused)
     if learner.optimizer == "sgd":
         return torch.optim.SGD(parameters, rate, momentum=train.momentum, weight_decay=train.weight_decay, fused=fused)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[learner.optimizer]
@@ -161,7 +168,7 @@ def restrain(optimizer: Optimizer, learner: "Learner", job: "Job") -> None:
     """Give a module's or a Trainer's optimiser the memory, learning rate and frozen entries of a fit."""
     if job.memory and "optimizer" in job.memory:
         optimizer.load_state_dict({**optimizer.state_dict(), "state": _cloned(job.memory["optimizer"])})
-    if learner.optimizer == "module":
+    if own_optimizer(learner, job):
         first = optimizer.param_groups[0]
         own = 1.0 if job.lr is None else job.lr / first.get("initial_lr", first["lr"])
         if own * learner.lr_factor != 1:

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from fedbench.errors import ConfigError
 from fedbench.learner.loop import ask_before_epoch
-from fedbench.learner.optimizers import built_in, first_line, module_optimizer, restrain
+from fedbench.learner.optimizers import built_in, first_line, module_optimizer, own_optimizer, restrain
 
 if TYPE_CHECKING:
     from fedbench.learner.learner import Job, Learner
@@ -127,11 +127,11 @@ def _as_asked(learner: "Learner", job: "Job") -> Iterator[None]:
     if job.loss is not None:
         loss = job.loss
         module.training_step = lambda batch, batch_idx: loss(module, batch, job.state)  # type: ignore[method-assign, misc]
-    if learner.optimizer == "module":
+    if own_optimizer(learner, job):
         module.configure_optimizers = lambda: module_optimizer(module)[0]  # type: ignore[method-assign]
     else:
         # All parameters, also frozen ones: kept state is numbered by them, and what has no gradient does not move.
-        optimizer = built_in(learner, learner.parameters, job.lr, fused=False)
+        optimizer = built_in(learner, learner.parameters, job, fused=False)
         module.configure_optimizers = lambda: optimizer  # type: ignore[method-assign]
     try:
         yield

@@ -203,6 +203,10 @@ class Method:
         """Lines to say once before round 1."""
         return []
 
+    def remarks(self, server: Server) -> list[str]:
+        """Lines to say after an aggregation; of equal ones only the first is said."""
+        return []
+
     def private(self, layout: Layout) -> tuple[Tensor, Tensor]:
         """Masks `[N]` and `[M]` of the parameters and float buffers that never leave the client."""
         return torch.zeros(layout.size, dtype=torch.bool), torch.zeros(layout.buffer_size, dtype=torch.bool)

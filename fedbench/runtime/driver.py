@@ -296,6 +296,8 @@ class SeedRun:
                 self.pending.traces.update({(report.client, k): v for k, v in (report.upload.traces | logged).items()})
         if uploads:
             self.method.aggregate(self.server, uploads)
+            for line in self.method.remarks(self.server):
+                self.driver.warn(line)
         if self._due(round):
             self.pending.traces.update(self.method.traces(self.server))
 

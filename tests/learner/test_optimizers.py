@@ -156,3 +156,17 @@ def test_the_rate_of_a_round(learner, net, blobs, same):
     assert same(decayed.fit(decayed.initial(), blobs(18)), lower.fit(lower.initial(), blobs(18)))
     lower.lr_factor = 0.5
     assert same(lower.fit(lower.initial(), blobs(18), lr=0.1), decayed.fit(decayed.initial(), blobs(18)))
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+@pytest.mark.parametrize("optimizer", ["module", "sgd", "adamw"])
+def test_a_plain_step_is_the_edited_gradient_times_the_rate(learner, net, blobs, optimizer, engine):
+    trained = learner(net, optimizer, engine=engine, lr=0.1, momentum=0.9, weight_decay=0.1)
+    trained.lr_factor = 0.5
+    start, state = trained.initial(), {"direction": torch.linspace(-1, 1, trained.layout.size)}
+    weights = trained.fit(start, blobs(18), gradient=replaced, state=state, steps=3, plain=True)
+    torch.testing.assert_close(weights.params, start.params - 3 * 0.05 * state["direction"], rtol=0, atol=1e-6)
+
+
+def replaced(g, w, s):
+    g.copy_(s.direction)

@@ -7,6 +7,7 @@ from fedbench.aggregators import weighted_mean
 from fedbench.config import Config
 from fedbench.experiments.resolve import resolve
 from fedbench.experiments.run import run
+from fedbench.methods.fedavg import FedAvg
 from fedbench.results.records import RunFolder
 from fedbench.runtime import checkpoint
 from fedbench.runtime.driver import Driver, SeedRun
@@ -122,3 +123,20 @@ def test_failures_survive_a_stop(tmp_path):
     kept = checkpoint.load(tmp_path / "b" / "checkpoint")
     assert kept is not None
     assert any("the state is broken" in line for line in kept["recorder"]["warnings"])
+
+
+class Remarking(FedAvg):
+    """Has something to say after every aggregation."""
+
+    def remarks(self, server):
+        return ["always the same", f"round {server.round}"]
+
+
+def test_remarks_of_a_method_are_said_once(tmp_path):
+    config, dataset = resolve(small("tests.runtime.test_failures:Remarking", rounds=2, seeds=[0, 1]))
+    said = Driver(config, tmp_path, InProcess(dataset), dataset).run()
+    assert [line for line in said if line in ("always the same", "round 1", "round 2")] == [
+        "always the same",
+        "round 1",
+        "round 2",
+    ]
