@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import ceil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -355,13 +356,19 @@ class Learner(FlatModule):
 
     def warnings(self, sizes: Sequence[int]) -> list[str]:
         """What to say once of clients with so many training images."""
+        lines = []
         single = sum(size == 1 for size in sizes)
-        if not single or not self._batchnorms:
-            return []
-        return [
-            f"{single} client(s) have one training image: their BatchNorm layers train with the running statistics, "
-            "because one image has no variance"
-        ]
+        if single and self._batchnorms:
+            lines.append(
+                f"{single} client(s) have one training image: their BatchNorm layers train with running statistics, "
+                "because one image has no variance"
+            )
+        if self.train.precision == "bf16-mixed" and self.device.type == "cpu" and not has_bfloat16():
+            lines.append(
+                "train.precision = bf16-mixed: this processor has no bfloat16 instructions, which makes it many times "
+                "slower than 32-true"
+            )
+        return lines
 
     def steps_of(self, samples: int) -> int:
         """Gradient steps of one ordinary fit on so many samples."""
@@ -369,6 +376,15 @@ class Learner(FlatModule):
             return self.train.steps
         size = samples if self.train.batch_size == "full" else int(self.train.batch_size)
         return self.train.epochs * max(1, ceil(samples / size))
+
+
+def has_bfloat16() -> bool:
+    """Whether the processor computes with bfloat16 itself."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return True
+    return "bf16" in flags
 
 
 @contextmanager

@@ -242,6 +242,13 @@ def test_clients_with_one_image_are_named_where_it_matters(learner, net, conv_ne
     assert line.startswith("2 client(s) have one training image")
 
 
+@pytest.mark.parametrize(("able", "said"), [(True, 0), (False, 1)])
+def test_bfloat16_without_instructions_for_it_is_named(learner, net, monkeypatch, able, said):
+    monkeypatch.setattr("fedbench.learner.learner.has_bfloat16", lambda: able)
+    assert len(learner(net, precision="bf16-mixed").warnings([5])) == said
+    assert learner(net).warnings([5]) == []
+
+
 @pytest.mark.parametrize("data", [(5, 1), (0, 4)])
 def test_data_that_give_no_batch_are_refused_instead_of_waiting_forever(learner, conv_net, blobs, data):
     count, size = data
