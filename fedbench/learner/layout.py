@@ -1,6 +1,6 @@
 """The map of a module's flat vectors: names, shapes, places and roles."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -9,10 +9,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from fedbench.errors import ConfigError, nearest
 
 Role = Literal["body", "head", "norm"]
+NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+"""The types of normalisation layers."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,9 @@ class Layout:
     """Slots of the trainable parameters, float buffers and integer buffers, each in registration order.
 
     `head` is the declared classifier, `norm` the BatchNorm modules, `body` all that is not head. A tied parameter
-    counts once, under its first name, and is head if any of its owners is.
+    counts once, under its first name, and is head if any of its owners is. `groups` numbers the layers that belong
+    together, by tensor: a module that owns parameters begins one, normalisation layers join the one before them; or as
+    the model declares in its attribute `layer_groups`, a list whose items are a dotted name or several.
     """
 
     params: tuple[Slot, ...]
@@ -44,6 +49,7 @@ class Layout:
     counters: tuple[Slot, ...]
     head_name: str | None = None
     has_batchnorm: bool = field(default=False)
+    groups: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, module: nn.Module, head: str | None = None) -> "Layout":
@@ -58,6 +64,7 @@ class Layout:
             counters=_slots([(n, b) for n, b in buffers if not b.is_floating_point()], heads, norms),
             head_name=head,
             has_batchnorm=bool(_batchnorms(module)),
+            groups=_groups(module),
         )
 
     @property
@@ -124,6 +131,22 @@ def _mark(slots: tuple[Slot, ...], size: int, inside: Callable[[Slot], bool]) ->
 
 def _batchnorms(module: nn.Module) -> list[str]:
     return [name for name, child in module.named_modules() if isinstance(child, _BatchNorm)]
+
+
+def _groups(module: nn.Module) -> dict[str, int]:
+    """The group's number of every tensor; a declaration leaves out what it does not name."""
+    names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
+    declared = getattr(module, "layer_groups", None)
+    if isinstance(declared, list | tuple):
+        groups = [(item,) if isinstance(item, str) else tuple(item) for item in declared]
+        numbers = {n: [i for i, prefixes in enumerate(groups) if any(_under(n, p) for p in prefixes)] for n in names}
+        return {name: found[0] for name, found in numbers.items() if found}
+    owners, count = {}, 0
+    for owner, child in module.named_modules():
+        trains = any(p.requires_grad for p in child.parameters(recurse=False))
+        count += trains and (count == 0 or not isinstance(child, NORMS))
+        owners[owner] = max(0, count - 1)
+    return {name: owners[name.rpartition(".")[0]] for name in names}
 
 
 def _members(module: nn.Module, names: list[str]) -> set[int]:
