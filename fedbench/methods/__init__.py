@@ -53,6 +53,13 @@ METHODS: dict[str, MethodEntry] = {
         "co-training",
         "clients vote on labels of public images and trust the vote as far as it helps",
     ),
+    "co-pfl": MethodEntry(
+        "co_pfl:CoPFL",
+        "Xing et al., preprint",
+        2025,
+        "parameter decoupling",
+        "parameters that change most turn private, the others are weighted by contribution",
+    ),
 }
 
 
