@@ -60,6 +60,13 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "parameters that change most turn private, the others are weighted by contribution",
     ),
+    "fedselect": MethodEntry(
+        "fedselect:FedSelect",
+        "Tamirisa et al., CVPR",
+        2024,
+        "parameter decoupling",
+        "parameters that change most turn private and are trained in turns with the shared ones",
+    ),
 }
 
 
