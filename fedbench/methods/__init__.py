@@ -67,6 +67,13 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "parameters that change most turn private and are trained in turns with the shared ones",
     ),
+    "perfedmask": MethodEntry(
+        "perfedmask:PerFedMask",
+        "Setayesh et al., ICLR",
+        2023,
+        "parameter decoupling",
+        "a frozen head; every client trains the layers it can, and fine-tunes a copy of the whole",
+    ),
 }
 
 
