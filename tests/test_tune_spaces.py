@@ -36,3 +36,14 @@ def test_fedprox_leaves_out_what_diverges():
     constraint = import_module("tune_spaces.fedprox").CONSTRAINT
     assert constraint({"method.mu": 1.0, "train.lr": 0.1})
     assert not constraint({"method.mu": 20.0, "train.lr": 0.1})
+
+
+@pytest.mark.parametrize(("name", "bound"), [("co_pfl", "budget"), ("fedselect", "limit")])
+def test_masks_select_no_more_at_once_than_they_may_ever_hold(name, bound):
+    module = import_module(f"tune_spaces.{name}")
+    cells = [dict(zip(module.PAPER, point, strict=True)) for point in product(*module.PAPER.values())]
+    kept = [cell for cell in cells if module.CONSTRAINT(cell)]
+    assert 0 < len(kept) < len(cells)
+    rate, most = "method.personalization_rate", f"method.personalization_{bound}"
+    assert all(cell[rate] <= cell[most] for cell in kept)
+    assert module.CONSTRAINT({rate: 0.5, most: 0.5})

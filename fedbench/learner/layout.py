@@ -1,6 +1,6 @@
 """The map of a module's flat vectors: names, shapes, places and roles."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -43,7 +43,9 @@ class Layout:
 
     `head` is the declared classifier, `norm` the BatchNorm modules, `any_norm` those and all other normalisation
     layers, `body` all that is not head. A tied parameter counts once, under its first name, and is head if any of its
-    owners is; `tied` marks those that head and body share.
+    owners is; `tied` marks those that head and body share. `groups` numbers the layers that belong together, by tensor:
+    a module that owns parameters begins one, normalisation layers join the one before them; or as the model declares in
+    its attribute `layer_groups`, a list whose items are a dotted name or several.
     """
 
     params: tuple[Slot, ...]
@@ -51,6 +53,7 @@ class Layout:
     counters: tuple[Slot, ...]
     head_name: str | None = None
     has_batchnorm: bool = field(default=False)
+    groups: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, module: nn.Module, head: str | None = None) -> "Layout":
@@ -70,6 +73,7 @@ class Layout:
             counters=_slots([(n, b) for n, b in buffers if not b.is_floating_point()], roles),
             head_name=head,
             has_batchnorm=bool(_of_type(module, _BatchNorm)),
+            groups=_groups(module),
         )
 
     @property
@@ -148,6 +152,22 @@ def _mark(slots: tuple[Slot, ...], size: int, inside: Callable[[Slot], bool]) ->
 
 def _of_type(module: nn.Module, *types: type[nn.Module]) -> list[str]:
     return [name for name, child in module.named_modules() if isinstance(child, types)]
+
+
+def _groups(module: nn.Module) -> dict[str, int]:
+    """The group's number of every tensor; a declaration leaves out what it does not name."""
+    names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
+    declared = getattr(module, "layer_groups", None)
+    if isinstance(declared, list | tuple):
+        groups = [(item,) if isinstance(item, str) else tuple(item) for item in declared]
+        numbers = {n: [i for i, prefixes in enumerate(groups) if any(_under(n, p) for p in prefixes)] for n in names}
+        return {name: found[0] for name, found in numbers.items() if found}
+    owners, count = {}, 0
+    for owner, child in module.named_modules():
+        trains = any(p.requires_grad for p in child.parameters(recurse=False))
+        count += trains and (count == 0 or not isinstance(child, NORMS))
+        owners[owner] = max(0, count - 1)
+    return {name: owners[name.rpartition(".")[0]] for name in names}
 
 
 def _members(module: nn.Module, names: list[str]) -> set[int]:

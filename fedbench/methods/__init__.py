@@ -105,6 +105,27 @@ METHODS: dict[str, MethodEntry] = {
         "co-training",
         "clients vote on labels of public images and trust the vote as far as it helps",
     ),
+    "co-pfl": MethodEntry(
+        "co_pfl:CoPFL",
+        "Xing et al., preprint",
+        2025,
+        "parameter decoupling",
+        "parameters that change most turn private, the others are weighted by contribution",
+    ),
+    "fedselect": MethodEntry(
+        "fedselect:FedSelect",
+        "Tamirisa et al., CVPR",
+        2024,
+        "parameter decoupling",
+        "parameters that change most turn private and are trained in turns with the shared ones",
+    ),
+    "perfedmask": MethodEntry(
+        "perfedmask:PerFedMask",
+        "Setayesh et al., ICLR",
+        2023,
+        "parameter decoupling",
+        "a frozen head; every client trains the layers it can, and fine-tunes a copy of the whole",
+    ),
 }
 
 

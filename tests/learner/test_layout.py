@@ -140,3 +140,48 @@ def test_a_head_of_more_than_one_linear_layer_is_none(head):
     model.head = head
     with pytest.raises(ConfigError, match="one linear layer: 'head' has parameters of shape"):
         Layout.of(model).linear_head()
+
+
+class Residual(nn.Module):
+    def __init__(self, norm) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.norm = norm
+        self.relu = nn.ReLU()
+        self.shortcut = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, affine=False))
+        self.head = nn.Linear(4, 2)
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.BatchNorm2d(4), nn.InstanceNorm2d(4, affine=True), nn.GroupNorm(2, 4), nn.LayerNorm(4), nn.RMSNorm(4)]
+)
+def test_a_group_is_a_layer_with_the_norm_behind_it(norm):
+    layout = Layout.of(Residual(norm))
+    owners = {name: layout.groups[name] for name in layout.groups if name.startswith(("norm.", "shortcut.1."))}
+    assert {s.name: layout.groups[s.name] for s in layout.params if s.name not in owners} == {
+        "scale": 0,
+        "conv.weight": 1,
+        "conv.bias": 1,
+        "shortcut.0.weight": 2,
+        "shortcut.0.bias": 2,
+        "head.weight": 3,
+        "head.bias": 3,
+    }
+    assert {owners[name] for name in owners if name.startswith("norm.")} == {1}
+    assert {owners[name] for name in owners if name.startswith("shortcut.1.")} == {2}
+
+
+def test_a_norm_in_front_is_a_group_of_its_own():
+    assert set(Layout.of(nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 2))).groups.values()) == {0, 1}
+
+
+def test_a_model_may_declare_its_groups():
+    model = Residual(nn.BatchNorm2d(4))
+    model.layer_groups = ["scale", ("conv", "norm", "shortcut")]
+    groups = Layout.of(model).groups
+    assert groups["scale"] == 0
+    assert {groups[name] for name in groups if name != "scale"} == {1}
+    assert "head.weight" not in groups
+    model.layer_groups = 7
+    assert Layout.of(model).groups == Layout.of(Residual(nn.BatchNorm2d(4))).groups

@@ -1,0 +1,587 @@
+"""co-pfl: what the specification promises."""
+
+from math import ceil
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbench.aggregators import bits_to_mask, mask_to_bits
+from fedbench.config import TrainConfig
+from fedbench.errors import ConfigError
+from fedbench.learner.layout import Layout, Slot
+from fedbench.learner.weights import Weights
+from fedbench.methods.base import Client, Context, Server, Upload
+from fedbench.methods.co_pfl import CoPFL, deviation, floor_of, leave_out
+from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
+
+SIZES = [9, 17, 12]
+FEW = {"personalization_rate": 0.05, "personalization_budget": 0.2}
+"""A selection that leaves something to share."""
+FULL = {"lr": 0.1, "epochs": 2, "batch_size": "full", "shuffle": False, "precision": "64-true"}
+FULL |= {"momentum": 0, "weight_decay": 0}
+
+
+def bits(text: str) -> torch.Tensor:
+    return torch.tensor([c == "1" for c in text])
+
+
+def text(mask: torch.Tensor) -> str:
+    return "".join(str(int(m)) for m in mask)
+
+
+def method(size=8, clients=3, **options) -> CoPFL:
+    """On a model that is one vector."""
+    layout = Layout((Slot("layer", (size,), 0, size),), (), ())
+    made = CoPFL(CoPFL.Options(**options), Context(layout, TrainConfig(), 0, 10, 2, (10,) * clients))
+    made.check()
+    return made
+
+
+def run(rounds=4, norm=False, clients=SIZES, **options) -> Simulation:
+    draw, train = options.pop("draw", None), {"lr": 0.01, "epochs": 2, "batch_size": 8, **options.pop("train", {})}
+    simulation = Simulation("co-pfl", blobs(clients), module=Mlp(norm), draw=draw, train=train, **{**FEW, **options})
+    return simulation.run(rounds)
+
+
+# -- scores
+
+DELTA, STEP = torch.tensor([1.0, 2, 0, -1]), torch.tensor([0.5, 1, -0.5, 0])
+
+
+@pytest.mark.parametrize(
+    ("share", "others", "score"),
+    [
+        (0.25, [0.333333, 0.666667, -0.666667, 0.333333], 0.483602),
+        (0.0, [0.5, 1, -0.5, 0], 0.166667),
+        (0.6, [-0.25, -0.5, -1.25, 1.5], 1.552771),
+    ],
+)
+def test_the_gradient_score_is_how_far_the_others_step_deviates(share, others, score):
+    found = leave_out(STEP, DELTA, share)
+    assert close(found, others)
+    assert close(deviation(DELTA, found), [score])
+
+
+def test_the_gradient_score_of_vectors_that_are_zero():
+    assert close(deviation(DELTA, leave_out(torch.zeros(4), DELTA, 0.25)), [2])
+    assert deviation(torch.zeros(4), leave_out(STEP, torch.zeros(4), 0.25)) == 1
+    assert deviation(DELTA, torch.zeros(4, dtype=torch.float64)) == 1
+
+
+def test_the_model_without_a_client():
+    found = leave_out(torch.tensor([1.0, 2, 3]), torch.tensor([2.0, 0, 3]), 0.25)
+    assert close(found, [0.666667, 2.666667, 3])
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=6))
+def test_a_deviation_is_between_0_and_2(pairs):
+    update, others = (torch.tensor(values, dtype=torch.float64) for values in zip(*pairs, strict=True))
+    assert 0 <= deviation(update, others) <= 2
+    assert deviation(update, update) in (1, pytest.approx(0, abs=1e-12))
+
+
+def test_weights_are_shares_of_the_scores_and_uniform_without_any():
+    uploads = [Upload({"score": torch.tensor(s)}, client=i) for i, s in enumerate((1.2, 0.8, 2.0))]
+    assert close(method().weights(uploads), [0.3, 0.2, 0.5])
+    assert method().weights([Upload({"score": torch.tensor(0.0)}, client=i) for i in range(4)]) == [0.25] * 4
+
+
+def test_in_the_first_round_every_step_is_opposed_and_losses_decide():
+    seen = run(rounds=1, pred_score=False).log[0]
+    assert all(close(seen.traces[i, "score_gradient"], [2]) for i in range(3))
+    assert all(close(seen.traces[i, "alpha"], [1 / 3], digits=12) for i in range(3))
+    seen = run(rounds=1).log[0]
+    loss = {i: seen.traces[i, "score_prediction"] for i in range(3)}
+    total = 6 + sum(loss.values())
+    assert all(close(seen.traces[i, "alpha"], [(2 + loss[i]) / total], digits=9) for i in range(3))
+
+
+def test_the_prediction_score_is_the_loss_of_the_start_model_at_the_start():
+    simulation = run(rounds=1, grad_score=False)
+    for i in range(3):
+        client = simulation.client(i, 0)
+        loss = simulation.learner.loss(simulation.server.initial, client.train)
+        assert close(simulation.log[0].traces[i, "score_prediction"], [loss], digits=5)
+        assert "score_gradient" not in [name for _, name in simulation.log[0].traces]
+
+
+def test_scores_of_a_later_round():
+    """By hand: what is taken out of the server's model and of its last step, and with which weight."""
+    simulation = run(rounds=2)
+    weights, sent = dict(simulation.server.alphas), {i: simulation.states[i]["trained"].clone() for i in range(3)}
+    before, now = simulation.server.previous.double(), simulation.server.params.double()
+    seen = simulation.round()
+    for i in range(3):
+        a = weights[i]
+        assert a == pytest.approx(simulation.log[1].traces[i, "alpha"])
+        others = simulation.server.initial.replace(params=((now - a * sent[i].double()) / (1 - a)).float())
+        loss = simulation.learner.loss(others, simulation.client(i, 3).train)
+        assert close(seen.traces[i, "score_prediction"], [loss], digits=5)
+        received = simulation.log[1].after_agg[i].params
+        delta = (received - seen.after_fit[i].params).double()
+        rest = ((before - now) - a * delta) / (1 - a)
+        score = 1 - float(delta @ rest) / float(delta.norm() * rest.norm())
+        assert close(seen.traces[i, "score_gradient"], [score], digits=5)
+
+
+def test_what_is_left_out_can_be_chosen():
+    literal = run(rounds=3, clients=[20, 30], train={"epochs": 1})
+    for option, name in (({"loo_update": "previous"}, "gradient"), ({"loo_model": "received"}, "prediction")):
+        other = run(rounds=3, clients=[20, 30], train={"epochs": 1}, **option)
+        assert other.log[2].traces[0, f"score_{name}"] != literal.log[2].traces[0, f"score_{name}"]
+
+
+def test_the_only_participant_of_a_round_is_compared_with_nobody():
+    seen = run(rounds=2, draw=lambda t: [1]).log[1]
+    assert seen.traces[1, "alpha"] == 1
+    assert seen.traces[1, "score_gradient"] == 1
+    alone = run(rounds=1, draw=lambda t: [1])
+    loss = alone.learner.loss(alone.server.initial.replace(params=alone.server.params), alone.client(1, 2).train)
+    assert close(seen.traces[1, "score_prediction"], [loss], digits=5)
+
+
+def test_the_prediction_score_sees_the_statistics_after_training():
+    simulation = run(rounds=1, norm=True, grad_score=False)
+    fitted = simulation.log[0].after_fit[0]
+    others = fitted.replace(params=simulation.server.initial.params)
+    loss = simulation.learner.loss(others, simulation.client(0, 1).train)
+    assert close(simulation.log[0].traces[0, "score_prediction"], [loss], digits=5)
+
+
+# -- the mask
+
+CHANGE = torch.tensor([0.3, -0.5, 0.1, 0.5, 0, -0.5, 0.2, 0.05]).abs()
+
+
+@pytest.mark.parametrize(
+    ("mask", "p", "gamma", "select_from", "grown"),
+    [
+        ("00000000", 0.25, 0.5, "all", "01010000"),
+        ("00000000", 0.375, 0.25, "all", "01010000"),
+        ("00000000", 0.5, 0.5, "all", "11010100"),
+        ("00000000", 0.1, 0.5, "all", "00000000"),
+        ("01010000", 0.25, 0.5, "all", "01010000"),
+        ("01010000", 0.5, 0.5, "all", "11010100"),
+        ("01010000", 0.5, 0.375, "all", "01010100"),
+        ("01010000", 0.25, 0.5, "unmasked", "11010100"),
+    ],
+)
+def test_masks_grow_by_the_largest_changes(mask, p, gamma, select_from, grown):
+    made = method(personalization_rate=p, personalization_budget=gamma, select_from=select_from)
+    assert text(made.grown(bits(mask), CHANGE)) == grown
+
+
+def test_shares_are_floored():
+    assert floor_of(0.29, 100) == 29
+    assert floor_of(0.999, 100) == 99
+
+
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=30),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.sampled_from(["all", "unmasked"]),
+    st.integers(0, 99),
+)
+def test_masks_only_grow_and_keep_to_the_budget(changes, p, gamma, select_from, seed):
+    made = method(len(changes), personalization_rate=p, personalization_budget=gamma, select_from=select_from)
+    order = torch.randperm(len(changes), generator=torch.Generator().manual_seed(seed))
+    mask = torch.zeros(len(changes), dtype=torch.bool)
+    for shift in range(3):
+        grown = made.grown(mask, torch.tensor(changes, dtype=torch.float32)[order].roll(shift))
+        assert (grown >= mask).all()
+        assert grown.sum() <= floor_of(gamma, len(changes))
+        assert grown.sum() - mask.sum() <= floor_of(p, len(changes))
+        mask = grown
+
+
+# -- the phases
+
+
+def mamo(**options) -> Simulation:
+    """Gradient (w1, 2 w2, -w3), two steps a phase from w = (1, 1, 1)."""
+    module = Quadratic(start=(1.0, 1.0, 1.0), curvature=(1.0, 2.0, -1.0))
+    train = {"lr": 0.1, "steps": 2, "batch_size": 1, "precision": "64-true", **options.pop("train", {})}
+    settings = {"personalization_rate": 0.0, "grad_score": False, "pred_score": False, **options}
+    return Simulation("co-pfl", targets((0.0, 0.0, 0.0)), module=module, train=train, **settings)
+
+
+def test_two_rounds_of_mask_aware_moments():
+    simulation = mamo().run(1)
+    held = simulation.states[0]["moments"]
+    assert close(simulation.log[0].after_fit[0].params, [0.800412, 0.800412, 1.200135])
+    assert close(held["shared"]["u"], [0.18, 0.36, -0.2])
+    assert close(held["shared"]["v"], [0.001809, 0.007236, 0.002209])
+    assert not held["personal"]["u"].any()
+    assert (held["personal"]["steps"], held["shared"]["steps"]) == (2, 2)
+    simulation.states[0]["mask"] = bits("010")
+    fitted = simulation.round().after_fit[0].params
+    held = simulation.states[0]["moments"]
+    assert close(fitted, [0.603939, 0.658673, 1.401147])
+    assert close(held["personal"]["u"], [0, 0.291380, 0])
+    assert close(held["personal"]["v"], [0, 0.00472999, 0], digits=8)
+    assert close(held["shared"]["u"], [0.287996, 0.291600, -0.400061])
+    assert close(held["shared"]["v"], [0.00293763, 0.00722154, 0.00533474], digits=8)
+    assert (held["personal"]["steps"], held["shared"]["steps"]) == (4, 4)
+
+
+def adam(w, q, u, v, steps, h, entering, lr=0.1):
+    """Two steps of eq. 4 and 5, in plain Python."""
+    for t in range(steps + 1, steps + 3):
+        g = [entering[i] * q[i] * w[i] for i in range(3)]
+        u = [0.9 * u[i] + 0.1 * g[i] for i in range(3)]
+        v = [0.999 * v[i] + 0.001 * g[i] ** 2 for i in range(3)]
+        step = [u[i] / (1 - 0.9**t) / ((v[i] / (1 - 0.999**t)) ** 0.5 + 1e-8) for i in range(3)]
+        w = [w[i] - lr * h[i] * step[i] for i in range(3)]
+    return w, u, v
+
+
+def test_shared_moments_enter_unmasked_and_both_phases_run():
+    simulation = mamo(moments="shared").run(1)
+    q, ones, none = (1.0, 2.0, -1.0), (1.0,) * 3, (0.0,) * 3
+    _, u, v = adam([1.0] * 3, q, [0.0] * 3, [0.0] * 3, 0, none, ones)
+    w, u, v = adam([1.0] * 3, q, u, v, 2, ones, ones)
+    pair = simulation.states[0]["moments"]["both"]
+    assert close(simulation.log[0].after_fit[0].params, w, digits=9)
+    assert close(pair["u"], u, digits=9)
+    assert close(pair["v"], v, digits=9)
+    assert pair["steps"] == 4
+
+
+def test_without_moments_a_step_is_the_masked_gradient():
+    simulation = mamo(moments="none")
+    simulation.states[0] = {"mask": bits("010"), "trained": simulation.server.initial.params}
+    assert close(simulation.round().after_fit[0].params, [0.81, 0.64, 1.21])
+    assert "moments" not in simulation.states[0]
+
+
+def test_weight_decay_enters_the_gradient_and_is_masked():
+    simulation = mamo(moments="none", train={"weight_decay": 0.5, "steps": 1})
+    assert close(simulation.round().after_fit[0].params, [0.85, 0.75, 1.05])
+    calls = spied(simulation)
+    simulation.states[0]["mask"] = bits("010")
+    simulation.round()
+    personal, shared = calls["personal"], calls["shared"]
+    assert torch.equal(personal[0][[0, 2]], personal[1][[0, 2]])
+    assert torch.equal(shared[0][1], shared[1][1])
+
+
+def spied(simulation: Simulation) -> dict:
+    """Start and end of every fit from now on, by phase."""
+    calls, fit = {}, simulation.learner.fit
+
+    def watched(start, data, *, purpose, **more):
+        end = fit(start, data, purpose=purpose, **more)
+        calls[purpose] = (start.params.clone(), end.params.clone())
+        return end
+
+    simulation.learner.fit = watched
+    return calls
+
+
+@pytest.mark.parametrize("coupling", ["parallel", "sequential"])
+@pytest.mark.parametrize("moments", ["mask_aware", "shared", "none"])
+def test_a_phase_moves_its_own_part_only(moments, coupling):
+    simulation = run(rounds=2, moments=moments, phase_coupling=coupling)
+    received = simulation.log[1].after_agg[0].params
+    mask = simulation.states[0]["mask"].clone()
+    assert 0 < mask.sum() < len(mask)
+    simulation.draw = lambda t: [0]
+    calls = spied(simulation)
+    trained = simulation.round().after_fit[0].params
+    (first, personal), (second, shared) = calls["personal"], calls["shared"]
+    assert torch.equal(first, received)
+    assert torch.equal(second, received if coupling == "parallel" else personal)
+    assert torch.equal(personal[~mask], received[~mask])
+    assert torch.equal(shared[mask], second[mask])
+    assert (personal != received)[mask].any()
+    assert torch.equal(trained, torch.where(mask, personal, shared))
+
+
+def test_both_phases_move_the_running_statistics_and_an_empty_one_does_not():
+    simulation = run(rounds=2, norm=True, clients=[16], train={"batch_size": 8})
+    assert simulation.log[0].after_fit[0].counters.tolist() == [4]
+    assert simulation.log[1].after_fit[0].counters.tolist() == [12]
+    assert torch.equal(simulation.log[1].after_agg[0].buffers, simulation.log[1].after_fit[0].buffers)
+
+
+def test_moments_and_counters_may_start_anew_every_round():
+    simulation = run(rounds=1, keep_moments=False)
+    assert "moments" not in simulation.states[0]
+    kept = run(rounds=3)
+    assert kept.states[0]["moments"]["shared"]["steps"] == 3 * 2 * ceil(9 / 8)
+    assert simulation.run(2).log[2].after_fit[0].params.ne(kept.log[2].after_fit[0].params).any()
+    assert torch.equal(simulation.log[0].after_fit[0].params, kept.log[0].after_fit[0].params)
+
+
+def test_the_runs_momentum_and_optimizer_have_no_effect_and_it_says_so():
+    plain = run()
+    for train in ({"momentum": 0.9}, {"keep_optimizer": True}, {"optimizer": "adam"}):
+        other = run(train=train)
+        assert_same(plain, other)
+        assert "have no effect" in other.method.warnings()[0]
+    assert plain.method.warnings() == []
+
+
+# -- the server
+
+MODELS = [[1.0, 2, 3, 4], [5.0, 6, 7, 8], [9.0, 10, 11, 12]]
+MASKS = ["1000", "0010", "0010"]
+
+
+def served(**options) -> tuple[CoPFL, Server, list[Weights]]:
+    """One aggregation, and what the clients then hold."""
+    made = method(4, **options)
+    nothing, none = torch.zeros(0), torch.zeros(0, dtype=torch.int64)
+    initial = Weights(torch.tensor([-1.0, -2, -3, -4]), nothing, none)
+    server = Server(made.context, initial)
+    made.open(server)
+    server.round, server.participants = 1, [0, 1, 2]
+    uploads = [
+        Upload(
+            {
+                "params": torch.tensor(w).masked_fill(bits(m), 0),
+                "buffers": nothing,
+                "counters": none,
+                "mask": mask_to_bits(bits(m)),
+                "score": torch.tensor(s, dtype=torch.float64),
+            },
+            client=i,
+        )
+        for i, (w, m, s) in enumerate(zip(MODELS, MASKS, (0.5, 0.3, 0.2), strict=True))
+    ]
+    made.aggregate(server, uploads)
+    held = []
+    for i in range(3):
+        client = Client(i, 1, None, None, None, None, None, initial, 0)  # type: ignore[arg-type]
+        client.state = {"trained": torch.tensor(MODELS[i]), "mask": bits(MASKS[i])}
+        held.append(made.receive(client, made.download(server, i)))
+    return made, server, held
+
+
+def test_the_server_moves_what_nobody_holds_personal():
+    _, server, held = served()
+    assert text(bits_to_mask(server.mask, 4)) == "1010"
+    assert close(server.params, [-1, 4.8, -3, 6.8])
+    assert close(server.previous - server.params, [0, -6.8, 0, -10.8])
+    assert close(held[0].params, [1, 4.8, 3, 6.8])
+    assert close(held[1].params, [5, 4.8, 7, 6.8])
+    assert close(held[2].params, [9, 4.8, 11, 6.8])
+    assert server.live == 0.5
+
+
+def test_clients_may_merge_with_their_own_mask():
+    _, _, held = served(merge_mask="client")
+    assert close(held[0].params, [1, 4.8, -3, 6.8])
+    assert close(held[1].params, [-1, 4.8, 7, 6.8])
+    assert close(held[2].params, [-1, 4.8, 11, 6.8])
+
+
+def test_the_server_may_average_those_who_do_not_hold_it_personal():
+    _, server, _ = served(server_rule="per_index")
+    assert close(server.params, [6.6, 4.8, 3, 6.8])
+    assert server.live == 1
+
+
+def test_a_parameter_that_is_personal_for_all_stays_at_the_server():
+    simulation = run(rounds=1, personalization_rate=1, personalization_budget=1, server_rule="per_index")
+    assert torch.equal(simulation.server.params, simulation.server.initial.params)
+    assert simulation.server.live == 0
+
+
+def test_a_client_that_never_trained_takes_the_servers_vector():
+    simulation = run(rounds=3, draw=lambda t: [0, 1])
+    assert torch.equal(simulation.log[2].after_agg[2].params, simulation.server.params)
+    assert 2 not in simulation.states
+
+
+def test_absent_clients_keep_what_is_theirs_and_weigh_nothing():
+    simulation = run(rounds=3, draw=lambda t: [0, 1, 2] if t == 1 else [0, 1])
+    kept = simulation.states[2]
+    assert torch.equal(kept["trained"], simulation.log[0].after_fit[2].params)
+    mask = bits_to_mask(simulation.server.mask, 59)
+    assert (mask >= kept["mask"]).all()
+    assert torch.equal(simulation.log[2].after_agg[2].params[mask], kept["trained"][mask])
+    assert float(simulation.method.download(simulation.server, 2).alpha) == 0
+    assert float(simulation.method.download(simulation.server, 0).alpha) > 0
+
+
+# -- whole rounds
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("share", [{"personalization_rate": 0.0}, {"personalization_budget": 0.0}])
+def test_without_masks_moments_and_scores_it_is_fedavg(share, norm):
+    own = dict(moments="none", grad_score=False, pred_score=False, **share)
+    fedavg = dict(weighting="uniform", buffers="private")
+    draw = lambda t: [t % 3, 2] if t % 3 != 2 else [0]  # noqa: E731
+    ours, theirs = (
+        Simulation(name, blobs(SIZES), draw=draw, module=Mlp(norm), train=FULL, **options).run(4)
+        for name, options in (("co-pfl", own), ("fedavg", fedavg))
+    )
+    assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_with_everything_personal_it_is_local_training(norm):
+    own = dict(moments="none", grad_score=False, pred_score=False, personalization_rate=1, personalization_budget=1)
+    ours, theirs = (
+        Simulation(name, blobs(SIZES), module=Mlp(norm), train=FULL, **options).run(4)
+        for name, options in (("co-pfl", own), ("local", {}))
+    )
+    assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_invariants_of_a_run(norm):
+    draw = lambda t: [0, 1, 2] if t % 2 else [0, 2]  # noqa: E731
+    simulation = run(rounds=0, norm=norm, draw=draw, personalization_rate=0.02)
+    size, server = simulation.context.layout.size, simulation.server
+    before = {i: torch.zeros(size, dtype=torch.bool) for i in range(3)}
+    common, params = torch.zeros(size, dtype=torch.bool), server.params
+    for _ in range(5):
+        seen = simulation.round()
+        now = bits_to_mask(server.mask, size)
+        assert (now >= common).all()
+        assert torch.equal(server.params[now], params[now])
+        assert 0 < now.sum() < size
+        alphas = [seen.traces[i, "alpha"] for i in seen.uploads]
+        assert min(alphas) >= 0
+        assert close(sum(alphas), [1], digits=12)
+        for i in seen.uploads:
+            assert 0 <= seen.traces[i, "score_gradient"] <= 2
+            mask = simulation.states[i]["mask"]
+            assert (mask >= before[i]).all()
+            assert (now >= mask).all()
+            assert mask.sum() <= 0.2 * size
+            assert not seen.uploads[i].params[mask].any()
+            before[i] = mask
+        for i in range(3):
+            assert torch.equal(seen.after_agg[i].params[~now], server.params[~now])
+        for i in seen.uploads:
+            assert torch.equal(seen.after_agg[i].params[now], seen.after_fit[i].params[now])
+            assert torch.equal(seen.after_agg[i].buffers, seen.after_fit[i].buffers)
+        common, params = now, server.params
+
+
+CHANGES = [
+    {"personalization_rate": 0.2},
+    {"personalization_budget": 0.02},
+    {"train": {"lr": 0.02}},
+    {"train": {"epochs": 1}},
+    {"train": {"steps": 3}},
+    {"train": {"weight_decay": 0.1}},
+    {"beta1": 0.5},
+    {"beta2": 0.5},
+    {"eps": 0.1},
+    {"moments": "shared"},
+    {"moments": "none"},
+    {"grad_score": False},
+    {"pred_score": False},
+    {"phase_coupling": "sequential"},
+    {"server_rule": "per_index"},
+    {"merge_mask": "client"},
+    {"select_from": "unmasked"},
+    {"loo_update": "previous"},
+    {"loo_model": "received"},
+    {"keep_moments": False},
+    {"buffers": "average"},
+]
+
+
+@pytest.fixture(scope="module")
+def standard() -> Simulation:
+    return run(norm=True)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda c: "-".join(f"{k}={v}" for k, v in c.items()))
+def test_every_option_changes_the_result(change, standard):
+    other = run(norm=True, **change)
+    assert not all(equal(standard.log[-1].after_agg[i], other.log[-1].after_agg[i]) for i in range(3))
+
+
+@pytest.mark.parametrize(("buffers", "sent"), [("private", 0), ("average", 1)])
+def test_bytes(buffers, sent):
+    simulation = run(norm=True, buffers=buffers, draw=lambda t: [0, 1] if t == 2 else [0, 1, 2])
+    size, statistics = simulation.context.layout.size, 4 * sent * simulation.context.layout.buffer_size
+    for t, seen in enumerate(simulation.log, 1):
+        for i, upload in seen.uploads.items():
+            personal = int(bits_to_mask(upload.mask, size).sum())
+            assert personal > 0
+            assert seen.up[i] == 4 * (size - personal) + ceil(size / 8) + 4 + statistics
+            newcomer = t == 3 and i == 2
+            assert seen.down[i] == (8 if newcomer else 4) * size + ceil(size / 8) + 4 + statistics
+
+
+def test_the_step_before_is_not_sent_to_who_needs_no_gradient_score():
+    simulation = run(grad_score=False, draw=lambda t: [0, 1] if t == 2 else [0, 1, 2])
+    assert len({down for seen in simulation.log for down in seen.down.values()}) == 1
+
+
+def test_what_still_moves_at_the_server_is_traced_and_its_end_is_said():
+    simulation = run(rounds=2)
+    layers = [slot.name for slot in simulation.context.layout.layers()]
+    traces = simulation.log[1].traces
+    now = bits_to_mask(simulation.server.mask, 59)
+    assert traces[-1, "live_share"] == pytest.approx(1 - now.sum().item() / 59)
+    assert 0.5 < traces[-1, "live_share"] < 1
+    assert [name for client, name in traces if client == -1 and "/" in name] == [f"mask_share/{n}" for n in layers]
+    shares = [traces[i, "mask_share"] for i in range(3)]
+    layer_sizes = [slot.size for slot in simulation.context.layout.layers()]
+    by_layer = sum(n * traces[-1, f"mask_share/{name}"] for name, n in zip(layers, layer_sizes, strict=True)) / 59
+    assert close(by_layer, [sum(shares) / 3], digits=9)
+    assert simulation.method.remarks(simulation.server) == []
+    ended = run(rounds=1, personalization_rate=1, personalization_budget=1)
+    assert ended.log[0].traces[-1, "live_share"] == 0
+    assert "less than 1% of the parameters still move" in ended.method.remarks(ended.server)[0]
+
+
+def test_nobody_is_asked_for_a_global_model():
+    simulation = run(rounds=1)
+    assert simulation.method.global_weights(simulation.server) is None
+
+
+def test_no_epochs_are_refused():
+    with pytest.raises(ConfigError, match=r"train.epochs = 0: co-pfl trains at least 1 epoch"):
+        run(rounds=0, train={"epochs": 0})
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"personalization_rate": 1.1},
+        {"personalization_budget": -0.1},
+        {"beta1": 1.0},
+        {"beta2": 1.0},
+        {"eps": 0.0},
+        {"moments": "adam"},
+        {"weighting": "samples"},
+    ],
+)
+def test_values_out_of_range_are_refused(option):
+    with pytest.raises(ValueError, match=next(iter(option))):
+        CoPFL.Options(**option)
+
+
+MUTANTS = [
+    ("squares are averaged with the first decay", "s.v.mul_(s.beta2)", "s.v.mul_(s.beta1)"),
+    ("moments of frozen entries move them", "out=g).mul_(s.part)", "out=g)"),
+    ("decay acts on frozen entries", "g.add_(w * s.decay).mul_(s.part)", "g.mul_(s.part).add_(w * s.decay)"),
+    ("gradients enter unmasked", "g.add_(w * s.decay).mul_(s.entering)", "g.add_(w * s.decay)"),
+    ("the shared phase starts where the personal one ended", "model = model.replace(params=received.params)", "pass"),
+    ("a phase that is not run counts nothing", '["steps"] += max(steps.values())', '["steps"] += 0'),
+    ("personal parameters are selected again", "largest(ranked, selected) & ~mask", "largest(ranked, selected)"),
+    ("the budget is not looked at", "min(room, int(candidates.sum()))", "int(candidates.sum())"),
+    ("personal values are sent", "trained.params.masked_fill(mask, 0)", "trained.params"),
+    ("the old mask is sent", "mask = self.grown(mask, delta.abs())\n", "self.grown(mask, delta.abs())\n"),
+    ("the server forgets masks", "server.mask = server.mask | upload.mask", "server.mask = upload.mask"),
+    ("the server moves what is personal", "torch.where(live, server.params, before)", "server.params"),
+    ("the step has the wrong sign", "download.previous.double() - download.params.double()",
+     "download.params.double() - download.previous.double()"),
+    ("the client stays in its leave-one-out model", ".sub(own.double(), alpha=share)", ""),
+    ("deviation is similarity", "return 1 - min(1.0, max(-1.0, cosine))", "return 1 + min(1.0, max(-1.0, cosine))"),
+    ("the server's mask is ignored", 'self.options.merge_mask == "server"', "False"),
+    ("who missed a broadcast is not charged", "if client in server.alphas:", "if True:"),
+]  # fmt: skip

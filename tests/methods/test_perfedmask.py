@@ -1,0 +1,406 @@
+"""perfedmask: what the specification promises."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lightning import LightningModule
+from torch import nn
+
+from fedbench.errors import ConfigError
+from fedbench.learner.layout import Layout, Slot
+from fedbench.learner.weights import Weights
+from fedbench.methods.base import Context, Server, Upload
+from fedbench.methods.fedavg import FedAvg
+from fedbench.methods.perfedmask import PerFedMask, first_best, layer_masks, objective
+from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
+
+SIZES = [9, 17, 12]
+LAYERS = np.array([10, 20, 30, 40])
+
+
+# -- the search
+
+
+def text(masks: np.ndarray) -> str:
+    return " ".join("".join(str(int(m)) for m in row) for row in masks)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "capability", "search", "masks", "value"),
+    [
+        (LAYERS, (1, 1, 1), True, "1111 1111 1111", 0),
+        (LAYERS, (0.5, 0.5, 0.5), False, "1100 1100 1100", 130),
+        (LAYERS, (0.5, 0.5, 0.5), True, "1001 1001 1001", 50),
+        (LAYERS, (1, 0.5, 0.3), False, "1111 1100 1100", 86.666667),
+        (LAYERS, (1, 0.5, 0.3), True, "1111 1100 1100", 86.666667),
+        (LAYERS, (1, 0.4, 0.2), False, "1111 1100 1000", 103.333333),
+        (LAYERS, (1, 0.4, 0.2), True, "1111 0100 0100", 86.666667),
+        (np.array([30, 5]), (1, 1, 0.9, 0.2), True, "11 11 10 01", 15.166667),
+    ],
+)
+def test_masks(sizes, capability, search, masks, value):
+    found = layer_masks(sizes, np.array(capability, dtype=float), search)
+    assert text(found) == masks
+    assert close(objective(found, sizes, np.array(capability)), [value])
+
+
+def literal_objective(masks, sizes, capability) -> float:
+    """J, letter by letter."""
+    whole, value = sum(sizes), 0.0
+    for i, mask in enumerate(masks):
+        shares = [mask[k] / max(1, sum(m[k] for m in masks)) for k in range(len(sizes))]
+        unused = capability[i] * whole - sum(s * m for s, m in zip(sizes, mask, strict=True))
+        value += whole * max(shares) - sum(k * s for k, s in zip(shares, sizes, strict=True)) + unused
+    return value
+
+
+def literal_search(sizes, capability) -> list[list[int]]:
+    """The search, move by move."""
+    count, whole = len(sizes), sum(sizes)
+    tolerance, best = 1e-9 * whole, None
+    fits = lambda mask, nu: sum(s * m for s, m in zip(sizes, mask, strict=True)) <= nu * whole + 1e-6  # noqa: E731
+    ways = [range(count), range(count)[::-1], sorted(range(count), key=lambda k: -sizes[k])]
+    for order in ways:
+        masks = [[0] * count for _ in capability]
+        for mask, nu in zip(masks, capability, strict=True):
+            for k in order:
+                mask[k] = 1
+                mask[k] = int(fits(mask, nu))
+        while (value := literal_objective(masks, sizes, capability)) > tolerance:
+            found = None
+            for i, a, b in product(range(len(masks)), range(count), range(count)):
+                if a > b or (a < b and masks[i][a] == masks[i][b]):
+                    continue
+                moved = [list(mask) for mask in masks]
+                for k in {a, b}:
+                    moved[i][k] ^= 1
+                if not fits(moved[i], capability[i]) or (any(masks[i]) and not any(moved[i])):
+                    continue
+                after = literal_objective(moved, sizes, capability)
+                if found is None or after < found[0] - tolerance:
+                    found = after, moved
+            if found is None or not found[0] < value - tolerance:
+                break
+            masks = found[1]
+        if best is None or value < best[0] - tolerance:
+            best = value, masks
+    return best[1]
+
+
+@given(
+    st.lists(st.integers(1, 50), min_size=1, max_size=5),
+    st.lists(st.sampled_from([0.05, 0.2, 0.3, 0.5, 0.7, 1.0]), min_size=1, max_size=5),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_search_finds_what_the_literal_one_finds(sizes, capability):
+    found = layer_masks(np.array(sizes), np.array(capability), True)
+    assert found.astype(int).tolist() == literal_search(sizes, capability)
+    assert close(
+        objective(found, np.array(sizes), np.array(capability)), [literal_objective(found, sizes, capability)], 6
+    )
+
+
+@given(
+    st.lists(st.integers(1, 1000), min_size=1, max_size=7),
+    st.lists(st.floats(0.01, 1), min_size=1, max_size=12),
+)
+@settings(max_examples=60, deadline=None)
+def test_budgets_are_respected_and_the_search_never_loses(sizes, capability):
+    sizes, capability = np.array(sizes), np.array(capability)
+    found, start = (layer_masks(sizes, capability, search) for search in (True, False))
+    loads = (found * sizes).sum(1)
+    assert (loads <= capability * sizes.sum() + 1e-6).all()
+    least = objective(found, sizes, capability)
+    assert least <= objective(start, sizes, capability) + 1e-6
+    assert least >= (capability * sizes.sum() - loads).sum() - 1e-6
+    assert (found.any(1) >= start.any(1)).all()
+
+
+def test_a_tie_goes_to_the_first_of_a_scan():
+    assert first_best(np.array([3.0, 1.0 + 1e-12, 1.0, 2.0]), 1e-9) == 1
+    assert first_best(np.array([np.inf, np.inf, 1.0]), 1e-9) == 2
+    assert first_best(np.array([np.inf, np.inf]), 1e-9) == 0
+
+
+def test_many_clients_take_seconds_not_hours():
+    capability = np.array([0.125, 1.0] * 40)
+    found = layer_masks(np.random.default_rng(0).integers(100, 10_000, 20), capability, True)
+    assert found[1::2].all()
+
+
+# -- layers
+
+
+class Deep(LightningModule):
+    """Three layers of a body, one with BatchNorm, before the head; every instance starts the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.body = nn.Sequential(
+            nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3), nn.ReLU()
+        )
+        self.head = nn.Linear(3, 4)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+    def training_step(self, batch):
+        x, y = batch
+        return nn.functional.cross_entropy(self(x), y)
+
+
+def run(rounds=3, clients=SIZES, module=None, **options) -> Simulation:
+    draw, train = options.pop("draw", None), {"lr": 0.1, "epochs": 2, "batch_size": 4, **options.pop("train", {})}
+    return Simulation("perfedmask", blobs(clients), module=module or Deep(), draw=draw, train=train, **options).run(
+        rounds
+    )
+
+
+WEAK = {"capability": [1.0, 0.6, 0.3], "mask": "sequential"}
+"""Sizes 45, 24, 15: all, the first, the last of the layers that fit are 111, 100, and 010."""
+
+
+def test_a_layer_has_its_norm_and_the_head_is_none():
+    made = run(rounds=0).method
+    assert [group.size for group in made.groups] == [30 + 5 + 10, 24, 15]
+    assert [len(group.buffers) for group in made.groups] == [2, 0, 0]
+    assert made.body_size == 84
+    assert text(run(rounds=0, **WEAK).method.masks) == "111 100 010"
+
+
+def test_a_model_may_declare_its_layers():
+    model = Deep()
+    model.layer_groups = [("body.0", "body.1", "body.3"), "body.5"]
+    assert [group.size for group in run(rounds=0, module=model).method.groups] == [69, 15]
+    model.layer_groups = ["body.0", "body.1"]
+    with pytest.raises(ConfigError, match=r"the model's layer_groups leave out 'body.3.weight'"):
+        run(rounds=0, module=model)
+
+
+def test_a_model_without_a_body_is_refused():
+    class HeadOnly(Mlp):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Identity(), nn.Linear(6, 4)
+
+    with pytest.raises(ConfigError, match="no parameters outside its head"):
+        run(rounds=0, module=HeadOnly())
+
+
+# -- the server
+
+
+def test_a_layer_is_averaged_over_those_who_trained_it():
+    names = ["a", "b", "c", "head"]
+    slots = tuple(Slot(f"{n}.weight", (1,), i, i + 1, head=n == "head") for i, n in enumerate(names))
+    layout = Layout(slots, (), (), "head", groups={s.name: i for i, s in enumerate(slots)})
+    made = PerFedMask(PerFedMask.Options(), Context(layout, None, 0, 10, 2, (1, 2, 1)))  # type: ignore[arg-type]
+    nothing, none = torch.zeros(0), torch.zeros(0, dtype=torch.int64)
+    server = Server(made.context, Weights(torch.tensor([7.0, 8, 9, 5]), nothing, none))
+    made.open(server)
+    rows = [(1.0, 1, [1, 1, 0]), (2.0, 2, [1, 0, 0]), (6.0, 1, [1, 1, 0])]
+    uploads = [
+        Upload(
+            {
+                "params": torch.full((3,), value),
+                "buffers": nothing,
+                "counters": none,
+                "layers": torch.tensor(layers, dtype=torch.uint8),
+            },
+            client=i,
+            samples=samples,
+        )
+        for i, (value, samples, layers) in enumerate(rows)
+    ]
+    made.aggregate(server, uploads)
+    assert close(server.params, [2.75, 3.5, 9])
+    assert close(made.global_weights(server).params, [2.75, 3.5, 9, 5])
+
+
+def test_only_who_took_part_counts_and_a_layer_nobody_trained_stays():
+    simulation = run(rounds=1, draw=lambda t: [1, 2], **WEAK)
+    initial, layout = simulation.server.initial.params, simulation.context.layout
+    now = simulation.method.global_weights(simulation.server).params
+    trained = [simulation.log[0].after_fit[i].params for i in (1, 2)]
+    first, second, third = slice(0, 45), slice(45, 69), slice(69, 84)
+    assert torch.equal(now[first], trained[0][first])
+    assert torch.equal(now[second], trained[1][second])
+    assert torch.equal(now[third], initial[third])
+    assert torch.equal(now[layout.mask("head")], initial[layout.mask("head")])
+
+
+@pytest.mark.parametrize(("weighting", "share"), [("samples", 9 / 26), ("uniform", 0.5)])
+def test_weights_of_a_layer(weighting, share):
+    simulation = run(rounds=1, weighting=weighting, **WEAK)
+    a, b = (simulation.log[0].after_fit[i].params[:45].double() for i in (0, 1))
+    assert torch.allclose(simulation.server.params[:45].double(), share * a + (1 - share) * b, rtol=0, atol=1e-6)
+
+
+def test_statistics_go_with_their_layer():
+    simulation = run(rounds=1, **WEAK)
+    seen = simulation.log[0]
+    assert torch.equal(seen.after_fit[2].buffers, simulation.server.initial.buffers)
+    assert seen.after_fit[2].counters.tolist() == [0]
+    mean = (9 * seen.after_fit[0].buffers.double() + 17 * seen.after_fit[1].buffers.double()) / 26
+    assert torch.allclose(simulation.server.buffers.double(), mean, rtol=0, atol=1e-6)
+
+
+# -- whole rounds
+
+
+class FrozenHead(FedAvg):
+    """FedAvg whose head never gets a gradient."""
+
+    def fit(self, client, received, download):
+        body = self.context.layout.mask("body")
+        return self.upload(client, client.learner.fit(received, client.train, train_only=body))
+
+
+@pytest.mark.parametrize("mask", ["optimised", "sequential"])
+@pytest.mark.parametrize("weighting", ["samples", "uniform"])
+def test_with_full_capability_it_is_fedavg_with_a_frozen_head(weighting, mask):
+    draw = lambda t: [t % 3, 2] if t % 3 != 2 else [0]  # noqa: E731
+    train = {"lr": 0.1, "epochs": 2, "batch_size": 4}
+    ours, theirs = (
+        Simulation(kind, blobs(SIZES), module=Deep(), draw=draw, train=train, weighting=weighting, **options).run(3)
+        for kind, options in (("perfedmask", {"mask": mask, "ft_epochs": 0}), (FrozenHead, {}))
+    )
+    assert_same(ours, theirs)
+    assert equal(ours.method.global_weights(ours.server), theirs.method.global_weights(theirs.server))
+
+
+def test_equal_counts_make_uniform_weights():
+    assert_same(run(clients=[12, 12, 12], **WEAK), run(clients=[12, 12, 12], weighting="uniform", **WEAK))
+
+
+def test_without_fine_tuning_all_hold_the_global_model():
+    simulation = run(ft_epochs=0, **WEAK)
+    now = simulation.method.global_weights(simulation.server)
+    assert all(equal(simulation.log[-1].after_agg[i], now) for i in range(3))
+
+
+@pytest.mark.parametrize("mask", ["optimised", "sequential"])
+def test_invariants_of_a_run(mask):
+    train = {"momentum": 0.9, "weight_decay": 0.1, "keep_optimizer": True}
+    simulation = run(rounds=0, capability=[1.0, 0.6, 0.3], mask=mask, train=train)
+    layout, made = simulation.context.layout, simulation.method
+    head, start = layout.mask("head"), simulation.server.initial
+    for _ in range(3):
+        received = made.global_weights(simulation.server)
+        seen = simulation.round()
+        for i in range(3):
+            inside, buffers = made.trained_by(torch.from_numpy(made.masks[i].astype(np.uint8)))
+            fitted = seen.after_fit[i]
+            assert torch.equal(fitted.params[head], start.params[head])
+            assert torch.equal(fitted.params[~inside], received.params[~inside])
+            assert torch.equal(fitted.buffers[~buffers], received.buffers[~buffers])
+            assert (fitted.params != received.params)[inside].float().mean() > 0.5
+            assert inside.sum() <= [1.0, 0.6, 0.3][i] * 84 + 1e-6
+            assert seen.traces[i, "mask_share"] == pytest.approx(int(inside.sum()) / 84)
+
+
+def test_fine_tuning_is_of_a_copy_of_the_whole_model_and_is_dropped():
+    simulation = run(rounds=2, **WEAK)
+    now = simulation.method.global_weights(simulation.server)
+    head = simulation.context.layout.mask("head")
+    for i in range(3):
+        client = simulation.client(i, 2)
+        tuned = simulation.learner.fit(now, client.train, purpose="ft", epochs=5)
+        assert equal(simulation.personal(i), tuned)
+        assert (tuned.params != now.params)[head].all()
+        assert (tuned.buffers != now.buffers).all()
+    never = Simulation("perfedmask", blobs(SIZES), module=Deep(), train={"epochs": 2, "batch_size": 4}, **WEAK)
+    never.run(2, evaluate=False)
+    assert_same(simulation, never, ["after_fit"])
+
+
+def test_the_rate_of_fine_tuning_is_the_rounds_unless_given():
+    decayed = run(rounds=2, train={"lr_decay": 0.5})
+    given = run(rounds=2, train={"lr_decay": 0.5}, ft_lr=0.1)
+    assert equal(decayed.log[1].after_agg[0], given.log[1].after_agg[0])
+    other = run(rounds=2, train={"lr_decay": 0.5}, ft_lr=0.2)
+    assert not equal(decayed.log[1].after_agg[0], other.log[1].after_agg[0])
+    assert_same(decayed, other, ["after_fit"])
+
+
+CHANGES = [
+    {"capability": 0.6},
+    {"capability": [1.0, 0.6, 0.3], "mask": "sequential"},
+    {"weighting": "uniform"},
+    {"ft_epochs": 2},
+    {"ft_lr": 0.05},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_every_option_changes_the_result(change):
+    options = {"capability": [1.0, 0.6, 0.3]}
+    standard, other = run(**options), run(**{**options, **change})
+    assert not all(equal(standard.log[-1].after_agg[i], other.log[-1].after_agg[i]) for i in range(3))
+
+
+def test_bytes():
+    simulation = run(draw=lambda t: [0, 1] if t == 1 else [0, 1, 2], **WEAK)
+    sent = [4 * (84 + 10), 4 * (45 + 10), 4 * 24]
+    for t, seen in enumerate(simulation.log, 1):
+        for i in seen.uploads:
+            first = t == 1 or (t == 2 and i == 2)
+            assert seen.up[i] == sent[i]
+            assert seen.down[i] == 4 * (84 + 10) + (4 * 16 if first else 0)
+
+
+def test_a_client_that_can_train_nothing_uploads_nothing_and_is_named():
+    simulation = run(capability=[1.0, 1.0, 0.1])
+    assert text(simulation.method.masks) == "111 111 000"
+    (line,) = simulation.method.warnings()
+    assert "1 client(s) can train no layer and upload nothing, as client 2" in line
+    assert "has 15 parameters, method.capability must reach 0.179" in line
+    before = simulation.method.global_weights(simulation.server)
+    seen = simulation.round()
+    assert equal(seen.after_fit[2], before)
+    assert seen.up[2] == 0
+    assert run(rounds=0).method.warnings() == []
+
+
+def test_capabilities_for_another_number_of_clients_are_refused():
+    with pytest.raises(ConfigError, match=r"method.capability: 2 numbers for 3 clients"):
+        run(rounds=0, capability=[1.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"capability": 0.0},
+        {"capability": [0.5, 1.1]},
+        {"mask": "random"},
+        {"ft_epochs": -1},
+        {"ft_lr": 0.0},
+        {"buffers": "private"},
+    ],
+)
+def test_values_out_of_range_are_refused(option):
+    with pytest.raises(ValueError, match=next(iter(option))):
+        PerFedMask.Options(**option)
+
+
+MUTANTS = [
+    ("frozen layers move", "train_only=params, freeze_norm=True", "freeze_norm=True"),
+    ("statistics of frozen layers move", "train_only=params, freeze_norm=True", "train_only=params"),
+    ("all clients weigh in every layer", "[m for m, _ in masks]", "[torch.ones_like(m) for m, _ in masks]"),
+    ("frozen statistics are averaged", "[m for _, m in masks]", "[torch.ones_like(m) for _, m in masks]"),
+    ("the head is counted", "body = [s for s in layout.params if not s.head]", "body = list(layout.params)"),
+    ("fine-tuning repeats the batches of training", 'purpose="ft"', 'purpose="fit"'),
+    ("the head is sent every time", "if client not in server.told:", "if True:"),
+    ("what is unused costs nothing", "- (k * sizes).sum() + unused)", "- (k * sizes).sum())"),
+    ("a move may empty a mask", "masks.sum(1, keepdims=True) < 2", "masks.sum(1, keepdims=True) < 1"),
+    ("exchanges break the budget", "| (sizes - sizes[:, None] > room[:, None, None])", ""),
+    ("the last of equal moves is taken", "[best + 1 :] < values[best] - tolerance",
+     "[best + 1 :] <= values[best] + tolerance"),
+    ("a third start is missing", "[: 3 if search else 1]", "[: 2 if search else 1]"),
+    ("three shares are not enough", "np.where(~left_out[1], second, third)", "second"),
+]  # fmt: skip
