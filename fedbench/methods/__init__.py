@@ -46,6 +46,13 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "critical parameters are shared among the alike",
     ),
+    "fedobp": MethodEntry(
+        "fedobp:FedOBP",
+        "anonymous submission",
+        2025,
+        "parameter decoupling",
+        "the few parameters that moved furthest from the global model stay private",
+    ),
     "fedmosaic": MethodEntry(
         "fedmosaic:FedMosaic",
         "anonymous submission",
