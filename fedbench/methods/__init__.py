@@ -53,6 +53,13 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "the few parameters that moved furthest from the global model stay private",
     ),
+    "fedala": MethodEntry(
+        "fedala:FedALA",
+        "Zhang et al., AAAI",
+        2023,
+        "personalised aggregation",
+        "clients learn how much of the global model to take, parameter by parameter",
+    ),
     "fedmosaic": MethodEntry(
         "fedmosaic:FedMosaic",
         "anonymous submission",
