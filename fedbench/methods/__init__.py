@@ -60,6 +60,13 @@ METHODS: dict[str, MethodEntry] = {
         "personalised aggregation",
         "clients learn how much of the global model to take, parameter by parameter",
     ),
+    "floco": MethodEntry(
+        "floco:Floco",
+        "Grinwald et al., NeurIPS",
+        2024,
+        "personalised aggregation",
+        "a simplex of classifiers, of which similar clients train the same part",
+    ),
     "fedmosaic": MethodEntry(
         "fedmosaic:FedMosaic",
         "anonymous submission",
