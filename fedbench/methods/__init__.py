@@ -53,6 +53,13 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "the few parameters that moved furthest from the global model stay private",
     ),
+    "feddpa": MethodEntry(
+        "feddpa:FedDPA",
+        "Yang et al., NeurIPS",
+        2023,
+        "parameter decoupling",
+        "parameters of high Fisher information stay private, updates are made for clipping and noise",
+    ),
     "fedala": MethodEntry(
         "fedala:FedALA",
         "Zhang et al., AAAI",
