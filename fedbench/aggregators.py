@@ -6,10 +6,13 @@ or on the number of hosts.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from functools import reduce
+from math import ceil, floor
 from operator import add
 from os import cpu_count
 from threading import local
+from typing import Literal
 
 import numpy as np
 import torch
@@ -249,6 +252,35 @@ def largest(scores: Tensor, count: int) -> Tensor:
     chosen = values > least
     chosen[np.flatnonzero(values == least)[: count - int(chosen.sum())]] = True
     return torch.from_numpy(chosen)
+
+
+def min_max(values: Tensor) -> Tensor:
+    """Values `[n]` moved to [0, 1] by the least and the largest of them; all 0 where those are equal."""
+    least, most = values.aminmax()
+    return (values - least).div_(most - least) if most > least else torch.zeros_like(values)
+
+
+def kth_smallest(values: Tensor, k: int) -> Tensor:
+    """The k-th smallest value `[]`, counted from 1."""
+    if values.device.type != "cpu":
+        return values.kthvalue(k).values
+    return torch.from_numpy(np.partition(values.numpy(), k - 1)[k - 1 : k])[0]
+
+
+def quantile_rank(n: int, q: float, rule: Literal["inf", "linear"] = "inf") -> int:
+    """Rank of the q-quantile of n values, from 1; q is read as the decimal that it prints as.
+
+    rule: inf is the definition, the least value that at least a share q of all does not exceed, 0 (minus infinity) for
+    q = 0; linear is the rank at which a linearly interpolated quantile starts.
+    """
+    share = Fraction(str(q))
+    return ceil(share * n) if rule == "inf" else floor(share * (n - 1)) + 1
+
+
+def above_quantile(values: Tensor, q: float, rule: Literal["inf", "linear"] = "inf") -> Tensor:
+    """bool `[n]`: strictly above the q-quantile, which is one of the values; all for rank 0 (`quantile_rank`)."""
+    k = quantile_rank(len(values), q, rule)
+    return values > kth_smallest(values, k) if k else torch.ones_like(values, dtype=torch.bool)
 
 
 def vote(ballots: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:

@@ -12,9 +12,11 @@ from fedbench import aggregators
 from fedbench.aggregators import (
     CACHED,
     COLUMNS,
+    above_quantile,
     bits_to_mask,
     elementwise_max,
     group_means,
+    kth_smallest,
     largest,
     mask_counts,
     mask_overlaps,
@@ -22,8 +24,10 @@ from fedbench.aggregators import (
     masked_mean,
     masked_merge,
     mean,
+    min_max,
     normalised,
     plurality,
+    quantile_rank,
     select,
     simplex_minimum,
     vote,
@@ -239,3 +243,27 @@ def test_of_several_minima_the_shortest(points, expected):
 def test_a_matrix_without_numbers_is_refused():
     with pytest.raises((np.linalg.LinAlgError, ValueError)):
         simplex_minimum(np.full((3, 3), np.nan))
+
+
+def test_min_max():
+    assert min_max(torch.tensor([0.1, 0.5, 0.9, 0.3], dtype=torch.float64)).tolist() == pytest.approx([0, 0.5, 1, 0.25])
+    assert min_max(torch.full((3,), 2.0)).tolist() == [0, 0, 0]
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=9), st.data())
+def test_the_kth_smallest(values, data):
+    k = data.draw(st.integers(1, len(values)))
+    assert float(kth_smallest(torch.tensor(values, dtype=torch.float64), k)) == sorted(values)[k - 1]
+
+
+def test_ranks_of_quantiles_are_exact():
+    assert [quantile_rank(100, q) for q in (0, 0.07, 0.29, 0.999, 1)] == [0, 7, 29, 100, 100]
+    assert [quantile_rank(101, q, "linear") for q in (0, 0.07, 0.29, 0.999, 1)] == [1, 8, 30, 100, 101]
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=9), st.integers(0, 20))
+def test_above_a_quantile(values, twentieths):
+    scores, q = torch.tensor(values, dtype=torch.float64), twentieths / 20
+    reached = [x for x in values if 20 * sum(v <= x for v in values) >= twentieths * len(values)]
+    least = min(reached) if twentieths else float("-inf")
+    assert above_quantile(scores, q).tolist() == [v > least for v in values]

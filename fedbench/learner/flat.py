@@ -1,5 +1,7 @@
 """A module's trainable parameters as one vector."""
 
+from collections.abc import Callable
+
 import torch
 from lightning import LightningModule
 from torch import Tensor, nn
@@ -17,9 +19,18 @@ class FlatModule:
     Raises ConfigError for tensors that cannot be flattened.
     """
 
-    def __init__(self, module: LightningModule, device: torch.device, dtype: torch.dtype, head: str | None) -> None:
+    def __init__(
+        self,
+        module: LightningModule,
+        device: torch.device,
+        dtype: torch.dtype,
+        head: str | None,
+        adapt: Callable[[nn.Module, Layout], None] | None = None,
+    ) -> None:
         _refuse(module)
         self.module, self.device, self.dtype = module.to(device=device, dtype=dtype), device, dtype
+        if adapt is not None:
+            adapt(module, Layout.of(module, head))
         self.layout = Layout.of(module, head)
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self._frozen = [(n, p, p.detach().clone()) for n, p in module.named_parameters() if not p.requires_grad]

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from lightning import LightningModule
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
@@ -21,6 +22,7 @@ from fedbench.learner import loop, seeds, trainer
 from fedbench.learner.evaluation import Score, score
 from fedbench.learner.flat import FlatModule
 from fedbench.learner.hooks import Hooks, overrides
+from fedbench.learner.layout import Layout
 from fedbench.learner.optimizers import first_line, module_optimizer
 from fedbench.learner.weights import Weights
 
@@ -29,6 +31,10 @@ __all__ = ["Batches", "Job", "Learner", "Ledger", "Score", "cross_entropy"]
 GradientEdit = Callable[[Tensor, Tensor, Any], None]
 AroundStep = Callable[[Any, Optimizer, Any], None]
 Loss = Callable[[Any, Any, Any], Tensor]
+Adapt = Callable[[nn.Module, Layout], None]
+
+SAMPLE_GRADIENTS = 1 << 24
+"""Numbers held at once where every sample has a gradient of its own: 64 MB of float32."""
 
 
 class Batches(Protocol):
@@ -85,7 +91,8 @@ class Learner(FlatModule):
     """Owns the module of a host. Its parameters are views of the flat vector `w`.
 
     module: the user's LightningModule; optimizer: module, sgd, adam or adamw (`train.optimizer`, resolved);
-    head: dotted name of the classifier. Raises ConfigError for what cannot be honoured.
+    head: dotted name of the classifier; adapt: changes the module, given its layout, before its parameters are counted.
+    Raises ConfigError for what cannot be honoured.
     """
 
     def __init__(
@@ -95,6 +102,7 @@ class Learner(FlatModule):
         *,
         optimizer: str = "sgd",
         head: str | None = None,
+        adapt: Adapt | None = None,
         device: str | torch.device = "cpu",
         evaluate_batch: int = 500,
         by_batches: bool = False,
@@ -107,7 +115,7 @@ class Learner(FlatModule):
         if overrides(module, "configure_model"):
             module.configure_model()
         dtype = torch.float64 if train.precision == "64-true" else torch.float32
-        super().__init__(module, torch.device(device), dtype, head)
+        super().__init__(module, torch.device(device), dtype, head, adapt)
         self.lr_factor = 1.0
         self.ledger = Ledger()
         self._batchnorms = {n: m for n, m in module.named_modules() if isinstance(m, _BatchNorm)}
@@ -299,13 +307,67 @@ class Learner(FlatModule):
         self, weights: Weights, batch: tuple[Tensor, Tensor], loss: Loss | None = None, **state: Any
     ) -> Tensor:
         """Gradient `[N]` of the loss of one batch in evaluation mode."""
-        with self._evaluating(weights):
+        return self.loss_and_gradient(weights, batch, loss, **state)[1]
+
+    def loss_and_gradient(
+        self,
+        weights: Weights,
+        batch: tuple[Tensor, Tensor],
+        loss: Loss | None = None,
+        *,
+        train_only: Tensor | None = None,
+        **state: Any,
+    ) -> tuple[Tensor, Tensor]:
+        """Loss `[]` of one batch in evaluation mode and its gradient `[N]`.
+
+        train_only: bool `[N]`; tensors that are wholly outside it cost nothing and get a gradient of 0.
+        """
+        moving = nullcontext() if train_only is None else self._trainable(train_only)
+        with self._evaluating(weights), moving:
             with self.autocast():
                 value = (
                     loss(self.module, batch, SimpleNamespace(**state)) if loss else cross_entropy(self.module, batch)
                 )
-            parts = torch.autograd.grad(value, self.parameters, allow_unused=True, materialize_grads=True)
-        return torch.cat([part.reshape(-1) for part in parts])
+            slots = [(p, s) for p, s in zip(self.parameters, self.layout.params, strict=True) if p.requires_grad]
+            parts = torch.autograd.grad(value, [p for p, _ in slots], allow_unused=True, materialize_grads=True)
+        gradient = torch.zeros_like(self.w)
+        for (_, slot), part in zip(slots, parts, strict=True):
+            gradient[slot.start : slot.stop] = part.reshape(-1)
+        return value.detach(), gradient
+
+    def full_gradient(self, weights: Weights, data: Batches) -> Tensor:
+        """Gradient `[N]` of the mean cross-entropy over all data in evaluation mode, float64."""
+        total = torch.zeros_like(self.w, dtype=torch.float64)
+        for index in torch.arange(len(data), device=self.device).split(self.evaluate_batch):
+            total.add_(self.gradient(weights, data.batch(index)), alpha=len(index) / len(data))
+        return total
+
+    def squared_gradients(self, weights: Weights, data: Batches) -> Tensor:
+        """Mean over the data of the squared gradient `[N]` of every sample's cross-entropy, float64.
+
+        In evaluation mode; the diagonal of the empirical Fisher information at the true labels.
+        """
+        total = torch.zeros_like(self.w, dtype=torch.float64)
+        at_once = max(1, min(self.evaluate_batch, SAMPLE_GRADIENTS // self.layout.size))
+        with self._evaluating(weights, *data.key), self.autocast():
+            for index in torch.arange(len(data), device=self.device).split(at_once):
+                for slot, part in zip(self.layout.params, self._sample_gradients(*data.batch(index)), strict=True):
+                    total[slot.start : slot.stop] += part.flatten(1).to(torch.float64).square_().sum(0)
+        return total.div_(len(data))
+
+    def _sample_gradients(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        """For every parameter the gradients `[b, *shape]` of the samples' losses."""
+        parameters = {s.name: p.detach() for s, p in zip(self.layout.params, self.parameters, strict=True)}
+
+        def sample_loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+            return F.cross_entropy(functional_call(self.module, parameters, (x[None],)), y[None])
+
+        try:
+            found = vmap(grad(sample_loss), in_dims=(None, 0, 0), randomness="different")(parameters, x, y)
+            return list(found.values())
+        except RuntimeError:  # a forward pass with `.item()` or a branch on a tensor goes sample by sample
+            rows = [list(grad(sample_loss)(parameters, *sample).values()) for sample in zip(x, y, strict=True)]
+            return [torch.stack(column) for column in zip(*rows, strict=True)]
 
     def logits(self, weights: Weights, data: Batches) -> Tensor:
         """Class scores `[n, C]` in evaluation mode, in the order of the data."""

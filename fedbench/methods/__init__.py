@@ -36,22 +36,15 @@ METHODS: dict[str, MethodEntry] = {
     "fedprox": MethodEntry(
         "fedprox:FedProx", "Li et al., MLSys", 2020, "global", "fedavg with a proximal pull to the received model"
     ),
-    "fedphp": MethodEntry(
-        "fedphp:FedPHP",
-        "Li et al., ECML PKDD",
-        2021,
-        "self-distillation",
-        "a moving average of own models teaches the training and is the personal model",
-    ),
-    "fedper": MethodEntry(
-        "fedper:FedPer", "Arivazhagan et al., preprint", 2019, "parameter decoupling", "the head stays private"
-    ),
     "lg-fedavg": MethodEntry(
         "lg_fedavg:LGFedAvg",
         "Liang et al., preprint",
         2020,
         "parameter decoupling",
         "the body stays private, the heads are averaged",
+    ),
+    "fedper": MethodEntry(
+        "fedper:FedPer", "Arivazhagan et al., preprint", 2019, "parameter decoupling", "the head stays private"
     ),
     "fedrep": MethodEntry(
         "fedrep:FedRep",
@@ -63,12 +56,12 @@ METHODS: dict[str, MethodEntry] = {
     "fedbn": MethodEntry(
         "fedbn:FedBN", "Li et al., ICLR", 2021, "parameter decoupling", "normalisation layers stay private"
     ),
-    "ditto": MethodEntry(
-        "ditto:Ditto",
-        "Li et al., ICML",
-        2021,
-        "regularisation",
-        "a personal model beside fedavg's, pulled to the global one",
+    "fedpac": MethodEntry(
+        "fedpac:FedPAC",
+        "Xu et al., ICLR",
+        2023,
+        "parameter decoupling",
+        "features are pulled to global class centroids, heads mixed among the alike",
     ),
     "fedcac": MethodEntry(
         "fedcac:FedCAC",
@@ -76,6 +69,20 @@ METHODS: dict[str, MethodEntry] = {
         2023,
         "parameter decoupling",
         "critical parameters are shared among the alike",
+    ),
+    "fedselect": MethodEntry(
+        "fedselect:FedSelect",
+        "Tamirisa et al., CVPR",
+        2024,
+        "parameter decoupling",
+        "parameters that change most turn private and are trained in turns with the shared ones",
+    ),
+    "co-pfl": MethodEntry(
+        "co_pfl:CoPFL",
+        "Xing et al., preprint",
+        2025,
+        "parameter decoupling",
+        "parameters that change most turn private, the others are weighted by contribution",
     ),
     "pfedfda": MethodEntry(
         "pfedfda:PFedFDA",
@@ -91,33 +98,33 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "own heads are kept close to neural collapse, by the clients and by the server",
     ),
-    "fedpac": MethodEntry(
-        "fedpac:FedPAC",
-        "Xu et al., ICLR",
+    "feddpa": MethodEntry(
+        "feddpa:FedDPA",
+        "Yang et al., NeurIPS",
         2023,
         "parameter decoupling",
-        "features are pulled to global class centroids, heads mixed among the alike",
+        "parameters of high Fisher information stay private, updates are made for clipping and noise",
     ),
-    "fedmosaic": MethodEntry(
-        "fedmosaic:FedMosaic",
+    "floco": MethodEntry(
+        "floco:Floco",
+        "Grinwald et al., NeurIPS",
+        2024,
+        "personalised aggregation",
+        "a simplex of classifiers, of which similar clients train the same part",
+    ),
+    "fedala": MethodEntry(
+        "fedala:FedALA",
+        "Zhang et al., AAAI",
+        2023,
+        "personalised aggregation",
+        "clients learn how much of the global model to take, parameter by parameter",
+    ),
+    "fedobp": MethodEntry(
+        "fedobp:FedOBP",
         "anonymous submission",
         2025,
-        "co-training",
-        "clients vote on labels of public images and trust the vote as far as it helps",
-    ),
-    "co-pfl": MethodEntry(
-        "co_pfl:CoPFL",
-        "Xing et al., preprint",
-        2025,
         "parameter decoupling",
-        "parameters that change most turn private, the others are weighted by contribution",
-    ),
-    "fedselect": MethodEntry(
-        "fedselect:FedSelect",
-        "Tamirisa et al., CVPR",
-        2024,
-        "parameter decoupling",
-        "parameters that change most turn private and are trained in turns with the shared ones",
+        "the few parameters that moved furthest from the global model stay private",
     ),
     "perfedmask": MethodEntry(
         "perfedmask:PerFedMask",
@@ -125,6 +132,27 @@ METHODS: dict[str, MethodEntry] = {
         2023,
         "parameter decoupling",
         "a frozen head; every client trains the layers it can, and fine-tunes a copy of the whole",
+    ),
+    "ditto": MethodEntry(
+        "ditto:Ditto",
+        "Li et al., ICML",
+        2021,
+        "regularisation",
+        "a personal model beside fedavg's, pulled to the global one",
+    ),
+    "fedphp": MethodEntry(
+        "fedphp:FedPHP",
+        "Li et al., ECML PKDD",
+        2021,
+        "self-distillation",
+        "a moving average of own models teaches the training and is the personal model",
+    ),
+    "fedmosaic": MethodEntry(
+        "fedmosaic:FedMosaic",
+        "anonymous submission",
+        2025,
+        "co-training",
+        "clients vote on labels of public images and trust the vote as far as it helps",
     ),
 }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedbench.aggregators import elementwise_max, normalised, weighted_mean
 from fedbench.config import Section, TrainConfig
@@ -114,6 +114,16 @@ class Client:
         return self.state.setdefault(f"optimizer/{purpose}", {})
 
 
+@dataclass(eq=False)
+class Received(Weights):
+    """What `receive` gives together with what it worked out on the way, for `fit` to go on with."""
+
+    extra: dict[str, Tensor] = field(default_factory=dict)
+
+    def clone(self) -> "Received":
+        return Received(**vars(super().clone()), extra={name: tensor.clone() for name, tensor in self.extra.items()})
+
+
 @dataclass
 class Server:
     """The server half's state: whatever attributes a method sets are kept in checkpoints.
@@ -206,6 +216,10 @@ class Method:
     def remarks(self, server: Server) -> list[str]:
         """Lines to say after an aggregation; of equal ones only the first is said."""
         return []
+
+    @classmethod
+    def adapt_model(cls, module: nn.Module, layout: Layout, options: Any, seed: int) -> None:
+        """Change the model before its parameters are counted, for example add some; layout: of the model as it is."""
 
     def private(self, layout: Layout) -> tuple[Tensor, Tensor]:
         """Masks `[N]` and `[M]` of the parameters and float buffers that never leave the client."""

@@ -6,6 +6,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +105,14 @@ def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cp
         module = models.build(
             config.model.name, input_shape=dataset.shape, classes=dataset.num_classes, **config.model.options
         )
+    kind = methods.load(config.method.name)
+    options = kind.Options(**config.method.options)
     return Learner(
         module,
         config.train,
         optimizer=config.train.optimizer,
         head=config.model.head,
+        adapt=partial(kind.adapt_model, options=options, seed=seed),
         device=device,
         evaluate_batch=config.evaluate.batch_size,
         by_batches=config.evaluate.accuracy == "batches",
@@ -229,7 +233,7 @@ class Host:
     def _answer(self, task: Task, order: Order, report: Report) -> None:
         client = self.client(task.client, order.round, self.states.load(task.client, order.round))
         assert order.question is not None
-        self._set_rate(order.round)
+        self._set_rate(order.round + 1)  # whoever trains for an answer does so at the start of the round to come
         report.answer = on_cpu(self.method.answer(client, on_device(order.question, self.device)))
 
     def _task(self, task: Task, order: Order, report: Report) -> None:
@@ -238,25 +242,41 @@ class Host:
         if not client.state:
             self.method.start(client)
         download = on_device(task.download, self.device)
-        self._evaluate_received(task, order, client, download, report)
+        received = self._evaluate_received(task, order, client, download, report)
         if task.fit:
-            self._fit(task, order, client, download, report)
+            self._fit(task, order, client, download, received, report)
 
-    def _evaluate_received(self, task: Task, order: Order, client: Client, download: Message, report: Report) -> None:
-        begun = time.perf_counter()
+    def _evaluate_received(
+        self, task: Task, order: Order, client: Client, download: Message, report: Report
+    ) -> Weights | None:
+        """The received model, where it is what was evaluated: some methods compute for long to receive."""
+        begun, received = time.perf_counter(), None
         self._set_rate(max(1, order.round - 1))
         if task.evaluate_agg:
-            report.scores["after_agg"] = self._scores(self.method.personal(client, download), client)
+            predictor = self.method.personal(client, download)
+            report.scores["after_agg"] = self._scores(predictor, client)
+            if type(self.method).personal is Method.personal and isinstance(predictor, Weights):
+                received = predictor
         if task.evaluate_global and order.global_model is not None:
             report.scores["global"] = self._scores(as_weights(on_device(order.global_model, self.device)), client)
         if task.evaluate_initial:
             report.scores["initial"] = self._scores(self.initial, client)
         report.eval_seconds += time.perf_counter() - begun
+        return received
 
-    def _fit(self, task: Task, order: Order, client: Client, download: Message, report: Report) -> None:
+    def _fit(
+        self,
+        task: Task,
+        order: Order,
+        client: Client,
+        download: Message,
+        received: Weights | None,
+        report: Report,
+    ) -> None:
         begun = time.perf_counter()
-        self._set_rate(max(1, order.round - 1))
-        received = self.method.receive(client, download)
+        if received is None:
+            self._set_rate(max(1, order.round - 1))
+            received = self.method.receive(client, download)
         self._set_rate(order.round)
         client = self._in_round(client, order.round)
         self.learner.ledger = type(self.learner.ledger)()

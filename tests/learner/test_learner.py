@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
-from fedbench.learner.learner import Ledger
+from fedbench.learner.learner import Learner, Ledger
 
 
 def streams():
@@ -52,7 +53,9 @@ def test_evaluating_between_epochs_changes_nothing(learner, conv_net, blobs, sam
 # -- verbs other than fit ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "logits", "features", "loss", "gradient"])
+@pytest.mark.parametrize(
+    "verb", ["evaluate", "logits", "features", "loss", "gradient", "full_gradient", "squared_gradients"]
+)
 @pytest.mark.parametrize("training", [True, False])
 def test_verbs_other_than_fit_change_nothing(learner, conv_net, blobs, same, verb, training):
     class Noisy(conv_net):
@@ -111,6 +114,54 @@ def test_the_gradient_of_another_loss_and_of_an_unused_parameter(learner, net, b
     g = trained.gradient(trained.initial(), data.batch(torch.arange(5)), lambda n, b, s: s.by * n(b[0]).sum(), by=2.0)
     assert torch.equal(g[-6:], torch.zeros(6))
     assert g[:35].any()
+
+
+@pytest.mark.parametrize("at_once", [3, 500])
+def test_gradients_over_all_data(learner, conv_net, blobs, at_once):
+    trained, data = learner(conv_net), blobs(8, (2, 6, 6))
+    weights = trained.fit(trained.initial(), data)
+    trained.evaluate_batch = at_once
+    rows = [trained.gradient(weights, data.batch(torch.tensor([i]))) for i in range(8)]
+    single = torch.stack(rows).double()
+    for found, expected in (
+        (trained.full_gradient(weights, data), single.mean(0)),
+        (trained.squared_gradients(weights, data), single.square().mean(0)),
+    ):
+        assert found.dtype == torch.float64
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_squared_gradients_of_a_module_that_looks_at_its_numbers(learner, net, blobs):
+    class Looks(net):
+        def forward(self, x):
+            return super().forward(x) * (2 if x.abs().max().item() > 0 else 1)
+
+    class Doubles(net):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    data = blobs(8)
+    looks, doubles = (trained.squared_gradients(trained.initial(), data) for trained in map(learner, (Looks, Doubles)))
+    torch.testing.assert_close(looks, doubles)
+
+
+def test_the_gradient_of_some_tensors_with_the_loss(learner, net, blobs):
+    trained, data = learner(net), blobs(8)
+    batch, weights, head = data.batch(torch.arange(8)), trained.initial(), trained.layout.mask("head")
+    loss, gradient = trained.loss_and_gradient(weights, batch, train_only=head)
+    assert float(loss) == pytest.approx(trained.loss(weights, data))
+    assert torch.equal(gradient, trained.gradient(weights, batch) * head)
+    assert all(p.requires_grad for p in trained.parameters)
+
+
+def test_a_module_may_be_adapted_before_its_parameters_are_counted(net):
+    def widen(module, layout):
+        assert layout.mask("head").sum() == 18
+        module.extra = nn.Parameter(torch.ones(3, dtype=module.head.weight.dtype))
+
+    trained = Learner(net(), TrainConfig(precision="64-true"), adapt=widen)
+    assert trained.layout.size == 56
+    assert trained.initial().params[:3].tolist() == [1, 1, 1]
 
 
 # -- buffers, tied and frozen parameters ------------------------------------------------------------------------------

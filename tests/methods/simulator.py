@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -121,7 +122,9 @@ class Simulation:
         kind = methods.load(method) if isinstance(method, str) else method
         defaults = {"lr": 0.1, "batch_size": 8, "epochs": 2, **kind.train_defaults}
         self.train = TrainConfig(**{**defaults, **(train or {})})
-        self.learner = Learner(module or Mlp(), self.train)
+        chosen = kind.Options(**options)
+        adapt = partial(kind.adapt_model, options=chosen, seed=seed)
+        self.learner = Learner(module or Mlp(), self.train, adapt=adapt)
         cast = lambda d: Data(d.x.to(self.learner.dtype), d.labels)  # noqa: E731
         self.data, self.public = [cast(d) for d in clients], public and cast(public)
         self.data.append(Data(torch.cat([d.x for d in self.data]), torch.cat([d.labels for d in self.data])))  # POOL
@@ -136,12 +139,13 @@ class Simulation:
             public=len(public) if public else 0,
             drawn=len(list(self.draw(1))),
         )
-        self.method = kind(kind.Options(**options), self.context)
+        self.method = kind(chosen, self.context)
         self.method.check()
         self.states: dict[int, dict] = {}
         self.log: list[Round] = []
         self.server = Server(self.context, self.learner.initial())
         self.method.open(self.server)
+        self.ask()
 
     def client(self, number: int, round: int) -> Client:
         key = (0, round, "pool") if number == POOL else (0, number, round)
@@ -193,6 +197,7 @@ class Simulation:
         return seen
 
     def ask(self) -> None:
+        self._rate(self.server.round + 1)
         question = self.method.survey(self.server)
         if question is not None:
             clients = range(self.context.clients)

@@ -25,7 +25,12 @@ SMALL = {
     "checkpoint": {"every": 0},
     "resources": {"hosts": 0},
 }
-MORE: dict[str, dict[str, Any]] = {"fedcac": {"beta": 3}, "fedavg-ft": {"ft_epochs": 1}}
+MORE: dict[str, dict[str, Any]] = {
+    "fedcac": {"beta": 3},
+    "fedavg-ft": {"ft_epochs": 1},
+    "fedobp": {"quantile": 0.9, "score": "gradient", "score_ema": 0.5},
+    "floco": {"endpoints": 3, "tau": 2, "personal_epochs": 1},
+}
 """Options without which a method would rest for most of so few rounds."""
 
 

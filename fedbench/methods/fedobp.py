@@ -1,0 +1,200 @@
+"""FedOBP, federated optimal brain personalization with few personalized parameters (anonymous submission, 2025).
+
+Private: the last model that the client trained; what it moved in training (score=gradient) and the running average of
+scores (score_ema). Up and down: the whole model, as in FedAvg; the mask of personal parameters never travels, and
+personal parameters are averaged with the others (eq. 2).
+
+Where we decide:
+- Scores compare the client's last model with the received one before anything is changed, in float64, because squares
+  of small float32 differences are all 0 and tie. Only scores strictly above the quantile are personal.
+- The quantile is an exact order statistic. The paper defines it as an infimum (`quantile_rule=inf`) and counts so in
+  sec. 4.2; its table 5 counts what a linearly interpolated quantile selects (`linear`), mostly one more.
+- Eq. 11 divides by the number of clients and by the images; that would shrink the model, so we take eq. 2.
+- A client that comes for the first time holds the common initial model, as in the authors' code.
+- Eq. 16 has the gradient on all clients' data, which no client has; `taylor` takes the client's own.
+- The authors' code turns running statistics, and even step counters, into parameters, which then score high;
+  `include_buffers` does that with the statistics.
+
+Longer than other method files because its options are the scores and ablations of the paper.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedbench.aggregators import above_quantile, min_max, quantile_rank
+from fedbench.errors import ConfigError
+from fedbench.learner.layout import Slot
+from fedbench.learner.weights import Weights
+from fedbench.methods.base import Client, Message, Method, Part, Received, Upload
+
+
+class FedOBP(Method):
+    """Every client keeps the few parameters that moved furthest from the global model."""
+
+    class Options(Method.Options):
+        score: Literal["obp", "taylor", "gradient", "fisher"] = Field(
+            "obp",
+            description="what makes a parameter personal: squared distance (eq. 19), gradient times distance (eq. 16), "
+            "movement in the last training (eq. 5), Fisher information (eq. 6)",
+        )
+        quantile: float = Field(0.9999, ge=0, le=1, description="share of parameters that stay shared, sec. 3.2")
+        quantile_rule: Literal["inf", "linear"] = Field(
+            "inf", description="rank of the threshold: as defined above eq. 7, or as counted in table 5"
+        )
+        normalization: Literal["none", "layer", "global"] = Field(
+            "none", description="min-max of the scores: none, in every tensor, or over all, table 8"
+        )
+        scope: Literal["all", "head"] = Field(
+            "all", description="what may be personal: every parameter or the classifier's, table 8"
+        )
+        fisher_estimate: Literal["batch", "sample"] = Field(
+            "batch", description="Fisher score: squared mean gradient (eq. 6), or mean of squared ones (authors' code)"
+        )
+        first_participation: Literal["init", "global"] = Field(
+            "init", description="model of a client that never trained: the initial one, or none, so that all is shared"
+        )
+        score_ema: float = Field(0.0, ge=0, lt=1, description="weight of the earlier scores in a running average")
+        include_buffers: bool = Field(False, description="score running statistics too, as the authors' code")
+
+    def check(self) -> None:
+        options = self.options
+        if options.scope == "head":
+            self.context.layout.mask("head")
+        if options.include_buffers and (options.scope != "all" or options.buffers != "average"):
+            raise ConfigError(
+                "method.include_buffers = true: needs method.scope = all and method.buffers = average, "
+                f"not {options.scope} and {options.buffers}"
+            )
+
+    def warnings(self) -> list[str]:
+        size, q = self.part.size, self.options.quantile
+        if q == 1 or quantile_rank(size, q, self.rule) < size:
+            return []
+        return [f"fedobp: a quantile of {q} leaves none of {size} numbers personal: lower method.quantile"]
+
+    @property
+    def rule(self) -> Literal["inf", "linear"]:
+        return self.options.quantile_rule
+
+    @cached_property
+    def part(self) -> Part:
+        """S, the entries of `whole` that may be personal."""
+        layout = self.context.layout
+        if self.options.scope == "head":
+            return Part(layout.mask("head"))
+        return Part(torch.ones(sum(slot.size for slot in self.slots), dtype=torch.bool))
+
+    @cached_property
+    def slots(self) -> Sequence[Slot]:
+        """The tensors of `whole`, each at its place in the vector."""
+        layout = self.context.layout
+        behind = shifted(layout.buffers, layout.size) if self.options.include_buffers else []
+        return [*layout.params, *behind]
+
+    def whole(self, weights: Weights) -> Tensor:
+        """What is compared, kept and merged: the parameters `[N]`, and with `include_buffers` the statistics."""
+        return torch.cat([weights.params, weights.buffers]) if self.options.include_buffers else weights.params
+
+    # -- before training ----------------------------------------------------------------------------------------------
+
+    def receive(self, client: Client, download: Message) -> Weights:
+        """The received model with the client's own numbers where the mask is 1 (eq. 9)."""
+        shared = super().receive(client, download)
+        if self._has_nothing_to_keep(client):
+            return shared
+        mine, theirs = client.state.get("local", self.whole(client.initial)), self.whole(shared)
+        scores = self._scores(client, mine, shared)
+        mask = self.mask(scores)
+        merged, size = torch.where(mask, mine, theirs), self.context.layout.size
+        return Received(
+            params=merged[:size],
+            buffers=merged[size:] if self.options.include_buffers else shared.buffers,
+            counters=shared.counters,
+            extra={"mask": mask, "scores": scores},
+        )
+
+    def _has_nothing_to_keep(self, client: Client) -> bool:
+        needed = {"gradient": "moved"}.get(self.options.score, "local")
+        starts = self.options.score != "gradient" and self.options.first_participation == "init"
+        return needed not in client.state and not starts
+
+    def _scores(self, client: Client, mine: Tensor, shared: Weights) -> Tensor:
+        """Scores of `whole`, float64, averaged with the earlier ones."""
+        scores, share = self._raw_scores(client, mine, shared), self.options.score_ema
+        if share and "ema" in client.state:
+            scores = (1 - share) * scores + share * client.state["ema"]
+        return scores
+
+    def _raw_scores(self, client: Client, mine: Tensor, shared: Weights) -> Tensor:
+        if self.options.score == "gradient":
+            return client.state["moved"].to(torch.float64)
+        distance = mine.to(torch.float64) - self.whole(shared)
+        if self.options.score == "obp":
+            return distance.square_()
+        learner, at = client.learner, shared.replace(params=mine[: self.context.layout.size])
+        scores = torch.zeros_like(distance)  # statistics have no gradient
+        if self.options.score == "taylor":
+            slope = learner.full_gradient(at, client.train)
+            scores[: len(slope)] = (slope * distance[: len(slope)]).abs_()
+        elif self.options.fisher_estimate == "batch":
+            scores[: self.context.layout.size] = learner.full_gradient(at, client.train).square_()
+        else:
+            scores[: self.context.layout.size] = learner.squared_gradients(at, client.train)
+        return scores
+
+    def mask(self, scores: Tensor) -> Tensor:
+        """bool: personal are the scores strictly above one quantile over all that may be (eq. 7 and 8)."""
+        part = self.part
+        if self.options.normalization == "layer":
+            scores = torch.cat([min_max(scores[slot.start : slot.stop]) for slot in self.slots])
+        chosen = part.take(scores)
+        if self.options.normalization == "global":
+            chosen = min_max(chosen)
+        personal = above_quantile(chosen, self.options.quantile, self.rule)
+        return part.put(torch.zeros_like(scores, dtype=torch.bool), personal)
+
+    # -- training -----------------------------------------------------------------------------------------------------
+
+    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
+        trained = client.learner.fit(received, client.train, memory=client.memory("fit"))
+        client.state["local"] = self.whole(trained)
+        if self.options.score == "gradient":
+            client.state["moved"] = (client.state["local"] - self.whole(received)).abs_()
+        found = received.extra if isinstance(received, Received) else {}
+        if self.options.score_ema and found:
+            client.state["ema"] = found["scores"]
+        return self.upload(client, trained, traces=mask_traces(self.slots, found.get("mask")))
+
+
+def shifted(slots: Iterable[Slot], by: int) -> list[Slot]:
+    """The same tensors further back in a vector."""
+    return [replace(slot, start=slot.start + by, stop=slot.stop + by) for slot in slots]
+
+
+def mask_traces(slots: Iterable[Slot], mask: Tensor | None) -> dict[str, float]:
+    """How many numbers are personal (fig. 5 and 10): in all, and by layer, whose tensors count together.
+
+    `personal_count`, and the `personal_share` of all personal ones that lie in a layer (0 if there are none);
+    `mask_share`: personal share of the model, or of a layer. No mask is an empty one.
+    """
+    counts: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    slots = list(slots)
+    found = [0] * len(slots) if mask is None else torch.stack([mask[s.start : s.stop].sum() for s in slots]).tolist()
+    for slot, count in zip(slots, found, strict=True):
+        layer = slot.name.rpartition(".")[0] or slot.name
+        counts[layer] = counts.get(layer, 0) + count
+        sizes[layer] = sizes.get(layer, 0) + slot.size
+    total = sum(counts.values())
+    traces = {"personal_count": float(total), "mask_share": total / sum(sizes.values())}
+    for layer, count in counts.items():
+        traces[f"personal_count/{layer}"] = float(count)
+        traces[f"personal_share/{layer}"] = count / total if total else 0.0
+        traces[f"mask_share/{layer}"] = count / sizes[layer]
+    return traces

@@ -1,0 +1,546 @@
+"""floco: what the specification promises."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from lightning import LightningModule
+from torch import nn
+
+from fedbench.aggregators import weighted_mean
+from fedbench.errors import ConfigError
+from fedbench.learner.learner import Learner
+from fedbench.learner.loop import task_loss
+from fedbench.learner.weights import Weights
+from fedbench.methods.base import Message
+from fedbench.methods.floco import (
+    Mixture,
+    away,
+    components,
+    energy,
+    mixed_loss,
+    project,
+    simplex_points,
+    spread_out,
+    towards,
+)
+from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
+
+SIZES = [9, 17, 12, 20]
+FEW = {"endpoints": 3, "tau": 2}
+
+
+def run(name="floco", rounds=4, norm=False, clients=SIZES, **options) -> Simulation:
+    harness = {key: options.pop(key) for key in ("draw", "train", "seed", "module") if key in options}
+    harness = {"module": Mlp(norm), "rounds": 10, **harness}
+    evaluate = options.pop("evaluate", True)
+    if name == "floco":
+        options = {**FEW, **options}
+    return Simulation(name, blobs(clients), **harness, **options).run(rounds, evaluate)
+
+
+def coordinates(simulation, weights) -> torch.Tensor:
+    return weights.buffers[simulation.method.coordinates]
+
+
+def mixed(simulation, weights) -> Weights:
+    """The mixture as weights of the plain model: body, mixed head weight, bias."""
+    layout, endpoints = simulation.context.layout, simulation.method.endpoints
+    head = weights.params[endpoints].view(-1, 20)
+    place = coordinates(simulation, weights)
+    rest = weights.params[~endpoints]  # body, then the bias of the head
+    weight = sum(a * row for a, row in zip(place, head, strict=True))
+    params = torch.cat([rest[: layout.size - len(head) * 20 - 4], weight, rest[-4:]])
+    return weights.replace(params=params, buffers=weights.buffers[~simulation.method.coordinates])
+
+
+# -- the projection, in numbers
+
+ROWS = torch.tensor([[0.5, 0.2, -0.1], [-0.3, 0.1, 0.4], [0, 0, 0]], dtype=torch.float64)
+THIRDS = [1 / 3] * 3
+X = torch.tensor([[1.0, 0, 0, 2], [0, 1, 0, 1], [2, 0, 1, 0], [0, 0, 3, 1]])
+
+
+@pytest.mark.parametrize(
+    ("z", "centres", "value"),
+    [
+        (0.1, [[1, 0, 0], [0, 0, 1], THIRDS], 0.154151),
+        (0.5, [[0.8, 0.2, 0], [0, 0.2, 0.8], THIRDS], 0.780926),
+        (1.0, [[0.633333, 0.333333, 0.033333], [0, 0.35, 0.65], THIRDS], 1.348877),
+    ],
+)
+def test_centres_by_scale_and_their_energy(z, centres, value):
+    found = spread_out(ROWS, z)
+    assert close(found, [value for row in centres for value in row])
+    assert energy(found) == pytest.approx(value, abs=5e-7)
+
+
+def test_principal_components():
+    assert close(
+        components(X, 3),
+        [
+            [-1.139438, -0.296232, 0.859609],
+            [-0.929748, -0.804930, -0.782723],
+            [-0.017377, 1.608204, -0.195901],
+            [2.086563, -0.507042, 0.119015],
+        ],
+    )
+    assert not components(X, 4)[:, 3].any()  # four points span three dimensions
+    assert components(X[:2], 4).shape == (2, 4)
+    assert not components(X[:1].repeat(3, 1), 2).any()
+
+
+def test_the_projection():
+    centres = project(X, 3)
+    assert close(centres, [0, 0, 1, 0.242719, 0.367537, 0.389744, 0, 1, 0, 1, 0, 0])
+    assert energy(centres) == pytest.approx(0.010745, abs=5e-7)
+    assert torch.equal(centres, spread_out(components(X, 3), 1.0))
+
+
+def test_components_are_unique_whatever_the_decomposition():
+    assert torch.allclose(components(-X, 3).abs(), components(X, 3).abs())
+    for row in (0, 2):
+        flipped = X.clone()
+        flipped[row] = X[3 - row]
+        flipped[3 - row] = X[row]
+        order = [3 - i if i in (row, 3 - row) else i for i in range(4)]
+        assert torch.allclose(components(flipped, 3), components(X, 3)[order], atol=1e-12)
+
+
+def test_a_vector_added_to_all_leaves_the_centres():
+    shift = torch.tensor([3.0, -1, 0.5, 2])
+    assert torch.allclose(project(X + shift, 3), project(X, 3), atol=1e-9)
+
+
+@pytest.mark.parametrize(("clients", "count"), [(1, 1), (3, 1), (2, 2)])
+def test_few_clients_and_few_endpoints(clients, count):
+    centres = project(X[:clients], count)
+    assert centres.shape == (clients, count)
+    assert torch.allclose(centres.sum(1), torch.ones(clients, dtype=torch.float64))
+
+
+@given(st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=1, max_size=5), st.floats(1e-4, 1))
+def test_centres_lie_in_the_simplex(rows, z):
+    found = spread_out(torch.tensor(rows, dtype=torch.float64), z)
+    assert (found >= 0).all()
+    assert torch.allclose(found.sum(1), torch.ones(len(rows), dtype=torch.float64))
+
+
+# -- coordinates, in numbers
+
+BETA = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
+
+
+def test_points_near_a_centre():
+    radius = torch.tensor([[0.08]], dtype=torch.float64)
+    directions = torch.tensor([[0.6, -0.3, 0.1]], dtype=torch.float64)
+    assert close(away(BETA, directions, radius), [0.248, 0.476, 0.308])
+    assert close(away(BETA, directions * 0.1, radius), [0.248, 0.476, 0.308])
+    goal = torch.tensor([[0.7, 0.2, 0.1]], dtype=torch.float64)
+    assert close(towards(BETA, goal, radius), [0.24, 0.476, 0.284])
+    assert close(towards(BETA, goal, radius * 100), [0.7, 0.2, 0.1])
+    assert close(towards(BETA, BETA[None], radius * 0), BETA.tolist())
+
+
+def test_points_of_the_simplex_are_uniform():
+    points = simplex_points((20_000, 3), torch.Generator().manual_seed(0))
+    assert torch.allclose(points.sum(1), torch.ones(20_000, dtype=torch.float64))
+    assert (points >= 0).all()
+    assert close(points.mean(0), THIRDS, digits=2)
+    assert float((points[:, 0] > 0.5).double().mean()) == pytest.approx(0.25, abs=0.01)  # (1 - x)^2
+
+
+def draws(projected, **options):
+    method = run(rounds=0, **options).method
+    return method._draw(5000, BETA, torch.Generator().manual_seed(0), projected)
+
+
+def test_coordinates_before_and_after_the_projection():
+    assert torch.allclose(draws(False).sum(1), torch.ones(5000, dtype=torch.float64))
+    near, inside = draws(True, rho=0.5), draws(True, rho=0.5, subregion_sampling="l1_simplex")
+    for points in (near, inside):
+        distance = (points - BETA).abs().sum(1)
+        assert 0.4 < float(distance.max()) <= 0.5 + 1e-9
+        assert float(distance.mean()) == pytest.approx(0.25, abs=0.02)
+    assert not torch.allclose(near.sum(1), torch.ones(5000, dtype=torch.float64))
+    assert torch.allclose(inside.sum(1), torch.ones(5000, dtype=torch.float64))
+    assert (inside >= 0).all()
+    assert torch.equal(draws(True, rho=0), BETA.expand(5000, 3))
+
+
+def test_every_batch_has_coordinates_of_its_own():
+    mine, seen = run(rounds=0, clients=[17] * 3), []
+    forward = Mixture.forward
+    try:
+        Mixture.forward = lambda self, w: (
+            (seen.append(self.coordinates.clone()) if self.training else None) or forward(self, w)
+        )
+        mine.run(1)
+    finally:
+        Mixture.forward = forward
+    assert len(seen) == 3 * 2 * 3  # clients, epochs, batches
+    assert len({tuple(a.tolist()) for a in seen}) == len(seen)
+    assert all(close(a.sum(), [1]) for a in seen)
+
+
+# -- the model of endpoints
+
+
+def test_the_gradient_of_an_endpoint_is_its_share_of_the_mixed_weights():
+    mine = run(rounds=0)
+    client, learner = mine.client(0, 1), mine.learner
+    path = torch.tensor([[0.2, 0.5, 0.3]])
+    loss, gradient = learner.loss_and_gradient(
+        learner.initial(),
+        client.train.batch(torch.arange(9)),
+        mixed_loss,
+        path=path,
+        step=torch.zeros(1, dtype=torch.int64),
+    )
+    plain = Learner(Mlp(), mine.train)
+    at = mine.method.at(learner.initial(), path[0])
+    whole = plain.gradient(mixed(mine, at), client.train.batch(torch.arange(9)), lambda n, b, s: task_loss(n, b))
+    for a, row in zip(path[0], gradient[mine.method.endpoints].view(3, 20), strict=True):
+        assert torch.allclose(row, a * whole[35:55], atol=1e-7)
+    assert torch.allclose(gradient[~mine.method.endpoints], torch.cat([whole[:35], whole[55:]]), atol=1e-7)
+    assert float(loss) == pytest.approx(float(plain.loss(mixed(mine, at), client.train)), abs=1e-6)
+
+
+def test_endpoints_have_streams_of_their_own():
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    mine, other = run(rounds=0, seed=3), run(rounds=0, seed=4)
+    rows, later = (s.server.params[s.method.endpoints].view(3, 20) for s in (mine, other))
+    for m in range(3):
+        drawn = nn.init.xavier_normal_(torch.empty(4, 5), generator=torch.Generator().manual_seed(3 + m))
+        assert torch.equal(rows[m], drawn.flatten())
+    assert torch.equal(rows[1:], later[:2])
+    noisy = run(rounds=0, seed=3, endpoint_init="jitter")
+    torch.manual_seed(1)
+    start = Mlp().head.weight.detach().flatten()
+    for m, row in enumerate(noisy.server.params[noisy.method.endpoints].view(3, 20)):
+        noise = torch.randn(4, 5, generator=torch.Generator().manual_seed(3 + m)).flatten()
+        assert torch.allclose(row, start + 0.1 * noise)
+    module = Mlp()
+    torch.set_rng_state(state)
+    Learner(module, mine.train, adapt=lambda m, layout: mine.method.adapt_model(m, layout, mine.method.options, 3))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_body_and_bias_start_as_ever():
+    mine = run(rounds=0)
+    plain = Learner(Mlp(), mine.train).initial().params
+    assert torch.equal(mine.server.params[~mine.method.endpoints], torch.cat([plain[:35], plain[55:]]))
+
+
+def test_endpoints_have_the_type_of_the_parameters():
+    mine = run(rounds=0, train={"precision": "64-true"})
+    drawn = nn.init.xavier_normal_(torch.empty(4, 5, dtype=torch.float64), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(mine.server.params[mine.method.endpoints][:20], drawn.flatten())
+
+
+def test_a_head_of_several_layers_mixes_every_weight():
+    class Deep(Mlp):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 4))
+
+    mine = run(module=Deep(), rounds=3)
+    assert int(mine.method.endpoints.sum()) == 3 * (35 + 28)
+    assert int(mine.method.coordinates.sum()) == 6
+    a = coordinates(mine, mine.log[2].after_agg[0])
+    assert torch.equal(a[:3], a[3:])
+    assert not torch.equal(a, torch.full_like(a, 1 / 3))
+
+
+class Tied(Mlp):
+    def __init__(self):
+        super().__init__()
+        self.other = nn.Linear(5, 4)
+        self.other.weight = self.head.weight
+
+
+class Normed(Mlp):
+    def __init__(self):
+        super().__init__()
+        nn.utils.parametrizations.weight_norm(self.head)
+
+
+class Headless(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(6, 4)
+
+
+@pytest.mark.parametrize(("module", "message"), [(Tied, "shared with"), (Normed, "parametrized"), (Headless, "head")])
+def test_heads_that_cannot_be_mixed_are_refused(module, message):
+    with pytest.raises(ConfigError, match=message):
+        run(module=module(), rounds=0)
+
+
+# -- whole rounds
+
+
+class FromEndpoint(Mlp):
+    """Starts with the first endpoint as its head."""
+
+    def __init__(self, norm=False):
+        super().__init__(norm)
+        nn.init.xavier_normal_(self.head.weight, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_one_endpoint_is_fedavg(norm):
+    draw = lambda t: [0, 2] if t % 2 else [1, 3]  # noqa: E731
+    mine = run(norm=norm, endpoints=1, tau=None, draw=draw)
+    plain = run("fedavg", module=FromEndpoint(norm), draw=draw)
+    for one, other in zip(mine.log, plain.log, strict=True):
+        for point in ("after_fit", "after_agg"):
+            left, right = getattr(one, point), getattr(other, point)
+            assert all(equal(mixed(mine, left[i]), right[i]) for i in left)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_a_private_mixture_of_one_endpoint_is_local_training(norm):
+    train = {"shuffle": False}
+    mine = run(norm=norm, endpoints=1, tau=None, personal_epochs=2, lam=0, train=train)
+    alone = run("local", module=FromEndpoint(norm), train=train)
+    for one, other in zip(mine.log, alone.log, strict=True):
+        for i in range(4):
+            assert equal(mixed(mine, one.after_fit[i]), other.after_fit[i])
+            assert equal(one.after_fit[i], one.after_agg[i])
+
+
+def test_no_radius_means_the_centre_in_every_batch():
+    runs = [run(tau=0, rounds=0, **options) for options in ({"rho": 0}, {"alpha_sampling": "center"}, {})]
+    for simulation in runs:
+        simulation.server.centres = dict.fromkeys(range(4), BETA)
+        simulation.run(2)
+    assert_same(*runs[:2])
+    assert not equal(runs[0].log[0].after_fit[0], runs[2].log[0].after_fit[0])
+
+
+def test_everybody_is_at_the_middle_until_the_projection():
+    mine = run(rounds=4, draw=lambda t: [0, 1])
+    for t, seen in enumerate(mine.log):
+        for weights in seen.after_fit.values():
+            assert close(coordinates(mine, weights), THIRDS) == (t < 2)
+        for i, weights in seen.after_agg.items():
+            centre = mine.server.centres[i].float()
+            assert torch.equal(coordinates(mine, weights), torch.full((3,), 1 / 3) if t < 2 else centre)
+    assert len({tuple(c.tolist()) for c in mine.server.centres.values()}) == 4
+
+
+def test_the_projection_asks_everybody_and_changes_no_model():
+    mine, other = run(rounds=2, draw=lambda t: [0, 1]), run(rounds=2, draw=lambda t: [0, 1], tau=5)
+    assert set(mine.server.centres) == {0, 1, 2, 3}
+    assert other.server.centres is None
+    assert torch.equal(mine.server.params, other.server.params)
+    assert mine.states.keys() == other.states.keys()
+    assert all(torch.equal(mine.states[i]["buffers"], other.states[i]["buffers"]) for i in (0, 1))
+
+
+def test_the_projection_trains_as_a_round_before_it_would():
+    mine = run(rounds=2, tau=5, train={"lr_decay": 0.5})
+    mine.learner.lr_factor = 0.25  # of the round to come
+    question = mine.method.download(mine.server, 0)
+    answer = mine.method.answer(mine.client(2, 2), question).endpoints
+    path = mine.method._draw(4, BETA, mine.client(2, 2).generator("coordinates-projection"), projected=False)
+    state = {"path": path.float(), "step": torch.zeros(1, dtype=torch.int64)}
+    start = mine.method.receive(mine.client(2, 2), question)
+    client = mine.client(2, 2)
+    trained = mine.learner.fit(start, client.train, purpose="projection", loss=mixed_loss, state=state)
+    assert torch.equal(answer, trained.params[mine.method.endpoints])
+
+
+def test_centres_are_those_of_the_answers():
+    mine = run(rounds=1)
+    rows = torch.randn(4, 60, generator=torch.Generator().manual_seed(1))
+    mine.method.conclude(mine.server, {i: Message({"endpoints": rows[i]}) for i in (3, 1, 0)})
+    expected = project(rows[[0, 1, 3]], 3)
+    assert all(torch.equal(mine.server.centres[i], expected[k]) for k, i in enumerate((0, 1, 3)))
+    assert torch.equal(mine.method.download(mine.server, 2).centre, mine.method.middle)  # gave no answer
+
+
+def test_clients_with_the_same_labels_get_near_centres():
+    clients = []
+    for i, data in enumerate(blobs([60] * 6)):
+        keep = data.labels % 2 == i % 2
+        clients.append(Data(data.x[keep], data.labels[keep]))
+    mine = Simulation("floco", clients, **FEW).run(2, evaluate=False)
+    centres = torch.stack([mine.server.centres[i] for i in range(6)])
+    apart = torch.cdist(centres, centres)
+    even = [i for i in range(6) if i % 2 == 0]
+    odd = [i for i in range(6) if i % 2]
+    near = max(float(apart[g][:, g].max()) for g in (even, odd))
+    assert near < float(apart[even][:, odd].min())
+
+
+def test_the_mean_of_mixtures_is_the_mixture_of_means():
+    mine = run(rounds=1)
+    seen, place = mine.log[0], torch.tensor([0.2, 0.5, 0.3])
+    rows = [mixed(mine, mine.method.at(weights, place)).params for weights in seen.after_fit.values()]
+    means = weighted_mean(rows, [size / 58 for size in SIZES])
+    whole = mine.method.at(seen.after_agg[0], place)
+    assert torch.allclose(mixed(mine, whole).params, means, atol=1e-6)
+
+
+def test_the_private_mixture_is_pulled_to_the_received_one():
+    """One full batch: the step is that of the data gradient plus lam times the distance."""
+    train = {"batch_size": "full", "momentum": 0, "weight_decay": 0, "epochs": 1, "lr": 0.1}
+    runs = [
+        run(rounds=2, train=train, personal_epochs=1, lam=lam, alpha_sampling="center", tau=None) for lam in (0.0, 2.0)
+    ]
+    for simulation in runs:
+        first, second = (simulation.log[t].after_fit[1] for t in (0, 1))
+        payload = server_after_first(simulation)
+        slope = simulation.learner.gradient(first, simulation.client(1, 2).train.batch(torch.arange(17)))
+        lam = simulation.method.options.lam
+        expected = first.params - 0.1 * (slope + lam * (first.params - payload))
+        assert torch.allclose(second.params, expected, atol=1e-6)
+
+
+def server_after_first(simulation):
+    uploads = simulation.log[0].uploads.values()
+    return weighted_mean([u.params for u in uploads], [u.samples / 58 for u in uploads])
+
+
+def test_the_private_mixture_does_not_touch_the_shared_one():
+    plus, plain = run(personal_epochs=2, norm=True), run(norm=True)
+    assert torch.equal(plus.server.params, plain.server.params)
+    assert torch.equal(plus.server.buffers, plain.server.buffers)
+    for seen in plus.log:
+        for i in range(4):
+            assert torch.equal(seen.after_fit[i].params, seen.after_agg[i].params)
+            own = ~plus.method.coordinates
+            assert torch.equal(seen.after_fit[i].buffers[own], seen.after_agg[i].buffers[own])
+            assert not torch.equal(seen.after_fit[i].buffers, seen.uploads[i].buffers)
+
+
+@pytest.mark.parametrize(("train", "steps"), [({}, 4 * 3 + 2 * 3), ({"steps": 5}, 5 + 4), ({"batch_size": "full"}, 6)])
+def test_private_epochs_are_steps_where_the_work_is_in_steps(train, steps):
+    train = {"epochs": 4, **train}
+    personal = 2 if train.get("steps") is None else 4
+    mine = run(clients=[17], endpoints=1, tau=None, rounds=1, personal_epochs=personal, train=train)
+    assert mine.learner.ledger.steps == steps
+
+
+def test_who_sits_out_keeps_centre_and_private_mixture():
+    mine = run(rounds=4, personal_epochs=1, draw=lambda t: [0, 1, 2] if t == 1 else [0, 1])
+    assert torch.equal(mine.log[3].after_agg[2].params, mine.log[0].after_fit[2].params)
+    assert torch.equal(mine.log[3].after_agg[3].params, mine.server.initial.params)
+    assert torch.equal(coordinates(mine, mine.log[3].after_agg[3]), mine.server.centres[3].float())
+
+
+def test_optimisers_may_be_kept_apart():
+    mine = run(rounds=2, personal_epochs=1, train={"keep_optimizer": True})
+    assert {"optimizer/fit", "optimizer/personal"} <= mine.states[0].keys()
+    other = run(rounds=2, personal_epochs=1)
+    assert not equal(mine.log[1].after_fit[0], other.log[1].after_fit[0])
+    assert not torch.equal(mine.log[1].uploads[0].params, other.log[1].uploads[0].params)
+
+
+def test_evaluation_changes_nothing():
+    often, never = (run(evaluate=e, personal_epochs=1) for e in (True, False))
+    assert_same(often, never, points=("after_fit",))
+    before = copy.deepcopy(often.states[1]["personal"])
+    assert equal(often.personal(1), often.personal(1))
+    assert all(torch.equal(before[key], often.states[1]["personal"][key]) for key in before)
+
+
+def test_statistics_may_be_private():
+    mine = run(norm=True, buffers="private")
+    own = ~mine.method.coordinates
+    for i in range(4):
+        assert torch.equal(mine.log[3].after_agg[i].buffers[own], mine.log[3].after_fit[i].buffers[own])
+    assert mine.method.global_weights(mine.server) is None
+
+
+def test_the_global_model_is_at_the_middle():
+    mine = run(norm=True)
+    found = mine.method.global_weights(mine.server)
+    assert torch.equal(found.params, mine.server.params)
+    assert close(coordinates(mine, found), THIRDS)
+    assert torch.equal(found.buffers[~mine.method.coordinates], mine.server.buffers)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"endpoints": 2},
+        {"tau": 1},
+        {"rho": 0.5},
+        {"personal_epochs": 2},
+        {"personal_epochs": 1, "lam": 0.1},
+        {"subregion_sampling": "l1_simplex"},
+        {"alpha_sampling": "center"},
+        {"endpoint_init": "jitter"},
+    ],
+)
+def test_every_option_changes_the_result(options):
+    plain, mine = run(personal_epochs=1), run(**{"personal_epochs": 1, **options})
+    left, right = (mixed(s, s.log[3].after_fit[1]) for s in (plain, mine))
+    assert not torch.equal(left.params, right.params)
+
+
+def test_more_endpoints_than_clients_are_refused():
+    with pytest.raises(ConfigError, match="take at most 4"):
+        run(endpoints=5, rounds=0)
+    run(endpoints=5, tau=None, rounds=0)
+    run(endpoints=4, rounds=0)
+
+
+def test_a_projection_that_never_comes_is_warned_of_and_not_made():
+    for tau, warned in ((9, False), (10, True), (None, False)):
+        assert bool(run(tau=tau, rounds=0).method.warnings()) == warned
+    late = run(tau=4, rounds=0)
+    late.method.context = SimpleNamespace(rounds=4)
+    late.server.round = 4
+    assert late.method.survey(late.server) is None
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_bytes(norm):
+    mine = run(norm=norm, tau=3)
+    size = 4 * (len(mine.server.params) + 10 * norm)
+    assert len(mine.server.params) == Learner(Mlp(norm), mine.train).layout.size + 2 * 20
+    assert all(set(seen.up.values()) == set(seen.down.values()) == {size} for seen in mine.log)
+    mine.server.centres, mine.server.round = None, 3
+    question = mine.method.survey(mine.server)
+    assert question.wire_bytes() == size + 4 * 3
+    assert mine.method.answer(mine.client(0, 3), question).wire_bytes() == 4 * 3 * 20
+
+
+def test_traces_are_the_centres():
+    mine = run()
+    assert not any(name.startswith("mixture") for _, name in mine.log[1].traces)
+    assert [mine.log[3].traces[1, f"mixture/{m}"] for m in (1, 2, 3)] == mine.server.centres[1].tolist()
+
+
+MUTANTS = [
+    ("endpoints share one stream", "manual_seed(seed + number)", "manual_seed(seed)"),
+    ("coordinates travel", "buffers[slot.start : slot.stop] = of_a_mixture(slot)", "pass"),
+    ("the last batch's coordinates stay", "return self.at(trained, centre)", "return trained"),
+    ("coordinates are drawn once a round", "s.step.add_(1)", "s.step.add_(0)"),
+    ("subregions are never used", 'centre.cpu(), draw, "centre" in download', "centre.cpu(), draw, False"),
+    (
+        "centres are used before the round is over",
+        "client.round > self.options.tau",
+        "client.round >= self.options.tau",
+    ),
+    ("the projection comes a round late", "server.round != tau", "server.round != tau + 1"),
+    ("the pull has no lam", "anchor.new_tensor(lam)", "anchor.new_tensor(1.0)"),
+    (
+        "the private mixture starts anew",
+        'if "personal" in client.state else client.initial',
+        "if False else client.initial",
+    ),
+    ("directions are not normalised", "directions / directions.abs().sum(1, keepdim=True)", "directions"),
+    ("signs are left to the library", "sizes * signs", "sizes"),
+    ("rounding errors are components", "sizes > 1e-10 * sizes[0]", "sizes >= 0"),
+    ("nearest points do not sum to z", "ordered.cumsum(1) - z", "ordered.cumsum(1) - 1"),
+    ("the largest energy wins", "energies.index(min(energies))", "energies.index(max(energies))"),
+]
