@@ -26,6 +26,7 @@ __all__ = ["Batches", "Job", "Learner", "Ledger", "Score", "cross_entropy"]
 
 GradientEdit = Callable[[Tensor, Tensor, Any], None]
 Loss = Callable[[Any, Any, Any], Tensor]
+Step = Callable[[loop.OwnSteps, Tensor, Any], None]
 
 
 class Batches(Protocol):
@@ -44,7 +45,7 @@ class Job:
     """One call of `fit`, resolved: what an engine runs."""
 
     data: Batches
-    epochs: list[list[Tensor]]
+    epochs: list[list[Any]]
     lr: float | None
     train_only: Tensor | None
     memory: dict[str, Any] | None
@@ -53,6 +54,7 @@ class Job:
     state: SimpleNamespace
     second: Iterator[tuple[Tensor, Tensor]] | None
     before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None
+    step: Step | None = None
 
 
 @dataclass
@@ -141,6 +143,9 @@ class Learner(FlatModule):
         memory: dict[str, Any] | None = None,
         second: tuple[Batches, int, str] | None = None,
         before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None = None,
+        step: Step | None = None,
+        batches: int | None = 1,
+        shuffle: bool | None = None,
     ) -> Weights:
         """Train from `weights` on `data` and return the trained weights; `weights` is not changed.
 
@@ -152,15 +157,20 @@ class Learner(FlatModule):
         the optimiser's state between calls. second: (data, batch size, purpose) of a second stream of batches, which
         `loss` receives as `(first, second)` and which never decides the number of steps. before_epoch: called with
         (epoch, weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`.
+        step: a module-level function `(passes, w, s)` that changes `w` `[N]` in place where an optimiser would, with
+        the gradients of `passes` (`OwnSteps`); such a fit knows no `train_only`, `gradient`, `memory` and `lr`.
+        batches: how many consecutive batches such a step takes, on across epochs; none: all of an epoch.
+        shuffle: default `train.shuffle`.
         """
         if train_only is not None and not bool(train_only.any()):
             return weights.clone()
         self.load(weights)
         single = len(data) == 1 or (second is not None and len(second[0]) == 1)
         with self._trainable(train_only), self._train_mode(train_only if freeze_norm else None, single):
+            plan = self._plan(data, purpose, epochs, steps, batch_size, batches or 1, shuffle)
             job = Job(
                 data=data,
-                epochs=self._plan(data, purpose, epochs, steps, batch_size),
+                epochs=plan if step is None else loop.grouped(plan, batches),
                 lr=lr,
                 train_only=train_only,
                 memory=memory,
@@ -169,6 +179,7 @@ class Learner(FlatModule):
                 state=SimpleNamespace(**(state or {})),
                 second=self._endless(*second) if second else None,
                 before_epoch=before_epoch,
+                step=step,
             )
             seeds.seed_everything(*data.key, purpose)
             (trainer if self.train.engine == "trainer" else loop).run(self, job)
@@ -176,21 +187,31 @@ class Learner(FlatModule):
         return self.weights()
 
     def _plan(
-        self, data: Batches, purpose: str, epochs: int | None, steps: int | None, batch_size: int | str | None
+        self,
+        data: Batches,
+        purpose: str,
+        epochs: int | None,
+        steps: int | None,
+        batch_size: int | str | None,
+        batches: int,
+        shuffle: bool | None,
     ) -> list[list[Tensor]]:
         """Index tensors of every batch, epoch by epoch, drawn before the loop from (seed, client, round, purpose)."""
         if epochs is None and steps is None:
             epochs, steps = self.train.epochs, self.train.steps
-        stream = self._epochs(data, purpose, batch_size or self.train.batch_size)
+        stream = self._epochs(data, purpose, batch_size or self.train.batch_size, shuffle)
         if steps is None:
             return [next(stream) for _ in range(epochs or 0)]
+        steps *= batches
         plan: list[list[Tensor]] = []
         while steps > 0:
             plan.append(next(stream)[:steps])
             steps -= len(plan[-1])
         return plan
 
-    def _epochs(self, data: Batches, purpose: str, batch_size: int | str) -> Iterator[list[Tensor]]:
+    def _epochs(
+        self, data: Batches, purpose: str, batch_size: int | str, shuffle: bool | None = None
+    ) -> Iterator[list[Tensor]]:
         """Endless epochs of index tensors. A batch of one is dropped where BatchNorm runs in train mode."""
         count, least = len(data), 2 if any(norm.training for norm in self._batchnorms.values()) else 1
         size = count if batch_size == "full" else int(batch_size)
@@ -199,8 +220,9 @@ class Learner(FlatModule):
                 f"batches of {min(count, size)} image(s) from {count}: this model trains on {least} or more at a time"
             )
         stream = seeds.generator(*data.key, purpose, "order")
+        shuffle = self.train.shuffle if shuffle is None else shuffle
         while True:
-            order = torch.randperm(count, generator=stream) if self.train.shuffle else torch.arange(count)
+            order = torch.randperm(count, generator=stream) if shuffle else torch.arange(count)
             yield [b for b in order.to(self.device).split(size) if len(b) >= least]
 
     def _endless(self, data: Batches, batch_size: int, purpose: str) -> Iterator[tuple[Tensor, Tensor]]:

@@ -115,15 +115,16 @@ class FlatStepper(Stepper):
 
 
 def make_stepper(learner: "Learner", job: "Job") -> Stepper:
-    """The optimiser of one fit."""
-    return Stepper(learner, job) if learner.optimizer == "module" else FlatStepper(learner, job)
+    """The optimiser of one fit; one that takes no steps where the method makes its own."""
+    own = job.step is not None
+    return Stepper(learner, job) if learner.optimizer == "module" and not own else FlatStepper(learner, job)
 
 
 def built_in(learner: "Learner", parameters: list[nn.Parameter], lr: float | None, fused: bool) -> Optimizer:
     """sgd, adam or adamw with the run's options."""
     train = learner.train
     rate = (lr if lr is not None else train.lr) * learner.lr_factor
-    if learner.optimizer == "sgd":
+    if learner.optimizer in ("sgd", "module"):
         return torch.optim.SGD(parameters, rate, momentum=train.momentum, weight_decay=train.weight_decay, fused=fused)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[learner.optimizer]
     return kind(parameters, rate, weight_decay=train.weight_decay, fused=fused)
