@@ -236,6 +236,10 @@ class Method:
         trained = client.learner.fit(received, client.train, memory=client.memory("fit"))
         return self.upload(client, trained)
 
+    def untrained(self, client: Client) -> Predictor:
+        """The predictor to evaluate at after_fit before the client's first fit."""
+        return client.initial
+
     def personal(self, client: Client, download: Message) -> Predictor:
         """The predictor to evaluate at after_agg. Changes no state, buffer or random stream."""
         return self.receive(client, download)

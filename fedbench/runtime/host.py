@@ -243,7 +243,7 @@ class Host:
         if task.evaluate_global and order.global_model is not None:
             report.scores["global"] = self._scores(as_weights(on_device(order.global_model, self.device)), client)
         if task.evaluate_initial:
-            report.scores["initial"] = self._scores(self.initial, client)
+            report.scores["initial"] = self._scores(self.method.untrained(client), client)
         self._eval_seconds += time.perf_counter() - begun
 
     def _fit(self, task: Task, order: Order, client: Client, download: Message, report: Report) -> None:
