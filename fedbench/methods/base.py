@@ -290,6 +290,10 @@ class Method:
         """Whether this point has a meaning in this round."""
         return True
 
+    def notes(self, server: Server) -> list[str]:
+        """Lines to say after an aggregation, each of them once in a run."""
+        return []
+
     def traces(self, server: Server) -> dict[tuple[int, str], float]:
         """Scalars of a round to be traced, by (client, name); client -1 is the server."""
         return {}

@@ -288,6 +288,8 @@ class SeedRun:
                 self.costs[report.client] = report.seconds
         if uploads:
             self.method.aggregate(self.server, uploads)
+            for line in self.method.notes(self.server):
+                self.driver.warn(line)
         if self._due(round):
             self.pending.traces.update(self.method.traces(self.server))
 
