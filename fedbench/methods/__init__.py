@@ -36,6 +36,13 @@ METHODS: dict[str, MethodEntry] = {
     "fedprox": MethodEntry(
         "fedprox:FedProx", "Li et al., MLSys", 2020, "global", "fedavg with a proximal pull to the received model"
     ),
+    "fedamp": MethodEntry(
+        "fedamp:FedAMP",
+        "Huang et al., AAAI",
+        2021,
+        "personalised aggregation",
+        "similar models attract each other: every client is pulled to a mixture of its own",
+    ),
     "fedper": MethodEntry(
         "fedper:FedPer", "Arivazhagan et al., preprint", 2019, "parameter decoupling", "the head stays private"
     ),
