@@ -43,6 +43,13 @@ METHODS: dict[str, MethodEntry] = {
         "personalised aggregation",
         "similar models attract each other: every client is pulled to a mixture of its own",
     ),
+    "pfedme": MethodEntry(
+        "pfedme:PFedMe",
+        "T Dinh et al., NeurIPS",
+        2020,
+        "regularisation",
+        "personal models by Moreau envelopes: near the global one, and it near them",
+    ),
     "fedper": MethodEntry(
         "fedper:FedPer", "Arivazhagan et al., preprint", 2019, "parameter decoupling", "the head stays private"
     ),
