@@ -43,6 +43,13 @@ METHODS: dict[str, MethodEntry] = {
         "personalised aggregation",
         "similar models attract each other: every client is pulled to a mixture of its own",
     ),
+    "per-fedavg": MethodEntry(
+        "per_fedavg:PerFedAvg",
+        "Fallah et al., NeurIPS",
+        2020,
+        "meta-learning",
+        "a shared model that is good after one step of adaptation",
+    ),
     "pfedme": MethodEntry(
         "pfedme:PFedMe",
         "T Dinh et al., NeurIPS",
