@@ -50,6 +50,13 @@ METHODS: dict[str, MethodEntry] = {
         "meta-learning",
         "a shared model that is good after one step of adaptation",
     ),
+    "perfed-ckt": MethodEntry(
+        "perfed_ckt:PerFedCKT",
+        "Cho et al., preprint",
+        2021,
+        "distillation",
+        "clusters of clients share their logits on public images",
+    ),
     "pfedme": MethodEntry(
         "pfedme:PFedMe",
         "T Dinh et al., NeurIPS",
