@@ -23,6 +23,9 @@ COLUMNS = 1 << 16
 CACHED = 1 << 14
 """Columns of a chunk where all clients' rows are held at once: some MB of float64 for 100 clients."""
 
+PRODUCTS = 1 << 13
+"""Columns of a chunk of a matrix product over 100 rows or so, where it is fastest."""
+
 
 def by_columns(work: Callable[[slice], None], size: int, columns: int = COLUMNS) -> None:
     """Run `work` on column ranges side by side. Chunks have a fixed size, so bits do not depend on the cores."""
@@ -153,6 +156,41 @@ def _weighted_sum(rows: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     for row, weight in zip(rows, weights, strict=True):
         total.add_(row, alpha=weight)
     return total
+
+
+def dot_products(vectors: Sequence[Tensor]) -> Tensor:
+    """Float64 `[n, n]`: the inner products of n vectors `[N]`.
+
+    Chunks are multiplied in the vectors' own type, which takes a third of the time of float64, and relative to the
+    first vector, so that distances of close vectors keep their digits; chunks are added in order in float64.
+    """
+    parts: dict[int, Tensor] = {}
+
+    def part(columns: slice) -> None:
+        first, *_ = rows = torch.stack([vector[columns] for vector in vectors]).cpu()
+        moved = rows - first
+        inner, along = (moved @ moved.T).to(torch.float64), (moved @ first).to(torch.float64)
+        parts[columns.start] = inner + along[:, None] + along + first.to(torch.float64).square().sum()
+
+    # Two chunks at least: by_columns then works in threads of one core each, and the order of a sum is fixed.
+    by_columns(part, len(vectors[0]), min(PRODUCTS, max(1, -(-len(vectors[0]) // 2))))
+    total = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
+    for start in sorted(parts):
+        total += parts[start]
+    return total
+
+
+def mixtures(vectors: Sequence[Tensor], weights: Tensor, out: Sequence[Tensor]) -> None:
+    """Into `out[i]`: `sum_j weights[i, j] vectors[j]`, float64 inside. weights: `[n, n]`; out: apart from vectors."""
+    weights = weights.to(vectors[0].device, torch.float64)
+
+    def part(columns: slice) -> None:
+        rows = torch.stack([vector[columns] for vector in vectors])
+        mixed = (weights @ rows.to(torch.float64)).to(rows.dtype)
+        for target, row in zip(out, mixed, strict=True):
+            target[columns] = row
+
+    by_columns(part, len(vectors[0]), PRODUCTS)
 
 
 def elementwise_max(vectors: Sequence[Tensor]) -> Tensor:

@@ -14,6 +14,7 @@ from fedbench.aggregators import (
     COLUMNS,
     above_quantile,
     bits_to_mask,
+    dot_products,
     elementwise_max,
     group_means,
     kth_smallest,
@@ -25,6 +26,7 @@ from fedbench.aggregators import (
     masked_merge,
     mean,
     min_max,
+    mixtures,
     normalised,
     plurality,
     quantile_rank,
@@ -156,6 +158,37 @@ def test_masked_merge_joins_both_means(size, dtype):
         assert torch.equal(given_vectors[i], torch.where(given_masks[i], own[i], common))
 
 
+@pytest.mark.parametrize("size", [1, 9, CACHED, 3 * CACHED + 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_dot_products(size, dtype):
+    given_vectors = vectors(5, size, dtype)
+    stacked = torch.stack(given_vectors).double()
+    found = dot_products(given_vectors)
+    assert found.dtype == torch.float64
+    tolerance = 3e-6 if dtype == torch.float32 else 1e-13
+    assert torch.allclose(found, stacked @ stacked.T, rtol=0, atol=tolerance * max(10, size))
+
+
+def test_dot_products_keep_the_distances_of_close_vectors():
+    base, stream = torch.randn(100_000) * 10, torch.Generator().manual_seed(0)
+    close = [base + 1e-4 * torch.randn(100_000, generator=stream) for _ in range(3)]
+    found = dot_products(close)
+    for i, j in ((0, 1), (1, 2)):
+        exact = (close[i].double() - close[j].double()).square().sum()
+        assert float(found[i, i] + found[j, j] - 2 * found[i, j]) == pytest.approx(float(exact), rel=1e-4)
+
+
+@pytest.mark.parametrize("size", [0, 1, 9, CACHED, 3 * CACHED + 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_mixtures(size, dtype):
+    given_vectors, out = vectors(4, size, dtype), [torch.empty(size, dtype=dtype) for _ in range(4)]
+    weights = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0, 1, 0, 0], [0.5, 0.5, 0, 0], [0, 0, 0.75, 0.25]]).double()
+    mixtures(given_vectors, weights, out)
+    for row, found in zip(weights.tolist(), out, strict=True):
+        assert torch.allclose(found, weighted_mean(given_vectors, row), rtol=0, atol=1e-6)
+    assert torch.equal(out[1], given_vectors[1])
+
+
 @pytest.mark.parametrize("size", [100, CACHED, 5 * CACHED + 77])
 def test_bits_depend_neither_on_threads_nor_on_cores(size, monkeypatch):
     given_vectors, packed, marked = vectors(23, size), [mask_to_bits(m) for m in masks(23, size)], groups(23)
@@ -166,6 +199,9 @@ def test_bits_depend_neither_on_threads_nor_on_cores(size, monkeypatch):
         merged = [v.clone() for v in given_vectors]
         masked_merge(merged, packed, marked, [1 / 23] * 23)
         results.append([torch.stack(merged), torch.stack(group_means(given_vectors, marked)), mask_overlaps(packed)])
+        out = [torch.empty(size) for _ in range(23)]
+        mixtures(given_vectors, dot_products(given_vectors), out)
+        results[-1].append(torch.stack(out))
     torch.set_num_threads(1)
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))

@@ -77,6 +77,11 @@ def _train_defaults(config: Config, kind: type[Method]) -> None:
         raise ConfigError(
             f"train.steps: {config.method.name} names its own epochs and takes no local steps; leave it out"
         )
+    if kind.own_steps and config.train.engine == "trainer":
+        raise ConfigError(
+            f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "
+            "know; leave it out"
+        )
 
 
 def _model_defaults(config: Config, dataset: Dataset) -> None:

@@ -1,6 +1,7 @@
 """A module's trainable parameters as one vector."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from lightning import LightningModule
@@ -64,6 +65,16 @@ class FlatModule:
         for slots, values in ((self.layout.buffers, weights.buffers), (self.layout.counters, weights.counters)):
             for slot in slots:
                 self._buffer(slot).copy_(values[slot.start : slot.stop].view(slot.shape))
+
+    @contextmanager
+    def kept_buffers(self) -> Iterator[None]:
+        """Buffers and counters as they were, whatever passes do to them."""
+        kept = [(slot, self._buffer(slot).clone()) for slot in (*self.layout.buffers, *self.layout.counters)]
+        try:
+            yield
+        finally:
+            for slot, values in kept:
+                self._buffer(slot).copy_(values)
 
     def state_dict(self, weights: Weights) -> dict[str, Tensor]:
         """The weights as a state dict that plain PyTorch loads into the user's module."""

@@ -31,6 +31,7 @@ __all__ = ["Batches", "Job", "Learner", "Ledger", "Score", "cross_entropy"]
 GradientEdit = Callable[[Tensor, Tensor, Any], None]
 AroundStep = Callable[[Any, Optimizer, Any], None]
 Loss = Callable[[Any, Any, Any], Tensor]
+Step = Callable[[loop.OwnSteps, Tensor, Any], None]
 Adapt = Callable[[nn.Module, Layout], None]
 
 SAMPLE_GRADIENTS = 1 << 24
@@ -53,7 +54,7 @@ class Job:
     """One call of `fit`, resolved: what an engine runs."""
 
     data: Batches
-    epochs: list[list[Tensor]]
+    epochs: list[list[Any]]
     lr: float | None = None
     train_only: Tensor | None = None
     memory: dict[str, Any] | None = None
@@ -65,6 +66,7 @@ class Job:
     before_step: AroundStep | None = None
     after_step: AroundStep | None = None
     plain: bool = False
+    step: Step | None = None
 
 
 @dataclass
@@ -166,6 +168,9 @@ class Learner(FlatModule):
         before_step: AroundStep | None = None,
         after_step: AroundStep | None = None,
         plain: bool = False,
+        step: Step | None = None,
+        batches: int | None = 1,
+        shuffle: bool | None = None,
     ) -> Weights:
         """Train from `weights` on `data` and return the trained weights; `weights` is not changed.
 
@@ -181,15 +186,20 @@ class Learner(FlatModule):
         after: so many epochs (or steps) of this purpose's stream are done, and the fit goes on behind them. eval_body:
         all but the head runs in evaluation mode, Dropout too.
         plain: a step is w - lr g with g as `gradient` left it, whatever the run's optimiser, momentum and decay.
+        step: a module-level function `(passes, w, s)` that changes `w` `[N]` in place where an optimiser would, with
+        the gradients of `passes` (`OwnSteps`); such a fit knows no `train_only`, `gradient`, `memory` and `lr`.
+        batches: how many consecutive batches such a step takes, on across epochs; none: all of an epoch.
+        shuffle: default `train.shuffle`.
         """
         if train_only is not None and not bool(train_only.any()):
             return weights.clone()
         self.load(weights)
         single = len(data) == 1 or (second is not None and len(second[0]) == 1)
         with self._trainable(train_only), self._train_mode(train_only if freeze_norm else None, single, eval_body):
+            plan = self._plan(data, purpose, epochs, steps, batch_size, after, batches or 1, shuffle)
             job = Job(
                 data=data,
-                epochs=self._plan(data, purpose, epochs, steps, batch_size, after),
+                epochs=plan if step is None else loop.grouped(plan, batches),
                 lr=lr,
                 train_only=train_only,
                 memory=memory,
@@ -201,6 +211,7 @@ class Learner(FlatModule):
                 before_step=before_step,
                 after_step=after_step,
                 plain=plain,
+                step=step,
             )
             seeds.seed_everything(*data.key, purpose, *([after] if after else []))
             (trainer if self.train.engine == "trainer" else loop).run(self, job)
@@ -215,13 +226,16 @@ class Learner(FlatModule):
         steps: int | None,
         batch_size: int | str | None,
         after: int,
+        grouped: int,
+        shuffle: bool | None,
     ) -> list[list[Tensor]]:
         """Index tensors of every batch, epoch by epoch, drawn before the loop from (seed, client, round, purpose)."""
         if epochs is None and steps is None:
             epochs, steps = self.train.epochs, self.train.steps
-        stream = self._epochs(data, purpose, batch_size or self.train.batch_size)
+        stream = self._epochs(data, purpose, batch_size or self.train.batch_size, shuffle)
         if steps is None:
             return [next(stream) for _ in range(after + (epochs or 0))][after:]
+        steps *= grouped
         plan: list[list[Tensor]] = []
         while steps > 0:
             batches = next(stream)
@@ -229,7 +243,9 @@ class Learner(FlatModule):
             after, steps = max(0, after - len(batches)), steps - len(plan[-1])
         return [epoch for epoch in plan if epoch]
 
-    def _epochs(self, data: Batches, purpose: str, batch_size: int | str) -> Iterator[list[Tensor]]:
+    def _epochs(
+        self, data: Batches, purpose: str, batch_size: int | str, shuffle: bool | None = None
+    ) -> Iterator[list[Tensor]]:
         """Endless epochs of index tensors. A batch of one is dropped where BatchNorm runs in train mode."""
         count, least = len(data), 2 if any(norm.training for norm in self._batchnorms.values()) else 1
         size = count if batch_size == "full" else int(batch_size)
@@ -238,8 +254,9 @@ class Learner(FlatModule):
                 f"batches of {min(count, size)} image(s) from {count}: this model trains on {least} or more at a time"
             )
         stream = seeds.generator(*data.key, purpose, "order")
+        shuffle = self.train.shuffle if shuffle is None else shuffle
         while True:
-            order = torch.randperm(count, generator=stream) if self.train.shuffle else torch.arange(count)
+            order = torch.randperm(count, generator=stream) if shuffle else torch.arange(count)
             yield [b for b in order.to(self.device).split(size) if len(b) >= least]
 
     def _endless(self, data: Batches, batch_size: int, purpose: str) -> Iterator[tuple[Tensor, Tensor]]:

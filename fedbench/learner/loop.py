@@ -1,7 +1,8 @@
 """The default engine: the training loop of a LightningModule without a Trainer."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +23,7 @@ def run(learner: "Learner", job: "Job") -> None:
     hooks = learner.hooks
     assert hooks is not None
     hooks.begin(job.epochs)
-    loop = Loop(learner, job, make_stepper(learner, job))
+    loop = (Loop if job.step is None else OwnSteps)(learner, job, make_stepper(learner, job))
     hooks("on_fit_start")
     hooks("on_train_start")
     for epoch, batches in enumerate(job.epochs):
@@ -57,7 +58,7 @@ class Loop:
             ask_before_epoch(self.learner, self.job, epoch)
         hooks("on_train_epoch_start")
         for position, index in enumerate(batches):
-            logs.in_step, logs.batch_size = True, len(index)
+            logs.in_step = True
             if not self.step(index, position, last=position + 1 == len(batches)):
                 break
         logs.in_step = False
@@ -90,6 +91,7 @@ class Loop:
         return go_on
 
     def fetch(self, index: Tensor) -> Any:
+        self.hooks.logs.batch_size = len(index)
         batch: Any = self.job.data.batch(index)
         if self.job.second is not None:
             batch = (batch, next(self.job.second))
@@ -123,6 +125,80 @@ class Loop:
     def advance(self, interval: str, count: int, plateau: bool) -> None:
         if self.stepper.schedulers:
             advance(self.stepper.schedulers, interval, count, plateau, self.hooks.logs.callback_metrics)
+
+
+class OwnSteps(Loop):
+    """Steps that a method makes itself: what its `step` asks for gradients, as often and wherever in `w` it likes.
+
+    group: index tensors of the batches of this step. Every pass is one in train mode, counts as a gradient step and
+    calls the module's hooks around a gradient; those around a batch are called once for a step.
+    """
+
+    def step(self, group: Sequence[Tensor], position: int, last: bool) -> bool:
+        hooks, context, own = self.hooks, self.hooks.context, self.job.step
+        assert own is not None
+        self.group, self.fetched, self.position = group, -1, position
+        self._choose(0)
+        if hooks("on_train_batch_start", self.batch, position) == -1:
+            return False
+        with torch.no_grad():
+            own(self, self.learner.w, self.job.state)
+        context.update(global_step=context.global_step + 1)
+        if "on_train_batch_end" in hooks.calls:
+            hooks("on_train_batch_end", result_of(self.output, self.loss), self.batch, position)
+        return True
+
+    @property
+    def sizes(self) -> list[int]:
+        """Images of each batch of this step."""
+        return [len(index) for index in self.group]
+
+    def gradient(self, number: int = 0) -> Tensor:
+        """Gradient `[N]` of a batch of this step at the present `w`; the next pass writes over it."""
+        self._choose(number)
+        self._count(self.closure())
+        self.stepper.gather()
+        return self.learner.g
+
+    def hessian_product(self, vector: Tensor, number: int = 0) -> Tensor:
+        """The Hessian of a batch's loss at the present `w`, times `vector` `[N]`, by differentiating twice."""
+        self._choose(number)
+        parameters, slots = self.learner.parameters, self.learner.layout.params
+        with torch.enable_grad(), self.autocast:
+            self.output = self.forward()
+            self.loss = loss = loss_of(self.output, self.learner.module)
+            self._count(loss)
+            first = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True, materialize_grads=True)
+            along = [(g * vector[s.start : s.stop].view(s.shape)).sum() for g, s in zip(first, slots, strict=True)]
+            slope = torch.stack(along).sum()
+            if not slope.requires_grad:
+                return torch.zeros_like(vector)
+            second = torch.autograd.grad(slope, parameters, allow_unused=True, materialize_grads=True)
+        return torch.cat([part.reshape(-1) for part in second])
+
+    def kept_buffers(self) -> AbstractContextManager[None]:
+        """For passes that leave running statistics as they were."""
+        return self.learner.kept_buffers()
+
+    def _choose(self, number: int) -> None:
+        if number != self.fetched:
+            self.batch, self.fetched = self.fetch(self.group[number]), number
+
+    def _count(self, loss: Tensor | None) -> None:
+        if loss is None:
+            name = type(self.learner.module).__name__
+            raise ConfigError(f"{name}.training_step returned None, which this method cannot use")
+        self.losses.append(loss.detach())
+
+
+def grouped(plan: list[list[Tensor]], batches: int | None) -> list[list[Sequence[Tensor]]]:
+    """The plan as steps of so many batches, which may lie in two epochs; none: of an epoch's."""
+    if batches is None:
+        return [[epoch] for epoch in plan]
+    if batches == 1:
+        return [[[index] for index in epoch] for epoch in plan]
+    stream = list(chain.from_iterable(plan))
+    return [[stream[i : i + batches] for i in range(0, len(stream) - batches + 1, batches)]]
 
 
 def loss_of(output: Any, module: LightningModule) -> Tensor | None:

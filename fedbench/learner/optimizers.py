@@ -121,13 +121,13 @@ class FlatStepper(Stepper):
 
 
 def make_stepper(learner: "Learner", job: "Job") -> Stepper:
-    """The optimiser of one fit."""
+    """The optimiser of one fit; one that takes no steps where the method makes its own."""
     return Stepper(learner, job) if own_optimizer(learner, job) else FlatStepper(learner, job)
 
 
 def own_optimizer(learner: "Learner", job: "Job") -> bool:
     """Whether the module's configure_optimizers makes the steps of this fit."""
-    return learner.optimizer == "module" and not job.plain
+    return learner.optimizer == "module" and not job.plain and job.step is None
 
 
 def built_in(learner: "Learner", parameters: list[nn.Parameter], job: "Job", fused: bool) -> Optimizer:
@@ -136,7 +136,7 @@ def built_in(learner: "Learner", parameters: list[nn.Parameter], job: "Job", fus
     rate = (job.lr if job.lr is not None else train.lr) * learner.lr_factor
     if job.plain:
         return torch.optim.SGD(parameters, rate, fused=fused)
-    if learner.optimizer == "sgd":
+    if learner.optimizer in ("sgd", "module"):
         return torch.optim.SGD(parameters, rate, momentum=train.momentum, weight_decay=train.weight_decay, fused=fused)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[learner.optimizer]
     return kind(parameters, rate, weight_decay=train.weight_decay, fused=fused)

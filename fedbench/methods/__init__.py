@@ -126,12 +126,26 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "the few parameters that moved furthest from the global model stay private",
     ),
+    "fedamp": MethodEntry(
+        "fedamp:FedAMP",
+        "Huang et al., AAAI",
+        2021,
+        "personalised aggregation",
+        "similar models attract each other: every client is pulled to a mixture of its own",
+    ),
     "perfedmask": MethodEntry(
         "perfedmask:PerFedMask",
         "Setayesh et al., ICLR",
         2023,
         "parameter decoupling",
         "a frozen head; every client trains the layers it can, and fine-tunes a copy of the whole",
+    ),
+    "per-fedavg": MethodEntry(
+        "per_fedavg:PerFedAvg",
+        "Fallah et al., NeurIPS",
+        2020,
+        "meta-learning",
+        "a shared model that is good after one step of adaptation",
     ),
     "ditto": MethodEntry(
         "ditto:Ditto",
@@ -140,12 +154,26 @@ METHODS: dict[str, MethodEntry] = {
         "regularisation",
         "a personal model beside fedavg's, pulled to the global one",
     ),
+    "pfedme": MethodEntry(
+        "pfedme:PFedMe",
+        "T Dinh et al., NeurIPS",
+        2020,
+        "regularisation",
+        "personal models by Moreau envelopes: near the global one, and it near them",
+    ),
     "fedphp": MethodEntry(
         "fedphp:FedPHP",
         "Li et al., ECML PKDD",
         2021,
         "self-distillation",
         "a moving average of own models teaches the training and is the personal model",
+    ),
+    "perfed-ckt": MethodEntry(
+        "perfed_ckt:PerFedCKT",
+        "Cho et al., preprint",
+        2021,
+        "distillation",
+        "clusters of clients share their logits on public images",
     ),
     "fedmosaic": MethodEntry(
         "fedmosaic:FedMosaic",

@@ -176,7 +176,8 @@ class Method:
 
     train_defaults: the method's own defaults of `train.*` keys. after_fit: where the metrics of the point after_fit
     come from: the fit, or another point that is the same by definition. needs_head, needs_public: what it cannot do
-    without. own_epochs: the method names its epochs itself and refuses `train.steps`.
+    without. own_epochs: the method names its epochs itself and refuses `train.steps`. own_steps: it makes plain steps
+    itself (`Learner.fit(step=...)`), so that the optimiser and its momentum, decay and memory have no part in them.
     """
 
     class Options(Section):
@@ -194,6 +195,7 @@ class Method:
     needs_head: ClassVar[bool] = False
     needs_public: ClassVar[bool] = False
     own_epochs: ClassVar[bool] = False
+    own_steps: ClassVar[bool] = False
     wire: Mapping[str, float] = {"counters": 0}
 
     def __init__(self, options: Any, context: Context) -> None:
@@ -211,7 +213,12 @@ class Method:
 
     def warnings(self) -> list[str]:
         """Lines to say once before round 1."""
-        return []
+        train = self.context.train
+        idle = [k for k in ("momentum", "weight_decay", "keep_optimizer") if self.own_steps and getattr(train, k)]
+        if self.own_steps and train.optimizer not in ("auto", "sgd"):
+            idle.append("optimizer")
+        keys = ", ".join(f"train.{key} = {getattr(train, key)}" for key in idle)
+        return [f"{type(self).__name__} makes plain steps of its own, without effect: {keys}"] if idle else []
 
     def remarks(self, server: Server) -> list[str]:
         """Lines to say after an aggregation; of equal ones only the first is said."""
@@ -247,6 +254,10 @@ class Method:
         """Train, keep what is private, return what is sent."""
         trained = client.learner.fit(received, client.train, memory=client.memory("fit"))
         return self.upload(client, trained)
+
+    def untrained(self, client: Client) -> Predictor:
+        """The predictor to evaluate at after_fit before the client's first fit."""
+        return client.initial
 
     def personal(self, client: Client, download: Message) -> Predictor:
         """The predictor to evaluate at after_agg. Changes no state, buffer or random stream."""

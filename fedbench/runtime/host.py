@@ -260,7 +260,7 @@ class Host:
         if task.evaluate_global and order.global_model is not None:
             report.scores["global"] = self._scores(as_weights(on_device(order.global_model, self.device)), client)
         if task.evaluate_initial:
-            report.scores["initial"] = self._scores(self.initial, client)
+            report.scores["initial"] = self._scores(self.method.untrained(client), client)
         report.eval_seconds += time.perf_counter() - begun
         return received
 

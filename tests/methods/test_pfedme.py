@@ -1,0 +1,337 @@
+"""pfedme: what the specification promises."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fedbench.aggregators import mean
+from fedbench.errors import ConfigError
+from fedbench.experiments.resolve import resolve
+from fedbench.methods.base import Upload
+from fedbench.methods.pfedme import local_round
+from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
+from tests.runtime.rounds import small
+
+SIZES = [9, 17, 12]
+DOUBLE = {"precision": "64-true"}
+BOWL = {"lam": 2.0, "inner_steps": 2, "personal_lr": 0.1}
+
+
+def run(name="pfedme", rounds=3, norm=False, sizes=SIZES, **options) -> Simulation:
+    fixed = {k: options.pop(k) for k in ("draw", "train") if k in options}
+    return Simulation(name, blobs(sizes), module=Mlp(norm), **fixed, **options).run(rounds)
+
+
+def bowl(steps: int, lr=0.25, **options) -> Simulation:
+    """One client on half the sum of a (theta - b)^2 with a = (1, 2), b = (1, -1), from 0."""
+    train = {**DOUBLE, "lr": lr, "batch_size": "full", "steps": steps}
+    module = Quadratic((0.0, 0.0), (1.0, 2.0))
+    return Simulation("pfedme", targets((1.0, -1.0)), module=module, train=train, **{**BOWL, **options}).run(1)
+
+
+# -- local rounds
+
+
+@pytest.mark.parametrize(
+    ("start", "steps", "theta", "w"),
+    [
+        ("warm", 1, [0.17, -0.32], [0.085, -0.16]),
+        ("warm", 2, [0.2822, -0.4864], [0.1836, -0.3232]),
+        ("centre", 1, [0.17, -0.32], [0.085, -0.16]),
+        ("centre", 2, [0.24055, -0.4288], [0.162775, -0.2944]),
+    ],
+)
+def test_local_rounds(start, steps, theta, w):
+    mine = bowl(steps, inner_start=start)
+    assert close(mine.log[0].after_fit[0].params, theta)
+    assert close(mine.log[0].uploads[0].params, w)
+    assert close(mine.server.params, w)
+
+
+def test_many_inner_steps_reach_the_proximal_point():
+    assert close(bowl(1, inner_steps=300).log[0].after_fit[0].params, [0.333333, -0.5])
+
+
+def test_decay_of_theta():
+    theta = bowl(1, inner_steps=1, lam=0, inner_weight_decay=0.5).log[0].after_fit[0].params
+    assert close(theta, [0.1, -0.2])
+    theta = bowl(1, inner_steps=2, lam=0, inner_weight_decay=0.5).log[0].after_fit[0].params
+    assert close(theta, [0.1 + 0.1 * (0.9 - 0.05), -0.2 + 0.1 * (-1.6 + 0.1)])
+
+
+def test_rates_decay_with_the_round():
+    train = {"lr_decay": 0.5, "lr": 0.25, **DOUBLE, "batch_size": "full", "steps": 1}
+    module = Quadratic((0.0, 0.0), (1.0, 2.0))
+    mine = Simulation("pfedme", targets((1.0, -1.0)), module=module, train=train, **{**BOWL, "inner_steps": 1}).run(2)
+    w = torch.tensor([0.05, -0.1]).double()
+    assert close(mine.log[0].uploads[0].params, w.tolist())
+    theta = w - 0.05 * torch.tensor([1.0, 2.0]) * (w - torch.tensor([1.0, -1.0]))
+    assert close(mine.log[1].after_fit[0].params, theta.tolist())
+    assert close(mine.server.params, (w - 0.25 * (w - theta)).tolist())
+
+
+class Bowl:
+    """Passes whose gradient is that of half the squared distance to a point; a vector of its own every time."""
+
+    def __init__(self, point: Tensor) -> None:
+        self.point, self.asked, self.theta = point, 0, None
+
+    def gradient(self) -> Tensor:
+        self.asked += 1
+        return self.theta - self.point
+
+
+vectors = st.lists(st.floats(-5, 5, allow_subnormal=False), min_size=3, max_size=3)
+
+
+@given(vectors, vectors, vectors, st.floats(0, 1), st.floats(0, 5), st.booleans())
+def test_w_goes_towards_theta_and_not_beyond(point, theta, centre, pull, lam, restart):
+    point, theta, centre = (torch.tensor(v).double() for v in (point, theta, centre))
+    before, passes = centre.clone(), Bowl(point)
+    passes.theta = theta
+    options = dict(inner_steps=3, restart=restart, lam=lam, decay=0.0, rate=0.1, pull=pull)
+    local_round(passes, theta, SimpleNamespace(centre=centre), **options)
+    assert passes.asked == 3
+    assert torch.allclose(theta - centre, (before - theta) * (pull - 1), rtol=0, atol=1e-12)
+    low, high = torch.minimum(before, theta), torch.maximum(before, theta)
+    assert ((centre >= low - 1e-12) & (centre <= high + 1e-12)).all()
+
+
+def test_a_larger_lam_keeps_theta_nearer():
+    way = [bowl(1, lr=1e-9, lam=lam, inner_steps=400).log[0].after_fit[0].params.norm() for lam in (0.0, 1.0, 3.0, 9.0)]
+    assert way == sorted(way, reverse=True)
+    assert way[0] > 2 * way[-1]
+
+
+def test_all_inner_steps_take_the_same_batch_and_count():
+    mine = run(rounds=0, inner_steps=4, train={"batch_size": 4, "epochs": 3})
+    mine.round(evaluate=False)
+    seen: list[list[int]] = []
+    data = mine.client(0, 1).train
+    batch = type(data).batch
+    try:
+        type(data).batch = lambda self, index: seen.append(index.tolist()) or batch(self, index)
+        mine.learner.ledger = type(mine.learner.ledger)()
+        mine.learner.fit(mine.server.initial, data, step=lambda p, w, s: [p.gradient() for _ in range(4)])
+    finally:
+        type(data).batch = batch
+    assert [len(index) for index in seen] == [4, 4, 1] * 3
+    assert mine.learner.ledger.steps == 36
+
+
+# -- the server half
+
+
+@pytest.mark.parametrize(("beta", "expected"), [(0.5, [1, 2]), (1, [1, 3]), (2, [1, 5])])
+def test_the_server_goes_towards_the_mean(beta, expected):
+    mine = run(rounds=0, beta=beta)
+    none = torch.zeros(0)
+    mine.server.params, mine.server.buffers = torch.ones(2), torch.tensor([7.0])
+    uploads = [
+        Upload({"params": torch.tensor(p), "buffers": torch.tensor(b), "counters": none.long()}, client=i, samples=n)
+        for i, (p, b, n) in enumerate([([0.0, 2.0], [1.0], 5), ([2.0, 4.0], [2.0], 50)])
+    ]
+    mine.method.aggregate(mine.server, uploads)
+    assert mine.server.params.tolist() == expected
+    assert mine.server.buffers.tolist() == [1.5]
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_beta_1_is_the_plain_mean(norm):
+    mine = run(norm=norm)
+    assert torch.equal(mine.server.params, mean([u.params for u in mine.log[-1].uploads.values()]))
+    assert torch.equal(mine.server.buffers, mean([u.buffers for u in mine.log[-1].uploads.values()]))
+
+
+def test_weights_by_images():
+    mine = run(rounds=1, weighting="samples")
+    uploads = mine.log[0].uploads
+    expected = sum(n * uploads[i].params.double() for i, n in enumerate(SIZES)) / sum(SIZES)
+    assert torch.allclose(mine.server.params.double(), expected, rtol=0, atol=1e-7)
+    assert not torch.allclose(mine.server.params, run(rounds=1).server.params, rtol=0, atol=1e-7)
+
+
+# -- equivalences
+
+
+def test_one_inner_step_from_the_centre_is_fedavg():
+    plain = {"momentum": 0, "weight_decay": 0, **DOUBLE}
+    mine = run(
+        train={**plain, "lr": 0.2}, lam=5.0, personal_lr=0.1, inner_steps=1, inner_start="centre", weighting="samples"
+    )
+    other = run("fedavg", train={**plain, "lr": 0.1})
+    assert torch.allclose(mine.server.params, other.server.params, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_without_lam_w_stays_and_theta_is_local_training(norm):
+    train = {"momentum": 0, "weight_decay": 0, "lr": 0.1}
+    mine = run(rounds=2, norm=norm, lam=0, inner_steps=1, personal_lr=0.1, train=train)
+    alone = run("local", rounds=1, norm=norm, train=train)
+    assert torch.equal(mine.server.params, mine.server.initial.params)
+    for i in range(3):
+        theta, local = mine.log[0].after_fit[i], alone.log[0].after_fit[i]
+        assert torch.allclose(theta.params, local.params, rtol=0, atol=1e-6)
+        assert torch.allclose(theta.buffers, local.buffers, rtol=0, atol=1e-6)
+        assert torch.equal(theta.counters, local.counters)
+
+
+# -- what is evaluated, kept and sent
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_theta_is_evaluated_and_w_is_sent(norm):
+    mine = run(norm=norm, draw=lambda t: [0, 1] if t < 3 else [1, 2])
+    for seen in mine.log:
+        for i, theta in seen.after_fit.items():
+            assert equal(theta, seen.after_agg[i])
+            assert not torch.equal(theta.params, seen.uploads[i].params)
+            assert torch.equal(theta.buffers, seen.uploads[i].buffers)
+    assert equal(mine.log[2].after_agg[0], mine.log[1].after_fit[0])
+    assert equal(mine.log[0].after_agg[2], mine.server.initial)
+    whole = mine.method.global_weights(mine.server)
+    assert torch.equal(whole.params, mine.server.params)
+    assert not mine.method.personal_is_global
+
+
+def test_a_round_starts_from_the_received_model_alone():
+    mine = run(rounds=2)
+    changed = run(rounds=1)
+    for state in changed.states.values():
+        state["theta"] = state["theta"] + 1
+    changed.round()
+    assert all(equal(mine.log[1].after_fit[i], changed.log[1].after_fit[i]) for i in range(3))
+
+
+def test_statistics_follow_every_pass_of_theta():
+    mine = run(norm=True, rounds=1, sizes=[16], inner_steps=3, train={"batch_size": 8, "epochs": 2})
+    assert mine.log[0].after_fit[0].counters.tolist() == [12]
+
+
+def test_private_statistics():
+    mine = run(norm=True, buffers="private")
+    assert all(seen.up[0] == seen.down[0] == 4 * 69 for seen in mine.log)
+    assert mine.method.global_weights(mine.server) is None
+    received = mine.method.receive(mine.client(0, 3), mine.method.download(mine.server, 0))
+    assert torch.equal(received.buffers, mine.log[-1].after_fit[0].buffers)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_everybody_trains_and_the_drawn_upload(norm):
+    draw = lambda t: [0, 2] if t % 2 else [1]  # noqa: E731
+    some, all_of_them = (run(norm=norm, draw=draw, update_all=x) for x in (False, True))
+    for t, (a, b) in enumerate(zip(some.log, all_of_them.log, strict=True), 1):
+        assert sorted(b.after_fit) == [0, 1, 2]
+        assert all(equal(a.after_fit[i], b.after_fit[i]) for i in draw(t))
+        full = 4 * (79 if norm else 59)
+        assert b.down == dict.fromkeys(range(3), full)
+        assert b.up == {i: full if i in draw(t) else 0 for i in range(3)}
+    assert torch.equal(some.server.params, all_of_them.server.params)
+    assert not equal(some.log[-1].after_agg[1], all_of_them.log[-1].after_agg[1])
+
+
+def test_evaluating_changes_nothing():
+    silent = Simulation("pfedme", blobs(SIZES), module=Mlp(True)).run(3, evaluate=False)
+    assert_same(run(norm=True), silent, ["after_fit"])
+
+
+def test_bytes():
+    for norm, floats in ((False, 59), (True, 79)):
+        for seen in run(norm=norm).log:
+            assert set(seen.up.values()) == set(seen.down.values()) == {4 * floats}
+
+
+# -- options
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lam": 5.0},
+        {"inner_steps": 2},
+        {"personal_lr": 0.02},
+        {"beta": 0.5},
+        {"inner_start": "centre"},
+        {"inner_weight_decay": 0.1},
+        {"weighting": "samples"},
+        {"train": {"lr": 0.01}},
+        {"train": {"steps": 3}},
+    ],
+)
+def test_every_option_changes_the_result(options):
+    assert not equal(run(rounds=2).log[1].after_fit[0], run(rounds=2, **options).log[1].after_fit[0])
+
+
+def test_the_optimiser_has_no_part_and_that_is_said():
+    plain, odd = run(), run(train={"momentum": 0.9, "weight_decay": 0.1, "keep_optimizer": True})
+    assert_same(plain, odd)
+    assert plain.method.warnings() == []
+    assert "momentum = 0.9, train.weight_decay = 0.1, train.keep_optimizer" in odd.method.warnings()[0]
+
+
+def test_rates_that_diverge_are_said():
+    assert "theta diverges" in run(rounds=0, personal_lr=0.2, lam=10).method.warnings()[0]
+    assert run(rounds=0, personal_lr=0.19, lam=10).method.warnings() == []
+    assert "overshoots" in run(rounds=0, train={"lr": 0.2}, lam=6).method.warnings()[0]
+
+
+def test_defaults():
+    config, _ = resolve(small("pfedme", train={}))
+    assert (config.train.lr, config.train.momentum, config.train.weight_decay) == (0.005, 0, 0)
+    assert resolve(small("pfedme", train={"lr": 0.1}))[0].train.lr == 0.1
+
+
+@pytest.mark.parametrize(
+    "option", [{"lam": -1}, {"inner_steps": 0}, {"personal_lr": 0}, {"beta": 0}, {"inner_weight_decay": -0.1}]
+)
+def test_values_out_of_range_are_refused(option):
+    with pytest.raises(ConfigError, match=f"method.{next(iter(option))}"):
+        resolve(small("pfedme", **{f"method__{key}": value for key, value in option.items()}))
+
+
+def test_the_other_engine_is_refused():
+    with pytest.raises(ConfigError, match="steps of its own"):
+        resolve(small("pfedme", train__engine="trainer"))
+
+
+# -- what it is for
+
+
+def test_theta_is_better_than_w_where_labels_are_skewed():
+    clients = blobs([40] * 2, seed=3) + blobs([40] * 2, seed=4, shift=1)
+    mine = Simulation("pfedme", clients, train={"lr": 0.05}, personal_lr=0.05).run(8)
+    w = mine.method.global_weights(mine.server)
+    for i in range(4):
+        personal = mine.learner.evaluate(mine.log[-1].after_agg[i], mine.data[i])
+        assert personal.accuracy > mine.learner.evaluate(w, mine.data[i]).accuracy
+
+
+MUTANTS = [
+    ("no pull of theta to w", ".add_(theta - s.centre, alpha=lam)", ""),
+    ("no decay of theta", ".add_(theta, alpha=decay)", ""),
+    (
+        "the pull of w goes the other way",
+        "s.centre.sub_(s.centre - theta, alpha=pull)",
+        "s.centre.add_(s.centre - theta, alpha=pull)",
+    ),
+    (
+        "lr instead of lr times lam",
+        "pull=self.context.train.lr * learner.lr_factor * options.lam",
+        "pull=self.context.train.lr * learner.lr_factor",
+    ),
+    ("theta never restarts", 'restart=options.inner_start == "centre"', "restart=False"),
+    ("theta is uploaded", "self.upload(client, theta.replace(params=centre))", "self.upload(client, theta)"),
+    ("w is evaluated", "client.state.update(theta=theta.params", "client.state.update(theta=centre"),
+    (
+        "beta moves the statistics",
+        "server.buffers = weighted_mean([u.buffers for u in uploads], weights)",
+        "server.buffers = weighted_mean([server.buffers, *(u.buffers for u in uploads)], shares)",
+    ),
+    ("beta is left out", "[1 - beta, *(beta * x for x in weights)]", "[0.0, *weights]"),
+    ("who was not drawn is averaged too", "            upload.tensors = {}", "            pass"),
+    ("the received model is written to", "centre = received.params.clone()", "centre = received.params"),
+]
