@@ -261,7 +261,7 @@ def after_moves(masks: np.ndarray, copies: np.ndarray, sizes: np.ndarray, capabi
 
     masks: bool `[kinds, layers]` of `copies` clients each. Entry (i, a, a) flips layer a of one client of kind i, entry
     (i, a, b) with a < b flips both, one on and one off. A move changes the counts of two layers only, so that a
-    client's largest share is that of the two, or its largest among the others: one of its first three.
+    client's largest share is in one of the two, or among its first two of before.
     """
     counts = copies @ masks  # clients per layer
     shares = masks / np.maximum(1, counts)
@@ -294,10 +294,13 @@ def after_moves(masks: np.ndarray, copies: np.ndarray, sizes: np.ndarray, capabi
 
 
 def largest_without(shares: np.ndarray) -> np.ndarray:
-    """`[kinds, layers, layers]`: the largest share of a row with two layers (or one, on the diagonal) left out."""
-    padded = np.pad(shares, ((0, 0), (0, 3)))
-    order = np.argsort(-padded, axis=1, kind="stable")[:, :3]
-    first, second, third = np.take_along_axis(padded, order, 1).T[:, :, None, None]
-    layers = np.arange(shares.shape[1])
-    left_out = [(o[:, None] == layers)[:, :, None] | (o[:, None] == layers)[:, None, :] for o in order.T[:2]]
-    return np.where(~left_out[0], first, np.where(~left_out[1], second, third))
+    """`[kinds, layers, layers]`: the largest share of a row with two layers (or one, on the diagonal) left out.
+
+    Where the two are its largest ones it is the second of them: who trains both gets a larger share in the one that is
+    dropped anyway.
+    """
+    padded = np.pad(shares, ((0, 0), (0, 1)))
+    order = np.argsort(-padded, axis=1, kind="stable")[:, :2]
+    first, second = np.take_along_axis(padded, order, 1).T[:, :, None, None]
+    is_first = order[:, :1] == np.arange(shares.shape[1])  # [kinds, layers]
+    return np.where(is_first[:, :, None] | is_first[:, None, :], second, first)

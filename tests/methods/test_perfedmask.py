@@ -402,5 +402,5 @@ MUTANTS = [
     ("the last of equal moves is taken", "[best + 1 :] < values[best] - tolerance",
      "[best + 1 :] <= values[best] + tolerance"),
     ("a third start is missing", "[: 3 if search else 1]", "[: 2 if search else 1]"),
-    ("three shares are not enough", "np.where(~left_out[1], second, third)", "second"),
+    ("the largest share is never left out", "is_first[:, :, None] | is_first[:, None, :]", "is_first[:, :, None]"),
 ]  # fmt: skip
