@@ -141,6 +141,7 @@ class Learner(FlatModule):
         memory: dict[str, Any] | None = None,
         second: tuple[Batches, int, str] | None = None,
         before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None = None,
+        least: int = 1,
     ) -> Weights:
         """Train from `weights` on `data` and return the trained weights; `weights` is not changed.
 
@@ -152,6 +153,7 @@ class Learner(FlatModule):
         the optimiser's state between calls. second: (data, batch size, purpose) of a second stream of batches, which
         `loss` receives as `(first, second)` and which never decides the number of steps. before_epoch: called with
         (epoch, weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`.
+        least: smaller batches are dropped (2 where a private module of the method has BatchNorm).
         """
         if train_only is not None and not bool(train_only.any()):
             return weights.clone()
@@ -160,14 +162,14 @@ class Learner(FlatModule):
         with self._trainable(train_only), self._train_mode(train_only if freeze_norm else None, single):
             job = Job(
                 data=data,
-                epochs=self._plan(data, purpose, epochs, steps, batch_size),
+                epochs=self._plan(data, purpose, epochs, steps, batch_size, least),
                 lr=lr,
                 train_only=train_only,
                 memory=memory,
                 gradient=gradient,
                 loss=loss,
                 state=SimpleNamespace(**(state or {})),
-                second=self._endless(*second) if second else None,
+                second=self._endless(*second, least) if second else None,
                 before_epoch=before_epoch,
             )
             seeds.seed_everything(*data.key, purpose)
@@ -176,12 +178,18 @@ class Learner(FlatModule):
         return self.weights()
 
     def _plan(
-        self, data: Batches, purpose: str, epochs: int | None, steps: int | None, batch_size: int | str | None
+        self,
+        data: Batches,
+        purpose: str,
+        epochs: int | None,
+        steps: int | None,
+        batch_size: int | str | None,
+        least: int,
     ) -> list[list[Tensor]]:
         """Index tensors of every batch, epoch by epoch, drawn before the loop from (seed, client, round, purpose)."""
         if epochs is None and steps is None:
             epochs, steps = self.train.epochs, self.train.steps
-        stream = self._epochs(data, purpose, batch_size or self.train.batch_size)
+        stream = self.epochs(data, purpose, batch_size, least)
         if steps is None:
             return [next(stream) for _ in range(epochs or 0)]
         plan: list[list[Tensor]] = []
@@ -190,9 +198,15 @@ class Learner(FlatModule):
             steps -= len(plan[-1])
         return plan
 
-    def _epochs(self, data: Batches, purpose: str, batch_size: int | str) -> Iterator[list[Tensor]]:
-        """Endless epochs of index tensors. A batch of one is dropped where BatchNorm runs in train mode."""
-        count, least = len(data), 2 if any(norm.training for norm in self._batchnorms.values()) else 1
+    def epochs(
+        self, data: Batches, purpose: str, batch_size: int | str | None = None, least: int = 1
+    ) -> Iterator[list[Tensor]]:
+        """Endless epochs of index tensors, for a method that trains something of its own beside the module.
+
+        Batches of less than `least` are dropped, and a batch of one where BatchNorm runs in train mode.
+        """
+        batch_size = batch_size or self.train.batch_size
+        count, least = len(data), max(least, 2 if any(norm.training for norm in self._batchnorms.values()) else 1)
         size = count if batch_size == "full" else int(batch_size)
         if min(count, size) < least:
             raise ConfigError(
@@ -203,8 +217,8 @@ class Learner(FlatModule):
             order = torch.randperm(count, generator=stream) if self.train.shuffle else torch.arange(count)
             yield [b for b in order.to(self.device).split(size) if len(b) >= least]
 
-    def _endless(self, data: Batches, batch_size: int, purpose: str) -> Iterator[tuple[Tensor, Tensor]]:
-        for epoch in self._epochs(data, purpose, batch_size):
+    def _endless(self, data: Batches, batch_size: int, purpose: str, least: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for epoch in self.epochs(data, purpose, batch_size, least):
             for index in epoch:
                 yield data.batch(index)
 
