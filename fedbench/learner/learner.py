@@ -171,6 +171,7 @@ class Learner(FlatModule):
         step: Step | None = None,
         batches: int | None = 1,
         shuffle: bool | None = None,
+        least: int = 1,
     ) -> Weights:
         """Train from `weights` on `data` and return the trained weights; `weights` is not changed.
 
@@ -190,13 +191,14 @@ class Learner(FlatModule):
         the gradients of `passes` (`OwnSteps`); such a fit knows no `train_only`, `gradient`, `memory` and `lr`.
         batches: how many consecutive batches such a step takes, on across epochs; none: all of an epoch.
         shuffle: default `train.shuffle`.
+        least: smaller batches are dropped (2 where a private module of the method has BatchNorm).
         """
         if train_only is not None and not bool(train_only.any()):
             return weights.clone()
         self.load(weights)
         single = len(data) == 1 or (second is not None and len(second[0]) == 1)
         with self._trainable(train_only), self._train_mode(train_only if freeze_norm else None, single, eval_body):
-            plan = self._plan(data, purpose, epochs, steps, batch_size, after, batches or 1, shuffle)
+            plan = self._plan(data, purpose, epochs, steps, batch_size, after, batches or 1, shuffle, least)
             job = Job(
                 data=data,
                 epochs=plan if step is None else loop.grouped(plan, batches),
@@ -206,7 +208,7 @@ class Learner(FlatModule):
                 gradient=gradient,
                 loss=loss,
                 state=SimpleNamespace(**(state or {})),
-                second=self._endless(*second) if second else None,
+                second=self._endless(*second, least) if second else None,
                 before_epoch=before_epoch,
                 before_step=before_step,
                 after_step=after_step,
@@ -228,11 +230,12 @@ class Learner(FlatModule):
         after: int,
         grouped: int,
         shuffle: bool | None,
+        least: int,
     ) -> list[list[Tensor]]:
         """Index tensors of every batch, epoch by epoch, drawn before the loop from (seed, client, round, purpose)."""
         if epochs is None and steps is None:
             epochs, steps = self.train.epochs, self.train.steps
-        stream = self._epochs(data, purpose, batch_size or self.train.batch_size, shuffle)
+        stream = self.epochs(data, purpose, batch_size, least, shuffle)
         if steps is None:
             return [next(stream) for _ in range(after + (epochs or 0))][after:]
         steps *= grouped
@@ -243,11 +246,20 @@ class Learner(FlatModule):
             after, steps = max(0, after - len(batches)), steps - len(plan[-1])
         return [epoch for epoch in plan if epoch]
 
-    def _epochs(
-        self, data: Batches, purpose: str, batch_size: int | str, shuffle: bool | None = None
+    def epochs(
+        self,
+        data: Batches,
+        purpose: str,
+        batch_size: int | str | None = None,
+        least: int = 1,
+        shuffle: bool | None = None,
     ) -> Iterator[list[Tensor]]:
-        """Endless epochs of index tensors. A batch of one is dropped where BatchNorm runs in train mode."""
-        count, least = len(data), 2 if any(norm.training for norm in self._batchnorms.values()) else 1
+        """Endless epochs of index tensors, for a method that trains something of its own beside the module.
+
+        Batches of less than `least` are dropped, and a batch of one where BatchNorm runs in train mode.
+        """
+        batch_size = batch_size or self.train.batch_size
+        count, least = len(data), max(least, 2 if any(norm.training for norm in self._batchnorms.values()) else 1)
         size = count if batch_size == "full" else int(batch_size)
         if min(count, size) < least:
             raise ConfigError(
@@ -259,8 +271,8 @@ class Learner(FlatModule):
             order = torch.randperm(count, generator=stream) if shuffle else torch.arange(count)
             yield [b for b in order.to(self.device).split(size) if len(b) >= least]
 
-    def _endless(self, data: Batches, batch_size: int, purpose: str) -> Iterator[tuple[Tensor, Tensor]]:
-        for epoch in self._epochs(data, purpose, batch_size):
+    def _endless(self, data: Batches, batch_size: int, purpose: str, least: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for epoch in self.epochs(data, purpose, batch_size, least):
             for index in epoch:
                 yield data.batch(index)
 

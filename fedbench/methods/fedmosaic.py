@@ -10,15 +10,16 @@ Where we decide:
 - Round 1 has no labels yet and is local training; lambda is not e there but not a number.
 - Expertise by entropy is log C - H: the printed H would trust the most uncertain. By class frequency it is the
   client's own class share. Both are at least `expertise_floor`, because the paper wants them positive.
-- Only clients of this round vote; ties go to the lowest class. Their labels stay until there are newer ones.
+- The paper gives the budget of one upload and composes nothing. Each round we trace what a client has spent so far:
+  `epsilon` with delta `privacy_delta` by Rényi accounting, and the sums of the paper's figures (`epsilon_basic`,
+  `delta_basic`), of which the expertise's is proved up to 1 only.
 
-Longer than other method files because it has two streams of data, three kinds of trust and the noise of two papers.
+Longer than other method files because it has three kinds of trust and the accounts of two kinds of noise.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from math import exp, log, nan
+from math import exp, inf, log, nan
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -28,20 +29,19 @@ from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregators import plurality, vote
 from fedbench.errors import ConfigError
 from fedbench.learner.learner import Batches
 from fedbench.learner.loop import task_loss
 from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Context, Message, Server, Upload
-from fedbench.methods.local import Local
-from fedbench.methods.privacy import flip_probability, flipped, gaussian_epsilon, randomised_response
+from fedbench.methods.base import Client, Context, Upload
+from fedbench.methods.cotraining import CoTraining, Relabelled, weighted_sum
+from fedbench.methods.privacy import ORDERS, epsilon_at, gaussian_divergence, gaussian_epsilon, response_divergence
 
 
-class FedMosaic(Local):
+class FedMosaic(CoTraining):
     """Local training, helped by labels of public images that the clients vote on as experts."""
 
-    class Options(Local.Options):
+    class Options(CoTraining.Options):
         expertise: Literal["class_frequency", "entropy", "equal"] = Field(
             "class_frequency", description="weight of a vote: own share of the class, certainty, or 1, table 4"
         )
@@ -54,93 +54,110 @@ class FedMosaic(Local):
             "round", description="when lambda is computed: on all data each round or epoch, or on each step's batches"
         )
         lambda_eps: float = Field(1e-8, gt=0, description="added to the denominator of lambda, appendix B")
-        public_batch_size: int | None = Field(
-            None, ge=1, description="public images per step; none: the batch size, or all if that is full"
-        )
-        communication_period: int = Field(1, ge=1, description="rounds between two votes")
-        label_privacy: Literal["none", "krr", "xor"] = Field(
-            "none", description="noise on uploaded labels: randomised response, or flipped bits of one-hot rows"
-        )
-        label_epsilon: float | None = Field(
-            None, gt=0, description="budget: of one label (krr), or of all labels of an upload (xor)"
-        )
-        label_sensitivity: int | None = Field(
-            None, ge=1, description="labels (krr) or bits (xor) that one training image can change; none: all"
-        )
         expertise_sigma: float = Field(0.0, ge=0, description="standard deviation of Gaussian noise on expertise")
-        privacy_delta: float = Field(1e-5, gt=0, lt=1, description="delta of the noise on expertise")
+        privacy_delta: float = Field(1e-5, gt=0, lt=1, description="delta of the budgets that are reported")
         expertise_bits: int = Field(32, ge=1, le=32, description="bits counted for one expertise number")
-
-    needs_public = True
 
     def __init__(self, options: Any, context: Context) -> None:
         super().__init__(options, context)
-        label_bits = (context.classes - 1).bit_length()
-        self.wire = {"counters": 0, "labels": label_bits, "rows": 1, "expertise": options.expertise_bits}
+        self.wire = {**self.wire, "expertise": options.expertise_bits}
 
     def check(self) -> None:
+        super().check()
         options = self.options
-        if (options.label_privacy == "none") != (options.label_epsilon is None):
-            raise ConfigError(
-                f"method.label_privacy = '{options.label_privacy}', method.label_epsilon = {options.label_epsilon}: "
-                "krr and xor need a budget above 0, and none takes no budget"
-            )
         if options.lambda_mode == "fixed" and options.lambda_update != "round":
             raise ConfigError(f"method.lambda_update = '{options.lambda_update}': a fixed lambda is never updated")
+        if options.lambda_mode == "adaptive" and options.lambda_value != 1:
+            raise ConfigError(
+                f"method.lambda_value = {options.lambda_value}: lambda comes from the losses, set lambda_mode=fixed"
+            )
         if options.expertise == "equal" and options.expertise_sigma:
             raise ConfigError("method.expertise_sigma > 0: equal expertise is not sent and gets no noise, set it to 0")
-        if options.public_batch_size and options.public_batch_size > self.context.public:
-            raise ConfigError(
-                f"method.public_batch_size = {options.public_batch_size}: there are {self.context.public} public images"
-            )
+
+    # -- what noise spends --------------------------------------------------------------------------------------------
 
     def warnings(self) -> list[str]:
-        labels, expertise = self.upload_budget()
+        labels, expertise, delta = self.label_budget(), self.expertise_budget(), self.options.privacy_delta
         if not labels + expertise:
             return []
-        uploads = self.context.rounds // self.options.communication_period
+        uploads = self.uploads()
         lines = [
             f"fedmosaic: one upload spends epsilon {labels + expertise:.6g} (labels {labels:.6g}, expertise "
-            f"{expertise:.6g}) with delta {self.options.privacy_delta:g}, all {uploads} of them {uploads} times both"
+            f"{expertise:.6g}) with delta {delta:g}, all {uploads} of them {uploads} times both by basic composition"
         ]
+        if (clear := self._in_the_clear()) is None:
+            spent = self.spent(uploads)["epsilon"]
+            lines[0] += f", and epsilon {spent:.6g} with delta {delta:g} by Rényi accounting"
+        else:
+            lines.append(f"fedmosaic: {clear}, so that nothing is promised for an upload as a whole")
         if expertise > 1:
             lines.append(f"fedmosaic: the epsilon of the expertise, {expertise:.6g}, is proved for values up to 1 only")
         return lines
 
-    def upload_budget(self) -> tuple[float, float]:
-        """Epsilon that one upload spends on labels and on expertise; 0 without noise, where nothing is promised."""
-        options, images = self.options, self.context.public
-        labels = options.label_epsilon or 0.0
-        if options.label_privacy == "krr":
-            labels *= options.label_sensitivity or images
+    def expertise_budget(self) -> float:
+        """Epsilon that one upload spends on expertise; 0 without noise, where nothing is promised."""
+        options = self.options
         if not options.expertise_sigma:
-            return labels, 0.0
-        most = log(self.context.classes) if options.expertise == "entropy" else 1.0
-        return labels, gaussian_epsilon(most, images, options.expertise_sigma, options.privacy_delta)
+            return 0.0
+        return gaussian_epsilon(self._most(), self.context.public, options.expertise_sigma, options.privacy_delta)
+
+    def spent(self, uploads: int) -> dict[str, float]:
+        """epsilon: of all uploads, with delta `privacy_delta`; epsilon_basic, delta_basic: the paper's times uploads.
+
+        Infinite where one of labels and expertise has noise and the other is sent without.
+        """
+        labels, expertise, delta = self.label_budget(), self.expertise_budget(), self.options.privacy_delta
+        if not labels + expertise:
+            return {}
+        if uploads and self._in_the_clear():
+            return {"epsilon": inf, "epsilon_basic": inf, "delta_basic": inf}
+        return {
+            "epsilon": self._accounted(uploads),
+            "epsilon_basic": uploads * (labels + expertise),
+            "delta_basic": uploads * delta if expertise else 0.0,
+        }
+
+    def _accounted(self, uploads: int) -> float:
+        """Epsilon of so many uploads by Rényi accounting, or the sum of the labels' own where that is less."""
+        options, of_labels, of_expertise = self.options, 0 * ORDERS, 0 * ORDERS
+        if options.label_privacy == "krr":
+            of_labels = self.sensitivity() * response_divergence(options.label_epsilon, self.context.classes)
+        elif options.label_privacy == "xor":
+            of_labels = self.sensitivity() * response_divergence(options.label_epsilon / self.sensitivity(), 2)
+        if options.expertise_sigma:
+            of_expertise = gaussian_divergence(self._most(), self.context.public, options.expertise_sigma)
+        together = epsilon_at(uploads * (of_labels + of_expertise), options.privacy_delta)
+        return min(together, uploads * self.label_budget() + epsilon_at(uploads * of_expertise, options.privacy_delta))
+
+    def _most(self) -> float:
+        """By how much one training image can change one expertise number."""
+        return log(self.context.classes) if self.options.expertise == "entropy" else 1.0
+
+    def _in_the_clear(self) -> str | None:
+        """Which of labels and expertise is sent without noise."""
+        if self.options.label_privacy == "none":
+            return "labels are sent without noise (method.label_privacy)"
+        if self.options.expertise != "equal" and not self.options.expertise_sigma:
+            return "expertise is sent without noise (method.expertise_sigma, or method.expertise=equal)"
+        return None
 
     # -- the client half ----------------------------------------------------------------------------------------------
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        labels = download.labels if "labels" in download else None
-        trained, traces = self._train(client, received, labels)
-        votes = {} if client.round % self.options.communication_period else self.votes(client, trained)
-        return self.upload(client, trained, traces=traces, **votes)
-
-    def _train(self, client: Client, received: Weights, labels: Tensor | None) -> tuple[Weights, dict[str, float]]:
+    def train(self, client: Client, received: Weights, labels: Tensor | None) -> tuple[Weights, dict[str, float]]:
         """The trained model, and the round's mean of lambda and of the two losses that it comes from."""
         fit = partial(client.learner.fit, received, client.train, memory=client.memory("fit"))
         if labels is None:
             return fit(), as_traces([nan, nan, nan])
         public, state = Relabelled(client.public, labels), self._state(client)
-        both: dict[str, Any] = {"second": (public, self._public_batch(), "public"), "state": state}
+        both: dict[str, Any] = {"second": (public, self.public_batch(), "public"), "state": state}
         weigh = partial(self._weigh, client, public)
         if self.options.lambda_update == "step":
             trained = fit(loss=step_trusted_loss, **both)
         elif self.options.lambda_update == "epoch":
-            trained = fit(loss=trusted_loss, before_epoch=weigh, **both)
+            trained = fit(loss=weighted_sum, before_epoch=weigh, **both)
         else:
             weigh(0, received, SimpleNamespace(**state))
-            trained = fit(loss=trusted_loss, **both) if state["sums"][0] > 0 else fit()
+            trained = fit(loss=weighted_sum, **both) if state["sums"][0] > 0 else fit()
         return trained, as_traces((state["sums"] / state["count"]).tolist())
 
     def _state(self, client: Client) -> dict[str, Tensor]:
@@ -162,29 +179,16 @@ class FedMosaic(Local):
         s.sums.add_(s.sums.new_tensor([lam, own, others]))
         s.count.add_(1)
 
-    def _public_batch(self) -> int:
-        size, images = self.context.train.batch_size, self.context.public
-        return self.options.public_batch_size or (images if size == "full" else min(size, images))
-
     def votes(self, client: Client, trained: Weights) -> dict[str, Tensor]:
         """What is uploaded: `labels` [U], or noisy one-hot `rows` [U, C], and `expertise` [U] unless it is equal."""
         stream = client.generator("privacy")
         logits = client.learner.logits(trained, client.public).cpu()  # [U, C]
         labels = logits.argmax(1)
-        sent = self._noisy_labels(labels, stream)
+        sent = self.noisy_labels(labels, stream)
         if self.options.expertise != "equal":
             expertise = self.expertise(logits, labels, client.train.labels.cpu())
             sent["expertise"] = self._noisy_expertise(expertise, stream)
         return sent
-
-    def _noisy_labels(self, labels: Tensor, stream: torch.Generator) -> dict[str, Tensor]:
-        options, classes = self.options, self.context.classes
-        if options.label_privacy == "krr":
-            labels = randomised_response(labels, classes, options.label_epsilon, stream)
-        if options.label_privacy != "xor":
-            return {"labels": labels}
-        probability = flip_probability(options.label_epsilon / (options.label_sensitivity or 2 * len(labels)))
-        return {"rows": flipped(F.one_hot(labels, classes).bool(), probability, stream)}
 
     def expertise(self, logits: Tensor, labels: Tensor, own: Tensor) -> Tensor:
         """E `[U]`, float64, before floor and noise; own: labels of the client's training images."""
@@ -199,67 +203,13 @@ class FedMosaic(Local):
             expertise += sigma * torch.randn(len(expertise), dtype=torch.float64, generator=stream)
         return expertise.clamp(min=floor)
 
-    # -- the server half ----------------------------------------------------------------------------------------------
-
-    def open(self, server: Server) -> None:
-        super().open(server)
-        server.labels, server.voted, server.holds, server.seen = None, 0, {}, {}
-
-    def download(self, server: Server, client: int) -> Message:
-        message = super().download(server, client)
-        if server.labels is not None:
-            message.tensors["labels"] = server.labels
-            held = server.holds.get(client) == server.voted
-            message.bits = {**self.wire, "labels": 0 if held else (self.context.classes - 1).bit_length()}
-        return message
-
-    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
-        server.holds.update(dict.fromkeys(server.participants, server.voted))
-        if server.round % self.options.communication_period == 0:
-            ballots = [self.ballot(u) for u in uploads]
-            scores = vote(ballots, [self.weight(u) for u in uploads])
-            server.labels, server.voted = plurality(scores), server.round
-            server.seen = observed([u.client for u in uploads], ballots, scores, server.labels)
-
-    def ballot(self, upload: Upload) -> Tensor:
-        """`[U, C]`: ones at the classes that a client votes for."""
-        return upload.rows if "rows" in upload else F.one_hot(upload.labels, self.context.classes)
-
     def weight(self, upload: Upload) -> Tensor:
         """`[U]`: what a client's votes weigh."""
         return upload.expertise if "expertise" in upload else torch.ones(self.context.public)
 
-    def traces(self, server: Server) -> dict[tuple[int, str], float]:
-        return server.seen if server.voted == server.round else {}
-
-
-@dataclass
-class Relabelled:
-    """The public images with other labels."""
-
-    images: Batches
-    labels: Tensor
-
-    @property
-    def key(self) -> tuple[int | str, ...]:
-        return self.images.key
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        return self.images.batch(index)[0], self.labels[index]
-
-
-def trusted_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
-    """The client's own loss plus lambda times the loss on voted labels; two forward passes, private first."""
-    private, (images, voted) = batch
-    own = task_loss(net, private)
-    return own + s.lam * F.cross_entropy(net(images), voted)
-
 
 def step_trusted_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
-    """The same with lambda computed from the losses of this step's batches, without gradient."""
+    """Both losses with lambda computed from them, for this step's batches and without gradient."""
     private, (images, voted) = batch
     own = task_loss(net, private)
     others = F.cross_entropy(net(images), voted)
@@ -272,17 +222,6 @@ def step_trusted_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
 
 def as_traces(trust: Sequence[float]) -> dict[str, float]:
     return dict(zip(("lambda", "loss_private", "loss_public"), trust, strict=True))
-
-
-def observed(
-    clients: Sequence[int], ballots: Sequence[Tensor], scores: Tensor, labels: Tensor
-) -> dict[tuple[int, str], float]:
-    """How often each ballot agrees with the outcome, and by how much the outcome wins on average."""
-    best = scores.topk(2, dim=1).values
-    seen = {(-1, "margin"): float((best[:, 0] - best[:, 1]).mean())}
-    for client, ballot in zip(clients, ballots, strict=True):
-        seen[client, "agreement"] = float(ballot.gather(1, labels[:, None]).double().mean())
-    return seen
 
 
 def trust(private: float, public: float, eps: float) -> float:

@@ -1,15 +1,17 @@
 """fedmosaic: what the specification promises."""
 
 from itertools import chain
-from math import e, exp, isnan, log
+from math import e, exp, inf, isnan, log, sqrt
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from lightning import LightningModule
+from scipy.stats import norm
 from torch import nn
 
 from fedbench.aggregators import plurality, vote
@@ -17,13 +19,18 @@ from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout
 from fedbench.methods.base import Context, Upload
-from fedbench.methods.fedmosaic import FedMosaic, Relabelled, certainty, step_trusted_loss, trust, trusted_loss
+from fedbench.methods.cotraining import Relabelled, weighted_sum
+from fedbench.methods.fedmosaic import FedMosaic, certainty, step_trusted_loss, trust
 from fedbench.methods.privacy import (
+    ORDERS,
+    epsilon_at,
     flip_probability,
     flipped,
+    gaussian_divergence,
     gaussian_epsilon,
     keep_probability,
     randomised_response,
+    response_divergence,
 )
 from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
 
@@ -102,7 +109,7 @@ def consensus(made: FedMosaic, labels=LABELS, expertise=EXPERTISE):
         )
         for i, (y, w) in enumerate(zip(labels, expertise, strict=True))
     ]
-    server = SimpleNamespace(round=1, participants=[0, 1, 2], holds={}, voted=0, labels=None)
+    server = SimpleNamespace(round=1, participants=[0, 1, 2], holds={}, uploads={}, voted=0, labels=None)
     made.aggregate(server, uploads)
     scores = vote([made.ballot(u) for u in uploads], [made.weight(u) for u in uploads])
     return scores, server
@@ -200,7 +207,7 @@ def test_one_step(update):
     assert close(found, [0.775252, 0.764967, 1.013355])
 
 
-@pytest.mark.parametrize("loss", [trusted_loss, step_trusted_loss])
+@pytest.mark.parametrize("loss", [weighted_sum, step_trusted_loss])
 def test_no_gradient_flows_through_lambda(loss):
     net, zero = Linear().double(), torch.zeros((), dtype=torch.float64)
     s = SimpleNamespace(lam=zero + 1.013355, eps=zero + 1e-8, sums=torch.zeros(3).double(), count=zero.clone())
@@ -257,7 +264,7 @@ def test_the_public_stream_is_its_own_and_runs_on_across_epochs():
 )
 def test_public_batch_size(asked, batch, expected):
     mine = run(rounds=0, public_batch_size=asked, train={"batch_size": batch})
-    assert mine.method._public_batch() == expected
+    assert mine.method.public_batch() == expected
 
 
 # -- equivalences
@@ -383,7 +390,7 @@ def test_a_communication_period_keeps_the_labels():
 def test_bits_up(public, classes, options, bits):
     made = method(classes, public, **options)
     labels = torch.zeros(public, dtype=torch.int64)
-    sent = made._noisy_labels(labels, torch.Generator())
+    sent = made.noisy_labels(labels, torch.Generator())
     if options.get("expertise") != "equal":
         sent["expertise"] = torch.ones(public, dtype=torch.float64)
     assert 8 * made.message(**sent).wire_bytes() == bits
@@ -453,7 +460,7 @@ def test_noise_reaches_the_vote_and_is_fresh_each_round(options):
 def test_sensitivity_spreads_the_budget_of_xor():
     def flips(sensitivity):
         made = method(4, 5000, label_privacy="xor", label_epsilon=4.0, label_sensitivity=sensitivity)
-        rows = made._noisy_labels(torch.zeros(5000, dtype=torch.int64), torch.Generator().manual_seed(0))["rows"]
+        rows = made.noisy_labels(torch.zeros(5000, dtype=torch.int64), torch.Generator().manual_seed(0))["rows"]
         return float(rows[:, 1:].double().mean())
 
     assert flips(2) == pytest.approx(flip_probability(2), abs=0.01)
@@ -467,7 +474,7 @@ def test_rows_are_votes_with_their_expertise():
     uploads = [
         Upload({"rows": r, "expertise": w}, client=i) for i, (r, w) in enumerate(zip(rows, expertise, strict=True))
     ]
-    server = SimpleNamespace(round=1, participants=[0, 1], holds={}, voted=0, labels=None)
+    server = SimpleNamespace(round=1, participants=[0, 1], holds={}, uploads={}, voted=0, labels=None)
     made.aggregate(server, uploads)
     assert server.labels.tolist() == [1, 2]
     assert [server.seen[i, "agreement"] for i in (0, 1)] == [0.5, 1]
@@ -488,12 +495,132 @@ def test_the_budget_is_said():
     assert "all 10 of them 10 times both" in said[0]
     assert "labels 200," in method(public=100, label_privacy="krr", label_epsilon=2.0).warnings()[0]
     assert "labels 2," in method(public=100, label_privacy="xor", label_epsilon=2.0).warnings()[0]
-    assert len(method(public=100, expertise_sigma=50).warnings()) == 1
-    proved = method(10, 3000, expertise="entropy", expertise_sigma=500).warnings()
+    both = method(public=100, expertise_sigma=50, **SOME_NOISE).warnings()
+    assert len(both) == 1
+    assert f"epsilon {method(public=100, expertise_sigma=50, **SOME_NOISE).spent(10)['epsilon']:.6g} with" in both[0]
+    half = [method(public=100, expertise_sigma=50), method(public=100, **SOME_NOISE)]
+    assert [made.warnings()[1].split(",")[0] for made in half] == [
+        "fedmosaic: labels are sent without noise (method.label_privacy)",
+        "fedmosaic: expertise is sent without noise (method.expertise_sigma",
+    ]
+    proved = method(10, 3000, expertise="entropy", expertise_sigma=500, **SOME_NOISE).warnings()
     assert "1.22203" in proved[0]
     assert "up to 1 only" in proved[1]
     assert gaussian_epsilon(1, 100, 50, 1e-3) < gaussian_epsilon(1, 100, 50, 1e-5)
     assert "5 times both" in method(public=100, expertise_sigma=50, communication_period=2).warnings()[0]
+
+
+# Epsilon of so many uploads and this delta. labels: (epsilon of one, classes, how many change); expertise: (most that
+# one number changes, images, sigma). By RdpAccountant of dp-accounting 0.6.0 with its own orders, replace-one.
+ACCOUNTED = [
+    (None, (1, 100, 50), 1, 1e-5, 0.794522033),
+    (None, (1, 100, 50), 20, 1e-5, 4.161624306),
+    (None, (log(10), 3000, 500), 10, 1e-5, 3.653617685),
+    (None, (1, 100, 500), 100, 1e-6, 0.899938504),
+    ((2.0, 10, 3), None, 10, 1e-5, 50.370279104),
+    ((0.05, 4, 1), None, 200, 1e-5, 2.169915442),
+    ((0.5, 2, 20), None, 3, 1e-5, 22.666971159),
+    ((0.1, 10, 2), (1, 100, 50), 1, 1e-5, 0.842272829),
+    ((0.1, 10, 2), (1, 100, 50), 20, 1e-5, 4.405586829),
+    ((0.02, 2, 200), (log(10), 80, 300), 50, 1e-3, 8.732778622),
+]
+
+
+@pytest.mark.parametrize(("labels", "expertise", "uploads", "delta", "expected"), ACCOUNTED)
+def test_the_accountant_agrees_with_another(labels, expertise, uploads, delta, expected):
+    one = 0 * ORDERS
+    if labels:
+        one = one + labels[2] * response_divergence(*labels[:2])
+    if expertise:
+        one = one + gaussian_divergence(*expertise)
+    assert epsilon_at(uploads * one, delta) == pytest.approx(expected, rel=0, abs=1e-9)
+
+
+def delta_of_normal(epsilon: float, mu: float) -> float:
+    """Least delta of N(0, 1) against N(mu, 1): theorem 8 of Balle and Wang (ICML 2018)."""
+    return norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+
+
+@pytest.mark.parametrize(("sigma", "uploads"), [(50, 1), (50, 20), (5, 1), (500, 100), (20, 7)])
+def test_the_account_of_gaussian_noise_is_safe_and_tight(sigma, uploads):
+    found = epsilon_at(uploads * gaussian_divergence(1, 100, sigma), 1e-5)
+    mu = sqrt(100 * uploads) / sigma
+    assert delta_of_normal(found, mu) <= 1e-5
+    assert delta_of_normal(0.9 * found, mu) > 1e-5
+
+
+def delta_of_responses(epsilon: float, each: float, classes: int, count: int) -> float:
+    """Least delta of so many randomised responses, over the exact law of how many more speak for than against."""
+    keep = keep_probability(each, classes)
+    other = (1 - keep) / (classes - 1)
+    law = np.ones(1)
+    for _ in range(count):
+        law = np.convolve(law, [other, 1 - keep - other, keep])
+    losses = each * np.arange(-count, count + 1)
+    return float((law * np.maximum(0, 1 - np.exp(epsilon - losses))).sum())
+
+
+@pytest.mark.parametrize(("each", "classes", "count"), [(0.1, 10, 50), (0.05, 4, 200), (0.5, 2, 40), (1.0, 3, 12)])
+def test_the_account_of_noisy_labels_is_safe_and_tight(each, classes, count):
+    found = epsilon_at(count * response_divergence(each, classes), 1e-5)
+    assert delta_of_responses(found, each, classes, count) <= 1e-5
+    assert delta_of_responses(0.8 * found, each, classes, count) > 1e-5
+
+
+def test_the_divergence_of_one_label_is_that_of_its_probabilities():
+    keep, other = keep_probability(0.7, 5), (1 - keep_probability(0.7, 5)) / 4
+    sums = keep**ORDERS * other ** (1 - ORDERS) + other**ORDERS * keep ** (1 - ORDERS) + 3 * other
+    assert response_divergence(0.7, 5) == pytest.approx(np.log(sums) / (ORDERS - 1), rel=1e-9)
+    assert response_divergence(3.0, 10)[-1] == pytest.approx(3, abs=0.01)
+    assert epsilon_at(0 * ORDERS, 1e-5) == 0
+    assert epsilon_at(0 * ORDERS + 1e-12, 1e-5) == 0
+
+
+SOME_NOISE = {"label_privacy": "krr", "label_epsilon": 0.1, "label_sensitivity": 2}
+
+
+def test_what_is_spent_grows_slower_than_the_sum():
+    made = method(10, 100, expertise_sigma=50, **SOME_NOISE)
+    assert made.spent(0) == {"epsilon": 0, "epsilon_basic": 0, "delta_basic": 0}
+    assert made.spent(20)["epsilon"] == pytest.approx(4.405586829, abs=1e-9)
+    assert made.spent(20)["epsilon_basic"] == pytest.approx(20 * (0.2 + 0.968961), abs=1e-4)
+    assert made.spent(20)["delta_basic"] == pytest.approx(2e-4)
+    spent = [made.spent(k)["epsilon"] for k in range(1, 40)]
+    assert spent == sorted(spent)
+    assert all(e < made.spent(k)["epsilon_basic"] for k, e in enumerate(spent, 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "epsilon"),
+    [
+        # For few labels their plain sum is less than what the orders can promise.
+        ({"expertise": "equal", "label_privacy": "krr", "label_epsilon": 0.1, "label_sensitivity": 3}, 0.6),
+        ({"expertise": "equal", "label_privacy": "xor", "label_epsilon": 0.3, "label_sensitivity": 4}, 0.6),
+        ({"expertise": "equal", "label_privacy": "krr", "label_epsilon": 0.1}, 2.9),
+        ({"expertise": "equal", "label_privacy": "xor", "label_epsilon": 10}, 4.8),
+        ({"expertise_sigma": 50, "label_privacy": "krr", "label_epsilon": 1e-9}, 1.16),
+        ({"expertise": "entropy", "expertise_sigma": 50, "label_privacy": "krr", "label_epsilon": 1e-9}, 2.83),
+        ({"expertise_sigma": 50, "label_privacy": "krr", "label_epsilon": 1e-9, "privacy_delta": 1e-2}, 0.56),
+        ({"expertise_sigma": 50, "label_privacy": "krr", "label_epsilon": 3, "label_sensitivity": 1}, 7.16),
+        ({"expertise_sigma": 50}, inf),
+        ({"label_privacy": "krr", "label_epsilon": 0.1}, inf),
+    ],
+)
+def test_the_epsilon_of_two_uploads(options, epsilon):
+    assert method(10, 100, **options).spent(2)["epsilon"] == pytest.approx(epsilon, rel=0.01)
+
+
+def test_what_is_spent_is_traced_every_round():
+    options = {"expertise_sigma": 50.0, "communication_period": 2, **SOME_NOISE}
+    mine = run(rounds=6, draw=lambda t: [0, 1] if t < 5 else [1, 2], **options)
+    counts = [{0: 0, 1: 0}, {0: 1, 1: 1}, {0: 1, 1: 1}, {0: 2, 1: 2}, {1: 2, 2: 0}, {1: 3, 2: 1}]
+    for seen, expected in zip(mine.log, counts, strict=True):
+        for name in ("epsilon", "epsilon_basic", "delta_basic"):
+            found = {i: value for (i, traced), value in seen.traces.items() if traced == name}
+            assert found == {i: mine.method.spent(count)[name] for i, count in expected.items()}
+    assert not any("epsilon" in name for seen in run().log for _, name in seen.traces)
+    before = run(rounds=2, draw=lambda t: [0, 1], **options).server.state()
+    assert before["uploads"] == {0: 1, 1: 1}
 
 
 @pytest.mark.parametrize(
@@ -502,7 +629,9 @@ def test_the_budget_is_said():
         {"label_privacy": "krr"},
         {"label_privacy": "xor"},
         {"label_epsilon": 1.0},
+        {"label_sensitivity": 2},
         {"lambda_mode": "fixed", "lambda_update": "step"},
+        {"lambda_value": 0.5},
         {"expertise": "equal", "expertise_sigma": 1.0},
         {"public_batch_size": 5},
     ],
@@ -528,3 +657,28 @@ def test_a_client_with_permuted_labels_stops_trusting_the_others():
 def test_the_trainer_engine_gives_the_same(update):
     runs = [run(rounds=2, norm=True, lambda_update=update, train={"engine": engine}) for engine in ("loop", "trainer")]
     assert_same(*runs)
+
+
+MUTANTS = [
+    ("expertise is the entropy itself", "return log(logits.shape[1]) + (logs.exp()", "return -(logs.exp()"),
+    ("a gradient through lambda", "torch.stack([own.detach(), others.detach()])", "torch.stack([own, others])"),
+    ("lambda of another sign", "return exp(-(public - private)", "return exp((public - private)"),
+    ("shares of classes on another client's scale", "[labels] / len(own)", "[labels]"),
+    ("lambda from the trained model", "weigh(0, received,", "weigh(0, fit(),"),
+    # The private variant.
+    ("expertise is sent without its noise", "expertise += sigma * torch.randn(", "expertise += 0 * torch.randn("),
+    ("no floor after the noise", "return expertise.clamp(min=floor)", "return expertise"),
+    ("the same sensitivity for certainty", 'if self.options.expertise == "entropy" else 1.0', "if False else 1.0"),
+    (
+        "Gaussian noise is not accounted",
+        "together = epsilon_at(uploads * (of_labels + of_expertise)",
+        "together = epsilon_at(uploads * of_labels",
+    ),
+    (
+        "one changed label instead of the sensitivity",
+        "of_labels = self.sensitivity() * response_divergence(options.label_epsilon, self",
+        "of_labels = response_divergence(options.label_epsilon, self",
+    ),
+    ("the budget of one upload for all", "uploads * delta if expertise", "delta if expertise"),
+    ("what is sent in the clear is not seen", "if uploads and self._in_the_clear():", "if False:"),
+]
