@@ -150,7 +150,8 @@ class Learner(FlatModule):
         `(g, w, s)` that edits the gradient in place, elementwise over the last dimension, before decay and momentum;
         loss: a function `(net, batch, s) -> scalar`; both get `state` as attributes of `s`. memory: a dict that keeps
         the optimiser's state between calls. second: (data, batch size, purpose) of a second stream of batches, which
-        `loss` receives as `(first, second)` and which never decides the number of steps. before_epoch: called with
+        `loss` receives as `(first, second)` and which never decides the number of steps; `data.augment` changes the
+        images of the first stream only. before_epoch: called with
         (epoch, weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`.
         """
         if train_only is not None and not bool(train_only.any()):
@@ -159,7 +160,7 @@ class Learner(FlatModule):
         single = len(data) == 1 or (second is not None and len(second[0]) == 1)
         with self._trainable(train_only), self._train_mode(train_only if freeze_norm else None, single):
             job = Job(
-                data=data,
+                data=augmented(data, purpose),
                 epochs=self._plan(data, purpose, epochs, steps, batch_size),
                 lr=lr,
                 train_only=train_only,
@@ -333,6 +334,14 @@ class Learner(FlatModule):
             return self.train.steps
         size = samples if self.train.batch_size == "full" else int(self.train.batch_size)
         return self.train.epochs * max(1, ceil(samples / size))
+
+
+def augmented(data: Batches, purpose: str) -> Batches:
+    """The data as a fit sees them: where they can be augmented, with a stream of draws from their key and purpose."""
+    if getattr(data, "augmentation", None) is None:
+        return data
+    view: Batches = data.augmented(seeds.generator(*data.key, purpose, "augment"))  # type: ignore[attr-defined]
+    return view
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedbench import methods, models
 from fedbench.config import Config
+from fedbench.data.augmentation import Augmentation
 from fedbench.data.dataset import Dataset, Split
 from fedbench.data.noise import client_labels
 from fedbench.data.partitions import Partition
@@ -142,7 +143,10 @@ class Host:
         self.method = make_method(setup.config, self.context)
         self.initial = self.learner.initial()
         self.states: States = SharedStates(setup.states) if setup.states else MemoryStates()
-        self._images = as_tensor(self.dataset.images).to(self.device)
+        self._images = resident(as_tensor(self.dataset.images), self.device)
+        data = setup.config.data
+        augmentation = Augmentation(data.augment, data.crop_padding, data.rotate_degrees)
+        self._augmentation = augmentation if data.augment else None
         self._scale, self._shift = self.dataset.scale_and_shift(self.device, self.learner.dtype)
 
     # -- clients ------------------------------------------------------------------------------------------------------
@@ -191,6 +195,7 @@ class Host:
             key,
             memory_format=torch.channels_last if channels_last else torch.contiguous_format,
             dtype=self.learner.dtype,
+            augmentation=self._augmentation,
         )
 
     # -- work ---------------------------------------------------------------------------------------------------------
@@ -316,6 +321,13 @@ def as_tensor(array: np.ndarray) -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # read-only, and so it shall be
         return torch.from_numpy(array)
+
+
+def resident(images: Tensor, device: torch.device) -> Tensor:
+    """The images on the device where they take at most a quarter of its free memory; else batches are sent there."""
+    if device.type == "cuda" and images.nbytes > torch.cuda.mem_get_info(device)[0] // 4:
+        return images
+    return images.to(device)
 
 
 def as_weights(message: Message) -> Weights:

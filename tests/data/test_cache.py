@@ -94,6 +94,21 @@ def test_the_checksum_notices_a_changed_pixel():
     assert not cache.intact(folder)
 
 
+def test_domains_are_kept_and_checked():
+    blocks = [Block(np.zeros((4, 1, 2, 2), np.uint8), np.arange(4) % 2, np.array([0, 1, 1, 0]))]
+    domains = Source("toy", lambda: Content(3, 1, blocks, domain_names=("a", "b")))
+    folder = cache.prepare(domains)
+    dataset = Dataset.open(folder)
+    assert (dataset.domains.tolist(), dataset.domain_names) == ([0, 1, 1, 0], ("a", "b"))
+    assert dataset.domains.dtype == np.int64
+    assert cache.intact(folder)
+    np.save(folder / "domains.npy", np.array([0, 1, 1, 1]))
+    assert not cache.intact(folder)
+    (folder / "domains.npy").unlink()
+    with pytest.raises(ConfigError, match="the domains do not fit"):
+        Dataset.open(folder)
+
+
 def test_a_full_disk_is_one_line_and_leaves_nothing(cache_folder: Path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
