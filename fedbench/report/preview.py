@@ -113,7 +113,7 @@ class Mark:
 class Bars:
     """A bar per class: training images below, test images on top."""
 
-    height, top, bottom = 190, 12, 8
+    height, top, bottom = 150, 8, 4
 
     def __init__(self, names: tuple[str, ...], counts: np.ndarray) -> None:
         self.width, self.most = WIDTH, int(counts.sum(axis=1).max(initial=1))
@@ -130,7 +130,8 @@ class Bars:
 class Dots:
     """A matrix of dots whose area is the number of images."""
 
-    left, right, head, letter = 120, 150, 96, 6.4
+    letter = 6.4
+    """Mean width of a letter."""
 
     def __init__(self, table: Table) -> None:
         rows, columns = table.counts.shape
@@ -139,8 +140,8 @@ class Dots:
         longest = max(map(len, table.columns))
         self.head = 14 + (self.letter * 0.75 * longest if longest > 2 else 14)
         room = (WIDTH - self.left - self.right) / columns
-        self.cell = min(34.0, max(10.0, room))
-        self.row = min(26.0, max(13.0, self.cell))
+        self.cell = min(46.0, max(10.0, room))
+        self.row = min(28.0, max(13.0, self.cell))
         self.slope = longest > 2
         self.width = self.left + columns * self.cell + self.right + (0.7 * self.letter * longest if self.slope else 0)
         self.height = self.head + rows * self.row + 8
