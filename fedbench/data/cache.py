@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -257,8 +257,7 @@ def read(folder: Path) -> dict[str, Any]:
     """The fields of a Dataset from its folder. Raises ConfigError."""
     try:
         meta = json.loads((folder / "meta.json").read_text())
-        # Copy-on-write, because torch warns about read-only arrays; nobody writes, so all processes share the pages.
-        images = np.load(folder / "images.npy", mmap_mode="c")
+        images = np.load(folder / "images.npy", mmap_mode=mapping(folder / "images.npy"))
         labels = np.load(folder / "labels.npy")
         domains = np.load(folder / "domains.npy") if (folder / "domains.npy").exists() else None
         if list(images.shape) != meta["shape"] or len(labels) != len(images):
@@ -270,6 +269,15 @@ def read(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: not a whole prepared data set ({error}); delete it and start again") from error
     return {"images": images, "labels": labels, "domains": domains, **names, **fixed}
+
+
+def mapping(path: Path) -> Literal["c", "r"]:
+    """Copy-on-write, because torch warns about read-only arrays; nobody writes, so all processes share the pages.
+
+    Read-only for files that the memory could not hold if somebody did write: the system refuses to map them otherwise.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return "c" if path.stat().st_size < memory // 4 else "r"
 
 
 def intact(folder: Path) -> bool:

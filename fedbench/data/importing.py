@@ -52,12 +52,10 @@ def import_files(name: str, path: Path, progress: Progress | None = None) -> Pat
 @contextmanager
 def gathered(published: Published, path: Path, progress: Progress | None) -> Iterator[tuple[Path, bool]]:
     """A folder in which to look for the set, and whether it is a copy that may be taken apart."""
-    if path.is_dir() and search(published, path) is not None:
-        yield path, False
-        return
-    packed = packed_in(published, path) if path.is_dir() else [path]
+    place = path.parent if path.is_file() and published.has(path.name) else path
+    packed = packed_in(published, place)
     if not packed:
-        yield path, False
+        yield place, False
         return
     with cache.writing(cache.root()):
         temporary = Path(tempfile.mkdtemp(prefix="import-", dir=store("x").parent))
@@ -71,9 +69,13 @@ def gathered(published: Published, path: Path, progress: Progress | None) -> Ite
         archives.remove(temporary)
 
 
-def packed_in(published: Published, folder: Path) -> list[Path]:
-    """The archives of a folder: those with the published names, else all."""
-    found = [path for path in sorted(folder.iterdir()) if archives.is_archive(path)]
+def packed_in(published: Published, place: Path) -> list[Path]:
+    """What to unpack: nothing where the set is there as it is; of a folder's archives the published ones, else all."""
+    if place.is_file():
+        return [place]
+    if search(published, place) is not None:
+        return []
+    found = [p for p in sorted(place.iterdir()) if not published.has(p.name) and archives.is_archive(p)]
     known = {wanted.name for wanted in published.downloads()}
     return [path for path in found if path.name in known] or found
 

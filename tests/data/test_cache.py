@@ -1,6 +1,7 @@
 """Decoded once per machine; a half-written set is never read."""
 
 import multiprocessing
+import os
 import resource
 from pathlib import Path
 
@@ -107,6 +108,19 @@ def test_domains_are_kept_and_checked():
     (folder / "domains.npy").unlink()
     with pytest.raises(ConfigError, match="the domains do not fit"):
         Dataset.open(folder)
+
+
+def test_a_set_larger_than_memory_is_mapped_and_read_where_it_is_touched():
+    folder, side = cache.prepare(source([], side=8)), 8
+    rows = 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // side**2
+    with (folder / "images.npy").open("wb") as file:
+        cache.write_header(file, (rows, 1, side, side))
+        file.truncate(file.tell() + rows * side**2)  # a hole: it takes no room on the disk
+    assert cache.mapping(folder / "images.npy") == "r"
+    images = np.load(folder / "images.npy", mmap_mode=cache.mapping(folder / "images.npy"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert images[:: rows // 50].sum() == 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000, "kB"
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(cache_folder: Path):

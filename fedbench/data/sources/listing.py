@@ -89,7 +89,7 @@ class Seen:
         """The path. Raises ConfigError where there is no such file, or it was listed before."""
         if path in self.rows:
             raise ConfigError(f"{where}: {path.name} is listed twice, first in {self.rows[path]}")
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise ConfigError(f"{where}: {path} is missing")
         self.rows[path] = where
         return path

@@ -63,6 +63,10 @@ class Published:
     def expected(self) -> str:
         return ", ".join(self.names)
 
+    def has(self, name: str) -> bool:
+        """Whether a file of this name belongs to the set as it is; an .npz is a zip archive too, but not to unpack."""
+        return name in self.names or name.removesuffix(".gz") in self.names
+
 
 Read = Callable[[str, Path, Any], Content]
 
@@ -132,7 +136,15 @@ def folders(root: Path) -> Iterator[Path]:
     layer = [root]
     for _ in range(DEPTH + 1):
         yield from layer
-        layer = sorted(Path(e.path) for place in layer for e in os.scandir(place) if e.is_dir(follow_symlinks=True))
+        layer = sorted(inner for place in layer for inner in subfolders(place))
+
+
+def subfolders(place: Path) -> list[Path]:
+    """None where the folder may not be read."""
+    try:
+        return [Path(found.path) for found in os.scandir(place) if found.is_dir()]
+    except OSError:
+        return []
 
 
 def lacking(published: Published, places: list[Path]) -> str:
@@ -221,7 +233,7 @@ def fetch_all(name: str, published: Published, part: Path, progress: Progress | 
     raw.mkdir()
     for wanted in published.downloads():
         fetch(wanted, raw / wanted.name, partial(progress, f"downloading {name}") if progress else None)
-        if archives.is_archive(raw / wanted.name):
+        if not published.has(wanted.name) and archives.is_archive(raw / wanted.name):
             archives.extract(raw / wanted.name, raw, published.wanted, progress)
             (raw / wanted.name).unlink()
     found = search(published, raw)

@@ -1,12 +1,19 @@
 """MedMNIST's .npz files."""
 
+import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from fedbench.data import importing
+from fedbench.data.sources import published
+from fedbench.data.sources.medmnist import PUBLISHED
+from fedbench.data.sources.published import Download
 
 COUNTS = {"train": 22, "val": 11, "test": 15}
 
@@ -47,6 +54,22 @@ def test_a_real_file_of_the_same_format(shared, tmp_path, load):
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (2698, 468, (1, 28, 28))
     assert np.bincount(dataset.labels[2698:]).tolist() == [234, 234]
     assert "not the published files (MD5 differs): organcmnist.npz" in dataset.notes[0]
+
+
+def test_the_file_is_taken_as_it_is_though_it_is_a_zip_archive_too(organ, load, tmp_path):
+    for path in (organ, organ / "organamnist.npz"):
+        importing.import_files("organamnist", path)
+        assert load("organamnist").train_rows == 33
+    shutil.make_archive(str(tmp_path / "packed" / "organs"), "zip", organ, "organamnist.npz")
+    importing.import_files("organamnist", tmp_path / "packed")
+    assert load("organamnist").test_rows == 15
+
+
+def test_it_is_downloaded_as_it_is(organ, load, monkeypatch):
+    known = published.md5(organ / "organamnist.npz")
+    fetched = (Download("organamnist.npz", ((organ / "organamnist.npz").as_uri(),), known),)
+    monkeypatch.setitem(PUBLISHED, "organamnist", replace(PUBLISHED["organamnist"], downloads=lambda: fetched))
+    assert load("organamnist").train_rows == 33
 
 
 @pytest.mark.parametrize(
