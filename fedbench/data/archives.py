@@ -1,32 +1,34 @@
 """Unpacking tar and zip archives without letting them write where they should not."""
 
+import errno
 import os
 import shutil
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable
-from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
 from fedbench.data.dataset import Progress
 from fedbench.errors import ConfigError
 
 Wanted = Callable[[str], bool]
-BROKEN = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, LZMAError, OSError, RuntimeError, ValueError)
-"""What the standard library raises for archives that are damaged, encrypted, or packed in a way it does not know."""
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
+"""Errors of the disk that is written to, not of the archive."""
 
 
 def is_archive(path: Path) -> bool:
     """Whether it can be unpacked; a single packed file (NAME.gz) is no archive."""
     try:
         return path.is_file() and (zipfile.is_zipfile(path) or tarfile.is_tarfile(path))
-    except BROKEN:
+    except Exception:  # of damaged files: the two modules raise whatever comes
         return False
 
 
 def extract(path: Path, folder: Path, wanted: Wanted, progress: Progress | None = None) -> None:
-    """Unpack the wanted files of a tar or zip archive. Raises ConfigError, and then has unpacked nothing."""
+    """Unpack the wanted files of a tar or zip archive to a new folder. Raises ConfigError, OSError for a full disk.
+
+    Nothing is unpacked of an archive that has a member outside, or one that is neither file nor folder.
+    """
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
@@ -43,8 +45,12 @@ def extract(path: Path, folder: Path, wanted: Wanted, progress: Progress | None 
                     tar.extract(entry, folder, filter="data")
         else:
             raise ConfigError(f"{path}: neither a folder nor a tar or zip archive")
-    except BROKEN as error:
-        text = str(error) or type(error).__name__
+    except ConfigError:
+        raise
+    except Exception as error:  # damaged, encrypted, packed in an unknown way: the two modules raise whatever comes
+        if isinstance(error, OSError) and error.errno in DISK:
+            raise
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{path}: the archive is damaged or not whole ({text})") from error
 
 

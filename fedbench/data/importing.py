@@ -60,10 +60,11 @@ def gathered(published: Published, path: Path, progress: Progress | None) -> Ite
     with cache.writing(cache.root()):
         temporary = Path(tempfile.mkdtemp(prefix="import-", dir=store("x").parent))
     try:
-        for archive in packed:
-            archives.extract(archive, temporary, published.wanted, progress)
-        for file in loose_files(published, path):
-            shutil.copyfile(file, temporary / file.name)
+        with cache.writing(cache.root()):
+            for archive in packed:
+                archives.extract(archive, temporary, published.wanted, progress)
+            for file in loose_files(published, path):
+                shutil.copyfile(file, temporary / file.name)
         yield temporary, True
     finally:
         archives.remove(temporary)
@@ -92,11 +93,11 @@ def checksums(config: DataConfig) -> tuple[bool, str]:
     """Whether the published files are as published, or at least nothing says otherwise; and a few words on it."""
     published = published_of(config.name)
     if published is None:
-        return True, "no published checksums for this kind of data"
+        return True, "no published checksums to compare with"
     folder = locate(published, config.root.expanduser().absolute()) if config.root else store(config.name)
     sums = published.sums()
     if folder is None or not sums:
-        return True, "no published checksums for single files; the download's was compared when it came"
+        return True, "no published checksums to compare with"
     changed = unlike(published, folder)
     if changed:
         return False, f"MD5 is not the published one: {', '.join(path.name for path in changed)}"
