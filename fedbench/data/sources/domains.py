@@ -194,10 +194,11 @@ def by_lists(folder: Path, layout: Layout) -> Parts:
 
 def check_number(numbers: dict[str, str], name: str, row: Row) -> None:
     """Folders and numbers of a list must say the same."""
-    known = numbers.setdefault(name, row.values[1])
-    other = next((own for own, number in numbers.items() if number == row.values[1]), name)
-    if known != row.values[1] or other != name:
-        raise ConfigError(f"{row.where}: class {name} has number {row.values[1]}, before it {other} had {known}")
+    given = row.values[1]
+    if numbers.setdefault(name, given) != given:
+        raise ConfigError(f"{row.where}: class {name} has number {given}, before it had {numbers[name]}")
+    if (other := next(own for own, number in numbers.items() if number == given)) != name:
+        raise ConfigError(f"{row.where}: number {given} is class {name}, before it was {other}")
 
 
 def by_table(folder: Path, layout: Layout) -> Parts:
