@@ -127,8 +127,23 @@ def locate(published: Published, root: Path) -> Path | None:
 
 
 def search(published: Published, root: Path) -> Path | None:
-    """The same at any depth up to DEPTH."""
-    return next((place for place in folders(root) if not missing(published, place)), None)
+    """The same at any depth up to DEPTH: the root, else the place whose path is most like the usual one.
+
+    Raises ConfigError where two are equally good: MNIST and Fashion-MNIST have files of the same names.
+    """
+    found = [place for place in folders(root) if not missing(published, place)]
+    if not found or found[0] == root:
+        return found[0] if found else None
+    best, *others = sorted(found, key=lambda place: rank(published, place))
+    if others and rank(published, others[0]) == rank(published, best):
+        raise ConfigError(f"{root}: both {best} and {others[0]} hold such files; name one of them")
+    return best
+
+
+def rank(published: Published, place: Path) -> int:
+    """0 for the most usual path; one more than the last for a path that is not usual."""
+    usual = [Path(name).parts for name in published.below]
+    return next((i for i, parts in enumerate(usual) if place.parts[-len(parts) :] == parts), len(usual))
 
 
 def folders(root: Path) -> Iterator[Path]:

@@ -113,7 +113,7 @@ def test_a_pickle_without_the_published_checksum_is_not_opened(cifar, tmp_path):
 
 
 def test_a_root_without_the_files(tmp_path):
-    assert "train-images-idx3-ubyte.gz" in refused(load, "mnist", root=tmp_path)
+    assert "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k" in refused(load, "mnist", root=tmp_path)
 
 
 # -- download ----------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_without_internet_one_line_says_what_to_do(name, cifar, mnist, cache_fol
     assert f"{cache_folder}/files/{name}" in text
     assert "--data.root" in text
     assert f"fedbench data {name} --from PATH" in text
-    assert ("data_batch_1" if name == "cifar10" else "train-images-idx3-ubyte.gz") in text
+    assert ("data_batch_1" if name == "cifar10" else "train-images-idx3-ubyte") in text
     assert not (cache_folder / "files" / name).exists()
 
 
@@ -225,11 +225,25 @@ def test_import_of_a_folder_of_archives(tmp_path, save_images):
     assert load("pacs").train_rows == 4 * 7 * 4, "what was there before stays"
 
 
+def test_sets_with_files_of_the_same_names_are_told_apart_by_their_folders(mnist, tmp_path, write_idx):
+    shutil.copytree(mnist, tmp_path / "data" / "MNIST" / "raw")
+    fashion = shutil.copytree(mnist, tmp_path / "data" / "FashionMNIST" / "raw")
+    write_idx(fashion / "t10k-labels-idx1-ubyte.gz", np.full(10, 7, np.uint8))
+    for name, last in (("mnist", list(range(10))), ("fmnist", [7] * 10)):
+        importing.import_files(name, tmp_path / "data")
+        assert load(name).labels[20:].tolist() == last
+    for folder in ("FashionMNIST", "MNIST"):
+        (tmp_path / "data" / folder).rename(tmp_path / "data" / folder[:2])
+    text = refused(importing.import_files, "mnist", tmp_path / "data")
+    assert "Fa/raw and" in text
+    assert "hold such files; name one of them" in text
+
+
 def test_an_import_leaves_no_litter(mnist, tmp_path, cache_folder):
     shutil.make_archive(str(tmp_path / "packed"), "zip", mnist)
     importing.import_files("mnist", tmp_path / "packed.zip")
-    refused(importing.import_files, "fmnist", tmp_path)
-    assert sorted(path.name for path in (cache_folder / "files").iterdir()) == ["fmnist.lock", "mnist", "mnist.lock"]
+    refused(importing.import_files, "svhn", tmp_path)
+    assert sorted(path.name for path in (cache_folder / "files").iterdir()) == ["mnist", "mnist.lock", "svhn.lock"]
 
 
 def test_archives_that_point_outside_are_refused(tmp_path, kind, member, cache_folder):
@@ -263,7 +277,7 @@ def test_damaged_archives(cifar):
 def test_imports_that_cannot_be(tmp_path, cifar):
     assert "--from is for mnist, fmnist, emnist, svhn, cifar10" in refused(importing.import_files, "digits", tmp_path)
     assert "no such file or folder" in refused(importing.import_files, "mnist", tmp_path / "none")
-    assert "t10k-images-idx3-ubyte.gz" in refused(importing.import_files, "mnist", tmp_path)
+    assert "t10k-images-idx3-ubyte, t10k-labels" in refused(importing.import_files, "mnist", tmp_path)
     (cifar / "cifar-10-batches-py" / "test_batch").write_bytes(b"other")
     assert "test_batch: not the published file" in refused(
         importing.import_files, "cifar10", cifar / "cifar-10-batches-py"
