@@ -62,6 +62,11 @@ class Options(Section):
         [*COMMON], min_length=1, description="corruption types (default: the fifteen of the benchmark)"
     )
 
+    @field_validator("corruptions", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        return value.split(",") if isinstance(value, str) else value
+
     @field_validator("corruptions")
     @classmethod
     def _distinct(cls, value: list[str]) -> list[str]:

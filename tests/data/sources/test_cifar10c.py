@@ -46,6 +46,8 @@ def test_severity_and_types_are_options(corrupted, load, refused):
     assert dataset.domain_names == ("fog", "spatter")
     assert set(dataset.images[:, 1, 0, 0]) == {2}
     assert set(dataset.images[:, 0, 0, 0]) == {COMMON.index("fog"), 15}
+    assert load("cifar10c", root=corrupted, corruptions="fog").domain_names == ("fog",)
+    assert load("cifar10c", root=corrupted, corruptions="fog,frost").domain_names == ("fog", "frost")
     assert "data.severity = 6" in refused("cifar10c", root=corrupted, severity=6)
     assert "data.corruptions" in refused("cifar10c", root=corrupted, corruptions=["mist"])
     assert "each corruption once" in refused("cifar10c", root=corrupted, corruptions=["fog", "fog"])
