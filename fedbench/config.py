@@ -69,10 +69,19 @@ class MethodConfig(OpenSection):
 class DataConfig(OpenSection):
     name: str = Field(
         "digits",
-        description="digits, mnist, fmnist, cifar10, cifar100, parquet:PATH, folder:PATH, or package.module:factory",
+        description="digits, mnist, fmnist, emnist, svhn, cifar10, cifar100, cifar10c, cinic10, mini-imagenet, "
+        "tiny-imagenet, organamnist, organcmnist, office-caltech10, domainnet10, pacs, parquet:PATH, folder:PATH, or "
+        "package.module:factory",
     )
     root: Path | None = Field(None, description="folder with the data set's published files (default: the cache)")
     val: float = Field(0.1, ge=0, lt=1, description="share of each client's training images held out for validation")
+    mean: list[float] = Field([], description="mean of pixels in [0, 1], per channel or for all; empty: the set's own")
+    std: list[Annotated[float, Field(gt=0)]] = Field([], description="deviation, likewise")
+    augment: list[Literal["flip", "rotate", "crop"]] = Field(
+        [], description="random changes of training images: flip (left, right), rotate, crop (from a black frame)"
+    )
+    crop_padding: PositiveInt = Field(4, description="width of the frame for crop, in pixels")
+    rotate_degrees: float = Field(15.0, gt=0, le=180, description="largest angle of rotate")
 
 
 class PartitionConfig(NamedSection):

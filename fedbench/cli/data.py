@@ -1,6 +1,7 @@
-"""`fedbench data NAME`: fetch or import a data set, decode it, say what it holds."""
+"""`fedbench data NAME`: fetch or import a data set, decode it, check it, show it."""
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,56 +11,142 @@ from fedbench.cli.flags import Flag, parse
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedbench.data import Dataset
+    from fedbench.config import Config
+    from fedbench.data import Dataset, Partition
 
 FLAGS = (
-    Flag("from", "folder or archive (tar, zip) that holds the published files: they are copied to the cache", "PATH"),
-    Flag("check", "compare the decoded images with the checksum they were written with"),
+    Flag(
+        "from", "folder, archive (tar, zip) or folder of archives with the published files: copied to the cache", "PATH"
+    ),
+    Flag("check", "compare the published files and the decoded images with their checksums"),
+    Flag("preview", "write a page with a contact sheet and the counts of classes and domains"),
 )
-USAGE = """usage: fedbench data NAME [--from PATH] [--check] [--data.KEY VALUE ...]
+USAGE = """usage: fedbench data NAME [--from PATH] [--check] [--preview] [--partition ...] [--out DIR] [--data.KEY V]
 
-Fetches or imports a data set, decodes it once for this machine and prints what it holds.
+Fetches or imports a data set, decodes it once for this machine and prints what it holds. With --preview, or with the
+keys of a partition (--partition dirichlet --partition.alpha 0.1 ...), it also writes results/data/NAME/preview.html.
 
-NAME             digits, mnist, fmnist, cifar10, cifar100, parquet:PATH, folder:PATH, package.module:factory
+NAME
+  digits                                           in scikit-learn, the default
+  mnist, fmnist, emnist, svhn, cifar10, cifar100   downloaded as torchvision does, or imported
+  cifar10c, cinic10, tiny-imagenet                 downloaded, or imported
+  organamnist, organcmnist, domainnet10            downloaded, or imported (domainnet10: 16 GB, ten classes are kept)
+  mini-imagenet, office-caltech10, pacs            imported: --from PATH
+  parquet:PATH, folder:PATH                        your own files
+  package.module:factory                           any map-style data set
 """
+PAUSE = 0.1
+"""Seconds between two updates of a line on a terminal."""
+LONG_PAUSE = 10.0
+"""Seconds between two lines where there is no terminal."""
 
 
 @command
 def main(argv: list[str]) -> int:
     """Prints counts, classes, shape and cache; fails where a check fails."""
     if not argv or "-h" in argv or "--help" in argv:
-        print(USAGE + "\n".join(f"--{f'{flag.name} {flag.metavar}':<15}{flag.description}" for flag in FLAGS))
+        print(USAGE + "\n" + "\n".join(f"--{f'{flag.name} {flag.metavar}':<15}{flag.description}" for flag in FLAGS))
         return OK
     if argv[0].startswith("-"):
         raise ConfigError(f"data {argv[0]}: the name of the data set comes first, for example `fedbench data cifar10`")
     config, asked = parse(["--data", *argv], FLAGS, "fedbench data")
-    from fedbench.data import Dataset, cache, importing
+    from fedbench.data import Dataset, importing, partition
 
+    shown = Shown()
     if getattr(asked, "from"):
-        importing.import_files(config.data.name, Path(getattr(asked, "from")).expanduser())
+        importing.import_files(config.data.name, Path(getattr(asked, "from")).expanduser(), shown)
     dataset = Dataset.load(config.data, shown)
-    assert dataset.folder is not None
-    intact = cache.intact(dataset.folder) if asked.check else None
-    lines = [*described(dataset), ("cache", f"{dataset.folder} ({cache.size(dataset.folder) / 1e6:.1f} MB)")]
-    if intact is not None:
-        lines.append(("check", "as decoded" if intact else "damaged: delete the folder and start again"))
-    print("\n".join(f"{key:<10}{value}" for key, value in lines))
-    return FAILED if intact is False else OK
+    lines, whole = list(described(dataset)), True
+    if asked.check:
+        checks = list(checked(dataset, config))
+        whole = all(passed for passed, _ in checks)
+        lines += [("check", text) for _, text in checks]
+    parted = None
+    if "partition" in config.model_fields_set:
+        parted = partition(dataset, config, config.seeds[0])
+        lines += dealt(config, parted)
+    if asked.preview or parted:
+        lines.append(("page", str(page(dataset, config, parted))))
+    print("\n".join(f"{key:<11}{value}" for key, value in lines))
+    return OK if whole else FAILED
 
 
 def described(dataset: "Dataset") -> Iterator[tuple[str, str]]:
-    """Counts, classes and shape."""
-    names = ", ".join(dataset.class_names[:12]) + (", ..." if dataset.classes > 12 else "")
+    """Counts, classes, shape, constants, notes, cache."""
+    from fedbench.data import cache
+
+    assert dataset.folder is not None
     yield "data", dataset.name
     yield "images", f"{dataset.train_rows} train, {dataset.test_rows} test"
     yield "shape", "{} x {} x {} (channels, height, width)".format(*dataset.shape)
-    yield "classes", f"{dataset.classes}" + (f": {names}" if names else "")
+    yield "classes", named(dataset.classes, dataset.class_names)
+    if dataset.domain_names:
+        yield "domains", named(len(dataset.domain_names), dataset.domain_names)
     yield "mean", ", ".join(f"{value:.4f}" for value in dataset.mean)
     yield "std", ", ".join(f"{value:.4f}" for value in dataset.std)
     yield from (("note", note) for note in dataset.notes)
+    yield "cache", f"{dataset.folder} ({cache.size(dataset.folder) / 1e6:.1f} MB)"
 
 
-def shown(what: str, done: int, total: int) -> None:
-    """A line that counts up on a terminal; nothing elsewhere."""
-    if sys.stderr.isatty():
-        print(f"\r{what}: {done} of {total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+def named(count: int, names: tuple[str, ...]) -> str:
+    text = ", ".join(names[:12]) + (", ..." if count > 12 else "")
+    return f"{count}" + (f": {text}" if names else "")
+
+
+def checked(dataset: "Dataset", config: "Config") -> Iterator[tuple[bool, str]]:
+    """Whether each check passed, and what it says."""
+    from fedbench.data import cache, importing
+
+    assert dataset.folder is not None
+    intact = cache.intact(dataset.folder)
+    yield intact, "decoded images: " + ("as decoded" if intact else "damaged: delete the folder and start again")
+    published, text = importing.checksums(config.data)
+    yield published, f"files: {text}"
+
+
+def dealt(config: "Config", parted: "Partition") -> Iterator[tuple[str, str]]:
+    sizes = [len(client.train) for client in parted.clients]
+    yield (
+        "partition",
+        f"{config.partition.name}, {len(sizes)} clients, {min(sizes)} to {max(sizes)} training images each",
+    )
+    yield "", f"fingerprint {parted.fingerprint()[:16]}"
+    yield from (("note", note) for note in parted.notes)
+
+
+def page(dataset: "Dataset", config: "Config", parted: "Partition | None") -> Path:
+    """Writes the preview and returns its path."""
+    from fedbench.experiments.preview import preview
+
+    slug = config.data.name.rstrip("/").rpartition("/")[2].replace(":", "-") or "data"
+    folder = config.out or Path("results") / "data" / slug
+    try:
+        return preview(dataset, config, parted, folder / "preview.html")
+    except OSError as error:
+        raise ConfigError(f"--out {folder}: cannot be written ({error.strerror})") from error
+
+
+class Shown:
+    """Progress on stderr: a line that counts up on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self.what, self.last, self.terminal = "", 0.0, sys.stderr.isatty()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if what != self.what:
+            self.what, self.last = what, now if not self.terminal else 0.0
+        ended = done >= total
+        if not ended and now - self.last < (PAUSE if self.terminal else LONG_PAUSE):
+            return
+        if ended and not self.terminal and now - self.last < LONG_PAUSE:
+            return
+        self.last = now
+        text = f"{what}: {amount(what, done)} of {amount(what, total)}"
+        print(f"\r{text}" if self.terminal else text, end="\n" if ended or not self.terminal else "", file=sys.stderr)
+        sys.stderr.flush()
+
+
+def amount(what: str, count: int) -> str:
+    """A download counts bytes."""
+    return f"{count / 1e6:,.1f} MB" if what.startswith("downloading") else f"{count:,}"

@@ -15,15 +15,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
 from fedbench.data.dataset import Progress
 from fedbench.errors import ConfigError
 
-VERSION = 1
+VERSION = 2
 """Goes up when the same source would be decoded to something else."""
+FILES_NAMED = 20
+"""So many files of a source are named in meta.json, which is read at every start."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,8 @@ def describe(source: Source, content: Content, tally: Tally) -> dict[str, Any]:
     """What meta.json says."""
     mean, std = mean_and_std(tally.histogram)
     labels = np.concatenate(tally.labels).astype(np.int64)
-    tally.digest.update(labels.tobytes())
+    for values in (labels, *tally.domains):
+        tally.digest.update(values.astype(np.int64).tobytes())
     return {
         "version": VERSION,
         "name": source.name,
@@ -224,7 +227,8 @@ def describe(source: Source, content: Content, tally: Tally) -> dict[str, Any]:
         "mean": content.mean or mean,
         "std": content.std or std,
         "notes": content.notes,
-        "files": [str(path) for path in source.files],
+        "files": [str(path) for path in source.files[:FILES_NAMED]],
+        "file_count": len(source.files),
         "options": {key: str(value) for key, value in source.options.items()},
         "sha256": tally.digest.hexdigest(),
     }
@@ -253,12 +257,13 @@ def read(folder: Path) -> dict[str, Any]:
     """The fields of a Dataset from its folder. Raises ConfigError."""
     try:
         meta = json.loads((folder / "meta.json").read_text())
-        # Copy-on-write, because torch warns about read-only arrays; nobody writes, so all processes share the pages.
-        images = np.load(folder / "images.npy", mmap_mode="c")
+        images = np.load(folder / "images.npy", mmap_mode=mapping(folder / "images.npy"))
         labels = np.load(folder / "labels.npy")
         domains = np.load(folder / "domains.npy") if (folder / "domains.npy").exists() else None
         if list(images.shape) != meta["shape"] or len(labels) != len(images):
             raise ValueError(f"{len(images)} images, {len(labels)} labels")
+        if bool(meta["domain_names"]) != (domains is not None) or (domains is not None and len(domains) != len(labels)):
+            raise ValueError("the domains do not fit")
         names = {key: tuple(meta[key]) for key in ("class_names", "domain_names", "mean", "std", "notes")}
         fixed = {key: meta[key] for key in ("name", "classes", "train_rows")}
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -266,11 +271,22 @@ def read(folder: Path) -> dict[str, Any]:
     return {"images": images, "labels": labels, "domains": domains, **names, **fixed}
 
 
+def mapping(path: Path) -> Literal["c", "r"]:
+    """Copy-on-write, because torch warns about read-only arrays; nobody writes, so all processes share the pages.
+
+    Read-only for files that the memory could not hold if somebody did write: the system refuses to map them otherwise.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return "c" if path.stat().st_size < memory // 4 else "r"
+
+
 def intact(folder: Path) -> bool:
-    """Whether images and labels are still those that were written."""
+    """Whether images, labels and domains are still those that were written."""
     fields = read(folder)
     digest = hashlib.sha256()
     for start in range(0, len(fields["images"]), 1000):
         digest.update(np.ascontiguousarray(fields["images"][start : start + 1000]).data)
     digest.update(fields["labels"].tobytes())
+    if fields["domains"] is not None:
+        digest.update(fields["domains"].tobytes())
     return digest.hexdigest() == json.loads((folder / "meta.json").read_text())["sha256"]

@@ -1,13 +1,17 @@
 """A data set in memory-mapped form, and one client's part of it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from fedbench.data.augmentation import Augmentation
+from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedbench.config import DataConfig
@@ -44,7 +48,8 @@ class Dataset:
         """The data set that a configuration names, decoded at the first call on this machine. Raises ConfigError."""
         from fedbench.data import cache, sources
 
-        return cls.open(cache.prepare(sources.find(config, progress), progress))
+        dataset = cls.open(cache.prepare(sources.find(config, progress), progress))
+        return dataset.normalised(config.mean, config.std)
 
     @classmethod
     def open(cls, folder: Path) -> "Dataset":
@@ -53,10 +58,22 @@ class Dataset:
 
         return cls(**cache.read(folder), folder=folder)
 
+    def normalised(self, mean: Sequence[float], std: Sequence[float]) -> "Dataset":
+        """With other constants, one for all channels or one each; those that are empty stay. Raises ConfigError."""
+        channels, found = self.shape[0], {"mean": self.mean, "std": self.std}
+        for key, values in (("mean", mean), ("std", std)):
+            if len(values) not in (0, 1, channels):
+                raise ConfigError(
+                    f"data.{key} = {[*values]}: {self.name} has {channels} channel(s); one value, or so many"
+                )
+            if values:
+                found[key] = tuple(values) if len(values) > 1 else tuple(values) * channels
+        return self if found == {"mean": self.mean, "std": self.std} else replace(self, **found)  # type: ignore[arg-type]
+
     def __reduce__(self) -> tuple:
         if self.folder is None:
             return super().__reduce__()  # type: ignore[return-value]
-        return type(self).open, (self.folder,)
+        return reopened, (self.folder, self.mean, self.std)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -81,12 +98,18 @@ class Dataset:
         return (1 / (255 * std)).to(device, dtype), (-mean / std).to(device, dtype)
 
 
+def reopened(folder: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:
+    """A data set that travelled as its folder."""
+    return Dataset.open(folder).normalised(mean, std)
+
+
 class Split:
     """One client's part of a data set: a gatherer of normalised batches.
 
     images: uint8 [rows, C, H, W], one tensor for all splits of a process. rows: int64 [n], where in it the part lies.
     labels: int64 [n], which need not be those of the data set (flipped, or hidden). scale, shift: [C, 1, 1].
-    All of them on one device. key: names the random streams of whoever makes batches of it.
+    key: names the random streams of whoever makes batches of it. All of them on one device, on which batches are made;
+    images that do not fit there may stay on the CPU. augmentation: what `augmented` does to a batch, if anything.
     """
 
     def __init__(
@@ -99,17 +122,29 @@ class Split:
         key: tuple[int | str, ...],
         memory_format: torch.memory_format = torch.contiguous_format,
         dtype: torch.dtype = torch.float32,
+        augmentation: Augmentation | None = None,
     ) -> None:
         self.images, self.rows, self.labels, self.key = images, rows, labels, key
+        self.augmentation = augmentation
+        self.stream: torch.Generator | None = None
         self.scale, self.shift = scale.to(dtype), shift.to(dtype)
         self.memory_format, self.dtype = memory_format, dtype
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    def augmented(self, stream: torch.Generator) -> "Split":
+        """The same part as training sees it: each batch augmented with the next draws of a CPU stream."""
+        twin = copy(self)
+        twin.stream = stream if self.augmentation else None
+        return twin
+
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Images [b, C, H, W] and labels [b] at these positions (int64 [b]) of the split."""
-        pixels = self.images.index_select(0, self.rows.index_select(0, index))
+        rows = self.rows.index_select(0, index)
+        pixels = self.images.index_select(0, rows.to(self.images.device)).to(rows.device)
+        if self.augmentation and self.stream:
+            pixels = self.augmentation(pixels, self.stream)
         # Normalised before the layout changes: three channels innermost would make both operations eight times slower.
         x = pixels.to(self.dtype).mul_(self.scale).add_(self.shift)
         return x.contiguous(memory_format=self.memory_format), self.labels.index_select(0, index)

@@ -1,84 +1,104 @@
-"""Published files that a user already has, taken into the cache."""
+"""Published files that a user already has, taken into the cache; and what is known of those that are there."""
 
 import shutil
-import tarfile
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from fedbench.data import cache
-from fedbench.data.sources import torchvision
+from fedbench.config import DataConfig
+from fedbench.data import archives, cache
+from fedbench.data.dataset import Progress
+from fedbench.data.sources import PUBLISHED_IN, published_of
+from fedbench.data.sources.published import (
+    Published,
+    check_pickles,
+    folders,
+    lacking,
+    locate,
+    seal,
+    search,
+    store,
+    take,
+    unlike,
+)
 from fedbench.errors import ConfigError
 
 
-def import_files(name: str, path: Path) -> Path:
-    """Copy the published files of a set from a folder or an archive (tar, zip) into the cache; returns their folder.
+def import_files(name: str, path: Path, progress: Progress | None = None) -> Path:
+    """Copy the published files of a set into the cache; returns their folder.
 
-    Raises ConfigError when files are missing, or an archive is damaged or has paths that point outside.
+    path: a folder with the files, a tar or zip archive, or a folder of such archives. Raises ConfigError when files are
+    missing, or an archive is damaged or has paths that point outside; what was in the cache before then stays.
     """
-    published = torchvision.PUBLISHED.get(name)
+    published = published_of(name)
     if published is None:
-        raise ConfigError(f"--from is for {', '.join(torchvision.PUBLISHED)}; give {name} its path instead")
+        raise ConfigError(f"--from is for {', '.join(PUBLISHED_IN)}; give {name} its path instead")
     if not path.exists():
         raise ConfigError(f"--from {path}: no such file or folder")
-    folder = torchvision.store(name)
-    with cache.locked(folder.with_name(f"{name}.lock")), unpacked(published.archive, path) as place:
-        files = search(published, place)
-        if files is None:
-            raise ConfigError(f"--from {path}: {torchvision.expected(published)} not found there")
+    folder = store(name)
+    with cache.locked(folder.with_name(f"{name}.lock")), gathered(published, path, progress) as (place, ours):
+        found = search(published, place)
+        if found is None:
+            raise ConfigError(f"--from {path}: {lacking(published, list(folders(place)))}")
         if published.pickled:
-            torchvision.check_pickles(published, files)
+            check_pickles(published, found)
         with cache.writing(folder.parent), cache.replacing(folder) as part:
-            (part / published.folder).mkdir(parents=True)
-            for file in files:
-                shutil.copyfile(file, part / published.folder / file.name)
+            take(published, found, part, move=ours)
+            seal(part)
     return folder
 
 
-def search(published: torchvision.Published, place: Path) -> tuple[Path, ...] | None:
-    """The files in a folder or in one below it."""
-    folders = [place, *sorted(path for path in place.rglob("*") if path.is_dir())]
-    return next((found for folder in folders if (found := torchvision.locate(published, folder))), None)
-
-
 @contextmanager
-def unpacked(archive: str, path: Path) -> Iterator[Path]:
-    """A folder with what an archive holds; a folder as it is, unless it holds the archive of that name."""
-    if path.is_dir():
-        path = path / archive if archive and (path / archive).is_file() else path
-    if path.is_dir():
-        yield path
+def gathered(published: Published, path: Path, progress: Progress | None) -> Iterator[tuple[Path, bool]]:
+    """A folder in which to look for the set, and whether it is a copy that may be taken apart."""
+    place = path.parent if path.is_file() and published.has(path.name) else path
+    packed = packed_in(published, place)
+    if not packed:
+        yield place, False
         return
-    with tempfile.TemporaryDirectory(dir=cache.root()) as temporary:
-        extract(path, Path(temporary))
-        yield Path(temporary)
-
-
-def extract(path: Path, folder: Path) -> None:
-    """Unpack a tar or zip archive. Raises ConfigError."""
+    with cache.writing(cache.root()):
+        temporary = Path(tempfile.mkdtemp(prefix="import-", dir=store("x").parent))
     try:
-        if tarfile.is_tarfile(path):
-            with tarfile.open(path) as tar:
-                check_members(path, tar.getnames())
-                tar.extractall(folder, filter="data")
-        elif zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                check_members(path, archive.namelist())
-                archive.extractall(folder)
-        else:
-            raise ConfigError(f"--from {path}: neither a folder nor a tar or zip archive")
-    except tarfile.FilterError as error:
-        raise ConfigError(f"{path}: refused, {error}") from error
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
-        raise ConfigError(f"{path}: the archive is damaged or not whole ({error})") from error
+        with cache.writing(cache.root()):
+            for archive in packed:
+                archives.extract(archive, temporary, published.wanted, progress)
+            for file in loose_files(published, path):
+                shutil.copyfile(file, temporary / file.name)
+        yield temporary, True
+    finally:
+        archives.remove(temporary)
 
 
-def check_members(path: Path, names: list[str]) -> None:
-    """Raises ConfigError for a member that would land outside the folder it is unpacked to."""
-    for name in names:
-        member = PurePosixPath(name.replace("\\", "/"))
-        if member.is_absolute() or ".." in member.parts or ":" in member.parts[:1]:
-            raise ConfigError(f"{path}: refused, its member {name!r} points outside")
+def packed_in(published: Published, place: Path) -> list[Path]:
+    """What to unpack: nothing where the set is there as it is; of a folder's archives the published ones, else all."""
+    if place.is_file():
+        return [place]
+    if search(published, place) is not None:
+        return []
+    found = [p for p in sorted(place.iterdir()) if not published.has(p.name) and archives.is_archive(p)]
+    known = {wanted.name for wanted in published.downloads()}
+    return [path for path in found if path.name in known] or found
+
+
+def loose_files(published: Published, folder: Path) -> list[Path]:
+    """Files of the set that lie beside its archives."""
+    if not folder.is_dir():
+        return []
+    patterns = [*published.extras, *published.names]
+    return sorted({p for pattern in patterns for p in folder.glob(Path(pattern).name) if p.is_file()})
+
+
+def checksums(config: DataConfig) -> tuple[bool, str]:
+    """Whether the published files are as published, or at least nothing says otherwise; and a few words on it."""
+    published = published_of(config.name)
+    if published is None:
+        return True, "no published checksums to compare with"
+    folder = locate(published, config.root.expanduser().absolute()) if config.root else store(config.name)
+    sums = published.sums()
+    if folder is None or not sums:
+        return True, "no published checksums to compare with"
+    changed = unlike(published, folder)
+    if changed:
+        return False, f"MD5 is not the published one: {', '.join(path.name for path in changed)}"
+    return True, "MD5 as published"

@@ -181,7 +181,8 @@ class Learner(FlatModule):
         `(g, w, s)` that edits the gradient in place, elementwise over the last dimension, before decay and momentum;
         loss: a function `(net, batch, s) -> scalar`; both get `state` as attributes of `s`. memory: a dict that keeps
         the optimiser's state between calls. second: (data, batch size, purpose) of a second stream of batches, which
-        `loss` receives as `(first, second)` and which never decides the number of steps. before_epoch: called with
+        `loss` receives as `(first, second)` and which never decides the number of steps; `data.augment` changes the
+        images of the first stream only. before_epoch: called with
         (epoch, weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`.
         before_step, after_step: called with (batch, optimizer, s) around every gradient step, to train a `Lane` beside.
         after: so many epochs (or steps) of this purpose's stream are done, and the fit goes on behind them. eval_body:
@@ -200,7 +201,7 @@ class Learner(FlatModule):
         with self._trainable(train_only), self._train_mode(train_only if freeze_norm else None, single, eval_body):
             plan = self._plan(data, purpose, epochs, steps, batch_size, after, batches or 1, shuffle, least)
             job = Job(
-                data=data,
+                data=augmented(data, purpose),
                 epochs=plan if step is None else loop.grouped(plan, batches),
                 lr=lr,
                 train_only=train_only,
@@ -476,6 +477,14 @@ def has_bfloat16() -> bool:
     except OSError:
         return True
     return "bf16" in flags
+
+
+def augmented(data: Batches, purpose: str) -> Batches:
+    """The data as a fit sees them: where they can be augmented, with a stream of draws from their key and purpose."""
+    if getattr(data, "augmentation", None) is None:
+        return data
+    view: Batches = data.augmented(seeds.generator(*data.key, purpose, "augment"))  # type: ignore[attr-defined]
+    return view
 
 
 @contextmanager

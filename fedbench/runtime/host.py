@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedbench import methods, models
 from fedbench.config import Config
+from fedbench.data.augmentation import Augmentation
 from fedbench.data.dataset import Dataset, Split
 from fedbench.data.noise import client_labels
 from fedbench.data.partitions import Partition
@@ -153,7 +154,10 @@ class Host:
         self.initial = self.learner.initial()
         self.states: States = SharedStates(states_folder(setup.shared)) if setup.shared else MemoryStates()
         self._ship = ship
-        self._images = as_tensor(self.dataset.images).to(self.device)
+        self._images = resident(as_tensor(self.dataset.images), self.device)
+        data = setup.config.data
+        augmentation = Augmentation(data.augment, data.crop_padding, data.rotate_degrees)
+        self._augmentation = augmentation if data.augment else None
         self._scale, self._shift = self.dataset.scale_and_shift(self.device, self.learner.dtype)
 
     # -- clients ------------------------------------------------------------------------------------------------------
@@ -202,6 +206,7 @@ class Host:
             key,
             memory_format=torch.channels_last if channels_last else torch.contiguous_format,
             dtype=self.learner.dtype,
+            augmentation=self._augmentation,
         )
 
     # -- work ---------------------------------------------------------------------------------------------------------
@@ -350,6 +355,13 @@ def as_tensor(array: np.ndarray) -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # read-only, and so it shall be
         return torch.from_numpy(array)
+
+
+def resident(images: Tensor, device: torch.device) -> Tensor:
+    """The images on the device where they take at most a quarter of its free memory; else batches are sent there."""
+    if device.type == "cuda" and images.nbytes > torch.cuda.mem_get_info(device)[0] // 4:
+        return images
+    return images.to(device)
 
 
 def as_weights(message: Message) -> Weights:

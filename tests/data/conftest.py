@@ -10,7 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import strategies as st
 from PIL import Image
+
+from fedbench.config import Config
+from fedbench.data import Dataset
+from fedbench.errors import ConfigError
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
@@ -19,6 +24,61 @@ SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def load() -> Callable[..., Dataset]:
+    """A data set by its name and options."""
+    return lambda name, **options: Dataset.load(Config(data={"name": name, **options}).data)
+
+
+@pytest.fixture
+def refused(load: Callable[..., Dataset]) -> Callable[..., str]:
+    """The one line with which a data set is refused."""
+
+    def ask(name: str, **options) -> str:
+        with pytest.raises(ConfigError) as caught:
+            load(name, **options)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    return ask
+
+
+@pytest.fixture
+def load_damaged(load: Callable[..., Dataset]) -> Callable[..., Dataset | None]:
+    """A data set after one of its files was damaged as hypothesis likes; None where it is refused in one line."""
+
+    def attempt(data: st.DataObject, file: Path, name: str, header: int = 0, **options) -> Dataset | None:
+        whole = file.read_bytes()
+        changed = bytearray(whole)
+        places = st.integers(0, len(changed) - 1)
+        for _ in range(data.draw(st.integers(1, 3))):
+            changed[data.draw(places | st.integers(0, header) if header else places)] = data.draw(st.integers(0, 255))
+        file.write_bytes(changed[: data.draw(st.just(len(changed)) | st.integers(0, len(changed)))])
+        try:
+            return load(name, **options)
+        except ConfigError as error:
+            text = str(error)
+        finally:
+            file.write_bytes(whole)
+        assert "\n" not in text
+        return None
+
+    return attempt
+
+
+@pytest.fixture
+def save_images() -> Callable[..., Path]:
+    """Files in a folder whose pixels all have the values given: shape (side, side, 3)."""
+
+    def save(folder: Path, values: list[int], side: int = 8, name: str = "{:03d}.png") -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        for value in values:
+            Image.fromarray(np.full((side, side, 3), value, np.uint8)).save(folder / name.format(value))
+        return folder
+
+    return save
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Decoded once per machine; a half-written set is never read."""
 
 import multiprocessing
+import os
 import resource
 from pathlib import Path
 
@@ -92,6 +93,34 @@ def test_the_checksum_notices_a_changed_pixel():
     file = folder / "images.npy"
     file.write_bytes(file.read_bytes()[:-1] + b"\0")
     assert not cache.intact(folder)
+
+
+def test_domains_are_kept_and_checked():
+    blocks = [Block(np.zeros((4, 1, 2, 2), np.uint8), np.arange(4) % 2, np.array([0, 1, 1, 0]))]
+    domains = Source("toy", lambda: Content(3, 1, blocks, domain_names=("a", "b")))
+    folder = cache.prepare(domains)
+    dataset = Dataset.open(folder)
+    assert (dataset.domains.tolist(), dataset.domain_names) == ([0, 1, 1, 0], ("a", "b"))
+    assert dataset.domains.dtype == np.int64
+    assert cache.intact(folder)
+    np.save(folder / "domains.npy", np.array([0, 1, 1, 1]))
+    assert not cache.intact(folder)
+    (folder / "domains.npy").unlink()
+    with pytest.raises(ConfigError, match="the domains do not fit"):
+        Dataset.open(folder)
+
+
+def test_a_set_larger_than_memory_is_mapped_and_read_where_it_is_touched():
+    folder, side = cache.prepare(source([], side=8)), 8
+    rows = 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // side**2
+    with (folder / "images.npy").open("wb") as file:
+        cache.write_header(file, (rows, 1, side, side))
+        file.truncate(file.tell() + rows * side**2)  # a hole: it takes no room on the disk
+    assert cache.mapping(folder / "images.npy") == "r"
+    images = np.load(folder / "images.npy", mmap_mode=cache.mapping(folder / "images.npy"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert images[:: rows // 50].sum() == 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000, "kB"
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(cache_folder: Path):

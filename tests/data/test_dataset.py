@@ -80,6 +80,12 @@ def test_a_data_set_travels_as_its_folder():
     np.testing.assert_array_equal(again.images, dataset.images)
 
 
+def test_it_travels_with_the_constants_that_were_asked_for():
+    dataset = Dataset.load(Config(data={"mean": [0.5], "std": [0.25]}).data)
+    again = pickle.loads(pickle.dumps(dataset))
+    assert (again.mean, again.std) == ((0.5,), (0.25,))
+
+
 def test_images_become_a_tensor_without_a_copy_and_without_a_warning():
     dataset = digits()
     with warnings.catch_warnings():

@@ -1,6 +1,7 @@
 """Where data sets come from: one module per format, found by the name that a user gives."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -9,21 +10,44 @@ from fedbench.data.cache import Source
 from fedbench.data.dataset import Progress
 from fedbench.errors import ConfigError, nearest
 
-SOURCES = {
-    "digits": "digits",
-    "cifar10": "torchvision",
-    "cifar100": "torchvision",
-    "mnist": "torchvision",
-    "fmnist": "torchvision",
-    "parquet:PATH": "parquet",
-    "folder:PATH": "folder",
+if TYPE_CHECKING:
+    from fedbench.data.sources.published import Published
+
+PUBLISHED_IN = {
+    "mnist": "idx",
+    "fmnist": "idx",
+    "emnist": "idx",
+    "svhn": "svhn",
+    "cifar10": "cifar",
+    "cifar100": "cifar",
+    "cifar10c": "cifar10c",
+    "cinic10": "cinic10",
+    "mini-imagenet": "mini_imagenet",
+    "tiny-imagenet": "tiny_imagenet",
+    "organamnist": "medmnist",
+    "organcmnist": "medmnist",
+    "office-caltech10": "domains",
+    "domainnet10": "domains",
+    "pacs": "domains",
 }
+"""Sets that their makers publish, and the module of their format."""
+SOURCES = {"digits": "digits", **PUBLISHED_IN, "parquet:PATH": "parquet", "folder:PATH": "folder"}
 
 
 def find(config: DataConfig, progress: Progress | None = None) -> Source:
     """The source that a configuration names; published files that are missing are downloaded. Raises ConfigError."""
     module = import_module(f"fedbench.data.sources.{module_of(config.name)}")
     return module.source(config, checked_options(config, module.Options), progress)
+
+
+def published_of(name: str) -> "Published | None":
+    """What is known of a published set; None for sets of other kinds. Raises ConfigError for unknown names."""
+    if name not in PUBLISHED_IN:
+        module_of(name)
+        return None
+    module = import_module(f"fedbench.data.sources.{PUBLISHED_IN[name]}")
+    found: Published = module.PUBLISHED[name]
+    return found
 
 
 def module_of(name: str) -> str:

@@ -1,8 +1,9 @@
 """Any map-style data set: a function package.module:factory that makes its two parts.
 
-`factory(train: bool)` gives one part per call, `factory()` gives the pair (train, test). An item is (image, label): a
-PIL image, a uint8 array [H, W] or [H, W, C], a uint8 tensor [C, H, W] or a float tensor [C, H, W] in [0, 1]; the label
-is a whole number from 0. Further keys `data.*` are arguments of the factory.
+`factory(train: bool)` gives one part per call, `factory()` gives the pair (train, test). An item is (image, label), or
+(image, label, domain) where the training part names its `domains`. An image is a PIL image, a uint8 array [H, W] or
+[H, W, C], a uint8 tensor [C, H, W] or a float tensor [C, H, W] in [0, 1]; label and domain are whole numbers from 0.
+Further keys `data.*` are arguments of the factory.
 """
 
 import hashlib
@@ -106,10 +107,15 @@ def probe(data: Any, where: str, digest: Any) -> None:
 def item(data: Any, index: int, where: str) -> Item:
     """One item with its label as it came. Raises ConfigError."""
     try:
-        image, label = data[index]
+        image, label, *domain = data[index]
     except Exception as error:
         raise ConfigError(f"{where}: cannot be read as (image, label) ({type(error).__name__}: {error})") from error
-    return Item(image, label.item() if isinstance(label, torch.Tensor) and label.numel() == 1 else label, where)
+    return Item(image, plain(label), where, plain(domain[0]) if domain else None)
+
+
+def plain(value: Any) -> Any:
+    """A number out of a tensor of one."""
+    return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
 
 
 def to_pixels(found: Item) -> np.ndarray:
@@ -141,13 +147,24 @@ def from_tensor(image: torch.Tensor, where: str) -> np.ndarray:
 
 def read(name: str, train: Any, test: Any, classes: int | None) -> Content:
     names = tuple(map(str, getattr(train, "classes", None) or ()))
+    domains = tuple(map(str, getattr(train, "domains", None) or ()))
     classes = classes or len(names) or None
     images = len(train) + len(test)
 
     def items(part: str, data: Any) -> Iterator[Item]:
         for index in range(len(data)):
             found = item(data, index, f"data {name}, {part} item {index}")
-            yield found._replace(label=checked_label(found.label, classes, images, found.where))
+            label = checked_label(found.label, classes, images, found.where)
+            yield found._replace(label=label, domain=checked_domain(found, len(domains)))
 
     everything = chain(items("train", train), items("test", test))
-    return Content(len(train), len(test), blocks(everything, to_pixels), classes, names)
+    return Content(len(train), len(test), blocks(everything, to_pixels), classes, names, domain_names=domains)
+
+
+def checked_domain(found: Item, domains: int) -> int | None:
+    """The number of an item's domain; None where the data set names no domains. Raises ConfigError."""
+    if not domains:
+        return None
+    if not isinstance(found.domain, int | np.integer) or not 0 <= found.domain < domains:
+        raise ConfigError(f"{found.where}: domain {found.domain!r}; a number from 0 to {domains - 1} is expected")
+    return int(found.domain)

@@ -1,5 +1,6 @@
 """Encoded images to pixels, with the place of every fault."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -20,11 +21,12 @@ BLOCK = 256
 
 
 class Item(NamedTuple):
-    """An image before decoding, its label, and where it stands: 'FILE, row 3'."""
+    """An image before decoding, its label, where it stands ('FILE, row 3'), and its domain where there are domains."""
 
     image: Any
     label: Any
     where: str
+    domain: int | None = None
 
 
 def opened(data: bytes | Path, where: str) -> Image.Image:
@@ -73,18 +75,20 @@ def decoder(channels: int, size: int | None) -> Callable[[Item], np.ndarray]:
     return decode
 
 
-def blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray], threads: int = 2) -> Iterator[Block]:
+def blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray]) -> Iterator[Block]:
     """Decoded images of one shape, in order. Raises ConfigError at the first item whose image has another shape."""
-    items, shape = iter(items), None
+    items, shape, threads = iter(items), None, min(8, len(os.sched_getaffinity(0)))
     with ThreadPoolExecutor(threads) as pool:
         while chunk := list(islice(items, BLOCK)):
-            shares = [chunk[start : start + BLOCK // threads] for start in range(0, len(chunk), BLOCK // threads)]
+            share = -(-len(chunk) // threads)
+            shares = [chunk[start : start + share] for start in range(0, len(chunk), share)]
             # A share per task, not an image: handing over a small image costs as much as decoding it.
-            arrays = [array for share in pool.map(lambda own: list(map(decode, own)), shares) for array in share]
+            arrays = [array for part in pool.map(lambda own: list(map(decode, own)), shares) for array in part]
             shape = shape or arrays[0].shape
             for item, array in zip(chunk, arrays, strict=True):
                 check_shape(array.shape, shape, item.where)
-            yield Block(np.stack(arrays), np.array([item.label for item in chunk], np.int64))
+            labels, domains = np.array([item.label for item in chunk], np.int64), [item.domain for item in chunk]
+            yield Block(np.stack(arrays), labels, None if None in domains else np.array(domains, np.int64))
 
 
 def check_shape(shape: tuple[int, ...], expected: tuple[int, ...], where: str) -> None:

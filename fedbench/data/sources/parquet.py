@@ -1,4 +1,4 @@
-"""Parquet files as Hugging Face lays them out: an image column with encoded bytes, and a column of whole labels."""
+"""Parquet files as Hugging Face lays them out: a column of encoded images, one of labels, perhaps one of domains."""
 
 import json
 import re
@@ -19,6 +19,7 @@ from fedbench.data.sources.images import Item, blocks, channels_of, checked_labe
 from fedbench.errors import ConfigError, nearest
 
 LABELS = ("label", "labels", "fine_label", "target", "class", "y")
+DOMAINS = ("domain", "domains")
 IMAGES = ("image", "img", "images", "picture", "pixels")
 PART = re.compile(r"(?:^|[-_.])(train|test|validation|valid|val)(?:[-_.]|$)")
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
@@ -29,17 +30,22 @@ class Options(Section):
 
     label_column: str | None = Field(None, description="column with the labels (default: the one that looks like it)")
     image_column: str | None = Field(None, description="column with the images (default: the one that looks like it)")
+    domain_column: str | None = Field(
+        None, description="column with each image's domain, names or numbers (default: the one called domain, if any)"
+    )
     size: int | None = Field(None, ge=1, description="resize every image to size x size pixels")
     classes: int | None = Field(None, ge=1, description="number of classes (default: by the files' names of classes)")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold what, and the names of the classes where the files tell them."""
+    """Which columns hold what, and the names of classes and domains where the files' metadata tell them."""
 
     image: str
     label: str
     names: tuple[str, ...]
+    domain: str | None = None
+    domain_names: tuple[str, ...] = ()
 
 
 def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
@@ -112,14 +118,16 @@ def read(path: Path, parts: dict[str, list[Path]], options: Options) -> Content:
         train, test = train - train // 5, train // 5
         notes = ("the files have no test part: every fifth row (row % 5 == 4) is a test image",)
 
+    domains = domain_names(rows, columns)
+
     def items() -> Iterator[Item]:
-        found = partial(items_of, columns=columns, classes=classes, images=train + test)
+        found = partial(items_of, columns=columns, domains=domains, classes=classes, images=train + test)
         if "test" in parts:
             return chain(found(parts["train"]), found(parts["test"]))
         return chain(found(parts["train"], test=False), found(parts["train"], test=True))
 
     decode = decoder(channels_of(items()), options.size)
-    return Content(train, test, blocks(items(), decode), classes, columns.names, notes=notes)
+    return Content(train, test, blocks(items(), decode), classes, columns.names, domain_names=domains, notes=notes)
 
 
 @contextmanager
@@ -164,8 +172,16 @@ def find_columns(file: Path, options: Options) -> Columns:
     features = hugging_face_features(schema)
     image = pick(file, schema, "image", options.image_column, of_kind(features, "Image"), IMAGES)
     label = pick(file, schema, "label", options.label_column, of_kind(features, "ClassLabel"), LABELS)
-    check_types(file, schema, image, label)
-    return Columns(image, label, tuple(map(str, features.get(label, {}).get("names") or ())))
+    domain = options.domain_column or next((name for name in DOMAINS if name in schema.names), None)
+    if domain:
+        domain = pick(file, schema, "domain", domain, [], ())
+    check_types(file, schema, image, label, domain)
+    return Columns(image, label, declared_names(features, label), domain, declared_names(features, domain or ""))
+
+
+def declared_names(features: dict[str, Any], column: str) -> tuple[str, ...]:
+    names = features.get(column, {}).get("names")
+    return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
 def hugging_face_features(schema: Any) -> dict[str, Any]:
@@ -197,9 +213,11 @@ def pick(file: Path, schema: Any, what: str, chosen: str | None, declared: list[
     )
 
 
-def check_types(file: Path, schema: Any, image: str, label: str) -> None:
+def check_types(file: Path, schema: Any, image: str, label: str, domain: str | None) -> None:
     from pyarrow import types
 
+    if domain and not is_text(kind := schema.field(domain).type) and not types.is_integer(kind):
+        raise ConfigError(f"{file}: column {domain} holds {kind}; domains are names or whole numbers")
     kind = schema.field(label).type
     if not types.is_integer(kind):
         raise ConfigError(f"{file}: column {label} holds {kind}; labels are whole numbers")
@@ -212,29 +230,68 @@ def check_types(file: Path, schema: Any, image: str, label: str) -> None:
         )
 
 
+def is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind))
+
+
+def domain_names(files: Iterable[Path], columns: Columns) -> tuple[str, ...]:
+    """Names of all domains: those declared, else what the column holds in ascending order. Raises ConfigError."""
+    if columns.domain is None or columns.domain_names:
+        return columns.domain_names
+    found = set()
+    for file in files:
+        with readable(file) as opened:
+            for batch in opened.iter_batches(batch_size=2**16, columns=[columns.domain]):
+                found |= set(batch.column(columns.domain).unique().to_pylist())
+    return tuple(map(str, sorted(found - {None})))
+
+
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
 def items_of(
-    files: Iterable[Path], columns: Columns, classes: int | None, images: int, test: bool | None = None
+    files: Iterable[Path],
+    columns: Columns,
+    domains: tuple[str, ...],
+    classes: int | None,
+    images: int,
+    test: bool | None = None,
 ) -> Iterator[Item]:
     """The rows of these files in order. test: only the test rows (or only the others) of files without parts."""
-    number = 0
+    number, numbers = 0, {name: i for i, name in enumerate(domains)}
     for file in files:
-        for row, (image, label) in enumerate(cells(file, columns)):
+        for row, (image, label, domain) in enumerate(cells(file, columns)):
             if test is None or is_test_row(number) == test:
                 where = f"{file}, row {row}"
                 if image is None:
                     raise ConfigError(f"{where}: no image bytes in column {columns.image}")
-                yield Item(image, checked_label(label, classes, images, where), where)
+                known = checked_domain(domain, columns, numbers, where) if columns.domain else None
+                yield Item(image, checked_label(label, classes, images, where), where, known)
             number += 1
 
 
-def cells(file: Path, columns: Columns) -> Iterator[tuple[bytes | None, int | None]]:
-    """Encoded image and label of every row."""
+def checked_domain(value: Any, columns: Columns, numbers: dict[str, int], where: str) -> int:
+    """The number of a domain, from its name or from the number that the metadata name. Raises ConfigError."""
+    if value is None:
+        raise ConfigError(f"{where}: the domain is missing")
+    if columns.domain_names and isinstance(value, int):
+        if not 0 <= value < len(numbers):
+            raise ConfigError(f"{where}: domain {value} is outside the declared ones; 0 to {len(numbers) - 1}")
+        return value
+    if str(value) not in numbers:
+        raise ConfigError(f"{where}: domain {value!r} is none of {', '.join(numbers)}")
+    return numbers[str(value)]
+
+
+def cells(file: Path, columns: Columns) -> Iterator[tuple[bytes | None, int | None, Any]]:
+    """Encoded image, label and domain (None where there is no such column) of every row."""
+    wanted = [name for name in (columns.image, columns.label, columns.domain) if name]
     with readable(file) as opened:
-        for batch in opened.iter_batches(batch_size=1024, columns=[columns.image, columns.label]):
+        for batch in opened.iter_batches(batch_size=1024, columns=wanted):
             image, label = batch.column(columns.image), batch.column(columns.label)
+            domains = batch.column(columns.domain).to_pylist() if columns.domain else [None] * len(label)
             if hasattr(image, "flatten") and image.type.num_fields:
                 image = image.flatten()[image.type.get_field_index("bytes")]
-            yield from zip(image.to_pylist(), label.to_pylist(), strict=True)
+            yield from zip(image.to_pylist(), label.to_pylist(), domains, strict=True)

@@ -133,3 +133,20 @@ def test_factories_that_are_none(mine):
         Dataset.load(Config(data="mine:mak").data)
     with pytest.raises(ConfigError, match="module nowhere cannot be imported"):
         Dataset.load(Config(data="nowhere:make").data)
+
+
+def test_items_with_a_domain(mine):
+    class InDomains(Items):
+        domains = ("photo", "sketch")
+
+    def items(count, last=0):
+        return InDomains(
+            (np.full((4, 5), row, np.uint8), row % 2, row // 2 % 2 if row else last) for row in range(count)
+        )
+
+    mine.make = lambda: (items(8), items(4))
+    dataset = load()
+    assert dataset.domain_names == ("photo", "sketch")
+    assert dataset.domains.tolist() == [0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1]
+    mine.make = lambda: (items(8), items(4, last=2))
+    assert "test item 0: domain 2; a number from 0 to 1 is expected" in refused()

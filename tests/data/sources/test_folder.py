@@ -1,5 +1,6 @@
 """Folders of image files."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -105,3 +106,57 @@ def test_a_class_that_the_training_part_lacks(parts):
 def test_too_few_images_for_a_test_part(tmp_path):
     save(tmp_path / "set" / "cat", 4)
     assert "4 training and 0 test images" in refused(tmp_path / "set")
+
+
+# -- domains -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def domains(tmp_path) -> Path:
+    """Two domains of two classes with five images each; the pixels say which image it is."""
+    for d, domain in enumerate(("photo", "sketch")):
+        for c, name in enumerate(("cat", "dog")):
+            save(tmp_path / "set" / domain / name, 5, value=100 * d + 50 * c)
+    return tmp_path / "set"
+
+
+def test_folders_of_the_same_classes_are_domains(domains):
+    dataset = load(domains)
+    assert (dataset.domain_names, dataset.class_names) == (("photo", "sketch"), ("cat", "dog"))
+    assert (dataset.train_rows, dataset.test_rows) == (16, 4)
+    value = dataset.images[:, 0, 0, 0].astype(int)
+    assert (value // 100 == dataset.domains).all()
+    assert (value % 100 // 50 == dataset.labels).all()
+    assert value[16:].tolist() == [4, 54, 104, 154]
+    assert "photo, sketch are domains" in dataset.notes[0]
+
+
+def test_or_classes_where_the_option_says_so(domains):
+    dataset = load(domains, domains=False)
+    assert (dataset.domain_names, dataset.class_names, dataset.domains) == ((), ("photo", "sketch"), None)
+    assert load(domains, domains=True).notes == ()
+
+
+def test_domains_below_train_and_test(domains, tmp_path):
+    shutil.copytree(domains, tmp_path / "both" / "train")
+    shutil.copytree(domains, tmp_path / "both" / "test")
+    assert load(tmp_path / "both").domain_names == ("photo", "sketch")
+    shutil.rmtree(tmp_path / "both" / "test" / "sketch")
+    assert "test/sketch: no folder of this domain" in refused(tmp_path / "both")
+
+
+def test_a_domain_that_lacks_a_class_is_asked_about(domains):
+    save(domains / "photo" / "owl", 5)
+    assert "sketch: no folder owl, which its neighbours have; set data.domains true" in refused(domains)
+    assert load(domains, domains=True).class_names == ("cat", "dog", "owl")
+
+
+def test_class_folders_with_one_folder_in_each_are_classes(tmp_path):
+    for name in ("cat", "dog"):
+        save(tmp_path / "set" / name / "images", 5)
+    assert load(tmp_path / "set").class_names == ("cat", "dog")
+
+
+def test_a_domain_without_classes(domains):
+    (domains / "empty").mkdir()
+    assert "empty: no class folders in it" in refused(domains, domains=True)

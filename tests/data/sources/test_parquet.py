@@ -104,6 +104,45 @@ def test_real_cifar10(shared):
     assert dataset.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=0.005)
 
 
+# -- domains -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def write_domains(tmp_path, encode, pixels):
+    """A file with a column of domains; names: those declared in its metadata."""
+
+    def write(domains: list, names: list[str] | None = None, column: str = "domain") -> Path:
+        images = [encode(a) for a in pixels(len(domains))]
+        table = pa.table({"image": images, "label": [i % 2 for i in range(len(domains))], column: domains})
+        if names:
+            features = {column: {"_type": "ClassLabel", "names": names}, "label": {"_type": "ClassLabel"}}
+            table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        pq.write_table(table, tmp_path / "d.parquet")
+        return tmp_path / "d.parquet"
+
+    return write
+
+
+def test_a_domain_column_by_names_or_numbers(write_domains):
+    dataset = load(write_domains(["photo", "art", "art", "photo", "art"]))
+    assert dataset.domain_names == ("art", "photo")
+    assert dataset.domains.tolist() == [1, 0, 0, 1, 0]
+    dataset = load(write_domains([7, 3, 3, 7, 10]))
+    assert (dataset.domain_names, dataset.domains.tolist()) == (("3", "7", "10"), [1, 0, 0, 1, 2])
+    dataset = load(write_domains([1, 0, 0, 2, 1], ["art", "photo", "sketch"]))
+    assert (dataset.domain_names, dataset.domains.tolist()) == (("art", "photo", "sketch"), [1, 0, 0, 2, 1])
+    assert load(write_domains(["a", "b"] * 5, column="style"), domain_column="style").domain_names == ("a", "b")
+    assert load(write_domains(["a", "b"] * 5, column="style")).domains is None
+
+
+def test_wrong_domains(write_domains):
+    assert refused(write_domains(["a", None, "b", "a", "b"])).endswith("d.parquet, row 1: the domain is missing")
+    assert "row 3: domain 2 is outside the declared ones; 0 to 1" in refused(write_domains([0, 1, 0, 2, 0], ["a", "b"]))
+    assert "column domain holds double" in refused(write_domains([0.5] * 5))
+    path = write_domains(["a"] * 5)
+    assert "data.domain_column = 'style': no such column" in refused(path, domain_column="style")
+
+
 # -- mistakes ----------------------------------------------------------------------------------------------------------
 
 

@@ -1,9 +1,10 @@
-"""Published files: read, checked, downloaded, imported."""
+"""Published files: checked, downloaded, imported."""
 
 import functools
 import hashlib
 import http.server
 import io
+import multiprocessing
 import pickle
 import shutil
 import tarfile
@@ -17,6 +18,7 @@ from torchvision import datasets
 
 from fedbench.config import Config
 from fedbench.data import Dataset, importing
+from fedbench.data.sources import idx
 from fedbench.errors import ConfigError
 
 NOWHERE = "http://127.0.0.1:9/"
@@ -70,6 +72,17 @@ def mnist(mnist_folder, monkeypatch) -> Path:
 
 
 @pytest.fixture
+def emnist(tmp_path, write_idx) -> Path:
+    """EMNIST's archive with two splits of 62 images in each part."""
+    for split in ("byclass", "letters"):
+        for part in ("train", "test"):
+            stem = tmp_path / "packed" / "gzip" / f"emnist-{split}-{part}"
+            write_idx(stem.with_name(f"{stem.name}-images-idx3-ubyte.gz"), np.zeros((62, 28, 28), np.uint8))
+            write_idx(stem.with_name(f"{stem.name}-labels-idx1-ubyte.gz"), np.arange(62, dtype=np.uint8))
+    return Path(shutil.make_archive(str(tmp_path / "gzip"), "zip", tmp_path / "packed"))
+
+
+@pytest.fixture
 def server(tmp_path):
     """The address of a web server for the files in tmp_path."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
@@ -99,44 +112,8 @@ def test_a_pickle_without_the_published_checksum_is_not_opened(cifar, tmp_path):
     assert not (tmp_path / "opened").exists()
 
 
-def test_mnist_files_with_the_published_checksums_need_no_note(mnist):
-    dataset = load("mnist", root=mnist)
-    assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (20, 10, (1, 28, 28))
-    assert dataset.labels[:10].tolist() == list(range(10))
-    assert dataset.notes == ()
-    assert dataset.class_names == tuple("0123456789")
-
-
-def test_real_subsets_are_read_with_a_note(shared):
-    dataset = load("mnist", root=shared / "mnist")
-    assert (dataset.train_rows, dataset.test_rows) == (10_000, 10_000)
-    assert np.bincount(dataset.labels[10_000:]).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    assert "MD5 differs): train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz; a subset" in dataset.notes[0]
-    assert load("fmnist", root=shared / "fmnist").class_names[9] == "Ankle boot"
-
-
-def test_broken_idx_files(mnist, write_idx):
-    images, labels = mnist / "train-images-idx3-ubyte.gz", mnist / "train-labels-idx1-ubyte.gz"
-    whole = images.read_bytes()
-    images.write_bytes(whole[:100])
-    assert "train-images-idx3-ubyte.gz: damaged or not whole" in refused(load, "mnist", root=mnist)
-    images.write_bytes(b"")
-    assert "train-images-idx3-ubyte.gz: " in refused(load, "mnist", root=mnist)
-    images.write_bytes(labels.read_bytes())
-    assert "not an IDX file of 3-dimensional bytes" in refused(load, "mnist", root=mnist)
-    images.write_bytes(whole)
-    write_idx(labels, np.arange(19, dtype=np.uint8) % 10)
-    assert "19 labels, and 20 images" in refused(load, "mnist", root=mnist)
-    write_idx(labels, np.full(20, 11, np.uint8))
-    assert "train-labels-idx1-ubyte.gz, row 0: label 11 is outside" in refused(load, "mnist", root=mnist)
-    images.unlink()
-    plain = write_idx(images.with_suffix(""), np.zeros((20, 28, 28), np.uint8))
-    plain.write_bytes(plain.read_bytes()[:-784])
-    assert "20 rows announced, 19 are there" in refused(load, "mnist", root=mnist)
-
-
 def test_a_root_without_the_files(tmp_path):
-    assert "train-images-idx3-ubyte.gz" in refused(load, "mnist", root=tmp_path)
+    assert "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k" in refused(load, "mnist", root=tmp_path)
 
 
 # -- download ----------------------------------------------------------------------------------------------------------
@@ -145,9 +122,10 @@ def test_a_root_without_the_files(tmp_path):
 @pytest.mark.parametrize("name", ["cifar10", "mnist"])
 def test_without_internet_one_line_says_what_to_do(name, cifar, mnist, cache_folder):
     text = refused(load, name)
-    assert f"{cache_folder}/files/{name}/" in text
+    assert f"{cache_folder}/files/{name}" in text
+    assert "--data.root" in text
     assert f"fedbench data {name} --from PATH" in text
-    assert ("data_batch_1" if name == "cifar10" else "train-images-idx3-ubyte.gz") in text
+    assert ("data_batch_1" if name == "cifar10" else "train-images-idx3-ubyte") in text
     assert not (cache_folder / "files" / name).exists()
 
 
@@ -165,6 +143,52 @@ def test_half_a_download_does_not_pass(mnist, server, monkeypatch, cache_folder)
     file.write_bytes(file.read_bytes()[:50])
     assert "the download failed" in refused(load, "mnist")
     assert not (cache_folder / "files" / "mnist").exists()
+
+
+def test_what_a_killed_download_left_is_not_read(mnist, cache_folder):
+    shutil.copytree(mnist, cache_folder / "files" / "mnist")
+    assert "the download failed" in refused(load, "mnist")
+
+
+def test_a_second_address_is_tried(mnist, server, monkeypatch):
+    monkeypatch.setattr(datasets.MNIST, "mirrors", [NOWHERE, f"{server}nothing/", f"{server}idx/"])
+    assert load("mnist").train_rows == 20
+
+
+def test_a_download_counts_bytes(mnist, server, monkeypatch):
+    monkeypatch.setattr(datasets.MNIST, "mirrors", [f"{server}idx/"])
+    seen = []
+    Dataset.load(Config(data="mnist").data, lambda *step: seen.append(step))
+    size = (mnist / "train-images-idx3-ubyte.gz").stat().st_size
+    assert ("downloading mnist", size, size) in seen
+
+
+def test_an_archive_is_unpacked_and_only_what_is_needed_stays(emnist, server, monkeypatch, cache_folder):
+    monkeypatch.setattr(datasets.EMNIST, "url", f"{server}gzip.zip")
+    monkeypatch.setattr(datasets.EMNIST, "md5", md5(emnist))
+    assert load("emnist").classes == 62
+    stored = {path.name for path in (cache_folder / "files" / "emnist").iterdir()}
+    assert stored == {"complete", *(f"{name}.gz" for name in idx.PUBLISHED["emnist"].names)}
+
+
+def test_processes_that_ask_at_once_download_once(mnist, server, monkeypatch, tmp_path):
+    monkeypatch.setattr(datasets.MNIST, "mirrors", [f"{server}idx/"])
+    forks, log = multiprocessing.get_context("fork"), tmp_path / "log"
+    start = forks.Barrier(3)
+
+    def ask() -> None:
+        start.wait()
+        steps = []
+        dataset = Dataset.load(Config(data="mnist").data, lambda *step: steps.append(step))
+        with log.open("a") as file:
+            file.write(f"{dataset.train_rows} {any(what.startswith('downloading') for what, *_ in steps)}\n")
+
+    running = [forks.Process(target=ask) for _ in range(3)]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join()
+    assert sorted(log.read_text().splitlines()) == ["20 False", "20 False", "20 True"]
 
 
 # -- import ------------------------------------------------------------------------------------------------------------
@@ -185,6 +209,43 @@ def test_import_of_a_zip(mnist, tmp_path):
 
 @pytest.mark.parametrize("member", ["../evil", "/tmp/evil", "a/../../evil"])
 @pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_import_of_a_folder_of_archives(tmp_path, save_images):
+    names = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+    (tmp_path / "zips").mkdir()
+    for domain in ("art_painting", "cartoon", "photo", "sketch"):
+        for name in names:
+            save_images(tmp_path / "raw" / domain / domain / name, list(range(5)))
+        save_images(tmp_path / "raw" / domain / domain / "unicorn", [1])
+        shutil.make_archive(str(tmp_path / "zips" / domain), "zip", tmp_path / "raw" / domain)
+    folder = importing.import_files("pacs", tmp_path / "zips")
+    assert not list(folder.rglob("unicorn")), "classes that the set does not have are left out"
+    assert load("pacs").domain_names == ("art_painting", "cartoon", "photo", "sketch")
+    (tmp_path / "zips" / "photo.zip").unlink()
+    assert "photo missing in" in refused(importing.import_files, "pacs", tmp_path / "zips")
+    assert load("pacs").train_rows == 4 * 7 * 4, "what was there before stays"
+
+
+def test_sets_with_files_of_the_same_names_are_told_apart_by_their_folders(mnist, tmp_path, write_idx):
+    shutil.copytree(mnist, tmp_path / "data" / "MNIST" / "raw")
+    fashion = shutil.copytree(mnist, tmp_path / "data" / "FashionMNIST" / "raw")
+    write_idx(fashion / "t10k-labels-idx1-ubyte.gz", np.full(10, 7, np.uint8))
+    for name, last in (("mnist", list(range(10))), ("fmnist", [7] * 10)):
+        importing.import_files(name, tmp_path / "data")
+        assert load(name).labels[20:].tolist() == last
+    for folder in ("FashionMNIST", "MNIST"):
+        (tmp_path / "data" / folder).rename(tmp_path / "data" / folder[:2])
+    text = refused(importing.import_files, "mnist", tmp_path / "data")
+    assert "Fa/raw and" in text
+    assert "hold such files; name one of them" in text
+
+
+def test_an_import_leaves_no_litter(mnist, tmp_path, cache_folder):
+    shutil.make_archive(str(tmp_path / "packed"), "zip", mnist)
+    importing.import_files("mnist", tmp_path / "packed.zip")
+    refused(importing.import_files, "svhn", tmp_path)
+    assert sorted(path.name for path in (cache_folder / "files").iterdir()) == ["mnist", "mnist.lock", "svhn.lock"]
+
+
 def test_archives_that_point_outside_are_refused(tmp_path, kind, member, cache_folder):
     path = tmp_path / f"a.{kind}"
     if kind == "tar":
@@ -214,9 +275,9 @@ def test_damaged_archives(cifar):
 
 
 def test_imports_that_cannot_be(tmp_path, cifar):
-    assert "--from is for cifar10, cifar100, mnist, fmnist" in refused(importing.import_files, "digits", tmp_path)
+    assert "--from is for mnist, fmnist, emnist, svhn, cifar10" in refused(importing.import_files, "digits", tmp_path)
     assert "no such file or folder" in refused(importing.import_files, "mnist", tmp_path / "none")
-    assert "t10k-images-idx3-ubyte.gz" in refused(importing.import_files, "mnist", tmp_path)
+    assert "t10k-images-idx3-ubyte, t10k-labels" in refused(importing.import_files, "mnist", tmp_path)
     (cifar / "cifar-10-batches-py" / "test_batch").write_bytes(b"other")
     assert "test_batch: not the published file" in refused(
         importing.import_files, "cifar10", cifar / "cifar-10-batches-py"

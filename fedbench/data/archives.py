@@ -1,0 +1,96 @@
+"""Unpacking tar and zip archives without letting them write where they should not."""
+
+import errno
+import os
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+
+from fedbench.data.dataset import Progress
+from fedbench.errors import ConfigError
+
+Wanted = Callable[[str], bool]
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
+"""Errors of the disk that is written to, not of the archive."""
+
+
+def is_archive(path: Path) -> bool:
+    """Whether it can be unpacked; a single packed file (NAME.gz) is no archive."""
+    try:
+        return path.is_file() and (zipfile.is_zipfile(path) or tarfile.is_tarfile(path))
+    except Exception:  # of damaged files: the two modules raise whatever comes
+        return False
+
+
+def extract(path: Path, folder: Path, wanted: Wanted, progress: Progress | None = None) -> None:
+    """Unpack the wanted files of a tar or zip archive to a new folder. Raises ConfigError, OSError for a full disk.
+
+    Nothing is unpacked of an archive that has a member outside, or one that is neither file nor folder.
+    """
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                members = archive.infolist()
+                check_members(path, (member.filename for member in members))
+                for member in shown(path, [m for m in members if not m.is_dir() and wanted(m.filename)], progress):
+                    archive.extract(member, folder)
+        elif tarfile.is_tarfile(path):
+            with tarfile.open(path) as tar:
+                entries = tar.getmembers()
+                check_members(path, (entry.name for entry in entries))
+                check_links(path, entries)
+                for entry in shown(path, [e for e in entries if e.isfile() and wanted(e.name)], progress):
+                    tar.extract(entry, folder, filter="data")
+        else:
+            raise ConfigError(f"{path}: neither a folder nor a tar or zip archive")
+    except ConfigError:
+        raise
+    except Exception as error:  # damaged, encrypted, packed in an unknown way: the two modules raise whatever comes
+        if isinstance(error, OSError) and error.errno in DISK:
+            raise
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"{path}: the archive is damaged or not whole ({text})") from error
+
+
+def shown(path: Path, members: list, progress: Progress | None) -> Iterable:
+    for number, member in enumerate(members, 1):
+        yield member
+        if progress:
+            progress(f"unpacking {path.name}", number, len(members))
+
+
+def check_members(path: Path, names: Iterable[str]) -> None:
+    """Raises ConfigError for a member that would land outside the folder it is unpacked to."""
+    for name in names:
+        member = PurePosixPath(name.replace("\\", "/"))
+        if member.is_absolute() or ".." in member.parts or ":" in "".join(member.parts[:1]):
+            raise ConfigError(f"{path}: refused, its member {name!r} points outside")
+
+
+def check_links(path: Path, entries: Iterable[tarfile.TarInfo]) -> None:
+    """No data set needs links or devices, and a link may point anywhere."""
+    for entry in entries:
+        if not (entry.isfile() or entry.isdir()):
+            raise ConfigError(f"{path}: refused, its member {entry.name!r} is neither a file nor a folder")
+
+
+def put(path: Path, target: Path, wanted: Wanted, move: bool) -> None:
+    """Move or copy a file, or the wanted files of a folder."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if move:
+        path.rename(target)
+    elif path.is_file():
+        shutil.copyfile(path, target)
+    else:
+        for place, _, names in os.walk(path):
+            inside = Path(place).relative_to(path.parent)
+            kept = [name for name in names if wanted((inside / name).as_posix())]
+            (target.parent / inside).mkdir(parents=True, exist_ok=True)
+            for name in kept:
+                shutil.copyfile(Path(place, name), target.parent / inside / name)
+
+
+def remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

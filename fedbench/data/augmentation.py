@@ -1,0 +1,69 @@
+"""Random changes of training images, made on the device for whole batches, before normalisation.
+
+The draws come from a CPU stream, so that every device sees the same images; an image costs the same number of draws
+whatever comes of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import pi
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+KINDS = ("flip", "rotate", "crop")
+"""In the order in which they are applied."""
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """kinds: flip (left to right, every second image), rotate (by up to `degrees`), crop (from a black frame of
+    `padding` pixels, same size).
+    """
+
+    kinds: Sequence[str]
+    padding: int = 4
+    degrees: float = 15.0
+
+    def __call__(self, pixels: Tensor, stream: torch.Generator) -> Tensor:
+        """uint8 [b, C, H, W] -> the same shape on the same device."""
+        count, device = len(pixels), pixels.device
+        for kind in KINDS:
+            if kind not in self.kinds:
+                continue
+            if kind == "flip":
+                pixels = flipped(pixels, (torch.rand(count, generator=stream) < 0.5).to(device))
+            elif kind == "rotate":
+                turns = (torch.rand(count, generator=stream) * 2 - 1) * (self.degrees / 180 * pi)
+                pixels = rotated(pixels, turns.to(device))
+            else:
+                corners = torch.randint(0, 2 * self.padding + 1, (count, 2), generator=stream)
+                pixels = cropped(pixels, corners.to(device), self.padding)
+        return pixels
+
+
+def flipped(pixels: Tensor, chosen: Tensor) -> Tensor:
+    """Left and right exchanged in the images with chosen (bool [b])."""
+    return torch.where(chosen[:, None, None, None], pixels.flip(3), pixels)
+
+
+def cropped(pixels: Tensor, corners: Tensor, padding: int) -> Tensor:
+    """The window whose upper left corner (int64 [b, 2], in [0, 2 * padding]) lies there in the framed image."""
+    count, channels, height, width = pixels.shape
+    framed = F.pad(pixels, (padding,) * 4)
+    rows = (corners[:, :1] + torch.arange(height, device=pixels.device))[:, None, :, None]
+    columns = (corners[:, 1:] + torch.arange(width, device=pixels.device))[:, None, None, :]
+    kept = framed.gather(2, rows.expand(count, channels, height, framed.shape[3]))
+    return kept.gather(3, columns.expand(count, channels, height, width))
+
+
+def rotated(pixels: Tensor, angles: Tensor) -> Tensor:
+    """Turned counter-clockwise around the centre by angles [b] in radians; nearest pixel, black outside."""
+    height, width = pixels.shape[2:]
+    cos, sin, zero = angles.cos(), angles.sin(), torch.zeros_like(angles)
+    # Coordinates run from -1 to 1 in both directions, so the sides' ratio enters.
+    first = torch.stack([cos, -sin * (height / width), zero], 1)
+    second = torch.stack([sin * (width / height), cos, zero], 1)
+    grid = F.affine_grid(torch.stack([first, second], 1), list(pixels.shape), align_corners=False)
+    return F.grid_sample(pixels.float(), grid, mode="nearest", align_corners=False).to(torch.uint8)

@@ -1,0 +1,55 @@
+"""What the readers of array files share: a part of a set as one uint8 array and one array of labels."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fedbench.data.cache import Block
+from fedbench.errors import ConfigError
+
+BLOCK = 1000
+
+
+def checked_images(where: str, images: np.ndarray) -> np.ndarray:
+    """uint8 [n, H, W] or [n, H, W, 3]. Raises ConfigError."""
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
+        kind = getattr(images, "dtype", type(images).__name__)
+        raise ConfigError(f"{where}: images hold {kind}; bytes (uint8) are expected")
+    if images.ndim not in (3, 4) or 0 in images.shape or (images.ndim == 4 and images.shape[3] != 3):
+        shape = " x ".join(map(str, images.shape))
+        raise ConfigError(f"{where}: images of shape {shape}; count x height x width, or those x 3, is expected")
+    return images
+
+
+def checked_labels(where: str, labels: np.ndarray, count: int, classes: int, first: int = 0) -> np.ndarray:
+    """int64 [n] from 0. first: the lowest label in the file. Raises ConfigError with the row."""
+    if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu":
+        kind = getattr(labels, "dtype", type(labels).__name__)
+        raise ConfigError(f"{where}: labels hold {kind}; labels are whole numbers")
+    if labels.size != count or labels.ndim not in (1, 2) or len(labels) not in (1, count):
+        raise ConfigError(f"{where}: labels of shape {' x '.join(map(str, labels.shape))} for {count} images")
+    values = labels.reshape(-1).astype(np.int64)
+    wrong = np.flatnonzero((values < first) | (values >= first + classes))
+    if len(wrong):
+        raise ConfigError(
+            f"{where}, row {wrong[0]}: label {values[wrong[0]]} is outside the class range; "
+            f"{first} to {first + classes - 1}"
+        )
+    return values
+
+
+def sliced(images: np.ndarray, labels: np.ndarray, domain: int | None = None) -> Iterator[Block]:
+    """Blocks of channel-first images from [n, H, W] or [n, H, W, 3]."""
+    first = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
+    for start in range(0, len(labels), BLOCK):
+        own = labels[start : start + BLOCK]
+        yield Block(first[start : start + BLOCK], own, None if domain is None else np.full(len(own), domain))
+
+
+def in_one_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def unreadable(path: Path, kind: str, error: Exception) -> ConfigError:
+    return ConfigError(f"{path}: not a whole {kind} file ({in_one_line(error)})")

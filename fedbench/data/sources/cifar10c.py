@@ -1,0 +1,152 @@
+"""CIFAR-10-C: the published .npy files; each corruption type is a domain.
+
+The published images are corrupted copies of CIFAR-10's test images and there is no corrupted training part. So every
+fifth test image (index % 5 == 4), the same in all types, is a test image here and the others are training images: no
+picture is in both, however it is corrupted.
+
+They are only read, never made from CIFAR-10: the libraries of such corruptions carry the severities of ImageNet-C
+(Gaussian noise with deviation .38 at severity 5; here .10), so theirs would be another data set.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Block, Content, Source
+from fedbench.data.dataset import Progress
+from fedbench.data.sources import published
+from fedbench.data.sources.arrays import checked_images, checked_labels, sliced, unreadable
+from fedbench.data.sources.images import is_test_row
+from fedbench.data.sources.published import Download, Published
+from fedbench.errors import ConfigError
+
+COMMON = (
+    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+)
+"""The fifteen types of the benchmark, in its order."""
+Corruption = Literal[
+    "gaussian_noise",
+    "shot_noise",
+    "impulse_noise",
+    "defocus_blur",
+    "glass_blur",
+    "motion_blur",
+    "zoom_blur",
+    "snow",
+    "frost",
+    "fog",
+    "brightness",
+    "contrast",
+    "elastic_transform",
+    "pixelate",
+    "jpeg_compression",
+    "speckle_noise",
+    "gaussian_blur",
+    "spatter",
+    "saturate",
+]
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+SEVERITIES = 5
+
+
+class Options(Section):
+    """Keys `data.*` of CIFAR-10-C."""
+
+    severity: int = Field(5, ge=1, le=SEVERITIES, description="strength of the corruption")
+    corruptions: list[Corruption] = Field(
+        [*COMMON], min_length=1, description="corruption types (default: the fifteen of the benchmark)"
+    )
+
+    @field_validator("corruptions", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        return value.split(",") if isinstance(value, str) else value
+
+    @field_validator("corruptions")
+    @classmethod
+    def _distinct(cls, value: list[str]) -> list[str]:
+        if len(set(value)) != len(value):
+            raise ValueError("each corruption once")
+        return value
+
+
+PUBLISHED = {
+    "cifar10c": Published(
+        ("labels.npy", *(f"{name}.npy" for name in COMMON)),
+        below=("CIFAR-10-C",),
+        extras=tuple(f"{name}.npy" for name in get_args(Corruption)[len(COMMON) :]),
+        downloads=lambda: (
+            Download(
+                "CIFAR-10-C.tar",
+                ("https://zenodo.org/records/2535967/files/CIFAR-10-C.tar?download=1",),
+                "56bf5dcef84df0e2308c6dcbcbbd8499",
+            ),
+        ),
+    )
+}
+
+
+def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+    return published.source(config, options, progress, PUBLISHED["cifar10c"], read)
+
+
+def read(name: str, folder: Path, options: Options) -> Content:
+    """The images of one severity, type by type. Raises ConfigError."""
+    labels = label_array(folder / "labels.npy")
+    files = {kind: image_array(folder / f"{kind}.npy", len(labels)) for kind in options.corruptions}
+    shapes = {images.shape[1:] for images in files.values()}
+    if len(shapes) > 1:
+        raise ConfigError(f"{folder}: images of different sizes: {', '.join(map(str, sorted(shapes)))}")
+    each = len(labels) // SEVERITIES
+    own = labels[:each]
+    test = np.array([is_test_row(row) for row in range(each)])
+    start = (options.severity - 1) * each
+    blocks = parts([images[start : start + each] for images in files.values()], own, test)
+    train, held = (len(files) * int(rows.sum()) for rows in (~test, test))
+    notes = (
+        f"corrupted copies of CIFAR-10's test images at severity {options.severity}; "
+        "every fifth picture is a test image in all types",
+    )
+    return Content(train, held, blocks, len(CLASSES), CLASSES, domain_names=tuple(files), notes=notes)
+
+
+def parts(files: list[np.ndarray], labels: np.ndarray, test: np.ndarray) -> Iterator[Block]:
+    """The training images of every type, then the test images."""
+    for rows in (np.flatnonzero(~test), np.flatnonzero(test)):
+        for domain, images in enumerate(files):
+            yield from sliced(np.asarray(images[rows]), labels[rows], domain)
+
+
+def load(path: Path) -> Any:
+    """The array in a .npy file, mapped. Raises ConfigError."""
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file; data.corruptions names types that are there")
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:
+        raise unreadable(path, ".npy", error) from error
+
+
+def label_array(path: Path) -> np.ndarray:
+    """int64 [5 * n]: the same n labels for each severity. Raises ConfigError."""
+    found = load(path)
+    count = getattr(found, "size", 0)
+    if not count or count % SEVERITIES:
+        raise ConfigError(f"{path}: {count} labels, not as many for each of {SEVERITIES} severities")
+    labels = checked_labels(str(path), np.asarray(found), count, len(CLASSES))
+    differs = np.flatnonzero((labels.reshape(SEVERITIES, -1) != labels[: count // SEVERITIES]).any(axis=0))
+    if len(differs):
+        raise ConfigError(f"{path}, row {differs[0]}: not the same label at every severity")
+    return labels
+
+
+def image_array(path: Path, count: int) -> np.ndarray:
+    images = checked_images(str(path), load(path))
+    if len(images) != count:
+        raise ConfigError(f"{path}: {len(images)} images, and {count} labels in labels.npy")
+    return images

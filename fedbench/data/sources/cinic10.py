@@ -1,0 +1,59 @@
+"""CINIC-10: folders train, valid and test of ten class folders; where an image comes from (CIFAR-10, ImageNet) is its
+domain.
+
+The published validation part is joined to the training part, unless data.join_val is false.
+"""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Content, Source
+from fedbench.data.dataset import Progress
+from fedbench.data.sources import published
+from fedbench.data.sources.images import Item
+from fedbench.data.sources.listing import assembled, check_names, some_images, subfolders
+from fedbench.data.sources.published import Download, Published
+
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+DOMAINS = ("cifar10", "imagenet")
+PUBLISHED = {
+    "cinic10": Published(
+        ("train", "valid", "test"),
+        below=("CINIC-10", "cinic-10"),
+        wanted=lambda name: name.endswith(".png"),
+        downloads=lambda: (
+            Download(
+                "CINIC-10.tar.gz",
+                ("https://datashare.ed.ac.uk/bitstream/handle/10283/3192/CINIC-10.tar.gz",),
+                "6ee4d0c996905fe93221de577967a372",
+            ),
+        ),
+    )
+}
+
+
+class Options(Section):
+    """Keys `data.*` of CINIC-10."""
+
+    join_val: bool = Field(True, description="count the published validation part to the training part")
+
+
+def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+    return published.source(config, options, progress, PUBLISHED["cinic10"], read)
+
+
+def read(name: str, folder: Path, options: Options) -> Content:
+    train = [item for part in ("train", "valid")[: 1 + options.join_val] for item in items_of(folder / part)]
+    return assembled(train, items_of(folder / "test"), CLASSES, None, DOMAINS)
+
+
+def items_of(part: Path) -> list[Item]:
+    """The images of a part, class by class. Raises ConfigError."""
+    check_names(part, [folder.name for folder in subfolders(part)], CLASSES)
+    return [
+        Item(file, label, str(file), DOMAINS.index("cifar10" if file.name.startswith("cifar10-") else "imagenet"))
+        for label, name in enumerate(CLASSES)
+        for file in some_images(part / name)
+    ]

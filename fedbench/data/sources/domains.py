@@ -1,0 +1,237 @@
+"""Office-Caltech10, DomainNet's ten classes and PACS: folders DOMAIN/CLASS of images, with or without lists of parts.
+
+A set's own lists decide the parts where they are there for every domain: DomainNet's DOMAIN_train.txt and
+DOMAIN_test.txt, PACS' DOMAIN_train_kfold.txt and DOMAIN_crossval_kfold.txt, or one splits.csv with the columns path and
+part (train or test). Without lists every fifth image of each class in each domain is a test image.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pydantic import Field
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Content, Source
+from fedbench.data.dataset import Progress
+from fedbench.data.sources import published
+from fedbench.data.sources.images import Item, is_test_row
+from fedbench.data.sources.listing import Row, Seen, assembled, check_names, inside, rows_of, some_images, subfolders
+from fedbench.data.sources.published import Download, Published
+from fedbench.errors import ConfigError
+
+Parts = tuple[list[Item], list[Item]]
+SPLITS = "splits.csv"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """domains, classes: names of folders, in the order of their numbers. size: pixels a side, None as published.
+
+    lists: suffixes of the lists of training and test images.
+    """
+
+    domains: tuple[str, ...]
+    classes: tuple[str, ...]
+    size: int | None
+    lists: tuple[str, ...] = ()
+
+    def wanted(self, name: str) -> bool:
+        """Whether a file is a list, or an image of one of the classes."""
+        path = PurePosixPath(name)
+        return path.parent.name in self.classes or path.suffix in (".txt", ".csv")
+
+
+LAYOUTS = {
+    "office-caltech10": Layout(
+        ("amazon", "caltech", "dslr", "webcam"),
+        (
+            *("back_pack", "bike", "calculator", "headphones", "keyboard", "laptop_computer", "monitor", "mouse"),
+            *("mug", "projector"),
+        ),
+        256,
+    ),
+    "domainnet10": Layout(
+        ("clipart", "infograph", "painting", "quickdraw", "real", "sketch"),
+        (
+            *("bird", "feather", "headphones", "ice_cream", "teapot", "tiger", "whale", "windmill", "wine_glass"),
+            "zebra",
+        ),
+        256,
+        ("_train.txt", "_test.txt"),
+    ),
+    "pacs": Layout(
+        ("art_painting", "cartoon", "photo", "sketch"),
+        ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person"),
+        None,
+        ("_train_kfold.txt", "_crossval_kfold.txt"),
+    ),
+}
+DOMAINNET = "http://csr.bu.edu/ftp/visda/2019/multi-source/"
+# MD5 of the archives and of the lists, in the order of the domains. Clipart and painting are the cleaned versions.
+DOMAINNET_ARCHIVES = {
+    "groundtruth/clipart.zip": "cd0d8f2d77a4e181449b78ed62bccf1e",
+    "infograph.zip": "720380b86f9e6ab4805bb38b6bd135f8",
+    "groundtruth/painting.zip": "1ae32cdb4f98fe7ab5eb0a351768abfd",
+    "quickdraw.zip": "bdc1b6f09f277da1a263389efe0c7a66",
+    "real.zip": "dcc47055e8935767784b7162e7c7cca6",
+    "sketch.zip": "658d8009644040ff7ce30bb2e820850f",
+}
+DOMAINNET_LISTS = {
+    "clipart_train.txt": "b4349693a7f9c05c53955725c47ed6cb",
+    "infograph_train.txt": "379b50054f4ac2018dca4f89421b92d9",
+    "painting_train.txt": "7db0e7ca73ad9982f6e1f7f3ef372c0a",
+    "quickdraw_train.txt": "b732ced3939ac8efdd8c0a889dca56cc",
+    "real_train.txt": "8ebf02c2075fadd564705f0dc7cd6291",
+    "sketch_train.txt": "1233bd18aa9a8a200bf4cecf1c34ef3e",
+    "clipart_test.txt": "f5ddbcfd657a3acf9d0f7da10db22565",
+    "infograph_test.txt": "779626b50869edffe8ea6941c3755c71",
+    "painting_test.txt": "232b35dc53f26d414686ae579e38d9b5",
+    "quickdraw_test.txt": "c1a828fdfe216fb109f1c0083a252c6f",
+    "real_test.txt": "6098816791c3ebed543c71ffa11b9054",
+    "sketch_test.txt": "d8a222e4672cfd585298aa14d02ea441",
+}
+
+
+class Options(Section):
+    """Keys `data.*` of a set of domains."""
+
+    size: int | None = Field(
+        None, ge=1, description="resize every image to size x size pixels (default: 256; PACS: as published)"
+    )
+
+
+def domainnet_downloads() -> tuple[Download, ...]:
+    """16 GB, of which the ten classes are kept."""
+    sums = DOMAINNET_ARCHIVES | {f"domainnet/txt/{name}": md5 for name, md5 in DOMAINNET_LISTS.items()}
+    return tuple(Download(PurePosixPath(path).name, (DOMAINNET + path,), md5) for path, md5 in sums.items())
+
+
+def published_as(name: str, below: tuple[str, ...], origin: str = "") -> Published:
+    layout = LAYOUTS[name]
+    return Published(
+        layout.domains,
+        below=below,
+        extras=("*.txt", SPLITS),
+        wanted=layout.wanted,
+        downloads=domainnet_downloads if name == "domainnet10" else tuple,
+        origin=origin,
+    )
+
+
+PUBLISHED = {
+    "office-caltech10": published_as(
+        "office-caltech10",
+        ("office_caltech_10", "office_caltech_10_dataset/office_caltech_10"),
+        "get the images of Gong et al. (2012) or of FedBN's benchmark (folders amazon, caltech, dslr, webcam)",
+    ),
+    "domainnet10": published_as("domainnet10", ("DomainNet", "domainnet")),
+    "pacs": published_as("pacs", ("PACS", "kfold", "PACS/kfold"), "get the images of Li et al. (2017)"),
+}
+
+
+def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+    return published.source(config, options, progress, PUBLISHED[config.name], read)
+
+
+def read(name: str, folder: Path, options: Options) -> Content:
+    """Raises ConfigError."""
+    layout = LAYOUTS[name]
+    check_names(folder, [place.name for place in subfolders(folder)], layout.domains, "domain")
+    notes: tuple[str, ...] = ()
+    if (folder / SPLITS).is_file():
+        parts = by_table(folder, layout)
+    elif any((folder / f"{domain}{suffix}").is_file() for domain in layout.domains for suffix in layout.lists):
+        parts = by_lists(folder, layout)
+    else:
+        parts = by_turns(folder, layout)
+        notes = ("no lists of parts: every fifth image of each class and domain is a test image",)
+    check_parts(folder, layout, parts)
+    size = options.size or layout.size
+    return assembled(*parts, layout.classes, size, layout.domains, notes=notes)
+
+
+def check_parts(folder: Path, layout: Layout, parts: Parts) -> None:
+    """Every domain has images in both parts."""
+    for word, items in zip(("training", "test"), parts, strict=True):
+        present = {item.domain for item in items}
+        for number, domain in enumerate(layout.domains):
+            if number not in present:
+                raise ConfigError(f"{folder / domain}: no {word} images of this domain")
+
+
+def by_turns(folder: Path, layout: Layout) -> Parts:
+    parts: Parts = ([], [])
+    for domain, place in enumerate(layout.domains):
+        check_names(folder / place, [own.name for own in subfolders(folder / place)], layout.classes)
+        for label, name in enumerate(layout.classes):
+            for index, file in enumerate(some_images(folder / place / name)):
+                parts[is_test_row(index)].append(Item(file, label, str(file), domain))
+    return parts
+
+
+def by_lists(folder: Path, layout: Layout) -> Parts:
+    """Lines `DOMAIN/CLASS/FILE NUMBER`; the number must always go with the same class."""
+    parts: Parts = ([], [])
+    seen, numbers = Seen(), dict[str, str]()
+    for part, suffix in enumerate(layout.lists):
+        for domain in layout.domains:
+            path = folder / f"{domain}{suffix}"
+            if not path.is_file():
+                raise ConfigError(f"{path}: no such file, though the set has other lists")
+            for row in rows_of(path, " "):
+                if len(row.values) != 2 or not row.values[1].isdigit():
+                    raise ConfigError(f"{row.where}: a path and a class number are expected")
+                item = listed(folder, layout, row.values[0], row, seen)
+                if PurePosixPath(row.values[0]).parts[:1] != (domain,):
+                    raise ConfigError(f"{row.where}: {row.values[0]} is not of the domain {domain}")
+                if item is None:
+                    continue
+                check_number(numbers, layout.classes[item.label], row)
+                parts[part].append(item)
+    return parts
+
+
+def check_number(numbers: dict[str, str], name: str, row: Row) -> None:
+    """Folders and numbers of a list must say the same."""
+    given = row.values[1]
+    if numbers.setdefault(name, given) != given:
+        raise ConfigError(f"{row.where}: class {name} has number {given}, before it had {numbers[name]}")
+    if (other := next(own for own, number in numbers.items() if number == given)) != name:
+        raise ConfigError(f"{row.where}: number {given} is class {name}, before it was {other}")
+
+
+def by_table(folder: Path, layout: Layout) -> Parts:
+    """splits.csv: columns path and part, whatever else there is."""
+    parts, seen = dict[str, list[Item]](train=[], test=[]), Seen()
+    for path, part, row in table_rows(folder / SPLITS):
+        if part not in parts:
+            raise ConfigError(f"{row.where}: part {part!r}; train or test is expected")
+        item = listed(folder, layout, path, row, seen)
+        if item is None:
+            raise ConfigError(f"{row.where}: {path} is of no class of this set")
+        parts[part].append(item)
+    return parts["train"], parts["test"]
+
+
+def table_rows(path: Path) -> Iterator[tuple[str, str, Row]]:
+    header, *rows = rows_of(path, ",")
+    if not {"path", "part"} <= set(header.values):
+        raise ConfigError(f"{header.where}: columns path and part are expected, not {', '.join(header.values)}")
+    at = [header.values.index(name) for name in ("path", "part")]
+    for row in rows:
+        if len(row.values) != len(header.values):
+            raise ConfigError(f"{row.where}: {len(row.values)} values, {len(header.values)} are expected")
+        yield row.values[at[0]], row.values[at[1]], row
+
+
+def listed(folder: Path, layout: Layout, path: str, row: Row, seen: Seen) -> Item | None:
+    """The item of a listed file; None for a class that the set leaves out. Raises ConfigError."""
+    place = inside(folder, path, row.where)
+    domain, name, *rest = (*PurePosixPath(path).parts, "", "")[:3]
+    if domain not in layout.domains or not rest[0]:
+        raise ConfigError(f"{row.where}: {path} does not read DOMAIN/CLASS/FILE")
+    if name not in layout.classes:
+        return None
+    file = seen.add(place, row.where)
+    return Item(file, layout.classes.index(name), f"{file} ({row.where})", layout.domains.index(domain))

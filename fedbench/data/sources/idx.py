@@ -1,0 +1,161 @@
+"""MNIST, Fashion-MNIST and EMNIST (byclass, 62 classes): the IDX files that torchvision reads, packed or not."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Block, Content, Source
+from fedbench.data.dataset import Progress
+from fedbench.data.sources import published
+from fedbench.data.sources.published import Download, Published, changed_note, entry, first_line
+from fedbench.errors import ConfigError
+
+KINDS = {"mnist": "MNIST", "fmnist": "FashionMNIST", "emnist": "EMNIST"}
+BLOCK = 1000
+LARGEST_SIDE = 4096
+
+
+class Options(Section):
+    """No options."""
+
+
+def names_of(prefix: str, test: str) -> tuple[str, ...]:
+    """Images and labels of the training part, then of the test part."""
+    parts = [f"{prefix}{part}" for part in ("train", test)]
+    return tuple(f"{part}-{kind}-ubyte" for part in parts for kind in ("images-idx3", "labels-idx1"))
+
+
+def kind_of(name: str) -> Any:
+    from torchvision import datasets
+
+    return getattr(datasets, KINDS[name])
+
+
+def downloads_of(name: str) -> tuple[Download, ...]:
+    kind = kind_of(name)
+    if name == "emnist":
+        return (Download("gzip.zip", (kind.url,), kind.md5),)
+    return tuple(Download(file, tuple(mirror + file for mirror in kind.mirrors), md5) for file, md5 in kind.resources)
+
+
+def sums_of(name: str) -> dict[str, str]:
+    return dict(kind_of(name).resources)
+
+
+MNIST_FILES = names_of("", "t10k")
+PUBLISHED = {
+    name: Published(
+        MNIST_FILES,
+        below=(f"{KINDS[name]}/raw", "raw"),
+        downloads=partial(downloads_of, name),
+        sums=partial(sums_of, name),
+    )
+    for name in ("mnist", "fmnist")
+} | {
+    "emnist": Published(
+        names_of("emnist-byclass-", "test"),
+        below=("EMNIST/raw", "raw", "gzip"),
+        wanted=lambda name: "emnist-byclass-" in name,
+        downloads=partial(downloads_of, "emnist"),
+    )
+}
+
+
+def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+    return published.source(config, options, progress, PUBLISHED[config.name], read)
+
+
+def read(name: str, folder: Path, options: Options) -> Content:
+    """A note names every file whose checksum is not the published one. EMNIST's images are turned upright."""
+    files = [found for file in PUBLISHED[name].names if (found := entry(folder, file))]
+    names = class_names(name)
+    labels = [label_array(files[i], len(names)) for i in (1, 3)]
+    shapes = [image_shape(files[i], files[i + 1], len(own)) for i, own in zip((0, 2), labels, strict=True)]
+    if shapes[0][1:] != shapes[1][1:]:
+        raise ConfigError(f"{files[2]}: images of another size than in {files[0].name}")
+    parts = (image_blocks(files[i], own, upright=name == "emnist") for i, own in zip((0, 2), labels, strict=True))
+    notes = changed_note(PUBLISHED[name], folder)
+    return Content(*map(len, labels), chain.from_iterable(parts), len(names), names, notes=notes)
+
+
+def class_names(name: str) -> tuple[str, ...]:
+    kind = kind_of(name)
+    if name == "emnist":
+        return tuple(kind.classes_split_dict["byclass"])
+    return tuple(text.split(" - ")[0] for text in kind.classes)
+
+
+@contextmanager
+def opened(path: Path, dimensions: int) -> Iterator[tuple[BinaryIO, tuple[int, ...]]]:
+    """The file behind its header, and the shape that it announces. Raises ConfigError, also for what is read later."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            start = file.read(4 + 4 * dimensions)
+            if len(start) < 4 + 4 * dimensions or start[:4] != bytes((0, 0, 8, dimensions)):
+                raise ConfigError(f"{path}: not an IDX file of {dimensions}-dimensional bytes")
+            shape = tuple(int(n) for n in np.frombuffer(start, ">u4", dimensions, offset=4))
+            if not prod(shape) or max(shape[1:], default=1) > LARGEST_SIDE:
+                raise ConfigError(f"{path}: announces {' x '.join(map(str, shape))} values")
+            yield file, shape  # type: ignore[misc]
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigError(f"{path}: damaged or not whole ({first_line(error)})") from error
+
+
+def header(path: Path) -> tuple[int, ...]:
+    """The announced shape of an image file."""
+    with opened(path, 3) as (_, shape):
+        return shape
+
+
+def check_end(path: Path, file: BinaryIO, announced: int) -> None:
+    """Raises ConfigError where something follows; reading to the end also makes gzip compare its checksum."""
+    if file.read(1):
+        raise ConfigError(f"{path}: {announced} rows announced, more are there")
+
+
+def label_array(path: Path, classes: int) -> np.ndarray:
+    """int64 [n]. Raises ConfigError."""
+    with opened(path, 1) as (file, (count,)):
+        labels = np.frombuffer(file.read(min(count, 2**31)), np.uint8).astype(np.int64)
+        check_count(path, count, len(labels))
+        check_end(path, file, count)
+    wrong = np.flatnonzero(labels >= classes)
+    if len(wrong):
+        where = f"{path}, row {wrong[0]}"
+        raise ConfigError(f"{where}: label {labels[wrong[0]]} is outside the class range; 0 to {classes - 1}")
+    return labels
+
+
+def check_count(path: Path, announced: int, there: float) -> None:
+    if announced != there:
+        raise ConfigError(f"{path}: {announced} rows announced, {there:g} are there")
+
+
+def image_shape(image_file: Path, label_file: Path, labels: int) -> tuple[int, ...]:
+    """What the header announces, before anything is decoded."""
+    shape = header(image_file)
+    if shape[0] != labels:
+        raise ConfigError(f"{label_file}: {labels} labels, and {shape[0]} images in {image_file.name}")
+    return shape
+
+
+def image_blocks(path: Path, labels: np.ndarray, upright: bool) -> Iterator[Block]:
+    """Images uint8 [b, 1, H, W], read as a stream."""
+    with opened(path, 3) as (file, (count, height, width)):
+        for start in range(0, count, BLOCK):
+            size = min(BLOCK, count - start) * height * width
+            data = file.read(size)
+            if len(data) < size:
+                check_count(path, count, start + len(data) / (height * width))
+            images = np.frombuffer(data, np.uint8).reshape(-1, 1, height, width)
+            yield Block(images.swapaxes(2, 3) if upright else images, labels[start : start + BLOCK])
+        check_end(path, file, count)

@@ -1,0 +1,68 @@
+"""mini-ImageNet: train.csv, val.csv and test.csv (columns filename, label) and a folder of images.
+
+The published parts are 64, 16 and 20 classes that have no image in common, made for few-shot learning. All 100 classes
+are joined, and every sixth image of a class, in the order of its list, is a test image: 500 and 100 of each.
+"""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Content, Source
+from fedbench.data.dataset import Progress
+from fedbench.data.sources import published
+from fedbench.data.sources.images import Item
+from fedbench.data.sources.listing import Row, Seen, assembled, inside, rows_of
+from fedbench.data.sources.published import Published
+from fedbench.errors import ConfigError
+
+LISTS = ("train.csv", "val.csv", "test.csv")
+EVERY = 6
+PUBLISHED = {
+    "mini-imagenet": Published(
+        (*LISTS, "images"),
+        below=("mini-imagenet", "miniImageNet"),
+        origin="get the three lists of Ravi and Larochelle (2017) and the 60,000 images, which are ImageNet's",
+    )
+}
+
+
+class Options(Section):
+    """Keys `data.*` of mini-ImageNet."""
+
+    size: int = Field(84, ge=1, description="every image has, or is resized to, size x size pixels")
+
+
+def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+    return published.source(config, options, progress, PUBLISHED["mini-imagenet"], read)
+
+
+def read(name: str, folder: Path, options: Options) -> Content:
+    """Classes in ascending order of their WordNet numbers. Raises ConfigError."""
+    seen, listed = Seen(), {}
+    for part in LISTS:
+        for file, number, row in rows_in(folder / part):
+            path = seen.add(inside(folder / "images", file, row.where), row.where)
+            listed.setdefault(number, []).append((path, f"{path} ({row.where})"))
+    names = tuple(sorted(listed))
+    parts: tuple[list[Item], list[Item]] = ([], [])
+    for label, number in enumerate(names):
+        for index, (path, where) in enumerate(listed[number]):
+            parts[index % EVERY == EVERY - 1].append(Item(path, label, where))
+    notes = ("every sixth image of each class is a test image: the published parts are disjoint in classes",)
+    return assembled(*parts, names, options.size, notes=notes)
+
+
+def rows_in(path: Path) -> list[tuple[str, str, Row]]:
+    """(file, WordNet number, row) of every line. Raises ConfigError."""
+    header, *rows = rows_of(path, ",")
+    if not {"filename", "label"} <= set(header.values):
+        raise ConfigError(f"{header.where}: columns filename and label are expected, not {', '.join(header.values)}")
+    at = [header.values.index(name) for name in ("filename", "label")]
+    for row in rows:
+        if len(row.values) != len(header.values) or not all(row.values[i] for i in at):
+            raise ConfigError(f"{row.where}: a file name and a label are expected")
+        if not row.values[at[0]].startswith(row.values[at[1]]):
+            raise ConfigError(f"{row.where}: {row.values[at[0]]} is not of class {row.values[at[1]]}, by its name")
+    return [(row.values[at[0]], row.values[at[1]], row) for row in rows]

@@ -1,0 +1,72 @@
+"""SVHN: the MATLAB files that torchvision reads. The part `extra` is left alone."""
+
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Content, Source
+from fedbench.data.dataset import Progress
+from fedbench.data.sources import published
+from fedbench.data.sources.arrays import checked_images, checked_labels, sliced, unreadable
+from fedbench.data.sources.published import Download, Published, changed_note
+from fedbench.errors import ConfigError
+
+PARTS = ("train", "test")
+
+
+class Options(Section):
+    """No options."""
+
+
+def lists() -> dict[str, tuple[str, str, str]]:
+    """(address, file name, MD5) by part."""
+    from torchvision.datasets import SVHN
+
+    return {part: tuple(SVHN.split_list[part]) for part in PARTS}
+
+
+PUBLISHED = {
+    "svhn": Published(
+        tuple(f"{part}_32x32.mat" for part in PARTS),
+        below=("svhn", "SVHN"),
+        downloads=lambda: tuple(Download(name, (address,), md5) for address, name, md5 in lists().values()),
+        sums=lambda: {name: md5 for _, name, md5 in lists().values()},
+    )
+}
+
+
+def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+    return published.source(config, options, progress, PUBLISHED["svhn"], read)
+
+
+def read(name: str, folder: Path, options: Options) -> Content:
+    """A note names a file whose checksum is not the published one."""
+    (train, train_labels), (test, test_labels) = (part(folder / file) for file in PUBLISHED["svhn"].names)
+    if train.shape[1:] != test.shape[1:]:
+        raise ConfigError(f"{folder}: images of another size in the test part")
+    blocks = chain(sliced(train, train_labels), sliced(test, test_labels))
+    notes = changed_note(PUBLISHED["svhn"], folder)
+    return Content(len(train), len(test), blocks, 10, tuple("0123456789"), notes=notes)
+
+
+def part(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 [n, H, W, 3] and labels int64 [n]; the file calls the digit 0 ten. Raises ConfigError."""
+    found = variables(path)
+    images, labels = found.get("X"), found.get("y")
+    if images is None or labels is None or getattr(images, "ndim", 0) != 4:
+        raise ConfigError(f"{path}: the arrays X (height x width x 3 x count) and y are expected")
+    images = checked_images(str(path), images.transpose(3, 0, 1, 2))
+    return images, checked_labels(str(path), labels, len(images), classes=10, first=1) % 10
+
+
+def variables(path: Path) -> dict[str, Any]:
+    from scipy.io import loadmat
+
+    try:
+        found: dict[str, Any] = loadmat(path, variable_names=("X", "y"))
+    except Exception as error:
+        raise unreadable(path, "MATLAB", error) from error
+    return found

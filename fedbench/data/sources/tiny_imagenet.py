@@ -1,0 +1,71 @@
+"""Tiny-ImageNet: its own folder layout. The published validation part, which has labels, is the test part."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Content, Source
+from fedbench.data.dataset import Progress
+from fedbench.data.sources import published
+from fedbench.data.sources.images import Item
+from fedbench.data.sources.listing import Seen, assembled, check_names, inside, rows_of, some_images, subfolders
+from fedbench.data.sources.published import Download, Published
+from fedbench.errors import ConfigError
+
+PUBLISHED = {
+    "tiny-imagenet": Published(
+        ("wnids.txt", "words.txt", "train", "val"),
+        below=("tiny-imagenet-200",),
+        wanted=lambda name: not name.endswith("_boxes.txt") and "/test/" not in name,
+        downloads=lambda: (
+            Download(
+                "tiny-imagenet-200.zip",
+                ("http://cs231n.stanford.edu/tiny-imagenet-200.zip",),
+                "90528d7ca1a48142e341f4ef8d21d0de",
+            ),
+        ),
+    )
+}
+
+
+class Options(Section):
+    """Keys `data.*` of Tiny-ImageNet."""
+
+    size: int | None = Field(None, ge=1, description="resize every image to size x size pixels (published: 64)")
+
+
+def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+    return published.source(config, options, progress, PUBLISHED["tiny-imagenet"], read)
+
+
+def read(name: str, folder: Path, options: Options) -> Content:
+    """Classes in ascending order of their WordNet numbers, as folder readers number them. Raises ConfigError."""
+    numbers = tuple(sorted(row.values[0] for row in rows_of(folder / "wnids.txt", "\t")))
+    if len(set(numbers)) < len(numbers):
+        raise ConfigError(f"{folder / 'wnids.txt'}: a class is listed twice")
+    words = {row.values[0]: row.values[-1].split(",")[0] for row in rows_of(folder / "words.txt", "\t")}
+    names = tuple(words.get(number, number) for number in numbers)
+    return assembled(train_items(folder, numbers), val_items(folder, numbers), names, options.size)
+
+
+def train_items(folder: Path, numbers: tuple[str, ...]) -> list[Item]:
+    check_names(folder / "train", [place.name for place in subfolders(folder / "train")], numbers)
+    return [
+        Item(file, label, str(file))
+        for label, number in enumerate(numbers)
+        for file in some_images(folder / "train" / number / "images")
+    ]
+
+
+def val_items(folder: Path, numbers: tuple[str, ...]) -> list[Item]:
+    """One image per line of the annotations: file, class, box. Raises ConfigError."""
+    path, seen, found = folder / "val" / "val_annotations.txt", Seen(), []
+    labels = {number: label for label, number in enumerate(numbers)}
+    for row in rows_of(path, "\t"):
+        if len(row.values) < 2 or row.values[1] not in labels:
+            given = row.values[1] if len(row.values) > 1 else "none"
+            raise ConfigError(f"{row.where}: class {given} is not in wnids.txt")
+        file = seen.add(inside(folder / "val" / "images", row.values[0], row.where), row.where)
+        found.append(Item(file, labels[row.values[1]], f"{file} ({row.where})"))
+    return found

@@ -1,0 +1,111 @@
+"""Augmentation: the same draws, the same images; and what training sees, evaluation does not."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms import functional as vision
+
+from fedbench.config import Config
+from fedbench.data import Dataset, Split
+from fedbench.data.augmentation import Augmentation, cropped, flipped, rotated
+from fedbench.data.partitions import partition
+from fedbench.errors import ConfigError
+from fedbench.runtime.host import Host, Setup
+
+IMAGES = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (7, 3, 9, 12), np.uint8))
+
+
+def stream(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def split(**options) -> Split:
+    rows = torch.arange(len(IMAGES))
+    return Split(IMAGES, rows, rows, torch.ones(3, 1, 1), torch.zeros(3, 1, 1), (0, 1, 2), **options)
+
+
+def test_flip_exchanges_left_and_right_where_chosen():
+    found = flipped(IMAGES, torch.tensor([True, False] * 3 + [True]))
+    assert torch.equal(found[::2], IMAGES[::2].flip(3))
+    assert torch.equal(found[1::2], IMAGES[1::2])
+
+
+@settings(max_examples=30, deadline=None)
+@given(corners=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=7, max_size=7))
+def test_crop_is_the_window_of_the_framed_image(corners):
+    found = cropped(IMAGES, torch.tensor(corners), 2)
+    for image, (top, left), window in zip(IMAGES, corners, found, strict=True):
+        assert torch.equal(window, vision.crop(vision.pad(image, [2]), top, left, 9, 12))
+
+
+@pytest.mark.parametrize("degrees", [0.0, 7.0, -15.0, 90.0])
+def test_rotation_is_torchvisions(degrees):
+    square = IMAGES[..., :9]
+    for images in (square, IMAGES) if abs(degrees) < 90 else (square,):
+        found = rotated(images, torch.full((7,), degrees / 180 * torch.pi))
+        expected = vision.rotate(images, degrees, InterpolationMode.NEAREST)
+        assert (found != expected).float().mean() < 0.01, "rounding at the border between two pixels"
+
+
+def test_the_same_stream_gives_the_same_images_and_another_others():
+    change = Augmentation(["crop", "flip", "rotate"], padding=2)
+    assert torch.equal(change(IMAGES, stream()), change(IMAGES, stream()))
+    assert not torch.equal(change(IMAGES, stream()), change(IMAGES, stream(1)))
+    assert change(IMAGES, stream()).dtype == torch.uint8
+
+
+def test_each_kind_is_an_option_and_changes_the_images():
+    found = [Augmentation([kind], padding=2)(IMAGES, stream()) for kind in ("flip", "crop", "rotate")]
+    for one in found:
+        assert one.shape == IMAGES.shape
+        assert not torch.equal(one, IMAGES)
+    assert torch.equal(Augmentation([])(IMAGES, stream()), IMAGES)
+    assert not torch.equal(Augmentation(["crop"], padding=1)(IMAGES, stream()), found[1])
+    assert not torch.equal(Augmentation(["rotate"], degrees=60)(IMAGES, stream()), found[2])
+
+
+def test_a_split_augments_only_as_training_sees_it():
+    plain, data = split(), split(augmentation=Augmentation(["flip", "crop"]))
+    index = torch.arange(7)
+    assert torch.equal(data.batch(index)[0], plain.batch(index)[0])
+    seen = data.augmented(stream())
+    first, second = seen.batch(index)[0], seen.batch(index)[0]
+    assert not torch.equal(first, plain.batch(index)[0])
+    assert not torch.equal(first, second), "every epoch has its own draws"
+    assert torch.equal(data.augmented(stream()).batch(index)[0], first)
+    assert torch.equal(data.batch(index)[0], plain.batch(index)[0])
+    assert torch.equal(plain.augmented(stream()).batch(index)[0], plain.batch(index)[0])
+
+
+def fitted(**data) -> list[float]:
+    """What one client's training of two epochs comes to."""
+    config = Config(
+        data={"val": 0, **data}, partition={"name": "iid", "clients": 20}, model="mlp", train={"epochs": 2}, rounds=1
+    )
+    config.train.optimizer, config.train.memory_format = "sgd", "contiguous"
+    dataset = Dataset.load(config.data)
+    host = Host(Setup(config, 0, partition(dataset, config, 0)), dataset)
+    client = host.client(3, 1, {})
+    before = torch.get_rng_state()
+    weights = [host.learner.fit(host.initial, client.train, purpose=p).params for p in ("fit", "fit", "other")]
+    torch.set_rng_state(before)
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    accuracy = host.learner.evaluate(host.initial, client.train)
+    return [*weights[0].tolist(), accuracy.loss]
+
+
+def test_training_is_repeated_to_the_bit_and_evaluation_is_not_touched():
+    plain, flip = fitted(), fitted(augment=["flip"])
+    assert fitted(augment=["flip"]) == flip
+    assert plain[:-1] != flip[:-1]
+    assert plain[-1] == flip[-1]
+    assert fitted(augment=["crop"], crop_padding=1) != fitted(augment=["crop"], crop_padding=2)
+
+
+def test_unknown_kinds_are_refused():
+    with pytest.raises(ConfigError, match=r"data\.augment.*flip, rotate or crop"):
+        Config(data={"augment": ["mirror"]})

@@ -1,0 +1,52 @@
+"""One table of normalisation constants."""
+
+import numpy as np
+import pytest
+
+from fedbench.config import Config
+from fedbench.data import Dataset, importing
+from fedbench.data.constants import CONSTANTS
+from fedbench.data.sources import PUBLISHED_IN
+from fedbench.errors import ConfigError
+
+
+def test_every_named_set_has_a_line_with_its_source():
+    assert set(CONSTANTS) == {"digits", *PUBLISHED_IN}
+    for constants in CONSTANTS.values():
+        assert constants.source
+        assert (constants.mean is None) == (constants.std is None)
+        for value in (*(constants.mean or ()), *(constants.std or ())):
+            assert 0 < value < 1
+
+
+@pytest.mark.parametrize("name", ["mnist", "fmnist"])
+def test_constants_are_those_of_real_images(shared, load, name):
+    importing.import_files(name, shared / name)
+    dataset = load(name)
+    train = dataset.images[: dataset.train_rows] / 255
+    assert dataset.mean == CONSTANTS[name].mean
+    assert [train.mean(), train.std()] == pytest.approx([dataset.mean[0], dataset.std[0]], abs=0.005)
+
+
+def test_constants_of_cifar_are_those_of_real_images(shared, load):
+    for name in ("cifar10", "cifar100"):
+        dataset = load(f"parquet:{shared / name}")
+        assert dataset.mean == pytest.approx(CONSTANTS[name].mean, abs=0.015)
+        assert dataset.std == pytest.approx(CONSTANTS[name].std, abs=0.015)
+
+
+def test_others_take_their_place(load):
+    dataset = load("digits", mean=[0.5], std=[0.25])
+    assert (dataset.mean, dataset.std) == ((0.5,), (0.25,))
+    scale, shift = dataset.scale_and_shift()
+    np.testing.assert_allclose([float(scale), float(shift)], [4 / 255, -2])
+    assert load("digits", mean=[0.5]).std == load("digits").std
+    assert load("digits", mean=[0.5]).folder == load("digits").folder, "nothing is decoded again"
+
+
+def test_one_value_stands_for_all_channels(shared, load):
+    assert load(f"parquet:{shared / 'cifar100'}", std=[0.5]).std == (0.5, 0.5, 0.5)
+    with pytest.raises(ConfigError, match=r"data\.mean = \[0\.5, 0\.5\]: .* has 3 channels"):
+        Dataset.load(Config(data={"name": f"parquet:{shared / 'cifar100'}", "mean": [0.5, 0.5]}).data)
+    with pytest.raises(ConfigError, match=r"data\.std"):
+        Config(data={"std": [0.0]})
