@@ -75,7 +75,9 @@ def run(
         return Result(folder, config)
     with places.nothing_left(place):
         partitions = check(config, dataset)
-        if not place.begun:
+        if place.begun:
+            places.check_same_partitions(folder, partitions)
+        else:
             places.describe(folder, config, dataset, partitions)
         warnings = _with_loggers(config, dataset, folder, place.begun, job_type, watch or (lambda event: None))
     write_json_atomically(folder / "summary.json", summarise(RunFolder(folder), warnings))
