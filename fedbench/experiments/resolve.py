@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from fedbench import methods, models
 from fedbench.config import Config, explain
 from fedbench.data.dataset import Dataset
-from fedbench.data.partitions import Partition, partition
+from fedbench.data.partitions import Partition, partition, resolved
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.runtime.host import Host, Setup, build_learner, make_context, make_method
@@ -29,6 +29,7 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
     _method_options(config, kind)
     _train_defaults(config, kind)
     dataset = Dataset.load(config.data)
+    config.partition = resolved(config.partition, dataset)
     _model_defaults(config, dataset)
     _resources(config)
     _check_sizes(config, kind)

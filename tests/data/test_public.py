@@ -94,5 +94,5 @@ def test_impossible_requests_name_the_numbers(public, numbers):
 
 
 def test_a_domain_without_enough_images_is_named():
-    with pytest.raises(ConfigError, match="of domain a would give 2 of its 1 training images; at most 4 images"):
+    with pytest.raises(ConfigError, match="of domain a would give 2 of its 1 training images; at most 4 domain- and"):
         deal(made([1, 1], [9, 9], ("a", "b")), size=8, balance="domains")

@@ -94,6 +94,9 @@ SCHEMES: dict[str, Callable[[Source, PartitionConfig, np.random.Generator], Deal
     "domain-shards": domain_shards,
     "corruption": corruption,
 }
+POOLING = ("dirichlet", "practical")
+SIZED = ("pathological", "dirichlet-fixed")
+"""FedCAC's: its 500 training and 100 test images are the default."""
 TESTS = {"test", "test_share", "total"}
 SHARDS = {"classes", "deal", "images", "test_images"} | TESTS
 CUT = {"alpha", "min_images", "max_draws", "test_size"} | TESTS
@@ -107,7 +110,7 @@ USED: dict[str, set[str]] = {
     "domain": {"train_size", "test_size"} | TESTS,
     "domain-shards": SHARDS,
     "corruption": SHARDS,
-    "file": {"path"},
+    "file": {"path", "test"},
 }
 """What each scheme reads of the options that not all read."""
 
@@ -117,6 +120,7 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
 
     The public set leaves the train part first, so it is disjoint from every client.
     """
+    config = config.model_copy(update={"partition": resolved(config.partition, dataset)})
     options = config.partition
     seed = seed if options.seed is None else options.seed
     check_chosen(options)
@@ -130,6 +134,19 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     val = held_for_validation(train, source.labels, config.data.val, generator(seed, "val"))
     notes = (*held_anew(source, options), *unused(options), *repeats(train, "training"), *repeats(test, "test"))
     return Partition(_clients(train, val, test, options.clients), public, notes, seed)
+
+
+def resolved(options: PartitionConfig, dataset: Dataset) -> PartitionConfig:
+    """The options with what the scheme and the data set decide filled in."""
+    filled: dict[str, Any] = {}
+    if options.test == "auto":
+        one_part = dataset.train_rows in (0, len(dataset.labels))
+        filled["test"] = "pooled" if one_part or options.name in POOLING else "part"
+    if options.name in SIZED:
+        filled |= {"train_size": options.train_size or 500, "test_size": options.test_size or 100}
+    if options.test == "drawn":
+        filled["test_size"] = options.test_size or 100
+    return options.model_copy(update=filled)
 
 
 def _clients(train: Holdings, val: np.ndarray, test: Holdings, count: int) -> list[ClientRows]:

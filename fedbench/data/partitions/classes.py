@@ -155,8 +155,8 @@ def pathological(source: Source, options: PartitionConfig, rng: np.random.Genera
     source = parts(source, options, rng)
     held = random_classes(source.classes, options.clients, options.classes, rng)
     return (
-        choose_equally(source, source.train, held, options.train_size or 500, "train", rng),
-        choose_equally(source, source.test, held, options.test_size or 100, "test", rng),
+        choose_equally(source, source.train, held, options.train_size, "train", rng),
+        choose_equally(source, source.test, held, options.test_size, "test", rng),
     )
 
 

@@ -52,7 +52,7 @@ def cut_by_shares(source: Source, options: PartitionConfig, rng: np.random.Gener
     for _ in range(options.max_draws):
         ends = draw_ends(sizes, options, rng, balanced)
         train = pieces(ends, sizes)
-        test = tests(ends, train, source, options, anew)
+        test = test_sizes(ends, train, source, options, anew)
         if train.sum(axis=0).min() >= options.min_images and test.min() >= 1:
             break
     else:
@@ -67,7 +67,7 @@ def cut_by_shares(source: Source, options: PartitionConfig, rng: np.random.Gener
         held = held_out(hands, options.test_share, rng)
         return Holdings(hands.rows[~held], hands.owners[~held]), Holdings(hands.rows[held], hands.owners[held])
     if options.test == "drawn":
-        return hands, choose_alike(source, train.T, options.test_size or 100, rng)
+        return hands, choose_alike(source, train.T, options.test_size, rng)
     return hands, cut(source, source.test, pieces(ends, source.class_sizes(source.test)), rng)
 
 
@@ -97,13 +97,13 @@ def pieces(ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.diff((ends * sizes[:, None]).astype(np.int64), axis=1, prepend=0)
 
 
-def tests(ends: np.ndarray, train: np.ndarray, source: Source, options: PartitionConfig, anew: bool) -> np.ndarray:
+def test_sizes(ends: np.ndarray, train: np.ndarray, source: Source, options: PartitionConfig, anew: bool) -> np.ndarray:
     """Test images of each client, int64 [clients]."""
     held = train.sum(axis=0)
     if anew:
-        return (held * options.test_share).astype(np.int64).clip(max=held - 1)
+        return (held * options.test_share).astype(np.int64)
     if options.test == "drawn":
-        return np.full(options.clients, options.test_size or 100)
+        return np.full(options.clients, options.test_size)
     return pieces(ends, source.class_sizes(source.test)).sum(axis=0)
 
 
@@ -135,8 +135,8 @@ def dirichlet_fixed(source: Source, options: PartitionConfig, rng: np.random.Gen
     check_no_class_empty(options.name, source, [("training", source.train), ("test", source.test)], every)
     shares = rng.dirichlet(np.full(source.classes, options.alpha), size=options.clients)  # [clients, classes]
     return (
-        choose(source, source.train, fixed_counts(shares, options.train_size or 500), rng),
-        choose(source, source.test, fixed_counts(shares, options.test_size or 100), rng),
+        choose(source, source.train, fixed_counts(shares, options.train_size), rng),
+        choose(source, source.test, fixed_counts(shares, options.test_size), rng),
     )
 
 

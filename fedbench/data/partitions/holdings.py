@@ -7,15 +7,13 @@ PCG64 streams whose integers and doubles are the same on every platform.
 import hashlib
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from fedbench.config import PartitionConfig
+from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
-
-if TYPE_CHECKING:
-    from fedbench.config import PartitionConfig
-    from fedbench.data.dataset import Dataset
 
 DENSE = 4
 """A choice of more than one in so many is made by shuffling what there is, others by drawing until all differ."""
@@ -49,7 +47,7 @@ class Source:
     one_part: bool
 
     @classmethod
-    def of(cls, dataset: "Dataset") -> "Source":
+    def of(cls, dataset: Dataset) -> "Source":
         rows, named = np.arange(len(dataset.labels)), dataset.domains is not None
         return cls(
             np.asarray(dataset.labels),
@@ -92,13 +90,11 @@ def generator(seed: int, *purpose: int | str) -> np.random.Generator:
 # -- the two parts -----------------------------------------------------------------------------------------------------
 
 
-def pooled(source: Source, options: "PartitionConfig") -> bool:
-    """Whether the parts are merged and test images held out anew: asked for, the scheme's own way, or for want of one.
+def pooled(source: Source, options: PartitionConfig) -> bool:
+    """Whether the parts are merged and test images held out anew.
 
-    Raises ConfigError where `partition.test` names a way that the scheme does not have.
+    Raises ConfigError where `partition.test` names a way that the scheme or the data set does not have.
     """
-    if options.test == "auto":
-        return source.one_part or options.name in ("dirichlet", "practical")
     if options.test == "drawn" and options.name not in ("dirichlet", "practical"):
         raise ConfigError(f"partition.test = drawn: for dirichlet and practical; {options.name} takes part or pooled")
     if source.one_part and options.test != "pooled":
@@ -107,7 +103,7 @@ def pooled(source: Source, options: "PartitionConfig") -> bool:
     return options.test == "pooled"
 
 
-def parts(source: Source, options: "PartitionConfig", rng: np.random.Generator) -> Source:
+def parts(source: Source, options: PartitionConfig, rng: np.random.Generator) -> Source:
     """The parts to deal from: as they are, or pooled and split anew within each domain and class; see `pooled`."""
     source = sampled(source, options, rng)
     if not pooled(source, options):
@@ -116,7 +112,7 @@ def parts(source: Source, options: "PartitionConfig", rng: np.random.Generator) 
     return replace(source, train=source.train[~held], test=source.train[held])
 
 
-def sampled(source: Source, options: "PartitionConfig", rng: np.random.Generator) -> Source:
+def sampled(source: Source, options: PartitionConfig, rng: np.random.Generator) -> Source:
     """`partition.total` random images of the train part, domains and classes in proportion; all of it where none.
 
     Where the parts are pooled, all images count and all that are kept are in `train`.
@@ -246,7 +242,7 @@ def in_pieces(rows: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
 
 
 def check_enough(
-    images: int, options: "PartitionConfig", part: str, each: int = 1, clients: int = 0, where: str = ""
+    images: int, options: PartitionConfig, part: str, each: int = 1, clients: int = 0, where: str = ""
 ) -> None:
     """Raises ConfigError where disjoint clients cannot have `each` images. clients: how many, if not all."""
     clients = clients or options.clients
