@@ -85,31 +85,87 @@ class DataConfig(OpenSection):
 
 
 class PartitionConfig(NamedSection):
-    name: Literal["iid", "shards", "pathological", "dirichlet", "dirichlet-fixed"] = Field(
-        "dirichlet", description="how the images are dealt to the clients"
-    )
+    name: Literal[
+        "iid",
+        "shards",
+        "pathological",
+        "dirichlet",
+        "dirichlet-fixed",
+        "practical",
+        "domain",
+        "domain-shards",
+        "corruption",
+        "file",
+    ] = Field("dirichlet", description="how the images are dealt to the clients")
     clients: PositiveInt = Field(10, description="number of clients")
-    classes: PositiveInt = Field(2, description="classes per client (shards, pathological)")
-    images: PositiveInt | None = Field(None, description="training images per class and client (shards); none: all")
-    test_images: PositiveInt | None = Field(None, description="test images per class and client (shards); none: all")
-    alpha: float = Field(0.5, gt=0, description="concentration per class (dirichlet, dirichlet-fixed)")
-    min_images: int = Field(10, ge=1, description="fewest images per client (dirichlet): drawn again below it")
-    train_size: PositiveInt = Field(500, description="training images per client (dirichlet-fixed, pathological)")
-    test_size: PositiveInt = Field(100, description="test images per client (dirichlet-fixed, pathological)")
-    max_draws: PositiveInt = Field(10_000, description="draws before a Dirichlet partition is given up")
+    classes: PositiveInt = Field(2, description="classes per client (shards, pathological, domain-shards, corruption)")
+    deal: Literal["even", "shuffled", "random"] = Field(
+        "even",
+        description="classes of the clients (shards, domain-shards, corruption): even: each class equally often, none "
+        "twice at a client; shuffled: a client may get one twice; random: each client draws its own",
+    )
+    images: PositiveInt | None = Field(
+        None, description="training images per class and client (shards, domain-shards, corruption); none: all"
+    )
+    test_images: PositiveInt | None = Field(
+        None, description="test images per class and client (shards, domain-shards, corruption); none: all"
+    )
+    alpha: float = Field(0.5, gt=0, description="concentration per class (dirichlet, dirichlet-fixed, practical)")
+    min_images: int = Field(
+        10, ge=1, description="fewest images per client, all its parts (dirichlet, practical): drawn again below it"
+    )
+    train_size: PositiveInt | None = Field(
+        None, description="training images per client; none: 500 (dirichlet-fixed, pathological), all (iid, domain)"
+    )
+    test_size: PositiveInt | None = Field(
+        None,
+        description="test images per client; none: 100 (dirichlet-fixed, pathological, where test = drawn), all (iid, "
+        "domain)",
+    )
+    total: PositiveInt | None = Field(
+        None, description="images to deal in all, of the train part (pooled: of both); none: all there are"
+    )
+    test: Literal["auto", "part", "pooled", "drawn"] = Field(
+        "auto",
+        description="test images: part: the data set's test part; pooled: both parts merged, test_share of the images "
+        "held out; drawn: test_size of the test part in each client's class proportions (dirichlet, practical); auto: "
+        "pooled for dirichlet and practical and where one part is empty, else part",
+    )
+    test_share: float = Field(0.25, gt=0, lt=1, description="share of test images where test = pooled")
+    max_draws: PositiveInt = Field(10_000, description="draws before a partition is given up (dirichlet, practical)")
+    path: Path | None = Field(
+        None, description="JSON file with a list `clients` of row numbers (file), such as a run's partition.json"
+    )
     seed: int | None = Field(None, description="seed of the partition; none: the run's seed")
     flip_clients: list[int] = Field([], description="clients whose labels are permuted, c -> (c + 1) mod classes")
+    noise_clients: list[int] = Field([], description="clients with wrong labels among training and validation images")
+    noise_rate: float = Field(0.2, ge=0, le=1, description="share of wrong labels at noise_clients")
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        """Processes of a cluster work in other directories."""
+        return value and value.expanduser().absolute()
 
 
 class PublicConfig(Section):
-    size: int = Field(0, ge=0, description="unlabelled public images, class-balanced, taken before partitioning")
+    size: int = Field(0, ge=0, description="unlabelled public images, taken from the train part before partitioning")
+    balance: Literal["classes", "domains", "dirichlet", "none"] = Field(
+        "classes",
+        description="classes: equally many of each; domains: of each domain and class; dirichlet: classes skewed by "
+        "alpha; none: any images",
+    )
+    alpha: float = Field(0.5, gt=0, description="concentration per class where balance = dirichlet")
+    reserve: PositiveInt | None = Field(
+        None, description="images kept from the clients, of which the public set is a part; none: size"
+    )
 
 
 class ModelConfig(OpenSection):
     name: str = Field(
         "auto",
-        description="mlp, avgcnn, resnet8, resnet10, resnet18, or package.module:Class of a LightningModule; auto: "
-        "avgcnn, or mlp for images of less than 16 pixels a side",
+        description="mlp, avgcnn, resnet8, resnet10, resnet18, alexnet, vit, or package.module:Class of a "
+        "LightningModule; auto: avgcnn, or mlp for images of less than 16 pixels a side",
     )
     head: str | None = Field(None, description="dotted name of the classifier submodule (default: the model's own)")
 

@@ -1,32 +1,57 @@
 """Wrong labels on purpose, for chosen clients."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.config import Config
+from fedbench.config import Config, PartitionConfig
 from fedbench.data.dataset import Dataset
+from fedbench.data.partitions.holdings import generator
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedbench.data.partitions import Partition
 
 
-def flipped(labels: Tensor, classes: int) -> Tensor:
+def client_labels(dataset: Dataset, partition: "Partition", config: Config, client: int, part: str) -> Tensor:
+    """Labels int64 [n] of a client's part ('train', 'val' or 'test'), as that client sees them."""
+    options = config.partition
+    rows = getattr(partition.clients[client], part)
+    labels = dataset.labels[rows]
+    if client in options.noise_clients and part != "test":
+        labels = noisy(dataset, partition, options.noise_rate, client, rows)
+    if client in options.flip_clients:
+        labels = flipped(labels, dataset.classes)
+    return torch.from_numpy(labels)
+
+
+def flipped(labels: np.ndarray, classes: int) -> np.ndarray:
     """Every label c becomes (c + 1) mod classes."""
     return (labels + 1) % classes
 
 
-def client_labels(dataset: Dataset, partition: "Partition", config: Config, client: int, part: str) -> Tensor:
-    """Labels int64 [n] of a client's part ('train', 'val' or 'test'), as that client sees them."""
-    labels = torch.from_numpy(dataset.labels[getattr(partition.clients[client], part)])
-    return flipped(labels, dataset.classes) if client in config.partition.flip_clients else labels
+def noisy(dataset: Dataset, partition: "Partition", rate: float, client: int, rows: np.ndarray) -> np.ndarray:
+    """Labels of these rows, int64; round(rate * n) of the client's n training and validation images have a wrong one.
+
+    A wrong label is any of the others with equal chance. Copies of an image have one label. The seed of the partition
+    decides, so it is the same in every process and round.
+    """
+    own = partition.clients[client]
+    images = np.unique(np.concatenate([own.train, own.val]))
+    rng = generator(partition.seed, "noise", client)
+    wrong = rng.permutation(len(images))[: int(rate * len(images) + 0.5)]
+    labels = dataset.labels[images].copy()
+    labels[wrong] = (labels[wrong] + rng.integers(1, max(2, dataset.classes), len(wrong))) % dataset.classes
+    return labels[np.searchsorted(images, rows)]
 
 
-def check_flips(chosen: Iterable[int], clients: int) -> None:
+def check_chosen(options: PartitionConfig) -> None:
     """Raises ConfigError for a client number that does not exist."""
-    for client in chosen:
-        if not 0 <= client < clients:
-            raise ConfigError(f"partition.flip_clients: client {client} does not exist; clients are 0 to {clients - 1}")
+    for key in ("flip_clients", "noise_clients"):
+        for client in getattr(options, key):
+            if not 0 <= client < options.clients:
+                raise ConfigError(
+                    f"partition.{key}: client {client} does not exist; clients are 0 to {options.clients - 1}"
+                )

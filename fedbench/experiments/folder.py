@@ -154,6 +154,17 @@ def check_same(folder: Path, config: Config) -> None:
         )
 
 
+def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> None:
+    """Raises ConfigError where a run began with other rows: a partition's file or the data have changed since."""
+    known = json.loads((folder / "environment.json").read_text())["partition_fingerprint"]
+    for seed, now in partitions.items():
+        if known.get(str(seed)) != now.fingerprint():
+            raise ConfigError(
+                f"{folder} holds a run that began with another partition (seed {seed}): the data set or the file of "
+                "partition.path has changed since; bring it back, or give another --out"
+            )
+
+
 def changes_in(folder: Path, config: Config) -> list[str]:
     """What differs between the run in a folder, if there is one, and a resolved configuration."""
     kept = folder / "config.yaml"
@@ -198,9 +209,7 @@ def finish(folder: Path) -> None:
 def _drawn(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, Any]:
     return {
         str(seed): {
-            "clients": [
-                {part: getattr(rows, part).tolist() for part in ("train", "val", "test")} for rows in drawn.clients
-            ],
+            **drawn.tree(),
             "class_counts": drawn.class_counts(dataset.labels, dataset.num_classes).tolist(),
         }
         for seed, drawn in partitions.items()

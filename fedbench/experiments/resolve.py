@@ -11,12 +11,12 @@ from pydantic import ValidationError
 from fedbench import methods, models
 from fedbench.config import Config, explain
 from fedbench.data.dataset import Dataset
-from fedbench.data.partitions import Partition, partition
+from fedbench.data.partitions import Partition, partition, resolved
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.runtime.host import Host, Setup, build_learner, make_context, make_method
 
-CONTIGUOUS_ON_CPU = ("mlp", "resnet8", "resnet10", "resnet18")
+CONTIGUOUS_ON_CPU = ("mlp", "resnet8", "resnet10", "resnet18", "vit")
 SMALL_HIDDEN = [64]
 """Of the mlp that `auto` takes for images too small for a convolution net."""
 
@@ -29,6 +29,7 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
     _method_options(config, kind)
     _train_defaults(config, kind)
     dataset = Dataset.load(config.data)
+    config.partition = resolved(config.partition, dataset)
     _model_defaults(config, dataset)
     _resources(config)
     _check_sizes(config, kind)
@@ -111,7 +112,7 @@ def _check_steps(config: Config) -> None:
 def _memory_format(model: str) -> Any:
     """By measurement: on a CPU plain convolutions gain a fifth from channels_last, residual nets lose a seventh."""
     if torch.cuda.is_available():
-        return "channels_last" if model not in ("mlp",) and ":" not in model else "contiguous"
+        return "channels_last" if model not in ("mlp", "vit") and ":" not in model else "contiguous"
     return "contiguous" if model in CONTIGUOUS_ON_CPU or ":" in model else "channels_last"
 
 

@@ -77,7 +77,9 @@ def run(
         if not place.done:
             with places.nothing_left(place):
                 partitions = check(config, dataset)
-                if not place.begun:
+                if place.begun:
+                    places.check_same_partitions(place.folder, partitions)
+                else:
                     places.describe(place.folder, config, dataset, partitions)
                 told = watch or (lambda event: None)
                 warnings = _with_loggers(config, dataset, place.folder, place.begun, job_type, told)

@@ -15,6 +15,8 @@ MODELS = {
     "resnet8": "resnet:ResNet8",
     "resnet10": "resnet:ResNet10",
     "resnet18": "resnet:ResNet18",
+    "alexnet": "alexnet:AlexNet",
+    "vit": "vit:Vit",
 }
 SHAPE = ("input_shape", "classes")
 """What the data decide: given to every constructor that takes an argument of that name."""
@@ -72,8 +74,9 @@ def check_options(name: str, kind: type[LightningModule], options: dict[str, Any
     takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(kind).parameters.values())
     for key in options:
         if key not in accepted and not takes_any:
-            own = set(accepted) - set(SHAPE)
+            own = sorted(set(accepted) - set(SHAPE))
             hint = nearest(key, own) if own else "it has no options"
+            hint += f" known: {', '.join(own)}" if hint.endswith("?") else ""
             raise ConfigError(f"unknown key model.{key}: {name} takes no such argument; {hint}")
     for key, parameter in accepted.items():
         if parameter.default is parameter.empty and key not in options:

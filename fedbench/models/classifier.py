@@ -1,11 +1,18 @@
 """What the built-in networks have in common."""
 
+from collections.abc import Sequence
+from typing import Any, Literal
+
 import torch
 from lightning import LightningModule
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fedbench.config import TrainConfig
+from fedbench.errors import ConfigError
+
+Grey = Literal["repeat", "native"]
+"""repeat: a one-channel image enters a three-channel network three times; native: a first layer with one channel."""
 
 
 class Classifier(LightningModule):
@@ -27,3 +34,26 @@ class Classifier(LightningModule):
         """SGD with the default rate, momentum and decay of a run."""
         train = TrainConfig()
         return torch.optim.SGD(self.parameters(), lr=train.lr, momentum=train.momentum, weight_decay=train.weight_decay)
+
+
+class Repeat(nn.Module):
+    """A one-channel image as several equal channels."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.expand(-1, self.channels, -1, -1)
+
+
+def entrance(channels: int, grey: str) -> tuple[dict[str, nn.Module], int]:
+    """What an image passes first, by name, and the channels that the first layer sees."""
+    check_choice("grey", grey, ("repeat", "native"))
+    return ({"repeat": Repeat(3)}, 3) if channels == 1 and grey == "repeat" else ({}, channels)
+
+
+def check_choice(key: str, value: Any, legal: Sequence[Any]) -> None:
+    """Raises ConfigError for a value that an option does not take."""
+    if value not in legal or type(value) is not type(legal[0]):
+        raise ConfigError(f"model.{key} = {value!r}: {' or '.join(map(str, legal))}")

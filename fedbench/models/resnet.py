@@ -3,11 +3,12 @@
 from collections import OrderedDict
 from typing import ClassVar, Literal
 
-from torch import Tensor, nn
+from torch import nn
+from torchvision.models import ResNet18_Weights
 from torchvision.models.resnet import BasicBlock
 
-from fedbench.errors import ConfigError
-from fedbench.models.classifier import Classifier
+from fedbench.models import pretrained as published
+from fedbench.models.classifier import Classifier, Grey, check_choice, entrance
 
 WIDTHS = (64, 128, 256, 512)
 
@@ -16,7 +17,8 @@ class ResNet(Classifier):
     """Stem, stages of basic blocks with widths 64, 128, 256, 512, global average, head.
 
     stem: imagenet (7x7 stride 2, 3x3 max pooling stride 2) or cifar (3x3 stride 1, no pooling).
-    grey: repeat (a one-channel image enters a three-channel stem three times) or native (a one-channel stem).
+    grey: repeat (a one-channel image enters a three-channel stem three times) or native (a one-channel stem). Images of
+    any size.
     Source: He et al., CVPR 2016; with the imagenet stem, torchvision's layers and initial weights.
     """
 
@@ -28,17 +30,16 @@ class ResNet(Classifier):
         input_shape: tuple[int, int, int] = (3, 32, 32),
         classes: int = 10,
         stem: Literal["imagenet", "cifar"] = "imagenet",
-        grey: Literal["repeat", "native"] = "repeat",
+        grey: Grey = "repeat",
     ) -> None:
         super().__init__()
         check_choice("stem", stem, ("imagenet", "cifar"))
-        check_choice("grey", grey, ("repeat", "native"))
-        repeated = input_shape[0] == 1 and grey == "repeat"
-        layers = stem_layers(3 if repeated else input_shape[0], stem)
+        layers, channels = entrance(input_shape[0], grey)
+        layers |= stem_layers(channels, stem)
         for number, count in enumerate(self.blocks):
             layers[f"stage{number + 1}"] = stage(WIDTHS[max(0, number - 1)], WIDTHS[number], count)
         layers |= {"average": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
-        self.body = nn.Sequential(OrderedDict({"repeat": Repeat(3)} | layers if repeated else layers))
+        self.body = nn.Sequential(OrderedDict(layers))
         self.head = nn.Linear(WIDTHS[len(self.blocks) - 1], classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -58,20 +59,32 @@ class ResNet10(ResNet):
 
 
 class ResNet18(ResNet):
-    """Four stages of two blocks, 512 features."""
+    """Four stages of two blocks, 512 features.
+
+    pretrained: ImageNet weights in all layers but the head; with the imagenet stem only.
+    """
 
     blocks = (2, 2, 2, 2)
 
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int] = (3, 32, 32),
+        classes: int = 10,
+        stem: Literal["imagenet", "cifar"] = "imagenet",
+        grey: Grey = "repeat",
+        pretrained: bool = False,
+    ) -> None:
+        check_choice("pretrained", pretrained, (True, False))
+        if pretrained:
+            published.check(entrance(input_shape[0], grey)[1], stem=(stem, "imagenet"))
+        super().__init__(input_shape, classes, stem, grey)
+        if pretrained:
+            published.load(self.body, ResNet18_Weights.IMAGENET1K_V1, own_name)
 
-class Repeat(nn.Module):
-    """A one-channel image as several equal channels."""
 
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.channels = channels
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.expand(-1, self.channels, -1, -1)
+def own_name(name: str) -> str | None:
+    """torchvision's name of a tensor as ours; None for its head."""
+    return None if name.startswith("fc.") else name.replace("layer", "stage")
 
 
 def stem_layers(channels: int, stem: str) -> dict[str, nn.Module]:
@@ -89,8 +102,3 @@ def stage(before: int, width: int, blocks: int) -> nn.Sequential:
         shortcut = nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
     first = BasicBlock(before, width, stride, shortcut)
     return nn.Sequential(first, *(BasicBlock(width, width) for _ in range(blocks - 1)))
-
-
-def check_choice(key: str, value: str, legal: tuple[str, ...]) -> None:
-    if value not in legal:
-        raise ConfigError(f"model.{key} = {value!r}: {' or '.join(legal)}")

@@ -15,6 +15,11 @@ PARTITION_KEYS = {
     "pathological": ["classes", "train_size"],
     "dirichlet": ["alpha"],
     "dirichlet-fixed": ["alpha", "train_size"],
+    "practical": ["alpha", "total"],
+    "domain": ["train_size"],
+    "domain-shards": ["classes", "images"],
+    "corruption": ["classes", "images"],
+    "file": ["path"],
 }
 
 

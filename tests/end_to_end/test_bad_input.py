@@ -201,11 +201,15 @@ def test_values(refused, line, told):
         ("shards --partition.classes 11", ["partition.classes = 11", "10 classes"]),
         ("pathological --partition.train_size 5000", ["a client needs 2500 of it", "lower partition.train_size"]),
         ("iid --partition.clients 1000", ["1000 clients", "there are 359", "lower partition.clients"]),
-        ("dirichlet --partition.clients 2000", ["2000 clients", "need 20000, there are 1438"]),
+        ("dirichlet --partition.clients 2000", ["2000 clients", "need 20000, there are 1797"]),
         (
             "dirichlet --partition.alpha 0.001 --partition.clients 50 --partition.max_draws 20",
             ["none of 20 draws with alpha 0.001 gave each of 50 clients", "raise partition.alpha"],
         ),
+        ("practical --partition.total 2000", ["partition.total = 2000", "there are 1797 images"]),
+        ("domain", ["the data set has 0 domains"]),
+        ("file", ["partition.path is needed", "--partition.path"]),
+        ("file --partition.path none.json", ["none.json: cannot be read (No such file or directory)"]),
     ],
 )
 def test_partitions_that_the_data_cannot_give(refused, line, parts):

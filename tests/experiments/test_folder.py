@@ -137,3 +137,27 @@ def test_every_seed_is_described(tmp_path):
     assert prints == {str(seed): partition(dataset, config, seed).fingerprint() for seed in (0, 5)}
     drawn = json.loads((tmp_path / "partition.json").read_text())
     assert drawn["5"]["clients"][3]["train"] == partition(dataset, config, 5).clients[3].train.tolist()
+
+
+def test_a_run_repeats_itself_on_the_partition_that_it_left(tmp_path):
+    asked = {"rounds": 1, "seeds": [0, 5]}
+    run(small(**asked, public__size=20, out=str(tmp_path / "a")), report=False)
+    saved = {"name": "file", "clients": 10, "path": str(tmp_path / "a" / "partition.json")}
+    run(small(**asked, public__size=20, partition=saved, out=str(tmp_path / "b")), report=False)
+    assert read(tmp_path / "a") == read(tmp_path / "b")
+    first, second = (json.loads((tmp_path / name / "environment.json").read_text()) for name in "ab")
+    assert first["partition_fingerprint"] == second["partition_fingerprint"]
+
+
+def test_an_unfinished_run_does_not_go_on_with_other_rows(tmp_path):
+    described(small(), tmp_path / "first")
+    path = tmp_path / "clients.json"
+    path.write_text((tmp_path / "first" / "partition.json").read_text())
+    config = small(partition={"name": "file", "clients": 10, "path": str(path)}, out=str(tmp_path / "a"))
+    described(config, tmp_path / "a")
+    tree = json.loads(path.read_text())
+    tree["0"]["clients"].reverse()
+    path.write_text(json.dumps(tree))
+    with pytest.raises(ConfigError, match=r"began with another partition \(seed 0\).*; bring it back") as error:
+        run(config, report=False)
+    assert "\n" not in str(error.value)

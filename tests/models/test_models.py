@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -14,6 +15,11 @@ from fedbench import models
 from fedbench.errors import ConfigError
 
 RGB, GREY = (3, 32, 32), (1, 28, 28)
+SMALLEST: dict[str, dict] = {
+    "alexnet": {"input_shape": (3, 63, 63)},
+    "vit": {"input_shape": (3, 32, 32), "size": "tiny"},
+}
+"""What a model needs to be quick in a test; others take 32x32."""
 
 
 def meta(name: str, shape: tuple[int, int, int] = RGB, classes: int = 10, **options) -> LightningModule:
@@ -28,7 +34,7 @@ def count(module: nn.Module) -> int:
 
 def built(seed: int, name: str, **options) -> LightningModule:
     torch.manual_seed(seed)
-    return models.build(name, **options)
+    return models.build(name, **SMALLEST.get(name, {}) | options)
 
 
 def refused(*arguments, **options) -> str:
@@ -134,13 +140,99 @@ def test_mlp_without_hidden_layers_is_linear():
     assert count(meta("mlp", (1, 8, 8), hidden=[])) == 650
 
 
+@pytest.mark.parametrize(("norm", "parameters", "norms"), [("batch", 57_063_498, 18_688), ("none", 57_044_810, 0)])
+def test_alexnet(norm, parameters, norms):
+    module = meta("alexnet", (3, 256, 256), norm=norm).eval()
+    layers = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    assert count(module) == parameters
+    assert sum(map(count, layers)) == sum(b.numel() for b in module.buffers() if b.is_floating_point()) == norms
+    assert len(layers) == (7 if norm == "batch" else 0)
+    assert count(module.head) == 40_970
+    assert module(torch.zeros(2, 3, 256, 256, device="meta")).shape == (2, 10)
+
+
+def test_alexnet_layer_by_layer():
+    module, seen = meta("alexnet", (3, 256, 256)).eval(), {}
+    for name, layer in module.body.named_children():
+        layer.register_forward_hook(lambda _, __, out, name=name: seen.update({name: tuple(out.shape[1:])}))
+    module(torch.zeros(1, 3, 256, 256, device="meta"))
+    sides = {name: shape for name, shape in seen.items() if name.startswith(("conv", "pool"))}
+    assert sides == {
+        "conv1": (64, 63, 63),
+        "pool1": (64, 31, 31),
+        "conv2": (192, 31, 31),
+        "pool2": (192, 15, 15),
+        "conv3": (384, 15, 15),
+        "conv4": (256, 15, 15),
+        "conv5": (256, 15, 15),
+        "pool5": (256, 7, 7),
+    }
+    assert (seen["flatten"], seen["fc1"], seen["fc2"]) == ((9216,), (4096,), (4096,))
+    sizes = {name: count(layer) for name, layer in module.body.named_children() if count(layer)}
+    assert list(sizes.items()) == [
+        ("conv1", 23_296),
+        ("bn1", 128),
+        ("conv2", 307_392),
+        ("bn2", 384),
+        ("conv3", 663_936),
+        ("bn3", 768),
+        ("conv4", 884_992),
+        ("bn4", 512),
+        ("conv5", 590_080),
+        ("bn5", 512),
+        ("fc1", 37_752_832),
+        ("bn_fc1", 8_192),
+        ("fc2", 16_781_312),
+        ("bn_fc2", 8_192),
+    ]
+
+
+def test_alexnet_without_norm_is_torchvisions_without_dropout():
+    ours, theirs = meta("alexnet", (3, 64, 64), norm="none"), torchvision.models.alexnet
+    with torch.device("meta"):
+        shapes = [p.shape for p in theirs(num_classes=10).parameters()]
+    assert [p.shape for p in ours.parameters()] == shapes
+
+
+@pytest.mark.parametrize(
+    ("size", "side", "parameters", "width"),
+    [
+        ("tiny", 224, 5_526_346, 192),
+        ("tiny", 256, 5_537_866, 192),
+        ("small", 224, 21_669_514, 384),
+        ("small", 256, 21_692_554, 384),
+        ("base", 224, 85_806_346, 768),
+        ("base", 256, 85_852_426, 768),
+    ],
+)
+def test_vit(size, side, parameters, width):
+    module = meta("vit", (3, side, side), size=size).eval()
+    assert count(module) == parameters
+    assert count(module.head) == (width + 1) * 10
+    assert module(torch.zeros(2, 3, side, side, device="meta")).shape == (2, 10)
+    assert not any(m.p for m in module.modules() if isinstance(m, nn.Dropout))
+
+
+def test_vit_is_small_unless_asked():
+    assert count(meta("vit", (3, 224, 224))) == 21_669_514
+
+
+def test_vit_starts_as_torchvisions_with_a_head_that_lets_gradients_pass():
+    module = built(0, "vit")
+    assert module.head.weight.std() > 0
+    assert module.body.transformer.conv_proj.bias.abs().sum() == 0
+    native = built(0, "vit", input_shape=(1, 32, 32), grey="native").body.transformer.conv_proj.weight
+    assert native.shape == (192, 1, 16, 16)
+    assert native.std().item() == pytest.approx(1 / 16, rel=0.1)
+
+
 # -- structure ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", models.MODELS)
 def test_the_head_comes_last_and_features_are_what_it_sees(name):
     module = built(0, name).eval()
-    x = torch.randn(2, *RGB)
+    x = torch.randn(2, *SMALLEST.get(name, {}).get("input_shape", RGB))
     assert isinstance(module.head, nn.Linear)
     assert [n for n, _ in module.named_parameters()][-2:] == ["head.weight", "head.bias"]
     assert torch.equal(module(x), module.head(module.body(x)))
@@ -178,6 +270,37 @@ def test_grey_images_are_repeated_unless_native_is_asked_for():
     assert count(meta("resnet8", GREY, grey="native")) == 1_229_002
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "repeated", "native"),
+    [
+        ("alexnet", {}, 57_063_498, 57_048_010),
+        ("vit", {"size": "tiny"}, 5_526_346, 5_428_042),
+        ("resnet18", {}, 11_181_642, 11_175_370),
+    ],
+)
+def test_one_channel_enters_three_times_or_natively(name, options, repeated, native):
+    assert count(meta(name, (1, 224, 224), **options)) == repeated
+    assert count(meta(name, (1, 224, 224), grey="native", **options)) == native
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "options"),
+    [
+        ("mlp", (2, 3, 7), {}),
+        ("avgcnn", (1, 16, 33), {}),
+        ("resnet8", (3, 1, 1), {}),
+        ("resnet18", (3, 37, 50), {"stem": "cifar"}),
+        ("resnet10", (4, 65, 20), {}),
+        ("alexnet", (1, 63, 100), {}),
+        ("alexnet", (5, 64, 63), {"norm": "none"}),
+        ("vit", (1, 16, 16), {"size": "tiny"}),
+        ("vit", (4, 48, 48), {"size": "tiny"}),
+    ],
+)
+def test_odd_sizes_and_channels(name, shape, options):
+    assert meta(name, shape, 7, **options).eval()(torch.zeros(2, *shape, device="meta")).shape == (2, 7)
+
+
 def test_avgcnn_does_not_resize():
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
         built(0, "avgcnn", input_shape=(1, 32, 32))(torch.zeros(2, *GREY))
@@ -186,6 +309,40 @@ def test_avgcnn_does_not_resize():
 @pytest.mark.parametrize(("shape", "kind"), [((1, 8, 8), "Mlp"), ((1, 16, 16), "AvgCnn"), (RGB, "AvgCnn")])
 def test_auto(shape, kind):
     assert type(meta("auto", shape)).__name__ == kind
+
+
+STEPS = [
+    ("mlp", {}),
+    ("avgcnn", {}),
+    ("resnet8", {}),
+    ("resnet10", {"stem": "cifar"}),
+    ("resnet18", {}),
+    ("resnet18", {"stem": "cifar"}),
+    ("alexnet", {}),
+    ("alexnet", {"norm": "none"}),
+    ("vit", {}),
+    ("vit", {"size": "small"}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), STEPS)
+def test_every_model_takes_a_step_in_both_memory_formats(name, options):
+    module = built(0, name, **options)
+    shape = SMALLEST.get(name, {}).get("input_shape", RGB)
+    x, y = torch.randn(4, *shape, generator=torch.Generator().manual_seed(5)), torch.tensor([0, 1, 2, 3])
+    state = {key: value.clone() for key, value in module.state_dict().items()}
+    after = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        module.load_state_dict(state)
+        module.to(memory_format=layout).zero_grad()
+        loss = nn.functional.cross_entropy(module(x.contiguous(memory_format=layout)), y)
+        loss.backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
+        assert all(p.grad.abs().sum() > 0 for p in module.body.parameters() if p.ndim > 1), "all layers are trained"
+        torch.optim.SGD(module.parameters(), lr=1e-3).step()
+        after.append((loss.detach(), module.head.weight.detach().clone()))
+    torch.testing.assert_close(after[0], after[1], rtol=1e-3, atol=1e-4)
+    assert not torch.equal(after[0][1], state["head.weight"])
 
 
 def test_a_training_step_and_its_optimizer():
@@ -198,6 +355,75 @@ def test_a_training_step_and_its_optimizer():
     optimizer = module.configure_optimizers()
     assert isinstance(optimizer, torch.optim.SGD)
     assert optimizer.defaults["lr"] == 0.01
+
+
+# -- published weights -------------------------------------------------------------------------------------------------
+
+
+def publish(folder: Path, weights: torchvision.models.WeightsEnum, state: dict[str, torch.Tensor]) -> None:
+    """Put a state dict where torch looks for a file that it has fetched."""
+    path = folder / "hub" / "checkpoints" / weights.url.rpartition("/")[2]
+    path.parent.mkdir(parents=True)
+    torch.save(state, path)
+
+
+def numbered(module: nn.Module) -> dict[str, torch.Tensor]:
+    """A state dict in which every tensor is full of a number of its own; one number on disk."""
+    return {name: torch.tensor(float(n + 1)).expand(t.shape) for n, (name, t) in enumerate(module.state_dict().items())}
+
+
+def test_resnet18_starts_from_published_weights(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    torch.manual_seed(8)
+    theirs = torchvision.models.resnet18().eval()
+    publish(tmp_path, torchvision.models.ResNet18_Weights.IMAGENET1K_V1, theirs.state_dict())
+    ours = built(0, "resnet18", pretrained=True, classes=7).eval()
+    theirs.fc = nn.Identity()
+    x = torch.randn(2, 3, 40, 40)
+    assert torch.equal(ours.body(x), theirs(x))
+    assert torch.equal(ours.head.weight, built(0, "resnet18", classes=7).head.weight), "the head is the seed's"
+    grey = built(0, "resnet18", input_shape=GREY, pretrained=True).eval()
+    assert torch.equal(grey.body(x[:, :1]), theirs(x[:, :1].expand(-1, 3, -1, -1)))
+
+
+def test_alexnet_starts_from_published_weights(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with torch.device("meta"):
+        theirs = torchvision.models.alexnet()
+    state = numbered(theirs)
+    publish(tmp_path, torchvision.models.AlexNet_Weights.IMAGENET1K_V1, state)
+    ours = built(0, "alexnet", norm="none", pretrained=True)
+    values = [p.flatten()[0].item() for p in ours.body.parameters()]
+    assert values == [float(n + 1) for n in range(14)], "in torchvision's order"
+
+
+def test_vit_starts_from_published_weights_at_any_size(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with torch.device("meta"):
+        theirs = torchvision.models.vit_b_16()
+    state = numbered(theirs)
+    publish(tmp_path, torchvision.models.ViT_B_16_Weights.IMAGENET1K_V1, state)
+    transformer = built(0, "vit", size="base", pretrained=True).body.transformer
+    for name, tensor in transformer.state_dict().items():
+        assert float(tensor.flatten()[-1]) == float(state[name].flatten()[0]), name
+    assert transformer.encoder.pos_embedding.shape == (1, 5, 768), "four patches of 32x32 and the class token"
+
+
+def test_weights_that_cannot_be_fetched_are_one_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    told = refused("resnet18", pretrained=True)
+    assert "model.pretrained: resnet18-f37072fd.pth cannot be fetched (" in told
+    assert f"put it into {tmp_path}/hub/checkpoints" in told
+
+
+def test_what_no_weights_are_published_for():
+    assert "for model.stem = cifar; set model.stem imagenet" in refused("resnet18", stem="cifar", pretrained=True)
+    assert "for model.norm = batch; set model.norm none" in refused("alexnet", (3, 64, 64), pretrained=True)
+    assert "for model.size = tiny; set model.size base" in refused("vit", size="tiny", pretrained=True)
+    assert "a first layer of 1 channels" in refused("resnet18", GREY, grey="native", pretrained=True)
+    assert "a first layer of 4 channels" in refused("vit", (4, 16, 16), size="base", pretrained=True)
+    assert "unknown key model.pretrained: resnet8 takes no such argument" in refused("resnet8", pretrained=True)
 
 
 # -- a user's own class ------------------------------------------------------------------------------------------------
@@ -249,3 +475,28 @@ def test_mistakes():
     assert "model.hidden = 'wide'" in refused("mlp", hidden="wide")
     assert "model.stem = 'big': imagenet or cifar" in refused("resnet18", stem="big")
     assert "needs images of 16x16 or more, these are 8x8" in refused("avgcnn", (1, 8, 8))
+    assert "needs images of 63x63 or more, these are 32x64" in refused("alexnet", (3, 32, 64))
+    assert "whose side is a multiple of 16, these are 40x40" in refused("vit", (3, 40, 40))
+    assert "square images whose side is a multiple of 16, these are 32x48" in refused("vit", (3, 32, 48))
+    assert "model.size = 'huge': tiny or small or base" in refused("vit", size="huge")
+    assert "model.norm = 'layer': batch or none" in refused("alexnet", (3, 64, 64), norm="layer")
+    assert "model.grey = True: repeat or native" in refused("resnet8", grey=True)
+    assert "model.pretrained = 'yes': True or False" in refused("resnet18", pretrained="yes")
+
+
+@pytest.mark.parametrize(
+    ("name", "legal"),
+    [
+        ("mlp", "hidden"),
+        ("resnet8", "grey, stem"),
+        ("resnet10", "grey, stem"),
+        ("resnet18", "grey, pretrained, stem"),
+        ("alexnet", "grey, norm, pretrained"),
+        ("vit", "grey, pretrained, size"),
+    ],
+)
+def test_unknown_options_are_answered_with_the_legal_ones(name, legal):
+    for key in ("zzz", f"{legal[:3]}x"):
+        told = refused(name, **{key: 1})
+        assert f"unknown key model.{key}: {name} takes no such argument" in told
+        assert told.endswith(f"known: {legal}")

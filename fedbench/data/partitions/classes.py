@@ -1,0 +1,181 @@
+"""Schemes in which a client has a few whole classes, or a random piece of everything."""
+
+import numpy as np
+
+from fedbench.config import PartitionConfig
+from fedbench.data.partitions.holdings import (
+    Deal,
+    Holdings,
+    Source,
+    check_enough,
+    choose,
+    deal_out,
+    evenly,
+    parts,
+    together,
+)
+from fedbench.errors import ConfigError
+
+PROBES = 64
+
+
+def iid(source: Source, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+    """Both parts shuffled and cut into equal pieces (sizes differ by one at most); every image is dealt once.
+
+    `train_size` and `test_size` keep so many of each piece.
+    """
+    source = parts(source, options, rng)
+    return even_deal(source, options, options.clients, rng)
+
+
+def even_deal(
+    source: Source, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = ""
+) -> Deal:
+    """Even pieces of both parts for so many clients. where: names the source in messages."""
+    check_enough(len(source.train), options, "training", options.train_size or 1, clients, where)
+    check_enough(len(source.test), options, "test", options.test_size or 1, clients, where)
+    return (
+        deal_out(source.train, evenly(len(source.train), clients), rng, options.train_size),
+        deal_out(source.test, evenly(len(source.test), clients), rng, options.test_size),
+    )
+
+
+def shards(source: Source, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+    """`classes` classes per client; a class is cut evenly among its holders, each of whom keeps `images` of its piece.
+
+    Train and test part go by the same classes; no image is held twice. The protocol of LotteryFL, FedSelect and CO-PFL;
+    `deal` says how the classes are chosen: the code of FedSelect has `shuffled`.
+    """
+    return shard_deal(parts(source, options, rng), options, options.clients, rng)
+
+
+def shard_deal(
+    source: Source, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = ""
+) -> Deal:
+    """Shards of both parts for so many clients. where: names the source in messages."""
+    held = deal_classes(source.classes, clients, options, rng)
+    return (
+        cut_classes(source, source.train, held, options, "training", rng, where),
+        cut_classes(source, source.test, held, options, "test", rng, where),
+    )
+
+
+def deal_classes(classes: int, clients: int, options: PartitionConfig, rng: np.random.Generator) -> np.ndarray:
+    """The classes of each client, int64 [clients, classes per client].
+
+    even: every class equally often, up to one, and no client has one twice. shuffled: the same deck, but a client may
+    be dealt a class twice. random: every client draws its classes by itself.
+    """
+    check_classes(classes, options)
+    if options.deal == "random":
+        return random_classes(classes, clients, options.classes, rng)
+    slots = clients * options.classes
+    deck = np.concatenate(
+        [np.repeat(np.arange(classes), slots // classes), rng.permutation(classes)[: slots % classes]]
+    )
+    held = rng.permutation(deck).reshape(clients, options.classes)
+    if options.deal == "even":
+        for client in np.flatnonzero((np.diff(np.sort(held, axis=1), axis=1) == 0).any(axis=1)):
+            while (double := doubled(held[client])) is not None:
+                swap(held, client, double, rng)
+    return held
+
+
+def random_classes(classes: int, clients: int, each: int, rng: np.random.Generator) -> np.ndarray:
+    """Different random classes for every client by itself, int64 [clients, each]."""
+    return rng.permuted(np.tile(np.arange(classes), (clients, 1)), axis=1)[:, :each]
+
+
+def check_classes(classes: int, options: PartitionConfig) -> None:
+    if options.classes > classes:
+        raise ConfigError(
+            f"partition.classes = {options.classes}: the data set has {classes} classes; at most that many per client"
+        )
+
+
+def doubled(row: np.ndarray) -> int | None:
+    """The first position whose class occurs earlier in the row."""
+    return next((i for i in range(1, len(row)) if row[i] in row[:i]), None)
+
+
+def swap(held: np.ndarray, client: int, slot: int, rng: np.random.Generator) -> None:
+    """Exchange a doubled class with a client that lacks it, so that the table has fewer doubles than before.
+
+    Such a client exists, because no class has more slots than there are clients; and it has a slot to give: one whose
+    class the first client lacks, or else a double of its own.
+    """
+    lacking = np.empty(0, np.int64)
+    for some in (rng.integers(0, len(held), PROBES), np.arange(len(held))):  # a few clients nearly always do
+        if not len(lacking):
+            lacking = some[(held[some] != held[client, slot]).all(axis=1)]
+    row = held[other := rng.choice(lacking)]
+    fresh = [i for i in range(len(row)) if row[i] not in held[client]]
+    give = rng.choice(fresh) if fresh else doubled(row)
+    held[client, slot], held[other, give] = held[other, give], held[client, slot]
+
+
+def cut_classes(
+    source: Source,
+    rows: np.ndarray,
+    held: np.ndarray,
+    options: PartitionConfig,
+    part: str,
+    rng: np.random.Generator,
+    where: str,
+) -> Holdings:
+    """Each class of these rows in even pieces for its holders, who keep `images` (`test_images`) of theirs, or all."""
+    keep = options.images if part == "training" else options.test_images
+    pieces = []
+    for label, pool in enumerate(source.by_class(rows)):
+        holders = rng.permutation(np.nonzero(held == label)[0])
+        if len(holders):
+            check_pieces(options.name, f"{where}class {label}", len(pool), len(holders), keep, part)
+            piece = deal_out(pool, evenly(len(pool), len(holders)), rng, keep)
+            pieces.append(Holdings(piece.rows, holders[piece.owners]))
+    return together(pieces)
+
+
+def check_pieces(scheme: str, what: str, images: int, holders: int, keep: int | None, part: str) -> None:
+    each = keep or 1
+    if images < holders * each:
+        key = "partition.images" if part == "training" else "partition.test_images"
+        raise ConfigError(
+            f"partition {scheme}: {what} has {images} {part} images, and {holders} clients x {each} need "
+            f"{holders * each}; lower {key}, partition.clients or partition.classes"
+        )
+
+
+def pathological(source: Source, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+    """`classes` random classes per client; `train_size` and `test_size` images in equal parts of them.
+
+    Clients draw independently of each other and may share images; within a client every image is another. The protocol
+    of FedCAC (ICCV 2023, section 4.1).
+    """
+    check_classes(source.classes, options)
+    source = parts(source, options, rng)
+    held = random_classes(source.classes, options.clients, options.classes, rng)
+    return (
+        choose_equally(source, source.train, held, options.train_size, "train", rng),
+        choose_equally(source, source.test, held, options.test_size, "test", rng),
+    )
+
+
+def choose_equally(
+    source: Source, rows: np.ndarray, held: np.ndarray, size: int, part: str, rng: np.random.Generator
+) -> Holdings:
+    """size images per client in equal parts of its classes; the first give one more where it does not come out even."""
+    each = evenly(size, held.shape[1])
+    if not each[-1]:
+        raise ConfigError(
+            f"partition.{part}_size = {size}: a client has {len(each)} classes; at least one image of each"
+        )
+    counts = np.zeros((len(held), source.classes), np.int64)
+    np.put_along_axis(counts, held, each, axis=1)
+    sizes, most = source.class_sizes(rows), counts.max(axis=0)
+    if (most > sizes).any():
+        label = int(np.argmax(most > sizes))
+        raise ConfigError(
+            f"partition pathological: class {label} has {sizes[label]} {part} images, a client needs {most[label]} "
+            f"of it ({size} of {len(each)} classes); lower partition.{part}_size"
+        )
+    return choose(source, rows, counts, rng)

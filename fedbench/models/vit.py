@@ -1,0 +1,71 @@
+"""Vision transformers in three sizes."""
+
+from collections import OrderedDict
+from functools import partial
+from typing import Literal
+
+from torch import nn
+from torchvision.models import VisionTransformer, ViT_B_16_Weights
+from torchvision.models.vision_transformer import interpolate_embeddings
+
+from fedbench.errors import ConfigError
+from fedbench.models import pretrained as published
+from fedbench.models.classifier import Classifier, Grey, check_choice, entrance
+
+PATCH = 16
+SIZES = {"tiny": (3, 192, 768), "small": (6, 384, 1536), "base": (12, 768, 3072)}
+"""Heads of attention, width, width of the hidden layer of a block; twelve blocks each."""
+
+
+class Vit(Classifier):
+    """torchvision's VisionTransformer on patches of 16x16, without Dropout; the class token is the feature.
+
+    size: tiny, small or base (torchvision's vit_b_16). grey: how one-channel images enter. pretrained: ImageNet weights
+    in all layers but the head; base only; position embeddings are interpolated to the size of the images. The head
+    starts as any Linear layer of torch, where torchvision's starts at zero: with that, a method that freezes the head
+    would never train the body. Square images whose side is a multiple of 16.
+    Source: Dosovitskiy et al., ICLR 2021.
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, int, int] = (3, 224, 224),
+        classes: int = 10,
+        size: Literal["tiny", "small", "base"] = "small",
+        grey: Grey = "repeat",
+        pretrained: bool = False,
+    ) -> None:
+        super().__init__()
+        check_choice("size", size, tuple(SIZES))
+        check_choice("pretrained", pretrained, (True, False))
+        _, height, width = input_shape
+        if height != width or height % PATCH:
+            raise ConfigError(
+                f"model vit needs square images whose side is a multiple of {PATCH}, these are {height}x{width}; "
+                "set data.size where the source has it, or take resnet18, which takes any"
+            )
+        layers, channels = entrance(input_shape[0], grey)
+        if pretrained:
+            published.check(channels, size=(size, "base"))
+        heads, hidden, mlp = SIZES[size]
+        transformer = VisionTransformer(height, PATCH, 12, heads, hidden, mlp, num_classes=1)
+        transformer.heads = nn.Identity()
+        if channels != 3:
+            transformer.conv_proj = patches_of(channels, transformer.conv_proj)
+        if pretrained:
+            fit = partial(interpolate_embeddings, height, PATCH)
+            published.load(transformer, ViT_B_16_Weights.IMAGENET1K_V1, own_name, fit)
+        self.body = nn.Sequential(OrderedDict(layers | {"transformer": transformer}))
+        self.head = nn.Linear(hidden, classes)
+
+
+def patches_of(channels: int, like: nn.Module) -> nn.Conv2d:
+    """The first layer for images with so many channels, with torchvision's initial weights."""
+    conv = nn.Conv2d(channels, like.out_channels, PATCH, PATCH)
+    nn.init.trunc_normal_(conv.weight, std=(1 / (channels * PATCH**2)) ** 0.5)
+    nn.init.zeros_(conv.bias)
+    return conv
+
+
+def own_name(name: str) -> str | None:
+    return None if name.startswith("heads.") else name
