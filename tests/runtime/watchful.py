@@ -2,6 +2,8 @@
 
 from typing import Any, ClassVar
 
+import torch
+
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Server
 
@@ -17,8 +19,8 @@ class Watchful(Method):
         return super().receive(client, download)
 
     def survey(self, server: Server) -> Message | None:
-        return Message() if server.round in (0, 2) else None
+        return Message({"question": torch.zeros(3)}) if server.round in (0, 2) else None
 
     def answer(self, client: Client, question: Any) -> Message:
         self.answered.append((client.round, client.learner.lr_factor))
-        return Message()
+        return Message({"answer": torch.zeros(1)})
