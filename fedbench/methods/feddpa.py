@@ -162,19 +162,19 @@ class FedDPA(Method):
 
 def norm_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add the gradient of weight / 2 * |distance - goal|, distance of the entries in `part` from the anchor."""
-    direction, distance = _away(w, s)
+    direction, distance = _away(w, s.anchor, s.part)
     g.add_(direction.mul_((distance - s.goal).sign_().mul_(s.weight / 2)))
 
 
 def squared_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add the gradient of weight / 2 * (distance - goal)^2."""
-    direction, distance = _away(w, s)
+    direction, distance = _away(w, s.anchor, s.part)
     g.add_(direction.mul_((distance - s.goal).mul_(s.weight)))
 
 
-def _away(w: Tensor, s: Any) -> tuple[Tensor, Tensor]:
+def _away(w: Tensor, anchor: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
     """Unit vector from the anchor to `w` within `part`, and the distance; a zero vector where that is 0."""
-    offset = (w - s.anchor).mul_(s.part)
+    offset = (w - anchor).mul_(part)
     distance = offset.norm(dim=-1, keepdim=True)
     return torch.where(distance > 0, offset / distance, 0.0), distance
 

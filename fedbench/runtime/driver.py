@@ -278,13 +278,15 @@ class SeedRun:
             self.driver.warn(f"seed {self.seed}, round {round}: client {client} was left out: {reason}")
         unsaid = [] if self._due(self.pending.round) else self.pending.dated()
         fits = [report for report in reports if report.steps and report.upload is not None]
+        downloads = [task.download for order in orders for task in order.tasks if task.fit]
+        asked = self.pending if round == 1 else Pending()  # bytes of a survey before round 1 count as round 1's
         self.pending = Pending(
             round=round,
             took_part=list(self.server.participants) if POOL in trainers else [u.client for u in uploads],
             train_loss=sum(r.loss for r in fits if r.loss is not None) / len(fits) if fits else None,
             steps=sum(report.steps for report in fits),
-            bytes_up=sum(upload.wire_bytes() for upload in uploads),
-            bytes_down=sum(t.download.wire_bytes() for order in orders for t in order.tasks if t.fit),
+            bytes_up=asked.bytes_up + sum(upload.wire_bytes() for upload in uploads),
+            bytes_down=asked.bytes_down + sum(download.wire_bytes() for download in downloads),
             failed=[*unsaid, *failed],
         )
         for report in reports:

@@ -44,7 +44,9 @@ class Post:
 
     def begin_round(self) -> None:
         """Let go of what was sent before."""
-        self._sent: dict[tuple[int, bool], tuple[Any, ...]] = {}  # id, near -> place or reference, and what must live as long as it
+        self._sent: dict[
+            tuple[int, bool], tuple[Any, ...]
+        ] = {}  # id, near -> place or reference, and what must live as long as it
 
     def packet(self, order: Order, near: bool) -> tuple[Packet, list[Any]]:
         """An order for a host, which is `near` if it sees the arena, and the Ray references that go after it.

@@ -225,11 +225,15 @@ def test_bytes_recorded_are_those_of_the_messages(method, tmp_path):
     hosts = watched(asked(method, "plain"), tmp_path)
     lines = RunFolder(tmp_path).metrics()
     lines = lines[lines["point"] == "after_fit"].set_index("round")
+    down = dict.fromkeys(lines.index, 0)
     for order in hosts.orders:
-        if any(task.fit for task in order.tasks):
-            down = sum(task.download.wire_bytes() for task in order.tasks if task.fit)
-            assert lines["bytes_down"][order.round] == down
-    assert lines["bytes_up"].sum() == sum(report.upload.wire_bytes() for report in hosts.reports if report.upload)
+        asked_all = order.question.wire_bytes() * len(order.tasks) if order.question else 0
+        down[max(1, min(order.round, ROUNDS))] += asked_all + sum(
+            task.download.wire_bytes() for task in order.tasks if task.fit
+        )
+    assert lines["bytes_down"].to_dict() == down
+    sent = [message for report in hosts.reports for message in (report.upload, report.answer) if message]
+    assert lines["bytes_up"].sum() == sum(message.wire_bytes() for message in sent)
     assert (lines["bytes_up"].sum() > 0) == (lines["bytes_down"].sum() > 0) == (method not in SENDS_NOTHING)
 
 

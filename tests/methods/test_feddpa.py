@@ -367,7 +367,7 @@ MUTANTS = [
     ("both phases draw the same batches", 'purpose = "shared"', 'purpose = "fit"'),
     ("the second phase starts over", "client.learner.fit(trained, client", "client.learner.fit(received, client"),
     ("the personal part goes to the bound too", "(mask, options.lambda_1, 0.0)", "(mask, options.lambda_1, 0.5)"),
-    ("the distance is that of all entries", "(w - s.anchor).mul_(s.part)", "(w - s.anchor)"),
+    ("the distance is that of all entries", "(w - anchor).mul_(part)", "(w - anchor)"),
     ("tensors pull frozen entries", ".mul_(s.weight / 2)).mul_(s.part)", ".mul_(s.weight / 2))"),
     ("a distance of 0 divides", "return torch.where(distance > 0, offset / distance, 0.0)", "return offset / distance"),
     ("updates are scaled up to the bound", "max(1.0, float(update.norm())", "max(0.0, float(update.norm())"),

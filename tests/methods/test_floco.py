@@ -289,28 +289,35 @@ class FromEndpoint(Mlp):
 
     def __init__(self, norm=False):
         super().__init__(norm)
+        self.double()
         nn.init.xavier_normal_(self.head.weight, generator=torch.Generator().manual_seed(0))
+
+
+def same(a, b) -> bool:
+    """Equal to rounding: the optimiser's last bits depend on where in the vector a parameter lies."""
+    return all(torch.allclose(getattr(a, n), getattr(b, n), rtol=0, atol=1e-12) for n in ("params", "buffers"))
 
 
 @pytest.mark.parametrize("norm", [False, True])
 def test_one_endpoint_is_fedavg(norm):
     draw = lambda t: [0, 2] if t % 2 else [1, 3]  # noqa: E731
-    mine = run(norm=norm, endpoints=1, tau=None, draw=draw)
-    plain = run("fedavg", module=FromEndpoint(norm), draw=draw)
+    train = {"precision": "64-true"}
+    mine = run(norm=norm, endpoints=1, tau=None, draw=draw, train=train)
+    plain = run("fedavg", module=FromEndpoint(norm), draw=draw, train=train)
     for one, other in zip(mine.log, plain.log, strict=True):
         for point in ("after_fit", "after_agg"):
             left, right = getattr(one, point), getattr(other, point)
-            assert all(equal(mixed(mine, left[i]), right[i]) for i in left)
+            assert all(same(mixed(mine, left[i]), right[i]) for i in left)
 
 
 @pytest.mark.parametrize("norm", [False, True])
 def test_a_private_mixture_of_one_endpoint_is_local_training(norm):
-    train = {"shuffle": False}
+    train = {"shuffle": False, "precision": "64-true"}
     mine = run(norm=norm, endpoints=1, tau=None, personal_epochs=2, lam=0, train=train)
     alone = run("local", module=FromEndpoint(norm), train=train)
     for one, other in zip(mine.log, alone.log, strict=True):
         for i in range(4):
-            assert equal(mixed(mine, one.after_fit[i]), other.after_fit[i])
+            assert same(mixed(mine, one.after_fit[i]), other.after_fit[i])
             assert equal(one.after_fit[i], one.after_agg[i])
 
 
