@@ -46,6 +46,9 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "critical parameters are shared among the alike",
     ),
+    "fedct": MethodEntry(
+        "fedct:FedCT", "Abourayya et al., AAAI", 2025, "co-training", "clients vote on labels of public images"
+    ),
     "fedmosaic": MethodEntry(
         "fedmosaic:FedMosaic",
         "anonymous submission",
