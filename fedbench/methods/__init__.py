@@ -24,32 +24,167 @@ class MethodEntry:
 
 METHODS: dict[str, MethodEntry] = {
     "local": MethodEntry("local:Local", "baseline", None, "baseline", "every client alone"),
-    "centralized": MethodEntry('centralized:Centralized', 'baseline', None, 'baseline', "one model on all clients' data pooled"),
-    "fedavg": MethodEntry("fedavg:FedAvg", "McMahan et al., AISTATS", 2017, "global", "the weighted mean of the models"),
-    "fedavg-ft": MethodEntry("fedavg_ft:FedAvgFT", "baseline", None, "fine-tuning", "fedavg, then a throwaway local fine-tuning"),
-    "fedprox": MethodEntry("fedprox:FedProx", "Li et al., MLSys", 2020, "global", "fedavg with a proximal pull to the received model"),
-    "lg-fedavg": MethodEntry("lg_fedavg:LGFedAvg", "Liang et al., preprint", 2020, "parameter decoupling", "the body stays private, the heads are averaged"),
-    "fedper": MethodEntry("fedper:FedPer", "Arivazhagan et al., preprint", 2019, "parameter decoupling", "the head stays private"),
-    "fedrep": MethodEntry("fedrep:FedRep", "Collins et al., ICML", 2021, "parameter decoupling", "private heads are trained for many epochs before the shared body"),
-    "fedbn": MethodEntry("fedbn:FedBN", "Li et al., ICLR", 2021, "parameter decoupling", "normalisation layers stay private"),
-    "fedpac": MethodEntry("fedpac:FedPAC", "Xu et al., ICLR", 2023, "parameter decoupling", "features are pulled to global class centroids, heads mixed among the alike"),
-    "fedcac": MethodEntry("fedcac:FedCAC", "Wu et al., ICCV", 2023, "parameter decoupling", "critical parameters are shared among the alike"),
-    "fedselect": MethodEntry("fedselect:FedSelect", "Tamirisa et al., CVPR", 2024, "parameter decoupling", "parameters that change most turn private and are trained in turns with the shared ones"),
-    "co-pfl": MethodEntry("co_pfl:CoPFL", "Xing et al., preprint", 2025, "parameter decoupling", "parameters that change most turn private, the others are weighted by contribution"),
-    "pfedfda": MethodEntry("pfedfda:PFedFDA", "McLaughlin and Su, NeurIPS", 2024, "parameter decoupling", "heads are computed from means and covariance of features, adapted to the client"),
-    "flute": MethodEntry("flute:FLUTE", "Liu et al., ICML", 2024, "parameter decoupling", "own heads are kept close to neural collapse, by the clients and by the server"),
-    "feddpa": MethodEntry("feddpa:FedDPA", "Yang et al., NeurIPS", 2023, "parameter decoupling", "parameters of high Fisher information stay private, updates are made for clipping and noise"),
-    "floco": MethodEntry("floco:Floco", "Grinwald et al., NeurIPS", 2024, "personalised aggregation", "a simplex of classifiers, of which similar clients train the same part"),
-    "fedala": MethodEntry("fedala:FedALA", "Zhang et al., AAAI", 2023, "personalised aggregation", "clients learn how much of the global model to take, parameter by parameter"),
-    "fedobp": MethodEntry("fedobp:FedOBP", "anonymous submission", 2025, "parameter decoupling", "the few parameters that moved furthest from the global model stay private"),
-    "fedamp": MethodEntry("fedamp:FedAMP", "Huang et al., AAAI", 2021, "personalised aggregation", "similar models attract each other: every client is pulled to a mixture of its own"),
-    "perfedmask": MethodEntry("perfedmask:PerFedMask", "Setayesh et al., ICLR", 2023, "parameter decoupling", "a frozen head; every client trains the layers it can, and fine-tunes a copy of the whole"),
-    "per-fedavg": MethodEntry("per_fedavg:PerFedAvg", "Fallah et al., NeurIPS", 2020, "meta-learning", "a shared model that is good after one step of adaptation"),
-    "ditto": MethodEntry('ditto:Ditto', 'Li et al., ICML', 2021, 'regularisation', "a personal model beside fedavg's, pulled to the global one"),
-    "pfedme": MethodEntry("pfedme:PFedMe", "T Dinh et al., NeurIPS", 2020, "regularisation", "personal models by Moreau envelopes: near the global one, and it near them"),
-    "fedphp": MethodEntry("fedphp:FedPHP", "Li et al., ECML PKDD", 2021, "self-distillation", "a moving average of own models teaches the training and is the personal model"),
-    "perfed-ckt": MethodEntry("perfed_ckt:PerFedCKT", "Cho et al., preprint", 2021, "distillation", "clusters of clients share their logits on public images"),
-    "fedmosaic": MethodEntry("fedmosaic:FedMosaic", "anonymous submission", 2025, "co-training", "clients vote on labels of public images and trust the vote as far as it helps"),
+    "centralized": MethodEntry(
+        "centralized:Centralized", "baseline", None, "baseline", "one model on all clients' data pooled"
+    ),
+    "fedavg": MethodEntry(
+        "fedavg:FedAvg", "McMahan et al., AISTATS", 2017, "global", "the weighted mean of the models"
+    ),
+    "fedavg-ft": MethodEntry(
+        "fedavg_ft:FedAvgFT", "baseline", None, "fine-tuning", "fedavg, then a throwaway local fine-tuning"
+    ),
+    "fedprox": MethodEntry(
+        "fedprox:FedProx", "Li et al., MLSys", 2020, "global", "fedavg with a proximal pull to the received model"
+    ),
+    "lg-fedavg": MethodEntry(
+        "lg_fedavg:LGFedAvg",
+        "Liang et al., preprint",
+        2020,
+        "parameter decoupling",
+        "the body stays private, the heads are averaged",
+    ),
+    "fedper": MethodEntry(
+        "fedper:FedPer", "Arivazhagan et al., preprint", 2019, "parameter decoupling", "the head stays private"
+    ),
+    "fedrep": MethodEntry(
+        "fedrep:FedRep",
+        "Collins et al., ICML",
+        2021,
+        "parameter decoupling",
+        "private heads are trained for many epochs before the shared body",
+    ),
+    "fedbn": MethodEntry(
+        "fedbn:FedBN", "Li et al., ICLR", 2021, "parameter decoupling", "normalisation layers stay private"
+    ),
+    "fedpac": MethodEntry(
+        "fedpac:FedPAC",
+        "Xu et al., ICLR",
+        2023,
+        "parameter decoupling",
+        "features are pulled to global class centroids, heads mixed among the alike",
+    ),
+    "fedcac": MethodEntry(
+        "fedcac:FedCAC",
+        "Wu et al., ICCV",
+        2023,
+        "parameter decoupling",
+        "critical parameters are shared among the alike",
+    ),
+    "fedselect": MethodEntry(
+        "fedselect:FedSelect",
+        "Tamirisa et al., CVPR",
+        2024,
+        "parameter decoupling",
+        "parameters that change most turn private and are trained in turns with the shared ones",
+    ),
+    "co-pfl": MethodEntry(
+        "co_pfl:CoPFL",
+        "Xing et al., preprint",
+        2025,
+        "parameter decoupling",
+        "parameters that change most turn private, the others are weighted by contribution",
+    ),
+    "pfedfda": MethodEntry(
+        "pfedfda:PFedFDA",
+        "McLaughlin and Su, NeurIPS",
+        2024,
+        "parameter decoupling",
+        "heads are computed from means and covariance of features, adapted to the client",
+    ),
+    "flute": MethodEntry(
+        "flute:FLUTE",
+        "Liu et al., ICML",
+        2024,
+        "parameter decoupling",
+        "own heads are kept close to neural collapse, by the clients and by the server",
+    ),
+    "feddpa": MethodEntry(
+        "feddpa:FedDPA",
+        "Yang et al., NeurIPS",
+        2023,
+        "parameter decoupling",
+        "parameters of high Fisher information stay private, updates are made for clipping and noise",
+    ),
+    "floco": MethodEntry(
+        "floco:Floco",
+        "Grinwald et al., NeurIPS",
+        2024,
+        "personalised aggregation",
+        "a simplex of classifiers, of which similar clients train the same part",
+    ),
+    "fedala": MethodEntry(
+        "fedala:FedALA",
+        "Zhang et al., AAAI",
+        2023,
+        "personalised aggregation",
+        "clients learn how much of the global model to take, parameter by parameter",
+    ),
+    "fedobp": MethodEntry(
+        "fedobp:FedOBP",
+        "anonymous submission",
+        2025,
+        "parameter decoupling",
+        "the few parameters that moved furthest from the global model stay private",
+    ),
+    "fedamp": MethodEntry(
+        "fedamp:FedAMP",
+        "Huang et al., AAAI",
+        2021,
+        "personalised aggregation",
+        "similar models attract each other: every client is pulled to a mixture of its own",
+    ),
+    "perfedmask": MethodEntry(
+        "perfedmask:PerFedMask",
+        "Setayesh et al., ICLR",
+        2023,
+        "parameter decoupling",
+        "a frozen head; every client trains the layers it can, and fine-tunes a copy of the whole",
+    ),
+    "per-fedavg": MethodEntry(
+        "per_fedavg:PerFedAvg",
+        "Fallah et al., NeurIPS",
+        2020,
+        "meta-learning",
+        "a shared model that is good after one step of adaptation",
+    ),
+    "ditto": MethodEntry(
+        "ditto:Ditto",
+        "Li et al., ICML",
+        2021,
+        "regularisation",
+        "a personal model beside fedavg's, pulled to the global one",
+    ),
+    "pfedme": MethodEntry(
+        "pfedme:PFedMe",
+        "T Dinh et al., NeurIPS",
+        2020,
+        "regularisation",
+        "personal models by Moreau envelopes: near the global one, and it near them",
+    ),
+    "fedphp": MethodEntry(
+        "fedphp:FedPHP",
+        "Li et al., ECML PKDD",
+        2021,
+        "self-distillation",
+        "a moving average of own models teaches the training and is the personal model",
+    ),
+    "perfed-ckt": MethodEntry(
+        "perfed_ckt:PerFedCKT",
+        "Cho et al., preprint",
+        2021,
+        "distillation",
+        "clusters of clients share their logits on public images",
+    ),
+    "fedct": MethodEntry(
+        "fedct:FedCT", "Abourayya et al., AAAI", 2025, "co-training", "clients vote on labels of public images"
+    ),
+    "fedmosaic": MethodEntry(
+        "fedmosaic:FedMosaic",
+        "anonymous submission",
+        2025,
+        "co-training",
+        "clients vote on labels of public images and trust the vote as far as it helps",
+    ),
 }
 
 
