@@ -53,7 +53,7 @@ def test_preview_is_one_page_that_needs_nothing_else(capsys, tmp_path):
 def test_a_partition_is_drawn_on_it(capsys, tmp_path):
     argv = ["digits", "--partition", "shards", "--partition.clients", "5", "--out", str(tmp_path)]
     assert main(argv) == 0
-    assert "partition  shards, 5 clients with" in capsys.readouterr().out
+    assert "partition  shards, 5 clients, " in capsys.readouterr().out
     html = (tmp_path / "preview.html").read_text()
     drawn = re.search(r'aria-label="Training images per client and class".*?</svg>', html, re.S)[0]
     assert drawn.count("<circle") == 10, "two classes for each of five clients"
