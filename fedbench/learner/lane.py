@@ -71,8 +71,8 @@ class Lane:
 @contextmanager
 def _unlogged(module: LightningModule) -> Iterator[None]:
     """`self.log` without effect."""
-    kept = {name: module.__dict__.pop(name) for name in ("log", "log_dict") if name in module.__dict__}
-    module.log = module.log_dict = lambda *_, **__: None  # type: ignore[method-assign, assignment, misc]
+    kept: dict[str, Any] = {name: module.__dict__.pop(name) for name in ("log", "log_dict") if name in module.__dict__}
+    module.log = module.log_dict = lambda *_, **__: None  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

@@ -66,7 +66,7 @@ class Loop:
         self.advance("epoch", epoch + 1, plateau=True)
         self.learner.ledger.logged.update(logs.end_epoch())
 
-    def step(self, index: Tensor, position: int, last: bool) -> bool:
+    def step(self, index: Any, position: int, last: bool) -> bool:
         """One gradient step. False where on_train_batch_start asks to skip the rest of the epoch."""
         hooks, context = self.hooks, self.hooks.context
         self.batch, self.position = self.fetch(index), position
@@ -156,7 +156,7 @@ class OwnSteps(Loop):
     def gradient(self, number: int = 0) -> Tensor:
         """Gradient `[N]` of a batch of this step at the present `w`; the next pass writes over it."""
         self._choose(number)
-        self._count(self.closure())
+        self._counted(self.closure())
         self.stepper.gather()
         return self.learner.g
 
@@ -166,8 +166,7 @@ class OwnSteps(Loop):
         parameters, slots = self.learner.parameters, self.learner.layout.params
         with torch.enable_grad(), self.autocast:
             self.output = self.forward()
-            self.loss = loss = loss_of(self.output, self.learner.module)
-            self._count(loss)
+            self.loss = loss = self._counted(loss_of(self.output, self.learner.module))
             first = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True, materialize_grads=True)
             along = [(g * vector[s.start : s.stop].view(s.shape)).sum() for g, s in zip(first, slots, strict=True)]
             slope = torch.stack(along).sum()
@@ -184,11 +183,12 @@ class OwnSteps(Loop):
         if number != self.fetched:
             self.batch, self.fetched = self.fetch(self.group[number]), number
 
-    def _count(self, loss: Tensor | None) -> None:
+    def _counted(self, loss: Tensor | None) -> Tensor:
         if loss is None:
             name = type(self.learner.module).__name__
             raise ConfigError(f"{name}.training_step returned None, which this method cannot use")
         self.losses.append(loss.detach())
+        return loss
 
 
 def grouped(plan: list[list[Tensor]], batches: int | None) -> list[list[Sequence[Tensor]]]:
