@@ -63,60 +63,63 @@ def odd(method: str, **more: Any) -> Config:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
-    """The folder of a method's run in this process, from one end to the other; run once."""
-    known: dict[tuple[str, str], Path] = {}
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], "Watching"]:
+    """A method's run in this process, from one end to the other, and all that was sent; run once."""
+    known: dict[tuple[str, str], Watching] = {}
 
-    def folder(method: str, kind: str) -> Path:
+    def run(method: str, kind: str) -> Watching:
         if (method, kind) not in known:
-            known[method, kind] = tmp_path_factory.mktemp("undisturbed")
-            play(asked(method, kind), known[method, kind])
+            folder = tmp_path_factory.mktemp("undisturbed")
+            config, dataset = resolve(asked(method, kind))
+            hosts = known[method, kind] = Watching(dataset, folder)
+            Driver(config, folder, hosts, dataset).run()
         return known[method, kind]
 
-    return folder
+    return run
 
 
 @every_kind
 @every_method
 def test_same_bits_again(method, kind, undisturbed, tmp_path):
-    assert play(asked(method, kind), tmp_path) == read(undisturbed(method, kind))
+    assert play(asked(method, kind), tmp_path) == read(undisturbed(method, kind).folder)
 
 
 @every_kind
 @every_method
 def test_same_bits_for_any_number_of_hosts(method, kind, undisturbed, ray_hosts, tmp_path):
     for count in {"plain": (1, 3), "awkward": (2, 4)}[kind]:
-        assert play(asked(method, kind), tmp_path / str(count), ray_hosts(count)) == read(undisturbed(method, kind))
+        assert play(asked(method, kind), tmp_path / str(count), ray_hosts(count)) == read(
+            undisturbed(method, kind).folder
+        )
 
 
 @every_kind
 @every_method
-def test_same_bits_stopped_in_any_round_and_resumed(method, kind, undisturbed, tmp_path):
-    for round in range(1, ROUNDS + 2) if kind == "awkward" else (2, ROUNDS + 1):
-        folder = tmp_path / str(round)
-        config = asked(method, kind, checkpoint__every=1)
-        stop(config, folder, round)
-        assert play(config, folder, resume=True) == read(undisturbed(method, kind)), f"round {round}"
+def test_same_bits_stopped_in_every_round_and_resumed(method, kind, undisturbed, tmp_path):
+    config = asked(method, kind, checkpoint__every=1)
+    for round in range(1, ROUNDS + 2):
+        stop(config, tmp_path, round, resume=round > 1)
+    assert play(config, tmp_path, resume=True) == read(undisturbed(method, kind).folder)
 
 
 @every_method
 def test_same_bits_stopped_and_resumed_between_two_checkpoints(method, undisturbed, tmp_path):
     config = asked(method, "awkward", checkpoint__every=2)
     stop(config, tmp_path, ROUNDS)
-    assert play(config, tmp_path, resume=True) == read(undisturbed(method, "awkward"))
+    assert play(config, tmp_path, resume=True) == read(undisturbed(method, "awkward").folder)
 
 
 @every_method
 def test_same_bits_stopped_on_two_hosts_and_resumed_on_four(method, undisturbed, ray_hosts, tmp_path):
     config = asked(method, "awkward", checkpoint__every=1)
     stop(config, tmp_path, 3, ray_hosts(2))
-    assert play(config, tmp_path, ray_hosts(4), resume=True) == read(undisturbed(method, "awkward"))
+    assert play(config, tmp_path, ray_hosts(4), resume=True) == read(undisturbed(method, "awkward").folder)
 
 
 @every_method
 def test_what_is_evaluated_and_when_changes_no_later_number(method, undisturbed, tmp_path):
     play(asked(method, "awkward", evaluate__every=3), tmp_path)
-    often, seldom = RunFolder(undisturbed(method, "awkward")), RunFolder(tmp_path)
+    often, seldom = RunFolder(undisturbed(method, "awkward").folder), RunFolder(tmp_path)
     for table in (RunFolder.metrics, RunFolder.clients, RunFolder.traces):
         pd.testing.assert_frame_equal(in_rounds(table(often), 3, 4), in_rounds(table(seldom), 3, 4), check_exact=True)
     assert set(seldom.metrics()["round"]) <= {0, 3, 4}
@@ -147,8 +150,8 @@ def assert_odd(config: Config) -> None:
 
 @every_kind
 @every_method
-def test_hooks_that_look_change_nothing(method, kind, tmp_path):
-    hosts = watched(asked(method, kind), tmp_path)
+def test_hooks_that_look_change_nothing(method, kind, undisturbed):
+    hosts = undisturbed(method, kind)
     host = hosts.host
     assert len(hosts.downloads) == 10
     for number, download in hosts.downloads.items():
@@ -169,8 +172,9 @@ def test_hooks_that_look_change_nothing(method, kind, tmp_path):
 class Watching(InProcess):
     """Keeps what went through."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, folder: Path) -> None:
         super().__init__(dataset)
+        self.folder = folder
         self.orders: list[Order] = []
         self.replies: list[Reply] = []
         self.downloads: dict[int, Message] = {}
@@ -189,14 +193,6 @@ class Watching(InProcess):
         self.replies += replies
         self.downloads |= {t.client: t.download for order in orders for t in order.tasks if t.client != POOL}
         return replies
-
-
-def watched(config: Config, folder: Path) -> Watching:
-    """The hosts of a whole run."""
-    config, dataset = resolve(config)
-    hosts = Watching(dataset)
-    Driver(config, folder, hosts, dataset).run()
-    return hosts
 
 
 def scored(host: Host, predictor: Any, data: Any) -> Tensor:
@@ -221,9 +217,9 @@ def same(a: Any, b: Any) -> bool:
 
 
 @every_method
-def test_bytes_recorded_are_those_of_the_messages(method, tmp_path):
-    hosts = watched(asked(method, "plain"), tmp_path)
-    lines = RunFolder(tmp_path).metrics()
+def test_bytes_recorded_are_those_of_the_messages(method, undisturbed):
+    hosts = undisturbed(method, "plain")
+    lines = RunFolder(hosts.folder).metrics()
     lines = lines[lines["point"] == "after_fit"].set_index("round")
     down = dict.fromkeys(lines.index, 0)
     for order in hosts.orders:

@@ -80,12 +80,12 @@ class Stopping:
         return self._hosts.run(orders)
 
 
-def stop(config: Config, folder: Path, round: int, hosts: Hosts | None = None) -> None:
+def stop(config: Config, folder: Path, round: int, hosts: Hosts | None = None, resume: bool = False) -> None:
     """Run until a round is under way, then drop everything but the folder."""
     config, dataset = resolve(config)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        Driver(config, folder, Stopping(hosts or InProcess(dataset), round), dataset).run()  # type: ignore[arg-type]
+        Driver(config, folder, Stopping(hosts or InProcess(dataset), round), dataset).run(resume)  # type: ignore[arg-type]
     except Stopped:
         return
     raise AssertionError(f"round {round} never came")
