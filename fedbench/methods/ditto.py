@@ -59,7 +59,7 @@ class Ditto(Method):
     def _pulled(
         self, client: Client, start: Weights, anchor: Weights, data: Any, memory: dict[str, Any] | None = None
     ) -> Weights:
-        """Local training from `start` under the pull to `anchor` (Algorithm 1, line 7)."""
+        """Local training from `start` under the pull to `anchor` (Algorithm 1)."""
         pull: dict[str, Any] = {}
         if self.options.lam:
             state = {"anchor": anchor.params, "mu": anchor.params.new_tensor(self.options.lam)}
