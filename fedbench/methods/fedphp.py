@@ -143,7 +143,7 @@ def discrepancy(features: Tensor, logits: Tensor, taught: Tensor) -> Tensor:
     squared = (norms[:, None] + norms - 2 * both @ both.T).clamp(min=0)  # [2n, 2n]
     count = len(both)
     base = squared.detach().sum() / (count * count - count) + 1e-8
-    kernels = sum(torch.exp(-squared / (base / 4 * 2**i)) for i in range(5))
+    kernels = torch.stack([torch.exp(-squared / (base / 4 * 2**i)) for i in range(5)]).sum(0)
     own, other = slice(count // 2), slice(count // 2, None)
     return (kernels[own, own] + kernels[other, other] - 2 * kernels[own, other]).mean()
 
