@@ -101,8 +101,8 @@ class FedPAC(Method):
             sent["centroids"], sent["counts"] = class_means(*self._features(client, trained), self.context.classes)
         if options.classifier == "combined":
             sent["head"] = self.own.take(trained.params)
-        typed: dict[str, Any] = {name: tensor.to(trained.params.dtype) for name, tensor in sent.items()}
-        return self.upload(client, trained, **typed)
+        extra: dict[str, Any] = {name: part.to(trained.params.dtype) for name, part in sent.items()}
+        return self.upload(client, trained, **extra)
 
     def _before(self, client: Client, received: Weights, download: Message) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """What the received model's features are needed for: the statistics to send, the loss of the body phase."""

@@ -98,24 +98,22 @@ class PFedFDA(Method):
 
     def _train(self, client: Client, received: Weights) -> tuple[Weights, Tensor, Tensor]:
         """The trained body under the received head, and features `[rows, H]` with their labels."""
-        learner, seen = client.learner, self._room(client)
-        more: dict[str, Any] = {}
+        learner, body = client.learner, ~self.context.layout.mask("head")
+        fit = partial(learner.fit, received, client.train, train_only=body, memory=client.memory("fit"))
         if self.options.features_from == "training":
-            more = {"loss": partial(recorded_loss, head=learner.head), "state": seen}
-        body = ~self.context.layout.mask("head")
-        trained = learner.fit(received, client.train, train_only=body, memory=client.memory("fit"), **more)
-        rows = int(seen["rows"])
-        if rows:
-            return trained, seen["features"][:rows], seen["labels"][:rows]
+            seen = self._room(client)
+            trained, rows = fit(loss=partial(recorded_loss, head=learner.head), state=seen), int(seen["rows"])
+            if rows:
+                return trained, seen["features"][:rows], seen["labels"][:rows]
+        else:
+            trained = fit()
         return trained, learner.features(trained, client.train), client.train.labels
 
     def _room(self, client: Client) -> dict[str, Tensor]:
         """Where the features of a fit are written: as many rows as there may be, and the number of those in use."""
         train, count = self.context.train, len(client.train)
-        size = count if train.batch_size == "full" else min(count, train.batch_size)
-        most = (train.steps * size if train.steps else train.epochs * count) * (
-            self.options.features_from == "training"
-        )
+        size = count if train.batch_size == "full" else int(train.batch_size)
+        most = train.steps * min(count, size) if train.steps else train.epochs * count
         weight, _ = self.context.layout.linear_head()
         device = client.learner.device
         return {

@@ -80,9 +80,9 @@ def test_the_penalty_of_features():
 def test_the_loss_of_a_batch(mean, penalty):
     net, batch = Given().double(), (torch.tensor([[1.0, 2], [0, 3]], dtype=torch.float64), torch.tensor([0, 2]))
     state = SimpleNamespace(lambdas=torch.tensor([0.25, 0.0025, 0.0005], dtype=torch.float64), present=OUTER)
-    own = float(net.training_step(batch))
-    alone = regularised_loss(net, batch, state, "head.weight", None, mean)
-    both = regularised_loss(net, batch, state, "head.weight", net.head, mean)
+    own = float(net.training_step(batch).detach())
+    alone = regularised_loss(net, batch, state, "head.weight", None, mean).detach()
+    both = regularised_loss(net, batch, state, "head.weight", net.head, mean).detach()
     assert float(alone) == pytest.approx(own + 0.25 * 0.979424 + 0.0025 * 4, abs=1e-6)
     assert float(both) == pytest.approx(float(alone) + 0.0005 * penalty, abs=1e-12)
 
