@@ -402,5 +402,4 @@ MUTANTS = [
     ("the last of equal moves is taken", "[best + 1 :] < values[best] - tolerance",
      "[best + 1 :] <= values[best] + tolerance"),
     ("a third start is missing", "[: 3 if search else 1]", "[: 2 if search else 1]"),
-    ("the largest share is never left out", "is_first[:, :, None] | is_first[:, None, :]", "is_first[:, :, None]"),
 ]  # fmt: skip
