@@ -278,8 +278,7 @@ class SeedRun:
             train_loss=sum(r.loss for r in fits if r.loss is not None) / len(fits) if fits else None,
             steps=sum(report.steps for report in fits),
             bytes_up=asked.bytes_up + sum(upload.wire_bytes() for upload in uploads),
-            bytes_down=asked.bytes_down
-            + sum(t.download.wire_bytes() for order in orders for t in order.tasks if t.fit),
+            bytes_down=asked.bytes_down + sum(download.wire_bytes() for download in downloads),
             failed=failed,
         )
         for report in reports:
