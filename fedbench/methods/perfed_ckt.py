@@ -77,13 +77,12 @@ class PerFedCKT(Local):
 
     def open(self, server: Server) -> None:
         super().open(server)
-        server.signals, server.centres, server.clusters = {}, [], {}
+        server.signals, server.centres, server.targets, server.clusters = {}, [], [], {}
 
     def download(self, server: Server, client: int) -> Message:
         message = super().download(server, client)
         if client in server.signals:
-            signal = server.signals[client]
-            message.tensors["target"] = server.centres[nearest(signal, server.centres)].to(signal.dtype)
+            message.tensors["target"] = server.targets[nearest(server.signals[client], server.centres)]
         return message
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
@@ -92,6 +91,7 @@ class PerFedCKT(Local):
         clusters, server.centres = k_means(
             [u.signal for u in uploads], self.options.num_clusters, self.options.kmeans_max_iter
         )
+        server.targets = [centre.to(uploads[0].signal.dtype) for centre in server.centres]
         server.clusters = {u.client: cluster for u, cluster in zip(uploads, clusters, strict=True)}
 
     def traces(self, server: Server) -> dict[tuple[int, str], float]:
