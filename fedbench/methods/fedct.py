@@ -56,7 +56,8 @@ class FedCT(CoTraining):
             )
 
     def train(self, client: Client, received: Weights, labels: Tensor | None) -> tuple[Weights, dict[str, float]]:
-        options, data, more = self.options, client.train, {}
+        options, data = self.options, client.train
+        more: dict[str, Any] = {}
         if labels is not None:
             public = Relabelled(client.public, labels)
             if options.combine == "union":
