@@ -185,6 +185,13 @@ METHODS: dict[str, MethodEntry] = {
         "co-training",
         "clients vote on labels of public images and trust the vote as far as it helps",
     ),
+    "pfedgate": MethodEntry(
+        "pfedgate:PFedGate",
+        "Chen et al., ICML",
+        2023,
+        "model adaptation",
+        "a private gate scales, and drops, blocks of a shared model for every batch",
+    ),
 }
 
 

@@ -1,0 +1,448 @@
+"""pFedGate ("Efficient Personalized Federated Learning via Sparse Model-Adaptation", Chen et al., ICML 2023).
+
+Private: a gate, a small layer on the input that gives every block of the shared model a factor in (0, 1) for the batch
+at hand; below sparsity 1 blocks with small factors are left out. Up and down: the shared model, without the factors.
+
+Where we decide:
+- A block is a parameter tensor or one of its `blocks_per_tensor` pieces. Gate epoch and model epoch take turns
+  (`alternation=epoch`, the default of the authors' code); their published runs train both at once (`joint`).
+- One factor scales and ranks. Which blocks stay: greedily by the exact factor under the size budget. Their code rounds
+  factors to tenths; its other mode zeroes parts of blocks at sparsity 1 too.
+- Their code decays the gate's weights and keeps both optimisers across rounds, and applies ReLU to the class scores of
+  the adapted model: not followed.
+- A block that no model step of the round kept stays as received and is not sent, so that weight decay does not move it.
+- Factors of evaluation come from each evaluation batch, as in paper and code, so that the batch size is part of the
+  protocol (`gate_eval=batch`), or once from the client's training images (`client`).
+- `gate=false` is fedavg, without clipping.
+
+Longer than other method files because it trains a module of its own, in three ways, and has its normalisation.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from math import ceil
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from lightning import LightningModule
+from pydantic import Field
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedbench.errors import ConfigError
+from fedbench.learner import seeds
+from fedbench.learner.layout import Layout
+from fedbench.learner.learner import Batches
+from fedbench.learner.loop import task_loss
+from fedbench.learner.weights import Weights
+from fedbench.methods.base import Client, Context, Message, Method, Predictor, Server, Upload
+
+Share = Annotated[float, Field(gt=0, le=1)]
+GateState = dict[str, Tensor]
+
+
+class PFedGate(Method):
+    """A shared model whose blocks a private gate scales, and drops, for every batch."""
+
+    class Options(Method.Options):
+        sparsity: Share | list[Share] = Field(
+            1.0, description="share of the elements that are kept in a step, s; a list has one for each client"
+        )
+        blocks_per_tensor: int = Field(1, ge=1, description="pieces that a parameter tensor is cut into")
+        lr_gate: float | None = Field(None, ge=0, description="learning rate of the gate; none: that of the model")
+        clip: float | None = Field(10.0, gt=0, description="largest norm of a gradient, of gate and model each; none")
+        gate_norm: Literal["switch", "none"] = Field(
+            "switch", description="normalisation of images before the gate: switchable, or none"
+        )
+        gate_eval: Literal["batch", "client"] = Field(
+            "batch", description="factors when evaluating: of each evaluation batch, or of the client's training images"
+        )
+        alternation: Literal["epoch", "joint"] = Field(
+            "epoch", description="a gate epoch before each model epoch, or one pass that trains both"
+        )
+        gate: bool = Field(True, description="false: every factor is 1, which is fedavg")
+
+    train_defaults: ClassVar[dict[str, Any]] = {"lr": 0.1}
+
+    def __init__(self, options: Any, context: Context) -> None:
+        super().__init__(options, context)
+        self.blocks = Blocks.of(context.layout, options.blocks_per_tensor)
+        self._module: Gate | None = None
+
+    def check(self) -> None:
+        options, clients = self.options, self.context.clients
+        listed = options.sparsity if isinstance(options.sparsity, list) else [options.sparsity] * clients
+        if len(listed) != clients:
+            raise ConfigError(f"method.sparsity lists {len(listed)} shares for {clients} clients: one for each")
+        if min(listed) < 1 and options.blocks_per_tensor < 2:
+            raise ConfigError(
+                "method.sparsity < 1 with method.blocks_per_tensor = 1 could drop a whole layer: cut tensors into 2 "
+                "blocks or more"
+            )
+        if min(listed) < 1 and not options.gate:
+            raise ConfigError("method.sparsity < 1 with method.gate = false: no gate says which blocks to keep")
+        if options.gate and self.context.train.batch_size == 1:
+            raise ConfigError("train.batch_size = 1: the gate has BatchNorm and trains on 2 images or more at a time")
+
+    def sparsity(self, client: int) -> float:
+        given = self.options.sparsity
+        return given[client] if isinstance(given, list) else given
+
+    def global_weights(self, server: Server) -> Weights | None:
+        """None: without a gate the shared model is nobody's predictor."""
+        return None if self.options.gate else super().global_weights(server)
+
+    # -- the gate -----------------------------------------------------------------------------------------------------
+
+    def start(self, client: Client) -> None:
+        if self.options.gate:
+            with seeds.preserved_torch_stream():
+                seeds.seed_torch(seeds.derive(client.seed, client.id, "gate"))
+                client.state["gate"] = copied(self._new_gate(client))
+
+    def _new_gate(self, client: Client) -> "Gate":
+        shape = tuple(client.train.batch(torch.arange(0, device=client.learner.device))[0].shape[1:])
+        switch = self.options.gate_norm == "switch"
+        if switch and (len(shape) != 3 or shape[1] * shape[2] < 2):
+            raise ConfigError(
+                f"method.gate_norm = 'switch' normalises images, an input here has shape {list(shape)}: set it to none"
+            )
+        return Gate(shape, len(self.blocks.sizes), switch).to(client.learner.device, client.learner.dtype)
+
+    def gate(self, client: Client, state: GateState) -> "Gate":
+        """The one gate module of this process with a client's numbers, in evaluation mode."""
+        if self._module is None:
+            with seeds.preserved_torch_stream():
+                self._module = self._new_gate(client)
+        self._module.load_state_dict(state)
+        return self._module.eval()
+
+    def keep(self, client: Client, factors: Tensor) -> Tensor | float:
+        """`[L]`: 1 for the blocks that stay, 0 for the others; without gradient."""
+        share = self.sparsity(client.id)
+        if share == 1:
+            return 1.0
+        found = selected(factors.tolist(), self.blocks.sizes, self._groups(client), self.blocks.first, share)
+        return factors.new_tensor(found)
+
+    def _groups(self, client: Client) -> list[bool]:
+        """For each block whether its tensor belongs directly to a Linear module."""
+        linear = {name for name, module in client.learner.module.named_modules() if isinstance(module, nn.Linear)}
+        owners = [slot.name.rpartition(".")[0] in linear for slot in self.context.layout.params]
+        return [owner for owner, cut in zip(owners, self.blocks.cuts, strict=True) for _ in range(cut.count)]
+
+    # -- rounds -------------------------------------------------------------------------------------------------------
+
+    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
+        if not self.options.gate:
+            return super().fit(client, received, download)
+        training = GateTraining(self, client)
+        trained = training.run(received)
+        kept = self.blocks.spread(training.kept)  # [N]
+        if self.sparsity(client.id) < 1:
+            trained = trained.replace(params=torch.where(kept, trained.params, received.params))
+        client.state["gate"] = copied(training.gate)
+        upload = self.upload(client, trained, traces=training.traces(kept))
+        client.fitted = self.predictor(client, trained)
+        if self.sparsity(client.id) < 1:
+            left_out = int((~kept).sum()) * trained.params.element_size()
+            upload.charge = upload.wire_bytes() - left_out + ceil(len(training.kept) / 8)
+        return upload
+
+    def personal(self, client: Client, download: Message) -> Predictor:
+        received = self.receive(client, download)
+        return self.predictor(client, received) if self.options.gate else received
+
+    def predictor(self, client: Client, weights: Weights) -> Predictor:
+        """The model as the client's gate adapts it: to each evaluation batch, or to its training images."""
+        state = client.state["gate"]
+        if self.options.gate_eval == "batch":
+            return partial(self._predict, client, weights, state)
+        gate, images = self.gate(client, state), len(client.train)
+        with torch.no_grad():
+            totals = [gate.factors(x).sum(0) for x, _ in parts(client.train, client)]
+        return self._adapted(client, weights, torch.stack(totals).sum(0) / images)
+
+    def _predict(self, client: Client, weights: Weights, state: GateState, data: Batches) -> Tensor:
+        found = []
+        for x, y in parts(data, client):
+            with torch.no_grad():
+                factors = self.gate(client, state)(x)
+            found.append(client.learner.logits(self._adapted(client, weights, factors), Batch(x, y, data.key)))
+        return torch.cat(found)
+
+    def _adapted(self, client: Client, weights: Weights, factors: Tensor) -> Weights:
+        return weights.replace(params=weights.params * self.blocks.spread(factors * self.keep(client, factors)))
+
+
+class GateTraining:
+    """One round of one client: the gate and its optimiser beside the learner's fit of the model.
+
+    kept: bool `[L]`, the blocks that a model step has kept so far.
+    """
+
+    def __init__(self, method: PFedGate, client: Client) -> None:
+        self.method, self.client, self.learner = method, client, client.learner
+        self.train, self.options, self.blocks = method.context.train, method.options, method.blocks
+        self.gate = method.gate(client, client.state["gate"])
+        self.least = min(2, len(client.train))
+        rate = self.train.lr if self.options.lr_gate is None else self.options.lr_gate
+        self.optimizer = torch.optim.SGD(
+            self.gate.parameters(), rate * self.learner.lr_factor, momentum=self.train.momentum
+        )
+        self.stepping = StepOf(self.learner.module)
+        self.kept = torch.full((len(self.blocks.sizes),), method.sparsity(client.id) == 1, device=self.learner.device)
+        self.factors: list[Tensor] = []
+        self.losses: list[Tensor] = []
+        self.pending: tuple[Tensor, Tensor] | None = None
+
+    def run(self, received: Weights) -> Weights:
+        """The trained model; the gate is trained in place."""
+        memory, clip = self.client.memory("gate"), self.options.clip
+        if memory:
+            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": memory["optimizer"]})
+        more: dict[str, Any] = {}
+        if clip is not None:
+            limit = torch.tensor(clip, dtype=self.learner.dtype, device=self.learner.device)
+            more = {"gradient": clipped, "state": {"clip": limit}}
+        if self.options.alternation == "joint":
+            self._mode(train=True)
+            more["loss"] = self.joint_loss
+        else:
+            more["loss"] = self.model_loss
+            self.batches = self.learner.epochs(self.client.train, "gate", least=self.least)
+            if self.train.steps is None:
+                more["before_epoch"] = self.gate_epoch
+            else:
+                self.orders: Iterator[Tensor] = chain.from_iterable(self.batches)
+        data, own = self.client.train, self.client.memory("fit")
+        trained = self.learner.fit(received, data, memory=own, least=self.least, **more)
+        self._settle()
+        self.learner.ledger.add(self.losses)
+        if memory is not None:
+            memory["optimizer"] = self.optimizer.state_dict()["state"]
+        return trained
+
+    def _mode(self, train: bool) -> None:
+        """BatchNorm of a client with a single image never leaves evaluation mode."""
+        self.gate.train(train and self.least > 1)
+
+    def gate_epoch(self, epoch: int, weights: Weights, s: Any) -> None:
+        """Step (a) of the algorithm: one pass that trains the gate; the model is frozen and in evaluation mode."""
+        for order in next(self.batches):
+            self.gate_step(weights, order)
+
+    def gate_step(self, weights: Weights, order: Tensor) -> None:
+        """One step of the gate. What the loss says of a factor is its gradient at the adapted model, block by block."""
+        batch = self.client.train.batch(order)
+        self._mode(train=True)
+        factors = self.gate(batch[0])
+        scale = self.blocks.spread(factors * self.method.keep(self.client, factors.detach()))
+        adapted = weights.replace(params=weights.params * scale.detach())
+        gradient = self.learner.gradient(adapted, batch, self._plain)
+        self._descend((scale * (gradient * weights.params)).sum())
+        self._mode(train=False)
+
+    def _plain(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
+        loss = task_loss(net, batch)
+        self.losses.append(loss.detach())
+        return loss
+
+    def _descend(self, value: Tensor, gradient: Tensor | None = None) -> None:
+        self.optimizer.zero_grad()
+        value.backward(gradient)
+        if self.options.clip is not None:
+            nn.utils.clip_grad_norm_(self.gate.parameters(), self.options.clip)
+        self.optimizer.step()
+
+    def model_loss(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
+        """Step (b): the loss of the model as the gate, frozen, adapts it."""
+        if self.train.steps is not None:
+            weights = self.learner.weights()
+            self.gate_step(weights, next(self.orders))
+            self.learner.load(weights)
+        with torch.no_grad():
+            factors = self.gate(batch[0])
+        return self._adapted_loss(batch, factors)
+
+    def joint_loss(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
+        """The loss from which both learn: the gate's part of the gradient is used before the next batch."""
+        self._settle()
+        factors = self.gate(batch[0])
+        leaf = factors.detach().requires_grad_()
+        self.pending = factors, leaf
+        return self._adapted_loss(batch, leaf)
+
+    def _settle(self) -> None:
+        if self.pending is not None and self.pending[1].grad is not None:
+            self._descend(self.pending[0], self.pending[1].grad)
+        self.pending = None
+
+    def _adapted_loss(self, batch: Any, factors: Tensor) -> Tensor:
+        keep = self.method.keep(self.client, factors.detach())
+        self.kept |= torch.as_tensor(keep, device=self.kept.device).bool()
+        self.factors.append(factors.detach().mean())
+        scale = self.blocks.spread(factors * keep)
+        adapted = {
+            f"net.{slot.name}": parameter * scale[slot.start : slot.stop].view(slot.shape)
+            for slot, parameter in zip(self.learner.layout.params, self.learner.parameters, strict=True)
+        }
+        return functional_call(self.stepping, adapted, (batch,))
+
+    def traces(self, kept: Tensor) -> dict[str, float]:
+        """gate: mean factor of the model steps; mask_share: share of the elements that they kept, also per layer."""
+        found = {"gate": float(torch.stack(self.factors).mean())} if self.factors else {}
+        found["mask_share"] = float(kept.double().mean())
+        if self.method.sparsity(self.client.id) < 1:
+            for slot in self.learner.layout.params:
+                found[f"mask_share/{slot.name}"] = float(kept[slot.start : slot.stop].double().mean())
+        return found
+
+
+def clipped(g: Tensor, w: Tensor, s: Any) -> None:
+    """Shorten the gradient to the norm `s.clip`."""
+    g.mul_((s.clip / (g.norm(dim=-1, keepdim=True) + 1e-6)).clamp(max=1))
+
+
+# -- blocks -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A tensor of `size` elements in `count` pieces of `piece` elements, the last one shorter; `begin`: first block."""
+
+    begin: int
+    count: int
+    piece: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of a model in order; sizes `[L]` in elements; first `[L]`: the first of several pieces of a tensor."""
+
+    cuts: tuple[Cut, ...]
+    sizes: tuple[int, ...]
+    first: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, layout: Layout, per_tensor: int) -> "Blocks":
+        cuts: list[Cut] = []
+        sizes: list[int] = []
+        first: list[bool] = []
+        for slot in layout.params:
+            piece = ceil(slot.size / min(per_tensor, slot.size))
+            cuts.append(Cut(len(sizes), ceil(slot.size / piece), piece, slot.size))
+            sizes += [min(piece, slot.size - start) for start in range(0, slot.size, piece)]
+            first += [per_tensor > 1 and start == 0 for start in range(0, slot.size, piece)]
+        return cls(tuple(cuts), tuple(sizes), tuple(first))
+
+    def spread(self, values: Tensor) -> Tensor:
+        """`[N]`: the value of every element's block; values `[L]`. Expansions: their gradients are plain sums."""
+        rows = (values[c.begin : c.begin + c.count, None].expand(-1, c.piece).reshape(-1)[: c.size] for c in self.cuts)
+        return torch.cat(list(rows))
+
+
+def selected(
+    factors: Sequence[float], sizes: Sequence[int], groups: Sequence[bool], first: Sequence[bool], share: float
+) -> list[bool]:
+    """Which blocks stay: those of the largest factors that fit the budget, in each group for itself.
+
+    A group's budget is `share` of its elements; the first pieces of tensors stay whatever they cost.
+    """
+    keep, budget = list(first), {False: 0.0, True: 0.0}
+    for size, group, stays in zip(sizes, groups, first, strict=True):
+        budget[group] += share * size - size * stays
+    for block in sorted(range(len(sizes)), key=lambda b: -factors[b]):
+        if not keep[block] and sizes[block] <= budget[groups[block]] + 1e-6:
+            keep[block] = True
+            budget[groups[block]] -= sizes[block]
+    return keep
+
+
+# -- modules ----------------------------------------------------------------------------------------------------------
+
+
+class SwitchNorm(nn.Module):
+    """Switchable normalisation: learned mixtures of the statistics of instance, layer and batch."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.mean_mix, self.var_mix = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+        self.weight, self.bias = nn.Parameter(torch.ones(channels, 1, 1)), nn.Parameter(torch.zeros(channels, 1, 1))
+        self.register_buffer("running_mean", torch.zeros(1, channels, 1, 1))
+        self.register_buffer("running_var", torch.zeros(1, channels, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:  # [n, c, h, w]
+        mean, var = x.mean((2, 3), keepdim=True), x.var((2, 3), keepdim=True)
+        square = var + mean.square()
+        layer_mean, batch_mean = mean.mean(1, keepdim=True), self.running_mean
+        layer_var, batch_var = square.mean(1, keepdim=True) - layer_mean.square(), self.running_var
+        if self.training:
+            batch_mean = mean.mean(0, keepdim=True)
+            batch_var = square.mean(0, keepdim=True) - batch_mean.square()
+            self.running_mean.lerp_(batch_mean.detach(), 0.1)
+            self.running_var.lerp_(batch_var.detach(), 0.1)
+        a, b = self.mean_mix.softmax(0), self.var_mix.softmax(0)
+        mixed_mean = a[0] * mean + a[1] * layer_mean + a[2] * batch_mean
+        mixed_var = b[0] * var + b[1] * layer_var + b[2] * batch_var
+        return (x - mixed_mean) * (mixed_var + 1e-5).rsqrt() * self.weight + self.bias
+
+
+class Gate(nn.Module):
+    """Factors of the blocks for a batch: the mean over it of sigmoid(BatchNorm(Linear(flat input)))."""
+
+    def __init__(self, shape: Sequence[int], blocks: int, switch: bool) -> None:
+        super().__init__()
+        self.norm = SwitchNorm(shape[0]) if switch else nn.Identity()
+        self.linear = nn.Linear(torch.Size(shape).numel(), blocks)
+        self.batchnorm = nn.BatchNorm1d(blocks)
+
+    def factors(self, x: Tensor) -> Tensor:
+        """`[n, L]`, of each image."""
+        with torch.autocast(x.device.type, enabled=False):
+            return self.batchnorm(self.linear(self.norm(x).flatten(1))).sigmoid()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.factors(x).mean(0)
+
+
+class StepOf(nn.Module):
+    """A module whose forward pass is the loss of another one, so that its parameters can be exchanged for a call."""
+
+    def __init__(self, net: LightningModule) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, batch: Any) -> Tensor:
+        return task_loss(self.net, batch)
+
+
+@dataclass
+class Batch:
+    """One batch as data of its own."""
+
+    x: Tensor
+    y: Tensor
+    key: tuple[int | str, ...]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        return self.x[index], self.y[index]
+
+
+def parts(data: Batches, client: Client) -> Iterator[tuple[Tensor, Tensor]]:
+    """The evaluation batches of data, in order."""
+    for index in torch.arange(len(data), device=client.learner.device).split(client.learner.evaluate_batch):
+        yield data.batch(index)
+
+
+def copied(module: nn.Module) -> GateState:
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}

@@ -1,0 +1,660 @@
+"""pfedgate: what the specification promises."""
+
+from math import ceil
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from lightning import LightningModule
+from torch import nn
+from torch.func import functional_call
+
+from fedbench.config import TrainConfig
+from fedbench.errors import ConfigError
+from fedbench.learner.layout import Layout, Slot
+from fedbench.learner.weights import Weights
+from fedbench.methods.base import Context
+from fedbench.methods.pfedgate import Blocks, Gate, GateTraining, PFedGate, SwitchNorm, clipped, copied, selected
+from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
+
+SIZES = [9, 17, 12]
+SPARSE = {"sparsity": 0.5, "blocks_per_tensor": 3}
+PARAMS = 6 * 5 + 5 + 5 * 4 + 4
+
+
+def run(name="pfedgate", rounds=2, norm=False, clients=None, module=None, **options) -> Simulation:
+    fixed = {k: options.pop(k) for k in ("draw", "train", "seed") if k in options}
+    if name == "pfedgate":
+        options = {"gate_norm": "none", **options}
+    return Simulation(name, clients or blobs(SIZES), module=module or Mlp(norm), **fixed, **options).run(rounds)
+
+
+def method(clients=3, batch_size=8, **options) -> PFedGate:
+    context = Context(Layout((), (), ()), TrainConfig(batch_size=batch_size), 0, 10, 4, (4,) * clients)
+    made = PFedGate(PFedGate.Options(**options), context)
+    made.check()
+    return made
+
+
+def layout(*sizes) -> Layout:
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    slots = tuple(Slot(str(i), (n,), s, s + n) for i, (n, s) in enumerate(zip(sizes, starts, strict=True)))
+    return Layout(slots, (), ())
+
+
+def shared(mine: Simulation) -> Weights:
+    return Weights(mine.server.params, mine.server.buffers, mine.server.counters)
+
+
+# -- the gate
+
+
+def test_factors_of_a_batch():
+    gate = Gate((2,), 2, switch=False)
+    gate.linear.weight.data, gate.linear.bias.data = torch.eye(2), torch.zeros(2)
+    gate.batchnorm.weight.data, gate.batchnorm.bias.data = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.5])
+    gate.batchnorm.running_mean, gate.batchnorm.running_var = torch.tensor([0.5, 0.0]), torch.tensor([4.0, 1.0])
+    x = torch.tensor([[1.0, 2.0], [3.0, -1.0], [0.0, 1.0]])
+    assert close(gate.eval()(x).detach(), [0.592433, 0.698527])
+    assert close(gate.train()(x).detach(), [0.493682, 0.591101])
+
+
+def test_switchable_normalisation():
+    x = torch.tensor([[[[1.0, 3.0]], [[0.0, 2.0]]], [[[2.0, 6.0]], [[4.0, 4.0]]]])
+    x, norm = x.double(), SwitchNorm(2).double()
+    trained = [-0.631168, 0.450834, -1.054090, 0.210818, -0.680413, 0.952579, 0.321633, 0.321633]
+    assert close(norm.train()(x).detach(), trained)
+    assert close(norm.running_mean, [0.3, 0.25])
+    assert close(norm.running_var, [0.6, 0.325])
+    later = [-0.209728, 1.363234, -0.742293, 0.877255, -0.374095, 1.577703, 1.041061, 1.041061]
+    assert close(norm.eval()(x).detach(), later)
+    assert close(norm.running_mean, [0.3, 0.25])
+    norm(x).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in norm.parameters())
+
+
+def test_gates_of_clients_start_apart_and_stay_the_same_whoever_else_is_there():
+    gates = [run(rounds=0).client(i, 0).state["gate"]["linear.weight"] for i in (0, 1)]
+    assert not torch.equal(gates[0], gates[1])
+    assert torch.equal(gates[0], run(rounds=0, clients=blobs([9])).client(0, 5).state["gate"]["linear.weight"])
+
+
+# -- blocks
+
+
+def test_pieces():
+    blocks = Blocks.of(layout(25, 7, 3), 10)
+    assert blocks.sizes == (*[3] * 8, 1, *[1] * 7, *[1] * 3)
+    assert Blocks.of(layout(30, 5, 15, 3), 4).sizes == (8, 8, 8, 6, 2, 2, 1, 4, 4, 4, 3, 1, 1, 1)
+    assert Blocks.of(layout(30, 5), 1).sizes == (30, 5)
+    assert Blocks.of(layout(30, 5), 1).first == (False, False)
+    assert Blocks.of(layout(8, 1), 2).first == (True, False, True)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=5), st.integers(1, 8))
+def test_values_of_blocks_reach_their_elements(sizes, per_tensor):
+    blocks = Blocks.of(layout(*sizes), per_tensor)
+    values = torch.arange(len(blocks.sizes), dtype=torch.float64).requires_grad_()
+    spread = blocks.spread(values)
+    assert spread.tolist() == [b for b, size in enumerate(blocks.sizes) for _ in range(size)]
+    assert sum(blocks.sizes) == sum(sizes)
+    spread.sum().backward()
+    assert values.grad.tolist() == list(blocks.sizes)
+
+
+@pytest.mark.parametrize(
+    ("factors", "sizes", "groups", "first", "expected"),
+    [
+        ((0.9, 0.2, 0.7, 0.7, 0.4), (4, 10, 6, 3, 7), "00000", "00000", "10110"),
+        ((0.9, 0.2, 0.7, 0.7, 0.4), (4, 10, 6, 3, 7), "11000", "00000", "10100"),
+        ((0.1, 0.6, 0.5, 0.9, 0.2, 0.3, 0.8, 0.4), (3, 3, 3, 3, 2, 2, 2, 2), "00000000", "10001000", "10011010"),
+    ],
+)
+def test_which_blocks_stay(factors, sizes, groups, first, expected):
+    flags = [[c == "1" for c in text] for text in (groups, first, expected)]
+    assert selected(factors, sizes, flags[0], flags[1], 0.5) == flags[2]
+
+
+@given(st.data(), st.floats(0.05, 1))
+def test_what_stays_fits_the_budget(data, share):
+    blocks = Blocks.of(layout(*data.draw(st.lists(st.integers(1, 30), min_size=2, max_size=5))), 4)
+    count = len(blocks.sizes)
+    groups = data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    factors = data.draw(st.lists(st.sampled_from([0.1, 0.2, 0.5, 0.9]), min_size=count, max_size=count))
+    keep = selected(factors, blocks.sizes, groups, blocks.first, share)
+    for group in (False, True):
+        of_group = [b for b in range(count) if groups[b] == group]
+        budget, firsts = (
+            share * sum(blocks.sizes[b] for b in of_group),
+            sum(blocks.sizes[b] for b in of_group if blocks.first[b]),
+        )
+        used = sum(blocks.sizes[b] for b in of_group if keep[b])
+        assert used <= max(budget, firsts) + 1e-6
+        assert all(keep[b] for b in of_group if blocks.first[b])
+        for b in of_group:  # a block was dropped for want of room only
+            if not keep[b]:
+                before = [c for c in of_group if not blocks.first[c] and (-factors[c], c) < (-factors[b], b)]
+                assert firsts + sum(blocks.sizes[c] for c in before if keep[c]) + blocks.sizes[b] > budget
+
+
+def test_groups_are_told_by_the_owner_of_a_tensor():
+    class Named(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.linear_looking = nn.BatchNorm1d(6)
+            self.other = nn.ModuleList([nn.Linear(6, 4)])
+            self.free = nn.Parameter(torch.zeros(4))
+
+        def forward(self, x):
+            return self.other[0](self.linear_looking(x)) + self.free
+
+        def training_step(self, batch):
+            return F.cross_entropy(self(batch[0]), batch[1])
+
+    mine = run(rounds=1, module=Named(), **SPARSE)
+    slots = [slot.name for slot in mine.learner.layout.params]
+    assert slots == ["free", "linear_looking.weight", "linear_looking.bias", "other.0.weight", "other.0.bias"]
+    assert mine.method._groups(mine.client(0, 1)) == [False] * 8 + [True] * 5
+
+
+# -- a round, against plain PyTorch
+
+
+def by_hand(mine: Simulation, number: int, share: float, epochs: int) -> tuple[torch.Tensor, dict, list[set[int]]]:
+    """Full-batch rounds of one client: every gradient by autograd through gate and model at once."""
+    train, options, data = mine.train, mine.method.options, mine.data[number]
+    net, gate = Mlp().double(), Gate((6,), len(mine.method.blocks.sizes), switch=False).double()
+    gate.load_state_dict(mine.client(number, 0).state["gate"])
+    nn.utils.vector_to_parameters(mine.server.params.clone(), net.parameters())
+    start = mine.server.params.clone()
+    theta = torch.optim.SGD(net.parameters(), train.lr, momentum=train.momentum, weight_decay=train.weight_decay)
+    phi = torch.optim.SGD(
+        gate.parameters(), train.lr if options.lr_gate is None else options.lr_gate, momentum=train.momentum
+    )
+    blocks, kept = mine.method.blocks, []
+
+    def loss(note):
+        factors = gate(data.x)
+        keep = [True] * len(blocks.sizes)
+        if share < 1:
+            keep = selected(factors.tolist(), blocks.sizes, [True] * len(keep), blocks.first, share)
+        if note:
+            kept.append({b for b, stays in enumerate(keep) if stays})
+        each = torch.repeat_interleave(factors * torch.tensor(keep), torch.tensor(blocks.sizes))
+        parts, place = {}, 0
+        for name, p in net.named_parameters():
+            parts[name] = p * each[place : place + p.numel()].view_as(p)
+            place += p.numel()
+        return F.cross_entropy(functional_call(net, parts, (data.x,)), data.labels)
+
+    def step(optimizers, note):
+        net.zero_grad()
+        gate.zero_grad()
+        loss(note).backward()
+        for module, optimizer in optimizers:
+            if options.clip is not None:
+                nn.utils.clip_grad_norm_(module.parameters(), options.clip)
+            optimizer.step()
+
+    for _ in range(epochs):
+        if options.alternation == "joint":
+            gate.train()
+            step([(net, theta), (gate, phi)], note=True)
+        else:
+            gate.train()
+            step([(gate, phi)], note=False)
+            gate.eval()
+            step([(net, theta)], note=True)
+    ever = torch.tensor([any(b in k for k in kept) for b in range(len(blocks.sizes))])
+    mask = torch.repeat_interleave(ever, torch.tensor(blocks.sizes))
+    end = nn.utils.parameters_to_vector(net.parameters()).detach()
+    return torch.where(mask, end, start), copied(gate), kept
+
+
+HARD = {"batch_size": "full", "precision": "64-true", "epochs": 3, "lr": 0.5, "momentum": 0.9, "weight_decay": 0.1}
+
+
+@pytest.mark.parametrize("alternation", ["epoch", "joint"])
+@pytest.mark.parametrize("timing", [{}, {"steps": 3}])
+@pytest.mark.parametrize("options", [{}, SPARSE, {"clip": 0.05}, {"clip": None, "lr_gate": 2.0}])
+def test_a_round_is_that_of_the_algorithm(alternation, timing, options):
+    mine = run(rounds=0, train=HARD | timing, alternation=alternation, **options)
+    expected = [by_hand(mine, i, options.get("sparsity", 1.0), 3) for i in range(3)]
+    seen = mine.round(evaluate=False)
+    for i, (params, gate, kept) in enumerate(expected):
+        assert torch.allclose(seen.uploads[i].params, params, rtol=0, atol=1e-10)
+        for name, value in mine.states[i]["gate"].items():
+            assert torch.allclose(value, gate[name], rtol=0, atol=1e-9), name
+        sizes = mine.method.blocks.sizes
+        share = sum(sizes[b] for b in set.union(*kept)) / PARAMS
+        assert seen.traces[i, "mask_share"] == pytest.approx(share)
+        assert 0 < seen.traces[i, "gate"] < 1
+
+
+def test_only_the_gate_moves_in_its_epoch_and_only_the_model_in_the_other(monkeypatch):
+    mine = run(rounds=0, norm=True)
+    states = []
+
+    def noted(name):
+        original = getattr(GateTraining, name)
+
+        def wrapper(self, *arguments):
+            before = mine.learner.weights(), copied(self.gate)
+            found = original(self, *arguments)
+            after = mine.learner.weights(), copied(self.gate)
+            moved = any(not torch.equal(before[1][k], after[1][k]) for k in before[1])
+            states.append((name, moved, torch.equal(before[0].params, after[0].params)))
+            return found
+
+        monkeypatch.setattr(GateTraining, name, wrapper)
+
+    noted("model_loss")
+    epoch = GateTraining.gate_epoch
+
+    def gate_epoch(self, number, weights, s):
+        held, before = weights.clone(), copied(self.gate)
+        epoch(self, number, weights, s)
+        assert equal(held, weights)
+        assert all(not torch.equal(before[k], v) for k, v in copied(self.gate).items() if k != "linear.bias")
+        assert not self.gate.training
+
+    monkeypatch.setattr(GateTraining, "gate_epoch", gate_epoch)
+    mine.round()
+    assert states
+    assert all(state == ("model_loss", False, True) for state in states)
+
+
+def test_statistics_of_the_model_move_in_model_steps_only():
+    mine = run(rounds=1, norm=True, train={"epochs": 1, "batch_size": "full"})
+    assert mine.log[0].uploads[0].counters.tolist() == [1]
+    assert mine.states[0]["gate"]["batchnorm.num_batches_tracked"] == 1
+
+
+def test_gate_and_model_shuffle_from_streams_of_their_own():
+    asked = []
+    mine = run(rounds=0, train={"epochs": 2, "batch_size": 4}, clients=blobs([8]))
+    epochs = mine.learner.epochs
+
+    def noted(data, purpose, *arguments, **named):
+        for epoch in epochs(data, purpose, *arguments, **named):
+            asked.append((purpose, [order.tolist() for order in epoch]))
+            yield epoch
+
+    mine.learner.epochs = noted
+    mine.round()
+    assert [purpose for purpose, _ in asked] == ["fit", "fit", "gate", "gate"]
+    assert len({str(orders) for _, orders in asked}) == 4
+    assert asked[0][1] == [order.tolist() for order in next(epochs(mine.client(0, 1).train, "fit"))]
+
+
+def test_steps_of_both_are_counted():
+    def steps(**options):
+        mine = run(
+            rounds=0, clients=blobs([9]), train={"epochs": 2, "batch_size": 4, **options.pop("train", {})}, **options
+        )
+        mine.round()
+        return mine.learner.ledger.steps
+
+    assert steps(gate=False) == 6
+    assert steps() == 8  # the last batch of one is dropped
+    assert steps(alternation="joint") == 4
+    assert steps(train={"steps": 5}) == 10
+
+
+# -- predictors
+
+
+def test_predictors_use_the_gate_of_the_client():
+    mine = run(rounds=2)
+    seen, test = mine.log[-1], blobs([7], seed=5)[0]
+    for i in range(3):
+        gate = Gate((6,), 4, switch=False)
+        gate.load_state_dict(mine.states[i]["gate"])
+        with torch.no_grad():
+            scale = mine.method.blocks.spread(gate.eval()(test.x))
+        for predictor, weights in [
+            (seen.after_fit[i], seen.uploads[i]),
+            (seen.after_agg[i], shared(mine)),
+        ]:
+            expected = mine.learner.logits(Weights(weights.params * scale, weights.buffers, weights.counters), test)
+            assert torch.equal(predictor(test), expected)
+
+
+def test_a_batch_of_evaluation_has_its_own_factors():
+    mine = run(rounds=1)
+    test, predictor = blobs([7], seed=5)[0], mine.log[0].after_agg[0]
+    whole = predictor(test)
+    mine.learner.evaluate_batch = 4
+    parts = predictor(test)
+    assert not torch.allclose(whole, parts, atol=1e-6)
+    assert torch.equal(parts[:4], predictor(Data(test.x[:4], test.labels[:4])))
+    assert mine.learner.evaluate(predictor, test).count == 7
+
+
+@pytest.mark.parametrize("options", [{}, SPARSE])
+def test_one_vector_for_a_client(options):
+    mine = run(rounds=2, gate_eval="client", norm=True, **options)
+    mine.learner.evaluate_batch = 5
+    found = mine.personal(0)
+    gate = Gate((6,), len(mine.method.blocks.sizes), switch=False)
+    gate.load_state_dict(mine.states[0]["gate"])
+    with torch.no_grad():
+        factors = gate.eval()(mine.data[0].x)
+    keep = mine.method.keep(mine.client(0, 2), factors)
+    assert torch.allclose(found.params, mine.server.params * mine.method.blocks.spread(factors * keep), atol=1e-6)
+    if not options:
+        logits = mine.method._predict(mine.client(0, 2), shared(mine), mine.states[0]["gate"], mine.data[0])
+        mine.learner.evaluate_batch = 500
+        gated = mine.method._predict(mine.client(0, 2), shared(mine), mine.states[0]["gate"], mine.data[0])
+        assert torch.allclose(mine.learner.logits(found, mine.data[0]), gated, atol=1e-5)
+        assert not torch.allclose(logits, gated, atol=1e-6)
+
+
+def test_the_shared_model_alone_is_no_predictor():
+    assert run().method.global_weights(run().server) is None
+    assert run(gate=False).method.global_weights(run(gate=False).server) is not None
+
+
+def test_evaluating_changes_nothing():
+    silent = Simulation("pfedgate", blobs(SIZES), module=Mlp(True), gate_norm="none", **SPARSE).run(3, evaluate=False)
+    loud = run(rounds=3, norm=True, **SPARSE)
+    assert equal(shared(loud), shared(silent))
+    for i in range(3):
+        assert all(torch.equal(v, silent.states[i]["gate"][k]) for k, v in loud.states[i]["gate"].items())
+
+
+# -- equivalences and clients among others
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("train", [{}, {"momentum": 0.9, "keep_optimizer": True}, {"steps": 5}])
+def test_without_a_gate_it_is_fedavg(norm, train):
+    clients = blobs([1, 9, 17]) if norm else None
+    assert_same(
+        run(gate=False, norm=norm, train=train, clients=clients), run("fedavg", norm=norm, train=train, clients=clients)
+    )
+
+
+def test_a_gate_that_does_not_learn_is_not_fedavg():
+    mine = run(rounds=1, lr_gate=0, train={"precision": "64-true"})
+    assert not torch.allclose(mine.server.params, run("fedavg", rounds=1, train={"precision": "64-true"}).server.params)
+    start = mine.client(0, 0)
+    mine.method.start(start)
+    assert torch.equal(mine.states[0]["gate"]["linear.weight"], start.state["gate"]["linear.weight"])
+    assert mine.log[0].traces[0, "gate"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_every_option_changes_the_result():
+    options = [
+        {},
+        {"blocks_per_tensor": 3},
+        SPARSE,
+        {"sparsity": [0.5, 1.0, 1.0], "blocks_per_tensor": 3},
+        {"lr_gate": 1.0},
+        {"clip": 0.1},
+        {"alternation": "joint"},
+        {"gate": False},
+        {"weighting": "uniform"},
+    ]
+    found = [run(train={"lr": 0.5}, **o).server.params for o in options]
+    assert len({tuple(params.tolist()) for params in found}) == len(found)
+
+
+def test_the_rate_decays_and_the_gates_own_is_given():
+    train = {"lr": 0.3, "batch_size": "full", "epochs": 1}
+    slow, fast = (run(rounds=2, train={**train, "lr_decay": d}, lr_gate=0.7) for d in (0.5, 1.0))
+    first = [mine.states[0]["gate"]["linear.weight"] for mine in (slow, fast)]
+    assert not torch.equal(*first)
+    assert_gates(run(rounds=1, train=train), run(rounds=1, train=train, lr_gate=0.3))
+    halved = run(rounds=0, train={**train, "lr_decay": 0.5})
+    halved.server.round = 1
+    halved.round()
+    plain = run(rounds=0, train={**train, "lr": 0.15})
+    plain.server.round = 1
+    plain.round()
+    assert_gates(halved, plain)
+
+
+def assert_gates(a: Simulation, b: Simulation, clients=(0, 1, 2)) -> None:
+    for i in clients:
+        one, other = a.states[i]["gate"], b.states[i]["gate"]
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_kept_optimiser_is_kept_for_both():
+    train = {"batch_size": "full", "epochs": 1, "momentum": 0.9}
+    twice = run(rounds=2, clients=blobs([9]), train={**train, "keep_optimizer": True})
+    once = run(rounds=1, clients=blobs([9]), train={**train, "epochs": 2, "shuffle": False})
+    apart = run(rounds=2, clients=blobs([9]), train=train)
+    assert torch.allclose(twice.server.params, once.server.params, atol=1e-6)
+    weights = [mine.states[0]["gate"]["linear.weight"] for mine in (twice, once, apart)]
+    assert torch.allclose(weights[0], weights[1], atol=1e-6)
+    assert not torch.allclose(weights[0], weights[2], atol=1e-6)
+
+
+def test_absent_clients_keep_their_gate_and_evaluate_the_newest_model():
+    mine = run(rounds=3, draw=lambda t: [0, 1] if t < 3 else [1, 2])
+    before = run(rounds=2, draw=lambda t: [0, 1])
+    assert_gates(mine, before, [0])
+    test = blobs([7], seed=5)[0]
+    expected = mine.method._predict(mine.client(0, 3), shared(mine), before.states[0]["gate"], test)
+    assert torch.equal(mine.log[-1].after_agg[0](test), expected)
+    downloads = [mine.method.download(mine.server, i).params for i in range(3)]
+    assert all(torch.equal(found, mine.server.params) for found in downloads)
+
+
+def test_a_gate_never_reaches_another_client():
+    mine, other = run(rounds=0), run(rounds=0)
+    for sim in (mine, other):
+        sim.round(evaluate=False)
+    other.states[2]["gate"]["linear.weight"] += 1
+    mine.draw = other.draw = lambda t: [0, 1]
+    for sim in (mine, other):
+        sim.round(evaluate=False)
+    assert_gates(mine, other, [0, 1])
+    assert equal(shared(mine), shared(other))
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("options", [{}, {"alternation": "joint"}, {"train": {"steps": 3}}, SPARSE])
+def test_clients_of_one_image_and_batches_of_one(norm, options):
+    mine = run(rounds=2, norm=norm, clients=blobs([1, 9, 2]), **options)
+    assert shared(mine).is_finite()
+    assert mine.states[0]["gate"]["batchnorm.num_batches_tracked"] == 0
+    assert not torch.equal(mine.log[-1].uploads[0].params, mine.log[-2].uploads[0].params)
+
+
+@pytest.mark.parametrize("options", [{}, {"alternation": "joint"}, {"train": {"steps": 3}}, SPARSE])
+def test_the_trainer_engine_gives_the_same(options):
+    train = options.get("train", {})
+    loop, trainer = (run(norm=True, **{**options, "train": {**train, "engine": e}}) for e in ("loop", "trainer"))
+    assert equal(shared(loop), shared(trainer))
+    assert_gates(loop, trainer)
+
+
+class Images(LightningModule):
+    """A convolution and a head on images of two channels."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.head = nn.Conv2d(2, 3, 2), nn.Linear(12, 4)
+
+    def forward(self, x):
+        return self.head(self.conv(x).relu().flatten(1))
+
+    def training_step(self, batch):
+        return F.cross_entropy(self(batch[0]), batch[1])
+
+
+def images(count: int, seed: int) -> Data:
+    stream = torch.Generator().manual_seed(seed)
+    return Data(torch.randn(count, 2, 3, 3, generator=stream), torch.arange(count) % 4)
+
+
+def test_images_are_normalised_before_the_gate_and_not_before_the_model():
+    clients = [images(9, 1), images(12, 2)]
+    mine, plain = (run(clients=clients, module=Images(), gate_norm=norm) for norm in ("switch", "none"))
+    state = mine.states[0]["gate"]
+    assert {"norm.mean_mix", "norm.running_var"} <= set(state)
+    assert not torch.equal(state["norm.mean_mix"], torch.ones(3))
+    assert state["norm.running_mean"].abs().sum() > 0
+    assert not torch.equal(mine.server.params, plain.server.params)
+    train = {"lr": 0.5}
+    assert_same(
+        run(clients=clients, module=Images(), gate=False, train=train),
+        run("fedavg", clients=clients, module=Images(), train=train),
+    )
+
+
+# -- bytes
+
+
+def test_bytes():
+    mine = run(norm=True)
+    count = 4 * (PARAMS + 10 + 10)  # float buffers and the weights of BatchNorm
+    assert all(seen.up[i] == seen.down[i] == count for seen in mine.log for i in range(3))
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_bytes_below_sparsity_1(norm):
+    mine = run(rounds=1, norm=norm, **SPARSE)
+    seen, total = mine.log[0], PARAMS + 10 * norm
+    blocks = len(mine.method.blocks.sizes)
+    for i in range(3):
+        kept = round(seen.traces[i, "mask_share"] * total)
+        assert 0 < kept < total
+        assert seen.up[i] == 4 * kept + ceil(blocks / 8) + 4 * 10 * norm
+        assert seen.down[i] == 4 * (total + 10 * norm)
+
+
+def test_what_no_step_kept_stays_as_received():
+    mine = run(
+        rounds=0, sparsity=0.4, blocks_per_tensor=3, train={"weight_decay": 0.3, "epochs": 1, "batch_size": "full"}
+    )
+    before = mine.server.params.clone()
+    seen = mine.round()
+    for i in range(3):
+        moved = seen.uploads[i].params != before
+        assert float(moved.double().mean()) == pytest.approx(seen.traces[i, "mask_share"])
+        for slot in mine.learner.layout.params:
+            share = float(moved[slot.start : slot.stop].double().mean())
+            assert share == pytest.approx(seen.traces[i, f"mask_share/{slot.name}"])
+
+
+def test_a_share_for_each_client():
+    seen = run(rounds=1, sparsity=[0.4, 1.0, 0.7], blocks_per_tensor=4, train={"epochs": 1, "batch_size": "full"}).log[
+        0
+    ]
+    shares = [seen.traces[i, "mask_share"] for i in range(3)]
+    assert shares[0] < shares[2] < shares[1] == 1
+    assert seen.up[0] < seen.up[2] < seen.up[1] == 4 * PARAMS
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sparsity": 0.5}, "blocks_per_tensor"),
+        ({"sparsity": [0.5, 1.0, 1.0]}, "blocks_per_tensor"),
+        ({"sparsity": [0.5, 1.0], "blocks_per_tensor": 2}, "2 shares for 3 clients"),
+        ({"sparsity": 0.5, "blocks_per_tensor": 2, "gate": False}, "gate"),
+        ({"batch_size": 1}, "2 images or more"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        method(**options)
+
+
+@pytest.mark.parametrize("value", [0, 1.1, [0.5, 0.0], "half"])
+def test_shares_out_of_range_are_refused(value):
+    with pytest.raises(ValueError):
+        PFedGate.Options(sparsity=value)
+
+
+def test_the_switch_needs_images():
+    with pytest.raises(ConfigError, match="gate_norm"):
+        run(rounds=1, gate_norm="switch")
+
+
+def test_a_gradient_is_shortened_to_its_norm():
+    def result(*values):
+        g = torch.tensor(values, dtype=torch.float64)
+        clipped(g, g, type("S", (), {"clip": torch.tensor(10.0)}))
+        return g.tolist()
+
+    assert result(3.0, 4.0) == [3, 4]
+    assert result(30.0, 40.0) == pytest.approx([6, 8], abs=1e-6)
+    assert result(0.0, 0.0) == [0, 0]
+
+
+# -- what it is for
+
+
+def test_clients_of_two_classes_gain_over_fedavg():
+    def skewed(seed, size):
+        found = []
+        for i, data in enumerate(blobs([size] * 4, seed=seed)):
+            mine = (data.labels == i) | (data.labels == (i + 1) % 4)
+            found.append(Data(data.x[mine], data.labels[mine]))
+        return found
+
+    train, test = skewed(1, 80), skewed(2, 200)
+
+    def accuracy(name, **options):
+        mine = run(name, rounds=6, clients=train, train={"lr": 0.3, "epochs": 3}, **options)
+        return sum(mine.learner.evaluate(mine.log[-1].after_agg[i], test[i]).accuracy for i in range(4)) / 4
+
+    assert accuracy("pfedgate", blocks_per_tensor=4, lr_gate=1.0) > accuracy("fedavg") + 0.02
+
+
+MUTANTS = [
+    (
+        "the adapted model is uploaded",
+        "upload = self.upload(client, trained,",
+        "upload = self.upload(client, self._adapted(client, trained, 0.5 * torch.ones(len(self.blocks.sizes))),",
+    ),
+    ("the gate stays in train mode for the model", "        self._mode(train=False)\n", ""),
+    ("the gate does not clip", "nn.utils.clip_grad_norm_(self.gate.parameters(), self.options.clip)", "pass"),
+    (
+        "weight decay for the gate",
+        "rate * self.learner.lr_factor, momentum=",
+        "rate * self.learner.lr_factor, weight_decay=self.train.weight_decay, momentum=",
+    ),
+    ("the gate's rate does not decay", "rate * self.learner.lr_factor, ", "rate, "),
+    ("one factor per image", "return self.factors(x).mean(0)", "return self.factors(x)[0]"),
+    (
+        "the budget is that of both groups",
+        "if not keep[block] and sizes[block] <= budget[groups[block]] + 1e-6",
+        "if not keep[block] and sizes[block] <= sum(budget.values()) + 1e-6",
+    ),
+    ("first pieces are free", "budget[group] += share * size - size * stays", "budget[group] += share * size"),
+    ("dropped blocks move", "params=torch.where(kept, trained.params, received.params)", "params=trained.params"),
+    (
+        "the last pending step of the gate is lost",
+        "        self._settle()\n        self.learner.ledger",
+        "        self.learner.ledger",
+    ),
+    ("a batch of one trains the gate", "self.least = min(2, len(client.train))", "self.least = 1"),
+    (
+        "after_agg without the gate",
+        "return self.predictor(client, received) if self.options.gate else received",
+        "return received",
+    ),
+    ("biased variance", "x.var((2, 3), keepdim=True)", "x.var((2, 3), keepdim=True, correction=0)"),
+    (
+        "every client starts with the same gate",
+        'seeds.derive(client.seed, client.id, "gate")',
+        'seeds.derive(client.seed, "gate")',
+    ),
+    (
+        "the same batches for gate and model",
+        'self.learner.epochs(self.client.train, "gate",',
+        'self.learner.epochs(self.client.train, "fit",',
+    ),
+]
