@@ -25,6 +25,7 @@ PUBLISHED = {
     "mini-imagenet": Published(
         (*LISTS, "images"),
         below=("mini-imagenet", "miniImageNet"),
+        images=60_000,
         origin="get the three lists of Ravi and Larochelle (2017) and the 60,000 images, which are ImageNet's",
     )
 }
