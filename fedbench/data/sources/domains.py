@@ -28,12 +28,13 @@ SPLITS = "splits.csv"
 class Layout:
     """domains, classes: names of folders, in the order of their numbers. size: pixels a side, None as published.
 
-    lists: suffixes of the lists of training and test images.
+    images: how many were published, 0 where that depends on the lists. lists: suffixes of the lists of training and test images.
     """
 
     domains: tuple[str, ...]
     classes: tuple[str, ...]
     size: int | None
+    images: int = 0
     lists: tuple[str, ...] = ()
 
     def wanted(self, name: str) -> bool:
@@ -50,6 +51,7 @@ LAYOUTS = {
             *("mug", "projector"),
         ),
         256,
+        images=2533,
     ),
     "domainnet10": Layout(
         ("clipart", "infograph", "painting", "quickdraw", "real", "sketch"),
@@ -58,13 +60,14 @@ LAYOUTS = {
             "zebra",
         ),
         256,
-        ("_train.txt", "_test.txt"),
+        lists=("_train.txt", "_test.txt"),
     ),
     "pacs": Layout(
         ("art_painting", "cartoon", "photo", "sketch"),
         ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person"),
         None,
-        ("_train_kfold.txt", "_crossval_kfold.txt"),
+        images=9991,
+        lists=("_train_kfold.txt", "_crossval_kfold.txt"),
     ),
 }
 DOMAINNET = "http://csr.bu.edu/ftp/visda/2019/multi-source/"
@@ -116,6 +119,7 @@ def published_as(name: str, below: tuple[str, ...], origin: str = "") -> Publish
         wanted=layout.wanted,
         downloads=domainnet_downloads if name == "domainnet10" else tuple,
         origin=origin,
+        images=layout.images,
     )
 
 

@@ -101,7 +101,7 @@ def probe(data: Any, where: str, digest: Any) -> None:
             raise ConfigError(
                 f"{where} {index}: another image when asked again; images are read once, so leave random transforms out"
             )
-        digest.update(str(data[index][1]).encode() + first.tobytes())
+        digest.update(str(data[index][1:]).encode() + first.tobytes())
 
 
 def item(data: Any, index: int, where: str) -> Item:

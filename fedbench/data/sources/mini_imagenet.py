@@ -4,6 +4,7 @@ The published parts are 64, 16 and 20 classes that have no image in common, made
 are joined, and every sixth image of a class, in the order of its list, is a test image: 500 and 100 of each.
 """
 
+import re
 from pathlib import Path
 
 from pydantic import Field
@@ -19,10 +20,12 @@ from fedbench.errors import ConfigError
 
 LISTS = ("train.csv", "val.csv", "test.csv")
 EVERY = 6
+NUMBER = re.compile(r"n\d{8}")
 PUBLISHED = {
     "mini-imagenet": Published(
         (*LISTS, "images"),
         below=("mini-imagenet", "miniImageNet"),
+        images=60_000,
         origin="get the three lists of Ravi and Larochelle (2017) and the 60,000 images, which are ImageNet's",
     )
 }
@@ -63,6 +66,8 @@ def rows_in(path: Path) -> list[tuple[str, str, Row]]:
     for row in rows:
         if len(row.values) != len(header.values) or not all(row.values[i] for i in at):
             raise ConfigError(f"{row.where}: a file name and a label are expected")
+        if not NUMBER.fullmatch(row.values[at[1]]):
+            raise ConfigError(f"{row.where}: label {row.values[at[1]]} is no WordNet number like n01532829")
         if not row.values[at[0]].startswith(row.values[at[1]]):
             raise ConfigError(f"{row.where}: {row.values[at[0]]} is not of class {row.values[at[1]]}, by its name")
     return [(row.values[at[0]], row.values[at[1]], row) for row in rows]

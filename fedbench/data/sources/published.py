@@ -48,6 +48,7 @@ class Published:
     below: folders of the root in which they may lie. extras: patterns of further files that belong to the set.
     wanted: which files of an archive are needed. downloads: what is fetched; none where nobody publishes an address
     with a checksum. sums: MD5 by file name. origin: where the files are to be had. pickled: they are Python pickles.
+    images: how many the set has, where no checksum would tell that some are missing.
     """
 
     names: tuple[str, ...]
@@ -58,6 +59,7 @@ class Published:
     sums: Callable[[], dict[str, str]] = dict
     origin: str = ""
     pickled: bool = False
+    images: int = 0
 
     @property
     def expected(self) -> str:
@@ -79,19 +81,24 @@ def source(config: DataConfig, options: Section, progress: Progress | None, publ
         found = locate(published, folder)
         if found is None:
             raise ConfigError(f"data.root = {str(config.root)!r}: {lacking(published, [folder])}")
-        return Source(name, partial(content, name, found, options, read), files_of(published, found), chosen(options))
+        reader = partial(content, name, found, options, published, read)
+        return Source(name, reader, files_of(published, found), chosen(options))
     folder = stored(name, published, progress)
-    return Source(name, partial(content, name, folder, options, read), (folder / STAMP,), chosen(options))
+    reader = partial(content, name, folder, options, published, read)
+    return Source(name, reader, (folder / STAMP,), chosen(options))
 
 
 def chosen(options: Section) -> dict[str, Any]:
     return options.model_dump(mode="json")
 
 
-def content(name: str, folder: Path, options: Section, read: Read) -> Content:
-    """What was read, with the constants of the table."""
-    constants = CONSTANTS[name]
-    return replace(read(name, folder, options), mean=constants.mean, std=constants.std)
+def content(name: str, folder: Path, options: Section, published: Published, read: Read) -> Content:
+    """What was read, with the constants of the table, and a note where images are missing."""
+    found, constants = read(name, folder, options), CONSTANTS[name]
+    count, notes = found.train + found.test, found.notes
+    if published.images and count != published.images:
+        notes = (*notes, f"{count:,} images, not the {published.images:,} that were published")
+    return replace(found, mean=constants.mean, std=constants.std, notes=notes)
 
 
 def store(name: str) -> Path:

@@ -17,6 +17,7 @@ PUBLISHED = {
     "tiny-imagenet": Published(
         ("wnids.txt", "words.txt", "train", "val"),
         below=("tiny-imagenet-200",),
+        images=110_000,
         wanted=lambda name: not name.endswith("_boxes.txt") and "/test/" not in name,
         downloads=lambda: (
             Download(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-PARTS = {"train": ["n03", "n01"], "val": ["n02"], "test": ["n04"]}
+PARTS = {"train": ["n00000003", "n00000001"], "val": ["n00000002"], "test": ["n00000004"]}
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def mini(tmp_path, save_images) -> Path:
 def test_all_classes_are_joined_and_every_sixth_image_is_a_test_image(mini, load):
     dataset = load("mini-imagenet", root=mini)
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (40, 8, (3, 84, 84))
-    assert dataset.class_names == ("n01", "n02", "n03", "n04")
+    assert dataset.class_names == ("n00000001", "n00000002", "n00000003", "n00000004")
     value = dataset.images[:, 0, 0, 0]
     assert (value // 16 - 1 == dataset.labels).all()
     assert set(value[40:] % 16) == {5, 11}
@@ -35,7 +35,7 @@ def test_all_classes_are_joined_and_every_sixth_image_is_a_test_image(mini, load
 
 
 def test_larger_images_are_made_84_pixels_wide(mini, load, save_images):
-    save_images(mini / "images", [16], 300, "n01{:08d}.jpg")
+    save_images(mini / "images", [16], 300, "n00000001{:08d}.jpg")
     assert load("mini-imagenet", root=mini).shape == (3, 84, 84)
     assert load("mini-imagenet", root=mini, size=20).shape == (3, 20, 20)
 
@@ -45,14 +45,15 @@ def test_wrong_lists(mini, refused):
     lines = file.read_text().splitlines()
     for row, line, text in (
         (0, "file,label", "val.csv, row 1: columns filename and label are expected, not file, label"),
-        (4, "n0200000099.jpg,n02", "val.csv, row 5: "),
-        (4, "n0200000099.jpg,n02", "n0200000099.jpg is missing"),
-        (4, "n0200000032.jpg,n02", "row 5: n0200000032.jpg is listed twice, first in"),
-        (4, "n0100000016.jpg,n01", "row 5: n0100000016.jpg is listed twice, first in"),
-        (4, "n0200000035.jpg,n03", "row 5: n0200000035.jpg is not of class n03, by its name"),
-        (4, "n0200000035.jpg,", "row 5: a file name and a label are expected"),
-        (4, "n0200000035.jpg", "row 5: a file name and a label are expected"),
-        (4, "n0200000035.jpg,n02,3", "row 5: a file name and a label are expected"),
+        (4, "n0000000200000099.jpg,n00000002", "val.csv, row 5: "),
+        (4, "n0000000200000099.jpg,n00000002", "n0000000200000099.jpg is missing"),
+        (4, "n0000000200000032.jpg,n00000002", "row 5: n0000000200000032.jpg is listed twice, first in"),
+        (4, "n0000000100000016.jpg,n00000001", "row 5: n0000000100000016.jpg is listed twice, first in"),
+        (4, "n0000000200000035.jpg,n00000003", "row 5: n0000000200000035.jpg is not of class n00000003, by its name"),
+        (4, "n0000000200000035.jpg,n0000000", "row 5: label n0000000 is no WordNet number"),
+        (4, "n0000000200000035.jpg,", "row 5: a file name and a label are expected"),
+        (4, "n0000000200000035.jpg", "row 5: a file name and a label are expected"),
+        (4, "n0000000200000035.jpg,n00000002,3", "row 5: a file name and a label are expected"),
     ):
         file.write_text("\n".join([*lines[:row], line, *lines[row + 1 :]]))
         assert text in refused("mini-imagenet", root=mini)
@@ -73,5 +74,5 @@ def test_it_is_imported_and_never_downloaded(refused):
 def test_any_damage_to_a_list_is_one_line_or_harmless(data, mini, load_damaged):
     dataset = load_damaged(data, mini / "train.csv", "mini-imagenet", root=mini)
     if dataset is not None:
-        numbers = [int(name[1:3]) for name in dataset.class_names]
+        numbers = [int(name[1:]) for name in dataset.class_names]
         assert [numbers[label] for label in dataset.labels] == (dataset.images[:, 0, 0, 0] // 16).tolist()
