@@ -133,6 +133,13 @@ METHODS: dict[str, MethodEntry] = {
         "personalised aggregation",
         "similar models attract each other: every client is pulled to a mixture of its own",
     ),
+    "pfedgate": MethodEntry(
+        "pfedgate:PFedGate",
+        "Chen et al., ICML",
+        2023,
+        "model adaptation",
+        "a private gate scales, and drops, blocks of a shared model for every batch",
+    ),
     "perfedmask": MethodEntry(
         "perfedmask:PerFedMask",
         "Setayesh et al., ICLR",
@@ -184,13 +191,6 @@ METHODS: dict[str, MethodEntry] = {
         2025,
         "co-training",
         "clients vote on labels of public images and trust the vote as far as it helps",
-    ),
-    "pfedgate": MethodEntry(
-        "pfedgate:PFedGate",
-        "Chen et al., ICML",
-        2023,
-        "model adaptation",
-        "a private gate scales, and drops, blocks of a shared model for every batch",
     ),
 }
 
