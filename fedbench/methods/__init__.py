@@ -63,6 +63,9 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "features are pulled to global class centroids, heads mixed among the alike",
     ),
+    "apfl": MethodEntry(
+        "apfl:APFL", "Deng et al., preprint", 2020, "mixture", "a learned mixture of a personal and the global model"
+    ),
     "fedcac": MethodEntry(
         "fedcac:FedCAC",
         "Wu et al., ICCV",
