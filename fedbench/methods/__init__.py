@@ -63,9 +63,6 @@ METHODS: dict[str, MethodEntry] = {
         "parameter decoupling",
         "features are pulled to global class centroids, heads mixed among the alike",
     ),
-    "apfl": MethodEntry(
-        "apfl:APFL", "Deng et al., preprint", 2020, "mixture", "a learned mixture of a personal and the global model"
-    ),
     "fedcac": MethodEntry(
         "fedcac:FedCAC",
         "Wu et al., ICCV",
@@ -86,6 +83,9 @@ METHODS: dict[str, MethodEntry] = {
         2025,
         "parameter decoupling",
         "parameters that change most turn private, the others are weighted by contribution",
+    ),
+    "apfl": MethodEntry(
+        "apfl:APFL", "Deng et al., preprint", 2020, "mixture", "a learned mixture of a personal and the global model"
     ),
     "pfedfda": MethodEntry(
         "pfedfda:PFedFDA",

@@ -264,8 +264,11 @@ class Host:
                 received = predictor
         if task.evaluate_global and order.global_model is not None:
             report.scores["global"] = self._scores(as_weights(on_device(order.global_model, self.device)), client)
-        if task.evaluate_initial:
+        if task.evaluate_initial:  # as of round 0, whenever it is asked for
+            self._set_rate(1)
+            self._in_round(client, 0)
             report.scores["initial"] = self._scores(self.method.untrained(client), client)
+            self._in_round(client, order.round - 1)
         report.eval_seconds += time.perf_counter() - begun
         return received
 
