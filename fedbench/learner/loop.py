@@ -66,7 +66,7 @@ class Loop:
         self.advance("epoch", epoch + 1, plateau=True)
         self.learner.ledger.logged.update(logs.end_epoch())
 
-    def step(self, index: Tensor, position: int, last: bool) -> bool:
+    def step(self, index: Any, position: int, last: bool) -> bool:
         """One gradient step. False where on_train_batch_start asks to skip the rest of the epoch."""
         hooks, context = self.hooks, self.hooks.context
         self.batch, self.position = self.fetch(index), position
@@ -130,10 +130,11 @@ class OwnSteps(Loop):
     calls the module's hooks around a gradient; those around a batch are called once for a step.
     """
 
-    def step(self, group: Sequence[Tensor], position: int, last: bool) -> bool:
+    def step(self, index: Any, position: int, last: bool) -> bool:
         hooks, context, own = self.hooks, self.hooks.context, self.job.step
         assert own is not None
-        self.group, self.fetched, self.position = group, -1, position
+        self.group: Sequence[Tensor] = index
+        self.fetched, self.position = -1, position
         self._choose(0)
         if hooks("on_train_batch_start", self.batch, position) == -1:
             return False
@@ -162,8 +163,8 @@ class OwnSteps(Loop):
         parameters, slots = self.learner.parameters, self.learner.layout.params
         with torch.enable_grad(), self.autocast:
             self.output = self.forward()
-            self.loss = loss = loss_of(self.output, self.learner.module)
-            self._count(loss)
+            self.loss = loss_of(self.output, self.learner.module)
+            loss = self._count(self.loss)
             first = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True, materialize_grads=True)
             along = [(g * vector[s.start : s.stop].view(s.shape)).sum() for g, s in zip(first, slots, strict=True)]
             slope = torch.stack(along).sum()
@@ -180,11 +181,12 @@ class OwnSteps(Loop):
         if number != self.fetched:
             self.batch, self.fetched = self.fetch(self.group[number]), number
 
-    def _count(self, loss: Tensor | None) -> None:
+    def _count(self, loss: Tensor | None) -> Tensor:
         if loss is None:
             name = type(self.learner.module).__name__
             raise ConfigError(f"{name}.training_step returned None, which this method cannot use")
         self.losses.append(loss.detach())
+        return loss
 
 
 def grouped(plan: list[list[Tensor]], batches: int | None) -> list[list[Sequence[Tensor]]]:

@@ -15,7 +15,7 @@ Where we decide:
 - Popular code pulls with an unsquared norm, and its alpha = sigma = 1 makes all weights vanish for a large net.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -93,7 +93,7 @@ class FedAMP(Method):
         return received
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        pull = {}
+        pull: dict[str, Any] = {}
         if self.options.lam:
             strength = torch.tensor(self.options.lam / self.alpha(client.round), dtype=received.params.dtype)
             pull = {"gradient": proximal_pull, "state": {"anchor": download.params, "mu": strength}}
