@@ -243,7 +243,10 @@ class Host:
         if task.evaluate_global and order.global_model is not None:
             report.scores["global"] = self._scores(as_weights(on_device(order.global_model, self.device)), client)
         if task.evaluate_initial:
-            report.scores["initial"] = self._scores(self.method.untrained(client), client)
+            # As of round 0, because it is scored once, in whatever round is the first to be evaluated.
+            self._set_rate(1)
+            untrained = self.method.untrained(self.client(task.client, 0, client.state))
+            report.scores["initial"] = self._scores(untrained, client)
         self._eval_seconds += time.perf_counter() - begun
 
     def _fit(self, task: Task, order: Order, client: Client, download: Message, report: Report) -> None:
