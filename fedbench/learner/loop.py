@@ -134,10 +134,11 @@ class OwnSteps(Loop):
     calls the module's hooks around a gradient; those around a batch are called once for a step.
     """
 
-    def step(self, group: Sequence[Tensor], position: int, last: bool) -> bool:
+    def step(self, index: Any, position: int, last: bool) -> bool:
         hooks, context, own = self.hooks, self.hooks.context, self.job.step
         assert own is not None
-        self.group, self.fetched, self.position = group, -1, position
+        self.group: Sequence[Tensor] = index
+        self.fetched, self.position = -1, position
         self._choose(0)
         if hooks("on_train_batch_start", self.batch, position) == -1:
             return False
