@@ -64,7 +64,7 @@ class Dataset:
         for key, values in (("mean", mean), ("std", std)):
             if len(values) not in (0, 1, channels):
                 raise ConfigError(
-                    f"data.{key} = {[*values]}: {self.name} has {channels} channel(s); one value, or so many"
+                    f"data.{key} = {[*values]}: {self.name} has {channels} channels; one value, or as many"
                 )
             if values:
                 found[key] = tuple(values) if len(values) > 1 else tuple(values) * channels

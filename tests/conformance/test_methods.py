@@ -25,7 +25,7 @@ from tests.runtime.rounds import play, read, small, stop
 
 ROUNDS = 4
 SENDS_NOTHING = {"local", "centralized"}
-KEEPS_PRIVATE = {"local", "fedper", "fedcac", "fedct", "fedmosaic", "pfedgate"}
+SHARES_ALL = {"centralized", "fedavg", "fedavg-ft", "fedprox", "perfedmask", "per-fedavg"}
 
 AWKWARD = dict(
     participation=0.4,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.cli import COMMANDS, flags, grid, main
+from fedbench.cli import COMMANDS, data, flags, grid, main
 from fedbench.cli import run as run_command
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ def test_every_command_line_is_legal(line):
 
 def test_every_flag_in_the_text_exists():
     known = {f"--{key}" for key in (*flags.KEYS, *flags.SHORT)} | {f"--{key.replace('_', '-')}" for key in flags.SHORT}
-    known |= {f"--{flag.name}" for flag in (*flags.COMMON, *run_command.FLAGS, *grid.FLAGS)} | {"--from", "--check"}
+    known |= {f"--{flag.name}" for flag in (*flags.COMMON, *run_command.FLAGS, *grid.FLAGS, *data.FLAGS)}
     options = {"--method.tau", "--method.mu", "--model.hidden", "--data.size"}
     assert set(re.findall(r"--[a-z][\w.-]*", TEXT)) <= known | options
 

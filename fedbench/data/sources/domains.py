@@ -28,8 +28,13 @@ SPLITS = "splits.csv"
 class Layout:
     """domains, classes: names of folders, in the order of their numbers. size: pixels a side, None as published.
 
-    images: how many were published, 0 where that depends on the lists. lists: suffixes of the lists of training and
-    test images.
+    <<<<<<< HEAD
+        images: how many were published, 0 where that depends on the lists. lists: suffixes of the lists of training and
+        test images.
+    =======
+        images: how many were published, 0 where that depends on the lists. lists: suffixes of those of training and test
+        images.
+    >>>>>>> w-g
     """
 
     domains: tuple[str, ...]
