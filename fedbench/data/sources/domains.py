@@ -28,13 +28,8 @@ SPLITS = "splits.csv"
 class Layout:
     """domains, classes: names of folders, in the order of their numbers. size: pixels a side, None as published.
 
-    <<<<<<< HEAD
-        images: how many were published, 0 where that depends on the lists. lists: suffixes of the lists of training and
-        test images.
-    =======
-        images: how many were published, 0 where that depends on the lists. lists: suffixes of those of training and test
-        images.
-    >>>>>>> w-g
+    images: how many were published, 0 where that depends on the lists. lists: suffixes of the lists of training and
+    test images.
     """
 
     domains: tuple[str, ...]
