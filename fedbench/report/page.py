@@ -169,8 +169,11 @@ def _mask_part(study: Study) -> Part:
         ("mask-share", "Share of parameters in the mask", share, ""),
         ("mask-layers", "By layer, last round", traces.layer_bars(study), ""),
         ("overlap", "Overlap of masks, %", traces.overlap_matrix(study), "Last round of the first seed."),
+        ("weights", "Weights of other clients, %", traces.weight_matrix(study), "Last round of the first seed."),
+        ("mixture", "Weights of the endpoints, %", traces.mixture_matrix(study), "Last round of the first seed."),
         ("collaborators", "Collaborators", partners, ""),
         ("agreement", "Agreement with the consensus", agree, ""),
+        *((f"trace-{i}", name, lines, "") for i, (name, lines) in enumerate(traces.other_lines(study))),
     )
     return Part(
         "inside", f"Inside {study.method}", made, "Mean over clients; bands from the lowest to the highest client."

@@ -9,6 +9,20 @@ from fedbench.report.theme import LIGHT, SCALE, axis, faded, figure, label_ends
 
 MOST_LINES = 60
 MOST_CELLS = 20
+DRAWN = (
+    "lambda",
+    "loss_private",
+    "loss_public",
+    "mask_share",
+    "agreement",
+    "collaborators",
+    "threshold",
+    "margin",
+    "changed",
+)
+"""Traces with a picture of their own, or that only explain another one."""
+PAIRS = ("weight", "head_weight")
+"""Traces named NAME/CLIENT: how much a client takes from another one."""
 
 
 def by_round(traces: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -121,25 +135,59 @@ def layer_bars(study: Study) -> go.Figure | None:
 
 def overlap_matrix(study: Study) -> go.Figure | None:
     """How far the masks of two clients agree in the last round of the first seed, clients x clients."""
-    rows = study.traces[study.traces["name"].str.startswith("overlap/") & (study.traces["client"] >= 0)]
-    if rows.empty:
-        return None
+    table = _by_other(study, "overlap")
+    return None if table.empty else _matrix(table * 100, "other client")
+
+
+def weight_matrix(study: Study) -> go.Figure | None:
+    """How much a client's model takes from each other one in the last round of the first seed, clients x clients."""
+    for name in PAIRS:
+        table = _by_other(study, name)
+        if not table.empty:
+            return _matrix(table * 100, "takes from client")
+    return None
+
+
+def mixture_matrix(study: Study) -> go.Figure | None:
+    """Each client's point in the simplex of endpoints in the last round of the first seed, clients x endpoints."""
+    table = _by_other(study, "mixture")
+    return None if table.empty else _matrix(table * 100, "endpoint")
+
+
+def other_lines(study: Study) -> list[tuple[str, go.Figure | None]]:
+    """Every further trace over rounds, by name: the mean over clients and its band, or the server's value."""
+    names = [n for n in study.traces["name"].unique() if n not in DRAWN and ("/" not in n or n.startswith("logged/"))]
+    return [
+        (name.removeprefix("logged/"), _mean_with_band(_whoever(study.traces, name), "", "")) for name in sorted(names)
+    ]
+
+
+def _whoever(traces: pd.DataFrame, name: str) -> pd.DataFrame:
+    table = by_round(traces, name)
+    if not table.empty:
+        return table
+    rows = traces[traces["name"] == name]
+    return rows.pivot_table(index="round", columns="client", values="value", aggfunc="mean")
+
+
+def _by_other(study: Study, name: str) -> pd.DataFrame:
+    """Traces NAME/NUMBER of the last round of the first seed, clients x numbers."""
+    rows = study.traces[study.traces["name"].str.startswith(f"{name}/") & (study.traces["client"] >= 0)]
     rows = rows[rows["seed"] == rows["seed"].min()]
     rows = rows[rows["round"] == rows["round"].max()]
-    other = rows["name"].str.removeprefix("overlap/").astype(int)
-    table = rows.assign(other=other).pivot_table(index="client", columns="other", values="value") * 100
-    return _matrix(table)
+    other = rows["name"].str.removeprefix(f"{name}/").astype(int)
+    return rows.assign(other=other).pivot_table(index="client", columns="other", values="value")
 
 
-def _matrix(table: pd.DataFrame) -> go.Figure:
+def _matrix(table: pd.DataFrame, across: str) -> go.Figure:
     names = [[str(c) for c in table.columns], [str(c) for c in table.index]]
     cells = [[None if pd.isna(v) else v for v in row] for row in table.to_numpy().tolist()]
     side = min(560, 110 + 30 * len(cells))
-    fig = figure(side, 16, xaxis=axis("other client", showgrid=False, type="category"))
+    fig = figure(side, 16, xaxis=axis(across, showgrid=False, type="category"))
     fig.update_layout(yaxis=axis("client", showgrid=False, autorange="reversed", type="category"))
     text = "%{z:.0f}" if len(cells) <= MOST_CELLS else None
     fig.add_heatmap(x=names[0], y=names[1], z=cells, colorscale=SCALE, texttemplate=text, xgap=1, ygap=1)
-    fig.data[-1].update(hovertemplate="clients %{y} and %{x}: %{z:.1f} %<extra></extra>", hoverongaps=False)
+    fig.data[-1].update(hovertemplate=f"client %{{y}}, {across} %{{x}}: %{{z:.1f}} %<extra></extra>", hoverongaps=False)
     fig.data[-1].colorbar = {"title": {"text": "%"}, "thickness": 10, "outlinewidth": 0}
     fig.data[-1].showscale = text is None
     return fig
