@@ -91,8 +91,7 @@ def grid(
     check(cells[0].job.config, resolve(cells[0].job.config)[1])
     board = Board(folder, config, space, [cell for cell in cells if cell.method == config.method.name])
     scratch = folder / ".tune"
-    folder.mkdir(parents=True, exist_ok=True)
-    with alone_in(folder), room_for([cell.job for cell in cells]):
+    with room_for([cell.job for cell in cells]), alone_in(folder):
         outcomes = execute([cell.job for cell in cells], scratch, at_once, lambda o, r: (board.write(o), watch(o, r)))
         best = _chosen(cells, (config.method.name, *baselines), outcomes)
         finals = [_final(cell, final_seeds, folder) for cell in best.values() if cell is not None]
