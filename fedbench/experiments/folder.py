@@ -89,9 +89,10 @@ def _remove_empty(folders: Iterable[Path]) -> None:
 
 @contextmanager
 def alone_in(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
-    """Keep other commands out of a folder, which is made if need be. Raises ConfigError where one stays in it for longer than `patience` s.
+    """Keep other commands out of a folder, which is made if need be.
 
-    The lock is on the folder itself: it leaves no file, and ends with its process however that ends.
+    Raises ConfigError where one stays in it for longer than `patience` s. The lock is on the folder itself: it leaves
+    no file, and ends with its process however that ends.
     """
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
