@@ -7,7 +7,7 @@ or on the number of hosts.
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from functools import reduce
+from functools import cache, reduce
 from math import ceil, floor
 from operator import add
 from os import cpu_count
@@ -34,8 +34,13 @@ def by_columns(work: Callable[[slice], None], size: int, columns: int = COLUMNS)
         for chunk in chunks:
             work(chunk)
         return
-    with ThreadPoolExecutor(cpu_count(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        list(pool.map(work, chunks))
+    list(_pool(cpu_count() or 1).map(work, chunks))
+
+
+@cache
+def _pool(cores: int) -> ThreadPoolExecutor:
+    """Threads of one core each, kept: every new thread would keep memory of its own."""
+    return ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,))
 
 
 def normalised(weights: Sequence[float]) -> list[float]:
