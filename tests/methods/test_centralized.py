@@ -74,3 +74,11 @@ def test_fine_tuning_uses_a_fresh_optimizer_on_the_clients_own_images():
         v = 0.5 * v + (w - 5)
         w -= 0.1 * v
     assert close(run.log[0].after_agg[1].params, [w])
+
+
+MUTANTS = [
+    ("clients train alone", "return [POOL]", "return list(drawn)"),
+    ("the optimiser is forgotten", '{"keep_optimizer": True}', '{"keep_optimizer": False}'),
+    ("traffic is counted", '{"params": 0, "buffers": 0, "counters": 0}', '{"counters": 0}'),
+    ("fine-tuning goes on in the fit's stream", 'purpose="ft"', 'purpose="fit"'),
+]

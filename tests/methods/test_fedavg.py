@@ -143,3 +143,37 @@ def test_a_received_model_is_never_written():
 def test_a_late_client_starts_from_the_global_model():
     run = Simulation("fedavg", blobs([8, 24, 9]), draw=lambda t: [0, 1] if t < 3 else [2], train={"epochs": 0}).run(3)
     assert torch.equal(run.log[2].after_fit[2].params, run.log[1].after_agg[0].params)
+
+
+MUTANTS = [
+    (
+        "weights do not sum to 1",
+        "        return normalised([u.samples for u in uploads])",
+        "        return [float(u.samples) for u in uploads]",
+        "methods/base.py",
+    ),
+    (
+        "uniform is ignored",
+        'if self.options.weighting == "uniform":',
+        'if self.options.weighting == "":',
+        "methods/base.py",
+    ),
+    (
+        "running statistics are not averaged",
+        "        server.buffers = weighted_mean([u.buffers for u in uploads], weights)\n",
+        "",
+        "methods/base.py",
+    ),
+    (
+        "counters are the first client's",
+        "server.counters = elementwise_max([u.counters for u in uploads])",
+        "server.counters = uploads[0].counters",
+        "methods/base.py",
+    ),
+    (
+        "one upload is left out",
+        "server.params = weighted_mean([u.params for u in uploads], weights)",
+        "server.params = weighted_mean([u.params for u in uploads[1:]] or [uploads[0].params], weights[1:] or weights)",
+        "methods/base.py",
+    ),
+]

@@ -103,3 +103,12 @@ def test_final_reports_the_tuned_copy_after_the_last_round_only():
     every = Simulation("fedavg-ft", blobs([9]), rounds=3).method
     assert all(every.reports("after_agg", t) for t in (1, 2, 3))
     assert not every.personal_is_global
+
+
+MUTANTS = [
+    ("fine-tuning draws from the fit's stream", 'purpose="ft"', 'purpose="fit"'),
+    ("the rate is ignored", "lr=self.options.ft_lr", "lr=None"),
+    ("the epochs are ignored", "epochs=self.options.ft_epochs", "epochs=None"),
+    ("the whole model is tuned", 'self.context.layout.mask("head") if head_only else None', "None"),
+    ("a round early", "or round == self.context.rounds", "or round == self.context.rounds - 1"),
+]

@@ -101,3 +101,10 @@ def test_heads_may_be_drawn_anew_by_every_client():
     assert first[head].abs().max() <= 5**-0.5
     again = Simulation("fedper", blobs([9, 17]), head_init="own", train={"epochs": 0}).run(1)
     assert_same(run, again)
+
+
+MUTANTS = [
+    ("the head is shared", 'params | layout.mask("head"), buffers', "params, buffers"),
+    ("further layers are shared", 'return params | layout.mask("head")', 'return layout.mask("head")'),
+    ("everybody's head starts alike", 'if self.options.head_init == "own":', 'if self.options.head_init == "":'),
+]

@@ -71,3 +71,23 @@ def test_both_points_are_the_same_and_an_absent_client_waits():
 def test_batches_are_those_of_fedavg():
     runs = [Simulation(m, blobs([17, 9])).run(1) for m in ("local", "fedavg")]
     assert_same(*runs, points=["after_fit"])
+
+
+MUTANTS = [
+    (
+        "parameters are shared",
+        "return torch.ones(layout.size, dtype=torch.bool), torch.ones",
+        "return torch.zeros(layout.size, dtype=torch.bool), torch.ones",
+    ),
+    (
+        "running statistics are shared",
+        "torch.ones(layout.buffer_size, dtype=torch.bool)",
+        "torch.zeros(layout.buffer_size, dtype=torch.bool)",
+    ),
+    ("after_fit is the fit's", 'after_fit = "after_agg"', 'after_fit = "fit"'),
+    (
+        "there is a global model",
+        "        return None\n",
+        "        return Method.global_weights(self, server) or server.initial\n",
+    ),
+]
