@@ -326,7 +326,7 @@ class Learner(FlatModule):
         modes = [(m, m.training) for m in self.module.modules() if m.training]
         self.module.eval()
         try:
-            with seeds.preserved_torch_stream():
+            with seeds.preserved_torch_stream(), self.hooks.logs.silence() if self.hooks else nullcontext():
                 seeds.seed_torch(seeds.derive(*key, "evaluate"))
                 yield
         finally:

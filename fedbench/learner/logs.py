@@ -1,6 +1,7 @@
 """What a module logs while it trains: `self.log` without a Trainer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,12 +45,21 @@ class Logs:
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
         self.finished: dict[str, Tensor] = {}
-        self.in_step, self.batch_size = False, 1
+        self.in_step, self.batch_size, self.muted = False, 1, False
 
     def clear(self) -> None:
         self.entries.clear()
         self.finished.clear()
-        self.in_step = False
+        self.in_step, self.batch_size = False, 1
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """For passes that are no part of the training: whatever the module logs in them is dropped."""
+        before, self.muted = self.muted, True
+        try:
+            yield
+        finally:
+            self.muted = before
 
     def log(
         self,
@@ -68,6 +78,8 @@ class Logs:
         **_: Any,
     ) -> None:
         """LightningModule.log, with its defaults: per step inside a batch, per epoch elsewhere."""
+        if self.muted:
+            return
         entry = self.entries.get(name)
         if entry is None:
             by_step = self.in_step if on_step is None else on_step

@@ -9,7 +9,7 @@ import torchmetrics
 from torch.optim import lr_scheduler
 
 from fedbench.errors import ConfigError
-from fedbench.learner.loop import task_loss_through
+from fedbench.learner.loop import task_loss, task_loss_through
 
 
 @pytest.fixture
@@ -218,6 +218,28 @@ def test_a_metric_that_nobody_logs_does_not_leak_to_the_next_client(learner, net
     for count in (18, 10):
         trained.fit(trained.initial(), blobs(count))
     assert totals == [36, 20]
+
+
+def test_passes_beside_the_training_log_nothing(learner, net, blobs):
+    class Logs(net):
+        def training_step(self, batch, batch_idx):
+            loss = mean_loss(self, batch)
+            self.log("size", float(len(batch[0])))
+            return loss
+
+    trained = learner(Logs)
+    few, many = blobs(2), blobs(18)
+
+    def look(epoch, weights, s):
+        trained.gradient(weights, few.batch(torch.arange(2)), task_loss_of)
+
+    def task_loss_of(net, batch, s):
+        return task_loss(net, batch)
+
+    trained.fit(trained.initial(), many)
+    alone = dict(trained.ledger.logged)
+    trained.fit(trained.initial(), many, before_epoch=look)
+    assert trained.ledger.logged == alone
 
 
 def test_callback_metrics_can_be_read(fit, net):
