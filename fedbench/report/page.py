@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 import plotly.graph_objects as go
 import yaml
@@ -14,6 +13,7 @@ from plotly.offline import get_plotlyjs
 from fedbench import config as configuration
 from fedbench.report import answer, figures, grids, traces
 from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.template import rendered
 from fedbench.report.theme import DARK, LIGHT
 from fedbench.results.records import write_atomically
 from fedbench.results.tables import BASELINE, BEST_TEST, BEST_VAL, LAST
@@ -53,14 +53,8 @@ def write_page(folder: Path) -> Path:
 
 def render(study: Study) -> str:
     """The whole page as text."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("fedbench.report", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.j2").render(
+    return rendered(
+        "page.html.j2",
         kind="grid" if study.grid else "run",
         title=f"{study.method} on {(study.config.get('data') or {}).get('name', study.folder.name)}",
         asked=answer.asked(study),

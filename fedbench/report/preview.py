@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import jinja2
 import numpy as np
 from PIL import Image
 
+from fedbench.report.template import rendered
 from fedbench.results.records import write_atomically
 
 LOSSLESS = 64
@@ -65,14 +65,8 @@ def write_preview(path: Path, preview: Preview) -> Path:
 
 
 def render(preview: Preview) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("fedbench.report", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("preview.html.j2").render(
+    return rendered(
+        "preview.html.j2",
         p=preview,
         sheets=[
             (s, list(zip(map(picture, s.images), s.captions or [""] * len(s.images), strict=True)))
