@@ -27,6 +27,6 @@ class Weights:
 
     def is_finite(self) -> bool:
         """Whether every parameter is finite and no buffer NaN; a constant buffer, such as a mask, may be infinite."""
-        # A sum finds every NaN and infinity in one pass.
-        total = self.params.sum(dtype=torch.float64)
-        return bool(torch.isfinite(total)) and not bool(self.buffers.isnan().any())
+        # A sum finds every NaN and infinity in one pass; where that of float32 overflows, float64 decides.
+        finite = torch.isfinite(self.params.sum()) or torch.isfinite(self.params.sum(dtype=torch.float64))
+        return bool(finite) and not bool(self.buffers.isnan().any())

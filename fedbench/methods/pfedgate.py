@@ -15,10 +15,10 @@ Where we decide:
   protocol (`gate_eval=batch`), or once from the client's training images (`client`).
 - `gate=false` is fedavg, without clipping.
 
-Longer than other method files because it trains a module of its own, in three ways, and has its normalisation.
+Longer than other method files because it trains a module of its own (gates.py) in three ways.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -33,14 +33,13 @@ from torch.func import functional_call
 
 from fedbench.errors import ConfigError
 from fedbench.learner import seeds
-from fedbench.learner.layout import Layout
 from fedbench.learner.learner import Batches
 from fedbench.learner.loop import task_loss
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Context, Message, Method, Predictor, Server, Upload
+from fedbench.methods.gates import Blocks, Gate, GateState, copied, selected
 
 Share = Annotated[float, Field(gt=0, le=1)]
-GateState = dict[str, Tensor]
 
 
 class PFedGate(Method):
@@ -306,112 +305,6 @@ def clipped(g: Tensor, w: Tensor, s: Any) -> None:
     g.mul_((s.clip / (g.norm(dim=-1, keepdim=True) + 1e-6)).clamp(max=1))
 
 
-# -- blocks -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A tensor of `size` elements in `count` pieces of `piece` elements, the last one shorter; `begin`: first block."""
-
-    begin: int
-    count: int
-    piece: int
-    size: int
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """The blocks of a model in order; sizes `[L]` in elements; first `[L]`: the first of several pieces of a tensor."""
-
-    cuts: tuple[Cut, ...]
-    sizes: tuple[int, ...]
-    first: tuple[bool, ...]
-
-    @classmethod
-    def of(cls, layout: Layout, per_tensor: int) -> "Blocks":
-        cuts: list[Cut] = []
-        sizes: list[int] = []
-        first: list[bool] = []
-        for slot in layout.params:
-            piece = ceil(slot.size / min(per_tensor, slot.size))
-            cuts.append(Cut(len(sizes), ceil(slot.size / piece), piece, slot.size))
-            sizes += [min(piece, slot.size - start) for start in range(0, slot.size, piece)]
-            first += [per_tensor > 1 and start == 0 for start in range(0, slot.size, piece)]
-        return cls(tuple(cuts), tuple(sizes), tuple(first))
-
-    def spread(self, values: Tensor) -> Tensor:
-        """`[N]`: the value of every element's block; values `[L]`. Expansions: their gradients are plain sums."""
-        rows = (values[c.begin : c.begin + c.count, None].expand(-1, c.piece).reshape(-1)[: c.size] for c in self.cuts)
-        return torch.cat(list(rows))
-
-
-def selected(
-    factors: Sequence[float], sizes: Sequence[int], groups: Sequence[bool], first: Sequence[bool], share: float
-) -> list[bool]:
-    """Which blocks stay: those of the largest factors that fit the budget, in each group for itself.
-
-    A group's budget is `share` of its elements; the first pieces of tensors stay whatever they cost.
-    """
-    keep, budget = list(first), {False: 0.0, True: 0.0}
-    for size, group, stays in zip(sizes, groups, first, strict=True):
-        budget[group] += share * size - size * stays
-    for block in sorted(range(len(sizes)), key=lambda b: -factors[b]):
-        if not keep[block] and sizes[block] <= budget[groups[block]] + 1e-6:
-            keep[block] = True
-            budget[groups[block]] -= sizes[block]
-    return keep
-
-
-# -- modules ----------------------------------------------------------------------------------------------------------
-
-
-class SwitchNorm(nn.Module):
-    """Switchable normalisation: learned mixtures of the statistics of instance, layer and batch."""
-
-    running_mean: Tensor
-    running_var: Tensor
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.mean_mix, self.var_mix = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
-        self.weight, self.bias = nn.Parameter(torch.ones(channels, 1, 1)), nn.Parameter(torch.zeros(channels, 1, 1))
-        self.register_buffer("running_mean", torch.zeros(1, channels, 1, 1))
-        self.register_buffer("running_var", torch.zeros(1, channels, 1, 1))
-
-    def forward(self, x: Tensor) -> Tensor:  # [n, c, h, w]
-        mean, var = x.mean((2, 3), keepdim=True), x.var((2, 3), keepdim=True)
-        square = var + mean.square()
-        layer_mean, batch_mean = mean.mean(1, keepdim=True), self.running_mean
-        layer_var, batch_var = square.mean(1, keepdim=True) - layer_mean.square(), self.running_var
-        if self.training:
-            batch_mean = mean.mean(0, keepdim=True)
-            batch_var = square.mean(0, keepdim=True) - batch_mean.square()
-            self.running_mean.lerp_(batch_mean.detach(), 0.1)
-            self.running_var.lerp_(batch_var.detach(), 0.1)
-        a, b = self.mean_mix.softmax(0), self.var_mix.softmax(0)
-        mixed_mean = a[0] * mean + a[1] * layer_mean + a[2] * batch_mean
-        mixed_var = b[0] * var + b[1] * layer_var + b[2] * batch_var
-        return (x - mixed_mean) * (mixed_var + 1e-5).rsqrt() * self.weight + self.bias
-
-
-class Gate(nn.Module):
-    """Factors of the blocks for a batch: the mean over it of sigmoid(BatchNorm(Linear(flat input)))."""
-
-    def __init__(self, shape: Sequence[int], blocks: int, switch: bool) -> None:
-        super().__init__()
-        self.norm = SwitchNorm(shape[0]) if switch else nn.Identity()
-        self.linear = nn.Linear(torch.Size(shape).numel(), blocks)
-        self.batchnorm = nn.BatchNorm1d(blocks)
-
-    def factors(self, x: Tensor) -> Tensor:
-        """`[n, L]`, of each image."""
-        with torch.autocast(x.device.type, enabled=False):
-            return self.batchnorm(self.linear(self.norm(x).flatten(1))).sigmoid()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.factors(x).mean(0)
-
-
 class StepOf(nn.Module):
     """A module whose forward pass is the loss of another one, so that its parameters can be exchanged for a call."""
 
@@ -442,7 +335,3 @@ def parts(data: Batches, client: Client) -> Iterator[tuple[Tensor, Tensor]]:
     """The evaluation batches of data, in order."""
     for index in torch.arange(len(data), device=client.learner.device).split(client.learner.evaluate_batch):
         yield data.batch(index)
-
-
-def copied(module: nn.Module) -> GateState:
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}

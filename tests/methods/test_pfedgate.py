@@ -16,7 +16,8 @@ from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout, Slot
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Context
-from fedbench.methods.pfedgate import Blocks, Gate, GateTraining, PFedGate, SwitchNorm, clipped, copied, selected
+from fedbench.methods.gates import Blocks, Gate, SwitchNorm, copied, selected
+from fedbench.methods.pfedgate import GateTraining, PFedGate, clipped
 from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
 
 SIZES = [9, 17, 12]
@@ -627,13 +628,19 @@ MUTANTS = [
         "rate * self.learner.lr_factor, weight_decay=self.train.weight_decay, momentum=",
     ),
     ("the gate's rate does not decay", "rate * self.learner.lr_factor, ", "rate, "),
-    ("one factor per image", "return self.factors(x).mean(0)", "return self.factors(x)[0]"),
+    ("one factor per image", "return self.factors(x).mean(0)", "return self.factors(x)[0]", "methods/gates.py"),
     (
         "the budget is that of both groups",
         "if not keep[block] and sizes[block] <= budget[groups[block]] + 1e-6",
         "if not keep[block] and sizes[block] <= sum(budget.values()) + 1e-6",
+        "methods/gates.py",
     ),
-    ("first pieces are free", "budget[group] += share * size - size * stays", "budget[group] += share * size"),
+    (
+        "first pieces are free",
+        "budget[group] += share * size - size * stays",
+        "budget[group] += share * size",
+        "methods/gates.py",
+    ),
     ("dropped blocks move", "params=torch.where(kept, trained.params, received.params)", "params=trained.params"),
     (
         "the last pending step of the gate is lost",
@@ -646,7 +653,7 @@ MUTANTS = [
         "return self.predictor(client, received) if self.options.gate else received",
         "return received",
     ),
-    ("biased variance", "x.var((2, 3), keepdim=True)", "x.var((2, 3), keepdim=True, correction=0)"),
+    ("biased variance", "x.var((2, 3), keepdim=True)", "x.var((2, 3), keepdim=True, correction=0)", "methods/gates.py"),
     (
         "every client starts with the same gate",
         'seeds.derive(client.seed, client.id, "gate")',
