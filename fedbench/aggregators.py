@@ -125,7 +125,7 @@ class Groups(local):
     """
 
     def __init__(self, groups: Tensor) -> None:
-        self.alone = (groups.sum(1) == 1) & groups.diagonal()
+        self.alone = ((groups.sum(1) == 1) & groups.diagonal()).nonzero().flatten().tolist()
         members = groups.to(torch.float64)
         self.members = members.div_(members.sum(1, keepdim=True))
         self.exact = torch.empty(0, 0, dtype=torch.float64)
@@ -134,13 +134,13 @@ class Groups(local):
         """Means `[n, c]` of the columns; a group of itself keeps its bits. Valid until the next call."""
         shape = len(vectors), columns.stop - columns.start
         if self.exact.shape != shape:
-            self.own, self.out = (vectors[0].new_empty(shape) for _ in range(2))
-            self.exact, self.sums = (torch.empty_like(self.own, dtype=torch.float64) for _ in range(2))
-            self.alone, self.members = self.alone.to(self.own.device), self.members.to(self.own.device)
-        torch.stack([vector[columns] for vector in vectors], out=self.own)
-        self.exact.copy_(self.own)
+            self.out = vectors[0].new_empty(shape)
+            self.exact, self.sums = (torch.empty_like(self.out, dtype=torch.float64) for _ in range(2))
+            self.members = self.members.to(self.out.device)
+        self.exact.copy_(torch.stack([vector[columns] for vector in vectors], out=self.out))
         self.out.copy_(torch.mm(self.members, self.exact, out=self.sums))
-        self.out[self.alone] = self.own[self.alone]
+        for index in self.alone:
+            self.out[index] = vectors[index][columns]
         return self.out
 
 
