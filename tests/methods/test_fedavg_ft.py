@@ -19,6 +19,12 @@ def test_all_parameters_or_the_head_are_tuned():
     assert body == 1
 
 
+def test_fine_tuning_has_a_rate_of_its_own():
+    train = {**ONE_STEP, "lr": 0.3}
+    other = Simulation("fedavg-ft", targets(1.0), module=Product(), train=train, ft_epochs=2, ft_lr=ONE_STEP["lr"])
+    assert equal(other.personal(0), product().personal(0))
+
+
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("options", [{}, {"ft_epochs": 3}, {"ft_scope": "head", "ft_lr": 0.5}, {"buffers": "private"}])
 def test_training_is_fedavgs(norm, options):
