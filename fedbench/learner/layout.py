@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from operator import attrgetter
 from typing import Literal
@@ -199,3 +200,11 @@ def _slots(tensors: Sequence[tuple[str, Tensor]], roles: dict[str, set[int]]) ->
         slots.append(Slot(name, tuple(tensor.shape), start, stop, **owned))
         start = stop
     return tuple(slots)
+
+
+def ranges_of(mask: Tensor) -> list[tuple[int, int]]:
+    """Start and stop of every run of ones."""
+    padded = torch.zeros(len(mask) + 2, dtype=torch.int8)
+    padded[1:-1] = mask.cpu()
+    edges = padded.diff().nonzero().flatten().tolist()
+    return list(pairwise(edges))[::2]

@@ -1,7 +1,6 @@
 """Gradient steps: the built-in optimisers on the flat vector, or the module's own, with hard freezing."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from fedbench.errors import ConfigError
+from fedbench.learner.layout import ranges_of
 
 if TYPE_CHECKING:
     from fedbench.learner.learner import Job, Learner
@@ -69,7 +69,7 @@ class FlatStepper(Stepper):
         self.g = learner.g
         self._pairs = list(zip(learner.parameters, learner.gradient_views, strict=True))
         self._trainable = None if job.train_only is None else job.train_only.to(learner.device)
-        self._ranges = [(0, learner.layout.size)] if job.train_only is None else _ranges(job.train_only)
+        self._ranges = [(0, learner.layout.size)] if job.train_only is None else ranges_of(job.train_only)
         scattered = len(self._ranges) > MAX_RANGES
         if scattered:
             self._ranges = [(0, learner.layout.size)]
@@ -226,14 +226,6 @@ def _monitored(config: Any, metrics: dict[str, Any]) -> Any:
             f"log it with self.log, or monitor one of {sorted(metrics) or 'nothing logged yet'}"
         )
     return metrics.get(config.monitor)
-
-
-def _ranges(mask: Tensor) -> list[tuple[int, int]]:
-    """Start and stop of every run of ones."""
-    padded = torch.zeros(len(mask) + 2, dtype=torch.int8)
-    padded[1:-1] = mask.cpu()
-    edges = padded.diff().nonzero().flatten().tolist()
-    return list(pairwise(edges))[::2]
 
 
 def _splits_tensors(learner: "Learner", mask: Tensor) -> bool:
