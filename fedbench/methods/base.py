@@ -20,7 +20,7 @@ POOL = -1
 """Client number of the union of all clients' data."""
 
 MOST_SLICES = 64
-"""A part of more runs of ones than this is indexed by its mask."""
+"""A part of more runs of entries than this is indexed by its mask."""
 
 Predictor = Weights | Callable[[Batches], Tensor]
 
@@ -153,24 +153,19 @@ class Server:
 
 
 class Part:
-    """Some entries of a vector: all, none, or those of a mask.
-
-    A mask of few runs of ones, such as that of a head, is used as slices: a tenth of the time of indexing.
-    """
+    """Some entries of a vector: all, none, or those of a mask."""
 
     def __init__(self, mask: Tensor) -> None:
         self.mask, self.size = mask, int(mask.sum())
         self.all = self.size == len(mask)
-        runs = ranges_of(mask)
-        self.slices = [slice(*run) for run in runs] if len(runs) <= MOST_SLICES else None
+        # Slices take a sixth of the time of a mask, or less: 3 to 14 ms for a million entries.
+        runs = ranges_of(mask) or [(0, 0)]
+        self._places: list[Any] = [slice(*run) for run in runs] if len(runs) <= MOST_SLICES else [mask]
+        self._sizes = [stop - start for start, stop in runs] if len(runs) <= MOST_SLICES else [self.size]
 
     def take(self, vector: Tensor) -> Tensor:
         """These entries: the vector itself where the part is all of it."""
-        if self.all:
-            return vector
-        if self.slices is None:
-            return vector[self.mask]
-        return torch.cat([vector[run] for run in self.slices]) if self.slices else vector[:0].clone()
+        return vector if self.all else torch.cat([vector[place] for place in self._places])
 
     def put(self, vector: Tensor, values: Tensor) -> Tensor:
         """A copy of `vector` with these entries exchanged."""
@@ -179,11 +174,8 @@ class Part:
         if not self.size:
             return vector
         out = vector.clone()
-        if self.slices is None:
-            out[self.mask] = values
-            return out
-        for run, part in zip(self.slices, values.split([run.stop - run.start for run in self.slices]), strict=True):
-            out[run] = part
+        for place, piece in zip(self._places, values.split(self._sizes), strict=True):
+            out[place] = piece
         return out
 
 
