@@ -34,6 +34,6 @@ def local_ray() -> Iterator[Any]:
     import ray
 
     quiet: dict[str, Any] = dict(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    ray.init(address="local", num_cpus=8, object_store_memory=200 * 2**20, **quiet)
+    ray.init(address="local", num_cpus=4, object_store_memory=200 * 2**20, **quiet)
     yield ray
     ray.shutdown()

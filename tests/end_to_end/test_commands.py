@@ -15,6 +15,8 @@ from fedbench.cli import COMMANDS, main
 from fedbench.methods import METHODS
 from tests.results.test_loggers import wandb_history
 
+# In one process where tests run side by side, so that the run which most of them look at is made once.
+pytestmark = pytest.mark.xdist_group("commands")
 ROOT = Path(__file__).parents[2]
 LEFT = {
     *("metrics.jsonl", "timings.jsonl", "clients.parquet", "traces.parquet", "summary.json"),

@@ -16,7 +16,7 @@ WORDS = [
     "--space",
     "method.strength=13,1,2",
     "--baselines",
-    "local",
+    "none",
     "--final-seeds",
     "0",
     "--model",

@@ -15,6 +15,8 @@ from fedbench.experiments.grid import grid, load_space
 from fedbench.results.records import GridFolder, RunFolder
 from tests.runtime.rounds import small
 
+# In one process where tests run side by side, so that the grid which most of them look at is run once.
+pytestmark = pytest.mark.xdist_group("grid")
 SPACE = {"train.lr": [0.0001, 0.1], "method.mu": [0.0, 0.1], "train.epochs": [1, 2]}
 ASKED: dict[str, Any] = dict(baselines=["local", "fedprox"], final_seeds=[3, 4], at_once=1)
 
