@@ -30,10 +30,10 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[Any]:
-    """One local Ray for all tests that need one."""
+    """One local Ray for all tests that need one: room for four hosts that stay, and two more."""
     import ray
 
     quiet: dict[str, Any] = dict(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    ray.init(address="local", num_cpus=4, object_store_memory=200 * 2**20, **quiet)
+    ray.init(address="local", num_cpus=6, object_store_memory=200 * 2**20, **quiet)
     yield ray
     ray.shutdown()

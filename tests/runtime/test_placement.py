@@ -86,7 +86,7 @@ def test_resources_that_are_not_there_are_one_line(total, bundle, count, line):
 
 
 def test_more_hosts_than_the_cluster_holds_are_refused_at_once(local_ray):
-    with pytest.raises(ConfigError, match="99 hosts of 1 CPU need 99 CPU, there are 4"):
+    with pytest.raises(ConfigError, match="99 hosts of 1 CPU need 99 CPU, there are 6"):
         RayHosts(99, cpus=1, gpus=0)
 
 
