@@ -1,9 +1,11 @@
-"""What a round of each method costs at 100 avgcnn clients: the server half's share, and seconds per gradient step.
+"""What a round of each method costs at 100 avgcnn clients: the server half's share, and local work against its passes.
 
     python benchmarks/methods.py [METHOD ...] [--rounds 2] [--images 20] [--json]
 
-One process, everybody takes part for 5 epochs, evaluation off. The last column compares seconds of local work per
-gradient step with those of fedavg in the same run: above 1 is what a method does beside its steps.
+One process, everybody takes part for 5 epochs, evaluation off. Local work is compared with that of fedavg in the same
+run: its seconds, and the passes that it implies, counted where the model is called: three for an image that is trained
+on (forward, and backward for twice that), one for an image that is looked at. Seconds above passes are what a method
+does beside its passes.
 """
 
 import argparse
@@ -21,7 +23,30 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 PUBLIC = 100
 
 
-def cost(method: str, rounds: int, images: int, clients: int) -> dict[str, float]:
+class Passes:
+    """Counts the images that go through a model, three times where a gradient follows."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self.total, self._torch = 0.0, torch
+        torch.nn.modules.module.register_module_forward_pre_hook(self._seen)
+
+    def _seen(self, module: Any, inputs: Any) -> None:
+        from lightning import LightningModule
+
+        if isinstance(module, LightningModule) and inputs:
+            self.total += self._images(inputs[0]) * (3 if self._torch.is_grad_enabled() else 1)
+
+    def _images(self, batch: Any) -> float:
+        """Under `vmap` a batch looks like a single image."""
+        functorch, each = self._torch._C._functorch, batch[0].numel()
+        while functorch.is_functorch_wrapped_tensor(batch):
+            batch = functorch.get_unwrapped(batch)
+        return batch.numel() / each
+
+
+def cost(method: str, rounds: int, images: int, clients: int, passes: Passes) -> dict[str, float]:
     """Medians over the rounds after the first."""
     from fedbench import methods
     from fedbench.config import Config
@@ -33,7 +58,7 @@ def cost(method: str, rounds: int, images: int, clients: int) -> dict[str, float
     config, dataset = resolve(
         Config(
             method=method,
-            data={"name": "benchmarks.throughput:random_images", "val": 0, "images": images * clients + 2 * public},
+            data={"name": "benchmarks.throughput:random_images", "val": 0, "images": images * clients + public},
             partition={"name": "iid", "clients": clients},
             public={"size": public},
             model="avgcnn",
@@ -47,10 +72,12 @@ def cost(method: str, rounds: int, images: int, clients: int) -> dict[str, float
     folder = Path(tempfile.mkdtemp(prefix="fedbench-methods-"))
     run = SeedRun(Driver(config, folder, InProcess(dataset), dataset), 0)
     run.begin()
-    steps = []
+    steps, passed = [], []
     for round in range(1, rounds + 2):
+        before = passes.total
         run.round(round)
         steps.append(run.pending.steps)
+        passed.append(passes.total - before)
     run.end()
     lines = [json.loads(line) for line in (folder / "timings.jsonl").read_text().splitlines()][1:]
     median = lambda values: statistics.median(list(values))  # noqa: E731
@@ -58,8 +85,9 @@ def cost(method: str, rounds: int, images: int, clients: int) -> dict[str, float
         "round_s": median(line["total"] for line in lines),
         "server_s": median(line["server"] for line in lines),
         "server_share": median(line["server"] / line["total"] for line in lines),
-        "step_ms": median(1000 * line["train"] / max(1, s) for line, s in zip(lines, steps[1:], strict=True)),
+        "local_s": median(line["train"] for line in lines),
         "steps": median(steps[1:]),
+        "passes": median(passed[1:]),
     }
 
 
@@ -75,13 +103,16 @@ def main() -> None:
     asked = parser.parse_args()
     os.chdir(Path(__file__).resolve().parent.parent)
     found: dict[str, Any] = {}
+    passes = Passes()
     for method in dict.fromkeys(["fedavg", *(asked.methods or METHODS)]):
-        found[method] = row = cost(method, asked.rounds, asked.images, asked.clients)
-        row["step"] = row["step_ms"] / found["fedavg"]["step_ms"]
+        found[method] = row = cost(method, asked.rounds, asked.images, asked.clients, passes)
+        for name in ("local_s", "passes"):
+            row[name.removesuffix("_s") + "_ratio"] = row[name] / found["fedavg"][name]
         if not asked.json:
             print(
                 f"{method:12} round {row['round_s']:6.2f} s, server {1000 * row['server_s']:7.1f} ms = "
-                f"{100 * row['server_share']:4.1f} %, {row['steps']:5.0f} steps of {row['step']:.2f}",
+                f"{100 * row['server_share']:4.1f} %, {row['steps']:5.0f} steps, local work "
+                f"{row['local_ratio']:.2f} of fedavg's, passes {row['passes_ratio']:.2f}",
                 flush=True,
             )
     if asked.json:

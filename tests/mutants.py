@@ -9,16 +9,20 @@ changes. Ends with 1 where a mutant survives.
 
 import argparse
 import ast
+import multiprocessing
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 
+os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": ""}  # before the imports below
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("fedbench", "tests", "tune_spaces", "pyproject.toml")
+COMMON = ("pytest", "hypothesis", "lightning", "torch", "scipy.optimize", "pandas", "pydantic")
+"""What every trial needs: imported before its process is forked, because it takes longer than most trials."""
 TIMEOUT = 600
 
 
@@ -30,28 +34,35 @@ def listed(tests: Path) -> list[tuple[str, ...]]:
     return []
 
 
-def caught(name: str, old: str, new: str, file: str = "") -> bool:
-    """Whether the tests of a method fail once the old text is replaced by the new one."""
+def caught(job: tuple[str, tuple[str, ...]]) -> bool:
+    """Whether the tests of a method fail once the old text is replaced by the new one. In a process of its own."""
+    name, (_, old, new, *file) = job
+    signal.signal(signal.SIGALRM, signal.default_int_handler)  # pytest ends at it with a code of its own
+    signal.alarm(TIMEOUT)
     with tempfile.TemporaryDirectory(prefix="fedbench-mutant-") as made:
         folder = Path(made)
         for part in COPIED:
             whole = ROOT / part
             (shutil.copytree if whole.is_dir() else shutil.copy)(whole, folder / part)
-        source = folder / "fedbench" / (file or f"methods/{name}.py")
+        source = folder / "fedbench" / (file[0] if file else f"methods/{name}.py")
         text = source.read_text()
         if text.count(old) != 1:
-            raise SystemExit(
+            raise LookupError(
                 f"{name}: {old!r} stands {text.count(old)} times in {source.name}, and must stand there once"
             )
         source.write_text(text.replace(old, new))
+        os.chdir(folder)
+        sys.path.insert(0, made)
+        with open("said.txt", "w") as said:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
         tests = ["-q", "-x", "-p", "no:cacheprovider", f"tests/methods/test_{name}.py"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *tests], cwd=folder, env=environment, capture_output=True, timeout=TIMEOUT
-        )
-        if done.returncode not in (0, 1):
-            raise SystemExit(f"{name}: pytest ended with {done.returncode}:\n{done.stdout.decode()[-2000:]}")
-        return done.returncode == 1
+        code = int(import_module("pytest").main(tests))
+        where = import_module("fedbench").__file__
+        assert where is not None
+        if code not in (0, 1) or not where.startswith(made):
+            raise RuntimeError(f"{name}: pytest ended with {code}:\n{Path('said.txt').read_text()[-2000:]}")
+        return code == 1
 
 
 def main() -> int:
@@ -68,9 +79,11 @@ def main() -> int:
         for name in names
         for mutant in listed(ROOT / "tests" / "methods" / f"test_{name}.py")[: asked.each]
     ]
+    for module in COMMON:
+        import_module(module)
     survivors = 0
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        for (name, (what, *_)), found in zip(jobs, pool.map(lambda j: caught(j[0], *j[1][1:]), jobs), strict=True):
+    with multiprocessing.get_context("fork").Pool(asked.jobs, maxtasksperchild=1) as pool:
+        for (name, (what, *_)), found in zip(jobs, pool.imap(caught, jobs), strict=True):
             survivors += not found
             print(f"{'caught  ' if found else 'SURVIVED'}  {name}: {what}", flush=True)
     print(f"{len(jobs) - survivors} of {len(jobs)} caught")

@@ -33,7 +33,7 @@ def test_flip_exchanges_left_and_right_where_chosen():
     assert torch.equal(found[1::2], IMAGES[1::2])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(corners=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=7, max_size=7))
 def test_crop_is_the_window_of_the_framed_image(corners):
     found = cropped(IMAGES, torch.tensor(corners), 2)

@@ -86,7 +86,7 @@ def test_the_loss_that_counts_is_that_of_a_passs_last_batch():
 
 
 @given(st.lists(st.tuples(*[st.floats(-9, 9, width=32)] * 4), min_size=1, max_size=4), st.floats(0, 5, width=32))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_mixtures_lie_between_own_and_received(gradients, eta):
     own, shared = torch.tensor([0.5, -1, 2, 0]), torch.tensor([1, -0.5, 1, 0.25])
     found, weights, _, _ = learned([list(g) for g in gradients], [1, 1, 0.5, 0.0], eta=eta)

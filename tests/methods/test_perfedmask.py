@@ -95,7 +95,7 @@ def literal_search(sizes, capability) -> list[list[int]]:
     st.lists(st.integers(1, 50), min_size=1, max_size=5),
     st.lists(st.sampled_from([0.05, 0.2, 0.3, 0.5, 0.7, 1.0]), min_size=1, max_size=5),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_search_finds_what_the_literal_one_finds(sizes, capability):
     found = layer_masks(np.array(sizes), np.array(capability), True)
     assert found.astype(int).tolist() == literal_search(sizes, capability)
@@ -108,7 +108,7 @@ def test_the_search_finds_what_the_literal_one_finds(sizes, capability):
     st.lists(st.integers(1, 1000), min_size=1, max_size=7),
     st.lists(st.floats(0.01, 1), min_size=1, max_size=12),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_budgets_are_respected_and_the_search_never_loses(sizes, capability):
     sizes, capability = np.array(sizes), np.array(capability)
     found, start = (layer_masks(sizes, capability, search) for search in (True, False))

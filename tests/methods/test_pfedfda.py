@@ -168,7 +168,7 @@ samples = st.integers(1, 12).flatmap(
 
 
 @given(samples, st.floats(0, 1), st.floats(0, 1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_mixed_statistics_lie_between_and_can_be_solved(rows, a, b):
     z, y = f64([r[:3] for r in rows]), torch.tensor([r[3] for r in rows])
     draw = torch.Generator().manual_seed(0)

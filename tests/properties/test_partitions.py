@@ -88,7 +88,7 @@ def keeps_parts(config: Config) -> bool:
     return asked in ("part", "drawn") or (asked == "auto" and config.partition.name not in POOLING)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(datasets(), requests(SCHEMES), st.integers(0, 2**31))
 def test_parts_stay_in_their_part_and_apart(dataset: Dataset, config: Config, seed: int):
     found = dealt(dataset, config, seed)
@@ -112,7 +112,7 @@ def test_parts_stay_in_their_part_and_apart(dataset: Dataset, config: Config, se
             assert (client.test >= dataset.train_rows).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(datasets(), requests(DISJOINT), st.integers(0, 2**31))
 def test_disjoint_schemes_deal_no_image_twice(dataset: Dataset, config: Config, seed: int):
     options, found = config.partition, dealt(dataset, config, seed)
@@ -134,7 +134,7 @@ def test_disjoint_schemes_deal_no_image_twice(dataset: Dataset, config: Config, 
         assert len(train) == options.total
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(datasets(), requests(["shards"], deal="even", test="part", total=None), st.integers(0, 2**31))
 def test_shards_have_exact_counts_or_are_impossible(dataset: Dataset, config: Config, seed: int):
     config.public.size, options = 0, config.partition
@@ -157,7 +157,7 @@ def test_shards_have_exact_counts_or_are_impossible(dataset: Dataset, config: Co
         assert options.test_images is None or set(tests) <= {0, options.test_images}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(datasets(), requests(["pathological", "dirichlet-fixed", "iid", "domain"]), st.integers(0, 2**31))
 def test_fixed_sizes_are_exact(dataset: Dataset, config: Config, seed: int):
     options, found = config.partition, dealt(dataset, config, seed)
@@ -171,7 +171,7 @@ def test_fixed_sizes_are_exact(dataset: Dataset, config: Config, seed: int):
             assert len(np.unique(client.train)) == len(client.train)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(datasets(), requests(POOLING, test="auto"), st.integers(0, 2**31))
 def test_pooled_clients_have_their_share_of_test_images(dataset: Dataset, config: Config, seed: int):
     options, found = config.partition, dealt(dataset, config, seed)
@@ -181,7 +181,7 @@ def test_pooled_clients_have_their_share_of_test_images(dataset: Dataset, config
         assert len(client.test) == int(images * options.test_share)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(datasets(), requests(["domain", "domain-shards"]), st.integers(0, 2**31))
 def test_a_client_has_one_domain_and_all_domains_as_many_clients(dataset: Dataset, config: Config, seed: int):
     found = dealt(dataset, config, seed)
@@ -193,7 +193,7 @@ def test_a_client_has_one_domain_and_all_domains_as_many_clients(dataset: Datase
         assert set(dataset.domains[rows]) == {number // each}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(corrupted(), requests(["corruption"]), st.integers(0, 2**31))
 def test_a_photograph_is_dealt_once_under_one_corruption(dataset: Dataset, config: Config, seed: int):
     found = dealt(dataset, config, seed)
@@ -214,7 +214,7 @@ def test_a_photograph_is_dealt_once_under_one_corruption(dataset: Dataset, confi
         assert not np.isin(photographs, photograph[found.public]).any()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(datasets(), requests(SCHEMES), st.integers(0, 2**31))
 def test_validation_has_its_share_and_changes_nothing_else(dataset: Dataset, config: Config, seed: int):
     found = dealt(dataset, config, seed)
@@ -235,7 +235,7 @@ def test_validation_has_its_share_and_changes_nothing_else(dataset: Dataset, con
         assert np.abs(held - counts * expected / images).max() < 1, "classes in proportion, up to rounding"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(datasets(), requests(SCHEMES), st.integers(0, 2**31))
 def test_the_same_request_gives_the_same_partition(dataset: Dataset, config: Config, seed: int):
     np.random.seed(seed % 1000)
@@ -245,7 +245,7 @@ def test_the_same_request_gives_the_same_partition(dataset: Dataset, config: Con
     assert (first and first.fingerprint()) == (second and second.fingerprint())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(datasets(), requests(["iid", "shards", "dirichlet-fixed"]), st.integers(0, 2**31), st.integers(0, 20))
 def test_a_smaller_public_set_from_a_reserve_changes_no_client(dataset, config, seed, less):
     config.public.size, config.public.reserve, config.public.balance = 20, 20, "classes"
