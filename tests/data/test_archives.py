@@ -62,7 +62,7 @@ def test_links_and_devices_are_refused(tmp_path, kind):
         unpacked(tmp_path / "a.tar", tmp_path / "out")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_is_one_line_or_harmless(data, packed, tmp_path):
     changed = bytearray(packed.read_bytes())

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -103,7 +103,6 @@ def test_a_sharp_softmax_does_not_overflow():
 models = st.lists(st.lists(st.floats(-3, 3, width=32), min_size=4, max_size=4), min_size=1, max_size=6)
 
 
-@settings(deadline=None)
 @given(models, st.floats(1e-3, 50), st.floats(0.1, 100))
 def test_invariants_of_the_weights(values, alpha, sigma):
     vectors = rows(*values)
@@ -118,7 +117,6 @@ def test_invariants_of_the_weights(values, alpha, sigma):
             assert weights[i, j] >= weights[i, k]
 
 
-@settings(deadline=None)
 @given(models, st.floats(0, 200), st.floats(0, 1))
 def test_invariants_of_the_softmax(values, sigma, own):
     vectors = rows(*values)

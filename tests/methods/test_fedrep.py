@@ -78,6 +78,11 @@ def test_bodies_are_averaged_uniformly_or_by_images(weighting, mean):
     assert Simulation("fedrep", blobs([1])).method.options.weighting == "uniform"
 
 
+def test_each_phase_keeps_an_optimiser_of_its_own():
+    run = Simulation("fedrep", blobs([9]), train={**MOMENTUM, "keep_optimizer": True}, **FEW).run(1)
+    assert {"optimizer/head", "optimizer/body"} <= run.states[0].keys()
+
+
 @pytest.mark.parametrize("norm", [False, True])
 def test_what_is_frozen_keeps_its_bits(norm):
     """Momentum and decay, fresh or kept, move nothing outside their phase."""

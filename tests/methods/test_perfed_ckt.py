@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import Tensor, nn
@@ -78,7 +78,6 @@ points = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(points, st.integers(1, 5))
 def test_invariants_of_clusters(values, clusters):
     vectors = rows(values)
@@ -94,7 +93,6 @@ def test_invariants_of_clusters(values, clusters):
     assert all(after <= before + 1e-9 for before, after in pairwise(sums))
 
 
-@settings(deadline=None)
 @given(points, st.integers(1, 4), st.randoms())
 def test_other_numbers_of_clients_rename_clusters_only(values, clusters, random):
     # Distinct distances to everything, so that no tie is decided by a number.

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -88,7 +88,6 @@ class Bowl:
 vectors = st.lists(st.floats(-5, 5, allow_subnormal=False), min_size=3, max_size=3)
 
 
-@settings(deadline=None)
 @given(vectors, vectors, vectors, st.floats(0, 1), st.floats(0, 5), st.booleans())
 def test_w_goes_towards_theta_and_not_beyond(point, theta, centre, pull, lam, restart):
     point, theta, centre = (torch.tensor(v).double() for v in (point, theta, centre))

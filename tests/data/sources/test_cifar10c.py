@@ -86,7 +86,7 @@ def test_cut_off_files(corrupted, refused, keep):
     assert "fog.npy: not a whole .npy file" in refused("cifar10c", root=corrupted)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_is_one_line_or_harmless(data, corrupted, load_damaged):
     file = corrupted / data.draw(st.sampled_from(["labels.npy", "fog.npy"]))

@@ -142,7 +142,7 @@ def test_wrong_tables(make, refused):
     assert "photo: no training images of this domain" in refused("pacs", root=root)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_to_a_list_is_one_line_or_harmless(data, pacs, load_damaged):
     file = pacs / data.draw(st.sampled_from(["photo_train_kfold.txt", "sketch_crossval_kfold.txt"]))

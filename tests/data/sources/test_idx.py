@@ -91,7 +91,7 @@ def test_parts_with_images_of_different_sizes(mnist_folder, write_idx, refused):
     assert "images of another size" in refused("mnist", root=mnist_folder)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_is_one_line_or_harmless(data, mnist_folder, load_damaged):
     file = mnist_folder / data.draw(st.sampled_from(sorted(path.name for path in mnist_folder.iterdir())))

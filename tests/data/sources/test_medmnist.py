@@ -109,7 +109,7 @@ def test_files_that_are_no_npz(organ, refused):
     assert "organamnist.npz" in refused("organamnist", root=organ)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_is_one_line_or_harmless(data, organ, load_damaged):
     dataset = load_damaged(data, organ / "organamnist.npz", "organamnist", root=organ)

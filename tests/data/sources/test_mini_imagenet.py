@@ -69,7 +69,7 @@ def test_it_is_imported_and_never_downloaded(refused):
     assert "fedbench data mini-imagenet --from PATH" in text
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_to_a_list_is_one_line_or_harmless(data, mini, load_damaged):
     dataset = load_damaged(data, mini / "train.csv", "mini-imagenet", root=mini)

@@ -226,7 +226,7 @@ def test_broken_metadata_is_as_good_as_none(tmp_path, encode, pixels):
         assert load(tmp_path / "a.parquet").classes == 2
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_is_one_line_or_harmless(data, tmp_path, write_parquet, encode, pixels):
     path = write_parquet(tmp_path / "a.parquet", [encode(a) for a in pixels(10)], [0, 1] * 5, ["cat", "dog"])

@@ -70,7 +70,7 @@ def test_files_that_are_not_whole(svhn, refused):
     assert "test_32x32.mat missing in" in refused("svhn", root=svhn)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_is_one_line_or_harmless(data, svhn, load_damaged):
     dataset = load_damaged(data, svhn / "train_32x32.mat", "svhn", header=300, root=svhn)

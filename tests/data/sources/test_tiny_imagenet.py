@@ -78,7 +78,7 @@ def test_missing_classes_and_images(tiny, refused):
     assert "train/n04/images: no images in it" in refused("tiny-imagenet", root=tiny)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_to_the_lists_is_one_line_or_harmless(data, tiny, load_damaged):
     file = tiny / data.draw(st.sampled_from(["wnids.txt", "words.txt", "val/val_annotations.txt"]))
