@@ -64,6 +64,17 @@ def test_fine_tuning_is_each_clients_own_and_thrown_away():
     assert not tuned.method.personal_is_global
 
 
+def test_fine_tuning_draws_its_batches_from_a_stream_of_its_own():
+    run = Simulation("centralized", blobs([17, 9]), ft_epochs=1).run(1)
+    client = run.client(0, 1)
+    tuned = {
+        purpose: run.learner.fit(run.method.global_weights(run.server), client.train, purpose=purpose, epochs=1)
+        for purpose in ("ft", "fit")
+    }
+    assert equal(run.personal(0), tuned["ft"])
+    assert not equal(tuned["ft"], tuned["fit"])
+
+
 def test_fine_tuning_uses_a_fresh_optimizer_on_the_clients_own_images():
     train = {**STEP, "momentum": 0.5, "lr": 0.1}
     run = Simulation("centralized", targets(1.0, 5.0, repeat=[1, 3]), module=Quadratic(), train=train, ft_epochs=2).run(

@@ -11,7 +11,7 @@ from fedbench.errors import ConfigError
 from fedbench.experiments.resolve import resolve
 from fedbench.learner.learner import Score
 from fedbench.methods.fedamp import attention, softmax_of_cosines, squared_distances
-from tests.methods.simulator import Data, Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
+from tests.methods.simulator import Data, Mlp, Quadratic, Round, Simulation, assert_same, blobs, close, equal, targets
 from tests.runtime.rounds import small
 
 SIZES = [9, 17, 12]
@@ -413,6 +413,16 @@ def test_groups_find_each_other():
     plain = Simulation("fedavg", clients, train=train).run(8)
     mine = Simulation("fedamp", clients, train=train, alpha=0.5, sigma=1, lam=0.1).run(8)
     assert accuracy(mine, tests) > accuracy(plain, tests) + 0.1
+
+
+def test_what_clients_sent_is_kept_apart_from_the_memory_it_came_in():
+    run = Simulation("fedamp", blobs([9, 17]))
+    run.server.round = 1
+    upload = run.fit(0, run.method.download(run.server, 0), Round())
+    run.method.aggregate(run.server, [upload])
+    kept = run.server.models[0].clone()
+    upload.params.fill_(7.0)
+    assert torch.equal(run.server.models[0], kept)
 
 
 MUTANTS = [
