@@ -359,6 +359,15 @@ def test_traces():
     assert seen[1, "mask_share/head.weight"] == float(mask[35:55].double().mean())
 
 
+def test_the_personal_part_is_pulled_to_where_it_was():
+    """Not to the bound, which is for what is shared."""
+    away = {}
+    for strength in (0.0, 5.0):
+        run = Simulation("feddpa", blobs([12]), threshold=-1.0, lambda_1=strength, constraint_form="squared").run(1)
+        away[strength] = float((run.log[0].after_fit[0].params - run.server.initial.params).norm())
+    assert 0 < away[5.0] < away[0.0] < 0.5
+
+
 MUTANTS = [
     ("the mask is upside down", "torch.where(mask, own, shared.params)", "torch.where(mask, shared.params, own)"),
     ("Fisher information of the global model", "shared.replace(params=own)", "shared"),
