@@ -14,7 +14,7 @@ from fedbench.errors import ConfigError
 from fedbench.experiments.resolve import resolve
 from fedbench.methods.base import Upload
 from fedbench.methods.perfed_ckt import distance, k_means, nearest, pull_of_logits, squared_distance
-from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
+from tests.methods.simulator import Data, Mlp, Round, Simulation, assert_same, blobs, close, equal
 from tests.runtime.rounds import small
 
 PUBLIC = blobs([40], seed=7)[0]
@@ -340,6 +340,16 @@ def test_clients_with_the_same_labels_end_in_one_cluster():
         clusters = [seen.traces[i, "cluster"] for i in range(4)]
         assert clusters[0] == clusters[2]
         assert len(set(clusters)) == 3
+
+
+def test_what_clients_sent_is_kept_apart_from_the_memory_it_came_in():
+    made = Simulation("perfed-ckt", blobs([9, 17]), public=blobs([6])[0])
+    made.server.round = 1
+    upload = made.fit(0, made.method.download(made.server, 0), Round())
+    made.method.aggregate(made.server, [upload])
+    kept = made.server.signals[0].clone()
+    upload.signal.fill_(7.0)
+    assert torch.equal(made.server.signals[0], kept)
 
 
 MUTANTS = [
