@@ -3,7 +3,7 @@
     python benchmarks/methods.py [METHOD ...] [--rounds 2] [--images 20] [--json]
 
 One process, everybody takes part for 5 epochs, evaluation off. Local work is compared with that of fedavg in the same
-run: its seconds, and the passes that it implies, counted where the model is called: three for an image that is trained
+run: its seconds, and the passes that it makes, counted where the model is called: three for an image that is trained
 on (forward, and backward for twice that), one for an image that is looked at. Seconds above passes are what a method
 does beside its passes.
 """

@@ -74,6 +74,9 @@ def main() -> int:
     names = [m.replace("-", "_") for m in asked.methods] or [
         path.stem.removeprefix("test_") for path in sorted((ROOT / "tests" / "methods").glob("test_*.py"))
     ]
+    unknown = [name for name in names if not (ROOT / "tests" / "methods" / f"test_{name}.py").exists()]
+    if unknown:
+        parser.error(f"no tests of method {unknown[0]}: tests/methods/test_{unknown[0]}.py is not there")
     jobs = [
         (name, mutant)
         for name in names

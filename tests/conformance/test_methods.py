@@ -78,11 +78,18 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str]
     return run
 
 
+@every_kind
 @every_method
-def test_same_bits_on_one_host_and_on_three(method, undisturbed, ray_hosts, tmp_path):
-    for count in (1, 3):
-        assert play(asked(method, "plain"), tmp_path / str(count), ray_hosts(count)) == read(
-            undisturbed(method, "plain").folder
+def test_same_bits_again(method, kind, undisturbed, tmp_path):
+    assert play(asked(method, kind), tmp_path) == read(undisturbed(method, kind).folder)
+
+
+@every_kind
+@every_method
+def test_same_bits_for_any_number_of_hosts(method, kind, undisturbed, ray_hosts, tmp_path):
+    for count in {"plain": (1, 3), "awkward": (2, 4)}[kind]:
+        assert play(asked(method, kind), tmp_path / str(count), ray_hosts(count)) == read(
+            undisturbed(method, kind).folder
         )
 
 

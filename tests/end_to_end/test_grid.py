@@ -16,7 +16,7 @@ WORDS = [
     "--space",
     "method.strength=13,1,2",
     "--baselines",
-    "none",
+    "local",
     "--final-seeds",
     "0",
     "--model",
