@@ -2,10 +2,10 @@
 
     python benchmarks/methods.py [METHOD ...] [--rounds 2] [--images 20] [--json]
 
-One process, everybody takes part for 5 epochs, evaluation off. Local work is compared with that of fedavg in the same
-run: its seconds, and the passes that it makes, counted where the model is called: three for an image that is trained
-on (forward, and backward for twice that), one for an image that is looked at. Seconds above passes are what a method
-does beside its passes.
+One process, everybody takes part for 5 epochs, evaluation off. Local work is compared with that of fedavg, whose
+rounds alternate with the method's: its seconds, and the passes that it makes, counted where the model is called: three
+for an image that is trained on (forward, and backward for twice that), one for an image that is looked at. Seconds
+above passes are what a method does beside its passes.
 """
 
 import argparse
@@ -46,48 +46,68 @@ class Passes:
         return batch.numel() / each
 
 
-def cost(method: str, rounds: int, images: int, clients: int, passes: Passes) -> dict[str, float]:
-    """Medians over the rounds after the first."""
-    from fedbench import methods
-    from fedbench.config import Config
-    from fedbench.experiments.resolve import resolve
-    from fedbench.runtime.driver import Driver, SeedRun
-    from fedbench.runtime.placement import InProcess
+class Rounds:
+    """A run of one method whose rounds are asked for one by one, and what each of them cost."""
 
-    public = PUBLIC if methods.load(method).needs_public else 0
-    config, dataset = resolve(
-        Config(
-            method=method,
-            data={"name": "benchmarks.throughput:random_images", "val": 0, "images": images * clients + public},
-            partition={"name": "iid", "clients": clients},
-            public={"size": public},
-            model="avgcnn",
-            train={"batch_size": 20, "epochs": 5},
-            rounds=10**6,
-            evaluate={"every": 10**6},
-            checkpoint={"every": 0},
-            resources={"hosts": 0},
+    def __init__(self, method: str, images: int, clients: int, passes: Passes) -> None:
+        from fedbench import methods
+        from fedbench.config import Config
+        from fedbench.experiments.resolve import resolve
+        from fedbench.runtime.driver import Driver, SeedRun
+        from fedbench.runtime.placement import InProcess
+
+        public = PUBLIC if methods.load(method).needs_public else 0
+        config, dataset = resolve(
+            Config(
+                method=method,
+                data={"name": "benchmarks.throughput:random_images", "val": 0, "images": images * clients + public},
+                partition={"name": "iid", "clients": clients},
+                public={"size": public},
+                model="avgcnn",
+                train={"batch_size": 20, "epochs": 5},
+                rounds=10**6,
+                evaluate={"every": 10**6},
+                checkpoint={"every": 0},
+                resources={"hosts": 0},
+            )
         )
-    )
-    folder = Path(tempfile.mkdtemp(prefix="fedbench-methods-"))
-    run = SeedRun(Driver(config, folder, InProcess(dataset), dataset), 0)
-    run.begin()
-    steps, passed = [], []
-    for round in range(1, rounds + 2):
-        before = passes.total
-        run.round(round)
-        steps.append(run.pending.steps)
-        passed.append(passes.total - before)
-    run.end()
-    lines = [json.loads(line) for line in (folder / "timings.jsonl").read_text().splitlines()][1:]
-    median = lambda values: statistics.median(list(values))  # noqa: E731
-    return {
-        "round_s": median(line["total"] for line in lines),
-        "server_s": median(line["server"] for line in lines),
-        "server_share": median(line["server"] / line["total"] for line in lines),
-        "local_s": median(line["train"] for line in lines),
-        "steps": median(steps[1:]),
-        "passes": median(passed[1:]),
+        self.folder = Path(tempfile.mkdtemp(prefix="fedbench-methods-"))
+        self.run = SeedRun(Driver(config, self.folder, InProcess(dataset), dataset), 0)
+        self.run.begin()
+        self.counted, self.done, self.steps, self.passes = passes, 0, [], []
+
+    def next(self) -> None:
+        before = self.counted.total
+        self.done += 1
+        self.run.round(self.done)
+        self.steps.append(self.run.pending.steps)
+        self.passes.append(self.counted.total - before)
+
+    def cost(self) -> dict[str, float]:
+        """Medians over the rounds after the first."""
+        self.run.end()
+        lines = [json.loads(line) for line in (self.folder / "timings.jsonl").read_text().splitlines()][1:]
+        median = lambda values: statistics.median(list(values))  # noqa: E731
+        return {
+            "round_s": median(line["total"] for line in lines),
+            "server_s": median(line["server"] for line in lines),
+            "server_share": median(line["server"] / line["total"] for line in lines),
+            "local_s": median(line["train"] for line in lines),
+            "steps": median(self.steps[1:]),
+            "passes": median(self.passes[1:]),
+        }
+
+
+def cost(method: str, rounds: int, images: int, clients: int, passes: Passes) -> dict[str, float]:
+    """What a method costs, and its local work and passes by those of fedavg, whose rounds alternate with its own."""
+    runs = [Rounds(name, images, clients, passes) for name in ("fedavg", method)]
+    for _ in range(rounds + 1):
+        for run in runs:
+            run.next()
+    base, found = (run.cost() for run in runs)
+    return found | {
+        "local_ratio": found["local_s"] / base["local_s"],
+        "passes_ratio": found["passes"] / base["passes"],
     }
 
 
@@ -104,10 +124,8 @@ def main() -> None:
     os.chdir(Path(__file__).resolve().parent.parent)
     found: dict[str, Any] = {}
     passes = Passes()
-    for method in dict.fromkeys(["fedavg", *(asked.methods or METHODS)]):
+    for method in asked.methods or METHODS:
         found[method] = row = cost(method, asked.rounds, asked.images, asked.clients, passes)
-        for name in ("local_s", "passes"):
-            row[name.removesuffix("_s") + "_ratio"] = row[name] / found["fedavg"][name]
         if not asked.json:
             print(
                 f"{method:12} round {row['round_s']:6.2f} s, server {1000 * row['server_s']:7.1f} ms = "

@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from lightning import LightningModule
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
@@ -24,6 +23,7 @@ from fedbench.learner.flat import FlatModule
 from fedbench.learner.hooks import Hooks, overrides
 from fedbench.learner.layout import Layout
 from fedbench.learner.optimizers import first_line, module_optimizer
+from fedbench.learner.samples import SquaredGradients
 from fedbench.learner.weights import Weights
 
 __all__ = ["Batches", "Job", "Learner", "Ledger", "Score", "cross_entropy"]
@@ -33,9 +33,6 @@ AroundStep = Callable[[Any, Optimizer, Any], None]
 Loss = Callable[[Any, Any, Any], Tensor]
 Step = Callable[[loop.OwnSteps, Tensor, Any], None]
 Adapt = Callable[[nn.Module, Layout], None]
-
-SAMPLE_GRADIENTS = 1 << 24
-"""Numbers held at once where every sample has a gradient of its own: 64 MB of float32."""
 
 
 class Batches(Protocol):
@@ -120,6 +117,7 @@ class Learner(FlatModule):
         super().__init__(module, torch.device(device), dtype, head, adapt)
         self.lr_factor = 1.0
         self.ledger = Ledger()
+        self._squares: SquaredGradients | None = None
         self._batchnorms = {n: m for n, m in module.named_modules() if isinstance(m, _BatchNorm)}
         if optimizer == "module" and self.hooks is not None:
             self._try_optimizers(self.hooks)
@@ -377,27 +375,22 @@ class Learner(FlatModule):
 
         In evaluation mode; the diagonal of the empirical Fisher information at the true labels.
         """
-        total = torch.zeros_like(self.w, dtype=torch.float64)
-        at_once = max(1, min(self.evaluate_batch, SAMPLE_GRADIENTS // self.layout.size))
+        total, squares = torch.zeros_like(self.w, dtype=torch.float64), self._squared_gradients(data)
         with self._evaluating(weights, *data.key), self.autocast():
-            for index in torch.arange(len(data), device=self.device).split(at_once):
-                for slot, part in zip(self.layout.params, self._sample_gradients(*data.batch(index)), strict=True):
-                    total[slot.start : slot.stop] += part.flatten(1).to(torch.float64).square_().sum(0)
+            for index in torch.arange(len(data), device=self.device).split(squares.at_once):
+                for slot, part in zip(self.layout.params, squares(*data.batch(index)), strict=True):
+                    total[slot.start : slot.stop] += part.flatten()
         return total.div_(len(data))
 
-    def _sample_gradients(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """For every parameter the gradients `[b, *shape]` of the samples' losses."""
-        parameters = {s.name: p.detach() for s, p in zip(self.layout.params, self.parameters, strict=True)}
-
-        def sample_loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-            return F.cross_entropy(functional_call(self.module, parameters, (x[None],)), y[None])
-
-        try:
-            found = vmap(grad(sample_loss), in_dims=(None, 0, 0), randomness="different")(parameters, x, y)
-            return list(found.values())
-        except RuntimeError:  # a forward pass with `.item()` or a branch on a tensor goes sample by sample
-            rows = [list(grad(sample_loss)(parameters, *sample).values()) for sample in zip(x, y, strict=True)]
-            return [torch.stack(column) for column in zip(*rows, strict=True)]
+    def _squared_gradients(self, data: Batches) -> SquaredGradients:
+        """Made once, and on noise, so that every host takes the same way."""
+        if self._squares is None:
+            shape = data.batch(torch.zeros(1, dtype=torch.int64, device=self.device))[0].shape[1:]
+            noise = torch.randn(2, *shape, dtype=self.dtype, generator=torch.Generator().manual_seed(0))
+            with self._evaluating(self.initial()), self.autocast():
+                names = [slot.name for slot in self.layout.params]
+                self._squares = SquaredGradients(self.module, names, noise.to(self.device))
+        return self._squares
 
     def logits(self, weights: Weights, data: Batches) -> Tensor:
         """Class scores `[n, C]` in evaluation mode, in the order of the data."""

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import ranges_of
+from fedbench.learner.weights import bitmask, choose
 
 if TYPE_CHECKING:
     from fedbench.learner.learner import Job, Learner
@@ -104,7 +105,7 @@ class FlatStepper(Stepper):
         if self._trainable is not None:
             for name, value in whole.items():
                 if value is not None and value.dim():
-                    whole[name] = torch.where(self._trainable, value, self._before(name))
+                    whole[name] = choose(self._trainable, value, self._before(name))
         return whole
 
     def _before(self, name: str) -> Tensor:
@@ -196,13 +197,13 @@ def scale_rate(optimizer: Optimizer, factor: float) -> None:
 
 def hold_frozen(optimizer: Optimizer, w: Tensor, trainable: Tensor) -> None:
     """Undo after every step what it did to frozen entries."""
-    frozen, kept = ~trainable.to(w.device), torch.empty_like(w)
+    moving, kept = bitmask(trainable.to(w.device), w), torch.empty_like(w)
 
     def before(*_: Any) -> None:
         kept.copy_(w)
 
     def after(*_: Any) -> None:
-        torch.where(frozen, kept, w, out=w)
+        choose(moving, w, kept, out=w)
 
     optimizer.register_step_pre_hook(before)
     optimizer.register_step_post_hook(after)

@@ -20,17 +20,19 @@ server no longer moves and scores mean little. The trace `live_share` and a rema
 Longer than other method files because every part of the method has the switches of the paper's ablations.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from math import sqrt
 from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.optim.adam import adam
 
 from fedbench.aggregators import bits_to_mask, largest, mask_counts, mask_to_bits, masked_mean, normalised
 from fedbench.errors import ConfigError
-from fedbench.learner.weights import Weights
+from fedbench.learner.weights import Weights, choose
 from fedbench.methods.base import Client, Message, Method, Server, Upload
 
 LEAST_SHARED = 0.01
@@ -126,7 +128,7 @@ class CoPFL(Method):
         own = client.state["mask"]
         if self.options.merge_mask == "server":
             own = bits_to_mask(download.mask, len(received.params)).to(received.params.device)
-        return received.replace(params=torch.where(own, client.state["trained"], received.params))
+        return received.replace(params=choose(own, client.state["trained"], received.params))
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
         mask = client.state.get("mask", torch.zeros_like(received.params, dtype=torch.bool))
@@ -162,7 +164,7 @@ class CoPFL(Method):
             self._pair(pairs, phase, model.params)["steps"] += max(steps.values())
         if self.options.keep_moments and self.options.moments != "none":
             client.state["moments"] = pairs
-        return model.replace(params=torch.where(mask, ends["personal"], ends["shared"]))
+        return model.replace(params=choose(mask, ends["personal"], ends["shared"]))
 
     def _pair(self, pairs: dict[str, Any], phase: str, like: Tensor) -> dict[str, Any]:
         """The moments of a phase and how often they were updated."""
@@ -176,24 +178,22 @@ class CoPFL(Method):
     ) -> tuple[Weights, int]:
         """Train a part `[N]` of the parameters, with the moments of `pair`; the model and the number of steps."""
         learner, before = client.learner, client.learner.ledger.steps
-        h = part.to(start.params.dtype)
-        state = {"part": h, "decay": h.new_tensor(self.context.train.weight_decay)}
+        state, edit = {"part": part.to(start.params.dtype)}, masked_gradient
+        if self.context.train.weight_decay:
+            state["decay"] = start.params.new_tensor(self.context.train.weight_decay)
         if self.options.moments != "none":
-            entering = h if self.options.moments == "mask_aware" else torch.ones_like(h)
-            pair |= {"u": pair["u"].clone(), "v": pair["v"].clone()}
-            state |= {"entering": entering, "u": pair["u"], "v": pair["v"], **self._rates(pair["steps"], h)}
-        edit = masked_gradient if self.options.moments == "none" else masked_moments
+            state |= {"u": pair["u"].clone(), "v": pair["v"].clone(), "moved": torch.empty_like(pair["u"])}
+            state["steps"] = torch.tensor(float(pair["steps"]), device=part.device)
+            options = {name: getattr(self.options, name) for name in ("beta1", "beta2", "eps")}
+            edit = partial(moments_of_all if self.options.moments == "shared" else moments_of_a_part, **options)
+        if self.options.moments == "mask_aware":
+            state["u"].mul_(state["part"])  # the others only lose weight, below
         model = learner.fit(start, client.train, purpose=phase, gradient=edit, state=state, plain=True)
         steps = learner.ledger.steps - before
-        pair["steps"] += steps
+        if self.options.moments == "mask_aware":
+            state["u"].add_(pair["u"] * (1 - state["part"]), alpha=self.options.beta1**steps)
+        pair |= {name: state[name] for name in ("u", "v") if name in state} | {"steps": pair["steps"] + steps}
         return model, steps
-
-    def _rates(self, steps: int, like: Tensor) -> dict[str, Tensor]:
-        """Scalars of eq. 4 and 5 after so many updates: decays, what they leave, and 1 - decay^steps."""
-        b1, b2 = self.options.beta1, self.options.beta2
-        values = {"beta1": b1, "rate1": 1 - b1, "sum1": 1 - b1**steps, "beta2": b2, "rate2": 1 - b2}
-        values |= {"sum2": 1 - b2**steps, "eps": self.options.eps}
-        return {name: like.new_tensor(value) for name, value in values.items()}
 
     def grown(self, mask: Tensor, change: Tensor) -> Tensor:
         """The next mask `[N]`, given how far every parameter moved (eq. 6 and 7)."""
@@ -201,7 +201,9 @@ class CoPFL(Method):
         room = floor_of(self.options.personalization_budget, len(mask)) - int(mask.sum())
         ranked = change if self.options.select_from == "all" else change.masked_fill(mask, -1)
         candidates = largest(ranked, selected) & ~mask
-        return mask | largest(change.masked_fill(~candidates, -1), min(room, int(candidates.sum())))
+        if room < int(candidates.sum()):
+            candidates = largest(change.masked_fill(~candidates, -1), room)
+        return mask | candidates
 
     def _scores(
         self, client: Client, received: Weights, trained: Weights, delta: Tensor, download: Message
@@ -209,18 +211,20 @@ class CoPFL(Method):
         """The contribution scores that are switched on (eq. 8 and 9)."""
         share, scores = float(download.alpha), {}
         if self.options.grad_score:
-            step = download.previous.double() - download.params.double()
-            update = (
-                delta if self.options.loo_update == "current" else client.state.get("delta", torch.zeros_like(delta))
+            previous = self.options.loo_update == "previous"
+            update = client.state.get("delta", torch.zeros_like(delta)) if previous else delta
+            steps = (
+                (d, leave_out(old.double() - new.double(), u, share))
+                for d, u, old, new in pieces(delta, update, download.previous, download.params)
             )
-            scores["score_gradient"] = deviation(delta, leave_out(step, update, share)) if share < ALL else 1.0
+            scores["score_gradient"] = deviation(steps) if share < ALL else 1.0
         if self.options.pred_score:
             entered = client.state.get("trained", client.initial.params)
             own = entered if self.options.loo_model == "uploaded" else received.params
-            others = leave_out(download.params, own, share) if share < ALL else download.params
-            scores["score_prediction"] = client.learner.loss(
-                trained.replace(params=others.to(delta.dtype)), client.train
-            )
+            others = download.params
+            if share < ALL:
+                others = torch.cat([leave_out(a, b, share).to(delta.dtype) for a, b in pieces(others, own)])
+            scores["score_prediction"] = client.learner.loss(trained.replace(params=others), client.train)
         return scores
 
     # -- the server half ----------------------------------------------------------------------------------------------
@@ -253,7 +257,7 @@ class CoPFL(Method):
             server.mask = server.mask | upload.mask
         if self.options.server_rule == "or_mask":
             live = ~bits_to_mask(server.mask, size)
-            params = torch.where(live, server.params, before)
+            params = choose(live, server.params, before)
         else:
             sent = [~bits_to_mask(u.mask, size) for u in uploads]
             live = reduce(torch.logical_or, sent)
@@ -277,17 +281,33 @@ class CoPFL(Method):
 
 def masked_gradient(g: Tensor, w: Tensor, s: Any) -> None:
     """The gradient of a part, with weight decay; `[N]`, or a stack of clients `[K, N]`."""
-    g.add_(w * s.decay).mul_(s.part)
+    if hasattr(s, "decay"):
+        g.add_(w * s.decay)
+    g.mul_(s.part)
 
 
-def masked_moments(g: Tensor, w: Tensor, s: Any) -> None:
-    """Adam's direction for a part, from moments that only `entering` entries move (eq. 4 and 5); `[N]` or `[K, N]`."""
-    g.add_(w * s.decay).mul_(s.entering)
-    s.u.mul_(s.beta1).add_(g * s.rate1)
-    s.v.mul_(s.beta2).add_(g.square().mul_(s.rate2))
-    s.sum1.mul_(s.beta1).add_(s.rate1)
-    s.sum2.mul_(s.beta2).add_(s.rate2)
-    torch.div(s.u / s.sum1, (s.v / s.sum2).sqrt_().add_(s.eps), out=g).mul_(s.part)
+def moments_of_a_part(g: Tensor, w: Tensor, s: Any, **options: float) -> None:
+    """Adam's direction for a part, of which alone the moments know; `[N]` or `[K, N]`."""
+    masked_gradient(g, w, s)
+    adam_direction(g, s, **options)
+
+
+def moments_of_all(g: Tensor, w: Tensor, s: Any, **options: float) -> None:
+    """Adam's direction for a part, from moments of all entries; `[N]` or `[K, N]`."""
+    if hasattr(s, "decay"):
+        g.add_(w * s.decay)
+    adam_direction(g, s, **options)
+    g.mul_(s.part)
+
+
+def adam_direction(g: Tensor, s: Any, **options: Any) -> None:
+    """In place of a gradient: its mean by the root of its square's, corrected for the start at 0 (eq. 4 and 5).
+
+    PyTorch's own step with a rate of 1, from 0 to minus the direction: one fused pass instead of ten.
+    """
+    rest: dict[str, Any] = {"lr": 1.0, "weight_decay": 0.0, "amsgrad": False, "maximize": False, "fused": True}
+    adam([s.moved.zero_()], [g], [s.u], [s.v], [], [s.steps], **rest, **options)
+    torch.neg(s.moved, out=g)
 
 
 def floor_of(share: float, size: int) -> int:
@@ -295,14 +315,21 @@ def floor_of(share: float, size: int) -> int:
     return int(share * size + 1e-9)
 
 
+def pieces(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Vectors `[N]` cut alike, into pieces whose float64 copies stay in a core's cache."""
+    return zip(*(vector.split(2**15) for vector in vectors), strict=True)
+
+
 def leave_out(whole: Tensor, own: Tensor, share: float) -> Tensor:
     """Float64 `[N]`: a weighted mean without one vector that entered it with weight `share` < 1."""
     return whole.double().sub(own.double(), alpha=share).div_(1 - share)
 
 
-def deviation(update: Tensor, others: Tensor) -> float:
-    """1 - cosine, in [0, 2]; 1 where a vector is 0 (eq. 8)."""
-    update = update.double()
-    norms = float(update.norm()) * float(others.norm())
-    cosine = float(update @ others) / norms if norms else 0.0
+def deviation(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
+    """1 - cosine, in [0, 2], of two vectors given as pairs of pieces; 1 where a vector is 0 (eq. 8)."""
+    doubled = ((update.double(), others) for update, others in pairs)
+    products = [torch.stack([u @ o, u @ u, o @ o]) for u, o in doubled]
+    product, *squares = torch.stack(products).sum(0).tolist()
+    norms = sqrt(squares[0]) * sqrt(squares[1])
+    cosine = product / norms if norms else 0.0
     return 1 - min(1.0, max(-1.0, cosine))

@@ -29,7 +29,7 @@ from torch import Tensor
 from fedbench.aggregators import above_quantile, min_max, weighted_mean
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Slot
-from fedbench.learner.weights import Weights
+from fedbench.learner.weights import Weights, choose
 from fedbench.methods.base import Client, Message, Method, Received, Server, Upload
 
 
@@ -88,7 +88,7 @@ class FedDPA(Method):
         own = client.state.get("local", client.initial.params)
         fisher = client.learner.squared_gradients(shared.replace(params=own), client.train)
         mask = self.mask(fisher)
-        return Received(torch.where(mask, own, shared.params), shared.buffers, shared.counters, {"mask": mask})
+        return Received(choose(mask, own, shared.params), shared.buffers, shared.counters, {"mask": mask})
 
     def mask(self, fisher: Tensor) -> Tensor:
         """bool `[N]`: personal parameters, from their Fisher information, tensor by tensor."""
@@ -132,7 +132,7 @@ class FedDPA(Method):
         state = {name: reference.new_tensor(value) for name, value in scalars.items()}
         return {
             "gradient": pulls[self.options.constraint_form],
-            "state": {**state, "anchor": reference.clone(), "part": part.to(reference)},
+            "state": {**state, "anchor": reference, "part": part.to(reference), "room": torch.empty_like(reference)},
         }
 
     def _update(self, client: Client, trained: Tensor, download: Message) -> Tensor:
@@ -162,30 +162,34 @@ class FedDPA(Method):
 
 def norm_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add the gradient of weight / 2 * |distance - goal|, distance of the entries in `part` from the anchor."""
-    direction, distance = _away(w, s.anchor, s.part)
-    g.add_(direction.mul_((distance - s.goal).sign_().mul_(s.weight / 2)))
+    offset, distance = offset_of(w, s)
+    g.addcmul_(offset, (distance - s.goal).sign_().mul_(s.weight / 2) * inverse(distance))
 
 
 def squared_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add the gradient of weight / 2 * (distance - goal)^2."""
-    direction, distance = _away(w, s.anchor, s.part)
-    g.add_(direction.mul_((distance - s.goal).mul_(s.weight)))
+    offset, distance = offset_of(w, s)
+    g.addcmul_(offset, (distance - s.goal).mul_(s.weight) * inverse(distance))
 
 
-def _away(w: Tensor, anchor: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
-    """Unit vector from the anchor to `w` within `part`, and the distance; a zero vector where that is 0."""
-    offset = (w - anchor).mul_(part)
-    distance = offset.norm(dim=-1, keepdim=True)
-    return torch.where(distance > 0, offset / distance, 0.0), distance
+def offset_of(w: Tensor, s: Any) -> tuple[Tensor, Tensor]:
+    """From the anchor to `w` within `part`, and how far that is."""
+    offset = torch.sub(w, s.anchor, out=s.room).mul_(s.part)
+    return offset, offset.norm(dim=-1, keepdim=True)
+
+
+def inverse(distance: Tensor) -> Tensor:
+    """1 / distance, and 0 of 0: a distance of 0 pulls nowhere."""
+    return torch.where(distance > 0, 1 / distance, 0.0)
 
 
 def layer_norm_pull(slots: Sequence[Slot], g: Tensor, w: Tensor, s: Any) -> None:
     """Add the gradient of weight / 2 * |T - goal|, T the sum of all tensors' distances, for the entries in `part`."""
-    offset, total = w - s.anchor, torch.zeros_like(w[..., :1])
+    offset, total = torch.sub(w, s.anchor, out=s.room), torch.zeros_like(w[..., :1])
     for slot in slots:
         tensor = offset[..., slot.start : slot.stop]
         distance = tensor.norm(dim=-1, keepdim=True)
-        tensor.copy_(torch.where(distance > 0, tensor / distance, 0.0))
+        tensor.mul_(inverse(distance))
         total.add_(distance)
     g.add_(offset.mul_((total - s.goal).sign_().mul_(s.weight / 2)).mul_(s.part))
 

@@ -30,7 +30,7 @@ from torch import Tensor
 from fedbench.aggregators import above_quantile, min_max, quantile_rank
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Slot
-from fedbench.learner.weights import Weights
+from fedbench.learner.weights import Weights, choose
 from fedbench.methods.base import Client, Message, Method, Part, Received, Upload
 
 
@@ -111,7 +111,7 @@ class FedOBP(Method):
         mine, theirs = client.state.get("local", self.whole(client.initial)), self.whole(shared)
         scores = self._scores(client, mine, shared)
         mask = self.mask(scores)
-        merged, size = torch.where(mask, mine, theirs), self.context.layout.size
+        merged, size = choose(mask, mine, theirs), self.context.layout.size
         return Received(
             params=merged[:size],
             buffers=merged[size:] if self.options.include_buffers else shared.buffers,

@@ -23,7 +23,7 @@ from torch import Tensor
 from fedbench.aggregators import bits_to_mask, largest, mask_counts, mask_to_bits, masked_mean
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout
-from fedbench.learner.weights import Weights
+from fedbench.learner.weights import Weights, choose
 from fedbench.methods.base import Client, Context, Message, Method, Server, Upload
 
 
@@ -80,7 +80,7 @@ class FedSelect(Method):
         received = super().receive(client, download)
         if "trained" not in client.state:
             return received
-        return received.replace(params=torch.where(client.state["kept"], client.state["trained"], received.params))
+        return received.replace(params=choose(client.state["kept"], client.state["trained"], received.params))
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
         held = client.state

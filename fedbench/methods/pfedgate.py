@@ -35,7 +35,7 @@ from fedbench.errors import ConfigError
 from fedbench.learner import seeds
 from fedbench.learner.learner import Batches
 from fedbench.learner.loop import task_loss
-from fedbench.learner.weights import Weights
+from fedbench.learner.weights import Weights, choose
 from fedbench.methods.base import Client, Context, Message, Method, Predictor, Server, Upload
 from fedbench.methods.gates import Blocks, Gate, GateState, copied, selected
 
@@ -141,7 +141,7 @@ class PFedGate(Method):
         trained = training.run(received)
         kept = self.blocks.spread(training.kept)  # [N]
         if self.sparsity(client.id) < 1:
-            trained = trained.replace(params=torch.where(kept, trained.params, received.params))
+            trained = trained.replace(params=choose(kept, trained.params, received.params))
         client.state["gate"] = copied(training.gate)
         upload = self.upload(client, trained, traces=training.traces(kept))
         client.fitted = self.predictor(client, trained)

@@ -397,7 +397,7 @@ def test_a_quantile_that_leaves_nothing_personal_is_warned_of():
 
 
 MUTANTS = [
-    ("own and received numbers change places", "torch.where(mask, mine, theirs)", "torch.where(mask, theirs, mine)"),
+    ("own and received numbers change places", "choose(mask, mine, theirs)", "choose(mask, theirs, mine)"),
     ("distances are not squared", "return distance.square_()", "return distance.abs_()"),
     ("scores are computed in float32", "distance = mine.to(torch.float64)", "distance = mine"),
     ("the gradient is taken at the global model", "params=mine[: self.context.layout.size]", "params=shared.params"),

@@ -476,5 +476,5 @@ MUTANTS = [
     ("personal values are averaged", "sent = [~bits_to_mask(u.mask, size) for u in uploads]",
      "sent = [torch.ones(size, dtype=torch.bool) for u in uploads]"),
     ("personal values are sent", "trained.params.masked_fill(kept, 0)", "trained.params"),
-    ("own values are kept where they are new", 'torch.where(client.state["kept"]', 'torch.where(client.state["mask"]'),
+    ("own values are kept where they are new", 'choose(client.state["kept"]', 'choose(client.state["mask"]'),
 ]  # fmt: skip

@@ -641,7 +641,7 @@ MUTANTS = [
         "budget[group] += share * size",
         "methods/gates.py",
     ),
-    ("dropped blocks move", "params=torch.where(kept, trained.params, received.params)", "params=trained.params"),
+    ("dropped blocks move", "params=choose(kept, trained.params, received.params)", "params=trained.params"),
     (
         "the last pending step of the gate is lost",
         "        self._settle()\n        self.learner.ledger",

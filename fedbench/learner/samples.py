@@ -1,0 +1,162 @@
+"""Squared gradients of single samples, added up: the diagonal of the empirical Fisher information.
+
+A sample's gradient of a layer follows from what went into the layer and from the gradient of what came out, for which
+one pass of a whole batch is enough (linear layers: Goodfellow, "Efficient per-example gradient computations", 2015).
+Modules with other layers, or that use their layers in other ways, go the general way, sample by sample under `vmap`.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.func import functional_call, grad, vmap
+
+AT_ONCE = 16
+"""Samples of one pass by layers: what a convolution unfolds for them is held at once."""
+
+NUMBERS_AT_ONCE = 1 << 24
+"""Numbers held at once where every sample has a gradient of its own: 64 MB of float32."""
+
+
+class SquaredGradients:
+    """Sums over samples of the squared gradients of their cross-entropies, for a module in evaluation mode."""
+
+    def __init__(self, module: nn.Module, names: list[str], like: Tensor) -> None:
+        """names: of the parameters; like: two samples, on which both ways are tried, to see whether they agree."""
+        self.module, self.names = module, names
+        self.layers = layers_of(module)
+        if self.layers is not None and self._agree(like):
+            self.at_once = AT_ONCE
+        else:
+            self.layers = None
+            self.at_once = max(1, NUMBERS_AT_ONCE // sum(p.numel() for p in module.parameters()))
+
+    def _agree(self, x: Tensor) -> bool:
+        y = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        try:
+            found, expected = self._by_layers(x, y), self._by_samples(x, y)
+        except RuntimeError:
+            return False
+        largest = max(float(part.max()) for part in expected)
+        return all(torch.allclose(*both, rtol=1e-2, atol=1e-6 * largest) for both in zip(found, expected, strict=True))
+
+    def __call__(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        """For every parameter the sum `[*shape]`, float64; x and y: at most `at_once` samples with their labels."""
+        return self._by_samples(x, y) if self.layers is None else self._by_layers(x, y)
+
+    def _by_layers(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        assert self.layers is not None
+        seen: dict[str, tuple[Tensor, GradientEdge]] = {}
+        with ExitStack() as hooks, torch.enable_grad():
+            for name, layer in self.layers.items():
+                hooks.enter_context(_Watched(name, layer, seen))
+            loss = F.cross_entropy(self.module(x), y, reduction="sum")
+        errors = torch.autograd.grad(loss, [edge for _, edge in seen.values()], allow_unused=True)
+        found: dict[str, Tensor] = {}
+        for (name, (inputs, _)), error in zip(seen.items(), errors, strict=True):
+            if error is not None:
+                layer = self.layers[name]
+                sums = RULES[type(layer)](layer, inputs.detach(), error)
+                found |= {f"{name}.{which}".lstrip("."): part for which, part in zip(("weight", "bias"), sums)}  # noqa: B905
+        shapes = {name: self.module.get_parameter(name).shape for name in self.names}
+        return [
+            found[name].view(shape) if name in found else torch.zeros(shape, dtype=torch.float64, device=x.device)
+            for name, shape in shapes.items()
+        ]
+
+    def _by_samples(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        parameters = {name: self.module.get_parameter(name).detach() for name in self.names}
+
+        def sample_loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+            return F.cross_entropy(functional_call(self.module, parameters, (x[None],)), y[None])
+
+        gradients: Iterable[Any]
+        try:
+            gradients = vmap(grad(sample_loss), in_dims=(None, 0, 0), randomness="different")(parameters, x, y).values()
+        except RuntimeError:  # a forward pass with `.item()` or a branch on a tensor goes sample by sample
+            rows = [list(grad(sample_loss)(parameters, *sample).values()) for sample in zip(x, y, strict=True)]
+            gradients = (torch.stack(column) for column in zip(*rows, strict=True))
+        return [squares_of(part) for part in gradients]
+
+
+class _Watched:
+    """Notes what goes into a layer and where the gradient of its output can be had, while the context lasts."""
+
+    def __init__(self, name: str, layer: nn.Module, seen: dict[str, tuple[Tensor, GradientEdge]]) -> None:
+        self.name, self.layer, self.seen = name, layer, seen
+
+    def __enter__(self) -> None:
+        self.handle = self.layer.register_forward_hook(self._called)
+
+    def __exit__(self, *_: Any) -> None:
+        self.handle.remove()
+
+    def _called(self, _: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+        if self.name in self.seen:
+            raise RuntimeError(f"{self.name} is called twice")
+        if output.requires_grad:
+            # The edge stays that of this output where the next layer works in place on it.
+            self.seen[self.name] = (args[0], get_gradient_edge(output))
+
+
+def layers_of(module: nn.Module) -> dict[str, nn.Module] | None:
+    """The layers that hold the module's parameters, or None where one of another kind does or two share any."""
+    layers = {name: part for name, part in module.named_modules() if any(True for _ in part.parameters(recurse=False))}
+    held = [id(p) for part in layers.values() for p in part.parameters(recurse=False)]
+    known = all(type(part) in RULES and _plain(part) for part in layers.values())
+    return layers if known and len(held) == len(set(held)) else None
+
+
+def _plain(layer: nn.Module) -> bool:
+    """Whether the rule of its type holds for this layer."""
+    if isinstance(layer, nn.Conv2d):
+        return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+    return not isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) or layer.running_mean is not None
+
+
+Sums = list[Tensor]
+
+
+def squares_of(rows: Tensor) -> Tensor:
+    """`[n]`, float64: sums over the samples of squares `[b, n]`."""
+    return rows.to(torch.float64).square().sum(0)
+
+
+def of_linear(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
+    """x `[b, *, in]`, error `[b, *, out]`. Squares of an outer product are one of squares."""
+    if x.dim() == 2:
+        squares = error.to(torch.float64).square()
+        sums = [squares.T @ x.to(torch.float64).square(), squares.sum(0)]
+    else:
+        x, error = x.flatten(1, -2).to(error.dtype), error.flatten(1, -2)
+        sums = [squares_of((error.mT @ x).flatten(1)), squares_of(error.sum(1))]
+    return sums if layer.bias is not None else sums[:1]
+
+
+def of_convolution(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
+    """x `[b, in, h, w]`, error `[b, out, h', w']`."""
+    assert isinstance(layer, nn.Conv2d)
+    assert not isinstance(layer.padding, str)
+    patches = F.unfold(x.to(error.dtype), layer.kernel_size, layer.dilation, layer.padding, layer.stride)
+    error = error.flatten(2)
+    sums = [squares_of((error @ patches.mT).flatten(1)), squares_of(error.sum(2))]
+    return sums if layer.bias is not None else sums[:1]
+
+
+def of_batch_norm(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
+    """x and error `[b, C, *]`, normalised by running statistics."""
+    assert isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d)
+    normal = F.batch_norm(x, layer.running_mean, layer.running_var, eps=layer.eps).to(error.dtype)
+    return [squares_of(part.flatten(2).sum(2) if part.dim() > 2 else part) for part in (error * normal, error)]
+
+
+RULES: dict[type[nn.Module], Callable[[nn.Module, Tensor, Tensor], Sums]] = {
+    nn.Linear: of_linear,
+    nn.Conv2d: of_convolution,
+    nn.BatchNorm1d: of_batch_norm,
+    nn.BatchNorm2d: of_batch_norm,
+}
