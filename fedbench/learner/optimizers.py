@@ -21,7 +21,7 @@ Closure = Callable[[], Tensor | None]
 State = dict[Any, Any]
 
 MAX_RANGES = 64
-"""A frozen pattern of more runs than this is undone after each step instead of being left out of it."""
+"""A frozen pattern of more runs than this is held in each step instead of being left out of it."""
 
 
 class Stepper:
@@ -81,9 +81,19 @@ class FlatStepper(Stepper):
         self._resumed: State = (job.memory or {}).get("optimizer", {})
         if self._resumed:
             self._resume(self._resumed)
-        if scattered and job.train_only is not None:
-            hold_frozen(self.optimizer, learner.w, job.train_only)
+        self._before_step: Callable[[], Any] | None = None
+        if scattered and self._trainable is not None:
+            self._hold(learner.w, self._trainable)
         self.gather()
+
+    def _hold(self, w: Tensor, trainable: Tensor) -> None:
+        """Keep what is frozen where it is: without a gradient, a decay and a past no optimiser moves it."""
+        group, moving = self.optimizer.param_groups[0], trainable.to(w.dtype)
+        if self._resumed or (group["weight_decay"] and isinstance(self.optimizer, torch.optim.AdamW)):
+            hold_frozen(self.optimizer, w, trainable)
+        else:
+            decay, group["weight_decay"] = group["weight_decay"], 0.0
+            self._before_step = lambda: self.g.add_(w, alpha=decay).mul_(moving)
 
     def zero_grad(self) -> None:
         self.g.zero_()
@@ -91,6 +101,8 @@ class FlatStepper(Stepper):
     def step(self, closure: Closure) -> None:
         if closure() is not None:
             self.gather()
+            if self._before_step is not None:
+                self._before_step()
             self.optimizer.step()
 
     def state(self) -> State:

@@ -130,10 +130,11 @@ class FedDPA(Method):
         }
         scalars = {"weight": weight, "goal": goal}
         state = {name: reference.new_tensor(value) for name, value in scalars.items()}
-        return {
-            "gradient": pulls[self.options.constraint_form],
-            "state": {**state, "anchor": reference, "part": part.to(reference), "room": torch.empty_like(reference)},
-        }
+        state |= {"part": part.to(reference), "room": torch.empty_like(reference)}
+        state["minus_anchor"] = (
+            -reference if self.options.constraint_form == "layer_norm" else -reference * state["part"]
+        )
+        return {"gradient": pulls[self.options.constraint_form], "state": state}
 
     def _update(self, client: Client, trained: Tensor, download: Message) -> Tensor:
         """Delta `[N]`: what training changed in the global model, clipped and noised in float64."""
@@ -161,7 +162,10 @@ class FedDPA(Method):
 
 
 def norm_pull(g: Tensor, w: Tensor, s: Any) -> None:
-    """Add the gradient of weight / 2 * |distance - goal|, distance of the entries in `part` from the anchor."""
+    """Add the gradient of weight / 2 * |distance - goal|, distance of the entries in `part` from the anchor.
+
+    minus_anchor `[N]`: the negative anchor, and 0 outside `part`.
+    """
     offset, distance = offset_of(w, s)
     g.addcmul_(offset, (distance - s.goal).sign_().mul_(s.weight / 2) * inverse(distance))
 
@@ -174,7 +178,7 @@ def squared_pull(g: Tensor, w: Tensor, s: Any) -> None:
 
 def offset_of(w: Tensor, s: Any) -> tuple[Tensor, Tensor]:
     """From the anchor to `w` within `part`, and how far that is."""
-    offset = torch.sub(w, s.anchor, out=s.room).mul_(s.part)
+    offset = torch.addcmul(s.minus_anchor, w, s.part, out=s.room)
     return offset, offset.norm(dim=-1, keepdim=True)
 
 
@@ -185,7 +189,7 @@ def inverse(distance: Tensor) -> Tensor:
 
 def layer_norm_pull(slots: Sequence[Slot], g: Tensor, w: Tensor, s: Any) -> None:
     """Add the gradient of weight / 2 * |T - goal|, T the sum of all tensors' distances, for the entries in `part`."""
-    offset, total = torch.sub(w, s.anchor, out=s.room), torch.zeros_like(w[..., :1])
+    offset, total = torch.add(w, s.minus_anchor, out=s.room), torch.zeros_like(w[..., :1])
     for slot in slots:
         tensor = offset[..., slot.start : slot.stop]
         distance = tensor.norm(dim=-1, keepdim=True)

@@ -89,7 +89,9 @@ def pulled(form, w, anchor, part, weight, goal):
     pull = {"norm": norm_pull, "squared": squared_pull, "layer_norm": partial(layer_norm_pull, SLOTS)}[form]
     g = torch.zeros(4)
     scalars = SimpleNamespace(weight=torch.tensor(weight), goal=torch.tensor(goal), room=torch.empty(4))
-    pull(g, w, SimpleNamespace(anchor=torch.tensor(anchor), part=torch.tensor(part), **vars(scalars)))
+    part = torch.tensor(part)
+    minus_anchor = -torch.tensor(anchor) * (1 if form == "layer_norm" else part)
+    pull(g, w, SimpleNamespace(minus_anchor=minus_anchor, part=part, **vars(scalars)))
     return g
 
 
@@ -133,14 +135,16 @@ def test_at_the_goal_there_is_no_pull(form):
 
 
 def test_the_pull_by_tensors_serves_a_stack_of_clients():
-    g, w, anchor = torch.zeros(3, 4), torch.randn(3, 4), torch.randn(3, 4)
+    g, w, away = torch.zeros(3, 4), torch.randn(3, 4), torch.randn(3, 4)
     part, weight, goal = torch.tensor([M, [1.0] * 4, [0.0, 1, 1, 0]]), torch.rand(3, 1), torch.rand(3, 1)
     layer_norm_pull(
-        SLOTS, g, w, SimpleNamespace(anchor=anchor, part=part, weight=weight, goal=goal, room=torch.empty(3, 4))
+        SLOTS, g, w, SimpleNamespace(minus_anchor=away, part=part, weight=weight, goal=goal, room=torch.empty(3, 4))
     )
     for i in range(3):
         row = torch.zeros(4)
-        state = SimpleNamespace(anchor=anchor[i], part=part[i], weight=weight[i, 0], goal=goal[i, 0], room=row.clone())
+        state = SimpleNamespace(
+            minus_anchor=away[i], part=part[i], weight=weight[i, 0], goal=goal[i, 0], room=row.clone()
+        )
         layer_norm_pull(SLOTS, row, w[i], state)
         assert torch.equal(row, g[i])
 
@@ -378,7 +382,11 @@ MUTANTS = [
     ("both phases draw the same batches", 'purpose = "shared"', 'purpose = "fit"'),
     ("the second phase starts over", "client.learner.fit(trained, client", "client.learner.fit(received, client"),
     ("the personal part goes to the bound too", "(mask, options.lambda_1, 0.0)", "(mask, options.lambda_1, 0.5)"),
-    ("the distance is that of all entries", "out=s.room).mul_(s.part)", "out=s.room)"),
+    (
+        "the distance is that of all entries",
+        "torch.addcmul(s.minus_anchor, w, s.part, out=s.room)",
+        "torch.add(s.minus_anchor, w, out=s.room)",
+    ),
     ("tensors pull frozen entries", ".mul_(s.weight / 2)).mul_(s.part)", ".mul_(s.weight / 2))"),
     ("a distance of 0 divides", "return torch.where(distance > 0, 1 / distance, 0.0)", "return 1 / distance"),
     ("updates are scaled up to the bound", "max(1.0, float(update.norm())", "max(0.0, float(update.norm())"),
