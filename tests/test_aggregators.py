@@ -30,7 +30,6 @@ from fedbench.aggregators import (
     normalised,
     plurality,
     quantile_rank,
-    select,
     simplex_minimum,
     vote,
     weighted_mean,
@@ -135,16 +134,6 @@ def test_overlaps_and_counts_are_exact(size):
 
 def test_counts_of_more_masks_than_a_byte_holds():
     assert mask_counts([mask_to_bits(torch.ones(3, dtype=torch.bool))] * 600, 3).tolist() == [600] * 3
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_select_copies_bits(dtype):
-    chosen, other = torch.tensor([[1.0, -0.0, float("nan"), 4]]).to(dtype), torch.tensor([5.0, 6, 7, -0.0]).to(dtype)
-    mask = torch.tensor([[1, 1, 0, 0]], dtype=torch.uint8)
-    found = select(mask, chosen.clone(), other)
-    assert found.tolist() == [[1.0, 0.0, 7.0, 0.0]]
-    assert torch.signbit(found).tolist() == [[False, True, False, True]]
-    assert torch.equal(found, select(mask.bool(), chosen, other))
 
 
 @pytest.mark.parametrize("size", [1, 9, CACHED, 3 * CACHED + 5])

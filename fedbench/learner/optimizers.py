@@ -10,9 +10,9 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from fedbench.bits import bitmask, choose
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import ranges_of
-from fedbench.learner.weights import bitmask, choose
 
 if TYPE_CHECKING:
     from fedbench.learner.learner import Job, Learner
@@ -215,7 +215,7 @@ def hold_frozen(optimizer: Optimizer, w: Tensor, trainable: Tensor) -> None:
         kept.copy_(w)
 
     def after(*_: Any) -> None:
-        choose(moving, w, kept, out=w)
+        choose(moving, w, kept, in_place=True)
 
     optimizer.register_step_pre_hook(before)
     optimizer.register_step_post_hook(after)

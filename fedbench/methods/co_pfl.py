@@ -31,8 +31,9 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from fedbench.aggregators import bits_to_mask, largest, mask_counts, mask_to_bits, masked_mean, normalised
+from fedbench.bits import choose
 from fedbench.errors import ConfigError
-from fedbench.learner.weights import Weights, choose
+from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Server, Upload
 
 LEAST_SHARED = 0.01

@@ -27,9 +27,10 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregators import above_quantile, min_max, weighted_mean
+from fedbench.bits import choose
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Slot
-from fedbench.learner.weights import Weights, choose
+from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Received, Server, Upload
 
 

@@ -28,9 +28,10 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregators import above_quantile, min_max, quantile_rank
+from fedbench.bits import choose
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Slot
-from fedbench.learner.weights import Weights, choose
+from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Part, Received, Upload
 
 

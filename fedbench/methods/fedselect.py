@@ -21,9 +21,10 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregators import bits_to_mask, largest, mask_counts, mask_to_bits, masked_mean
+from fedbench.bits import choose
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout
-from fedbench.learner.weights import Weights, choose
+from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Context, Message, Method, Server, Upload
 
 

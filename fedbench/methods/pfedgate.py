@@ -31,11 +31,12 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedbench.bits import choose
 from fedbench.errors import ConfigError
 from fedbench.learner import seeds
 from fedbench.learner.learner import Batches
 from fedbench.learner.loop import task_loss
-from fedbench.learner.weights import Weights, choose
+from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Context, Message, Method, Predictor, Server, Upload
 from fedbench.methods.gates import Blocks, Gate, GateState, copied, selected
 

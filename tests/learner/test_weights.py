@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedbench.learner.weights import Weights, bitmask, choose
+from fedbench.learner.weights import Weights
 
 
 def weights() -> Weights:
@@ -41,20 +41,3 @@ def test_a_large_finite_vector_does_not_overflow():
 def test_a_mask_of_infinities_may_be_a_buffer_but_nan_may_not():
     assert weights().replace(buffers=torch.tensor([0.0, -torch.inf, torch.inf])).is_finite()
     assert not weights().replace(buffers=torch.tensor([0.0, torch.nan])).is_finite()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_choosing_copies_every_bit(dtype):
-    ones = torch.tensor([1.5, -0.0, torch.nan, torch.inf, 5.0], dtype=dtype)
-    zeros = torch.tensor([-0.0, 2.5, 3.5, torch.nan, -torch.inf], dtype=dtype)
-    mask = torch.tensor([False, True, True, False, True])
-    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
-    expected = torch.where(mask, ones.view(integers), zeros.view(integers))
-    for given in (mask, bitmask(mask, ones)):
-        assert torch.equal(choose(given, ones, zeros).view(integers), expected)
-        for inside in (ones, zeros):
-            pair = [ones.clone(), zeros.clone()]
-            out = pair[0] if inside is ones else pair[1]
-            assert choose(given, *pair, out=out).data_ptr() == out.data_ptr()
-            assert torch.equal(out.view(integers), expected)
-    assert zeros[1] == 2.5

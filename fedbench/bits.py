@@ -1,0 +1,26 @@
+"""Vectors put together by masks, bit for bit.
+
+A scattered mask makes `torch.where` miss every second branch on a CPU; integers in place of branches take a quarter of
+its time.
+"""
+
+import torch
+from torch import Tensor
+
+INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def bitmask(mask: Tensor, like: Tensor) -> Tensor:
+    """A mask (bool, or 0 and 1 in bytes) as integers of the width of the numbers `like`, their bits all 1 or all 0."""
+    return mask.view(torch.int8).neg().to(INTEGERS[like.element_size()])
+
+
+def choose(mask: Tensor, ones: Tensor, zeros: Tensor, in_place: bool = False) -> Tensor:
+    """`ones` `[..., N]` where the mask is 1, else `zeros` `[N]`. mask: as for `bitmask`, or what that returned.
+
+    in_place: the result is written over `ones`.
+    """
+    bits = mask if mask.dtype in INTEGERS.values() else bitmask(mask, ones)
+    here, there = ones.view(bits.dtype), zeros.view(bits.dtype)
+    flip = torch.bitwise_xor(here, there, out=here if in_place else None).bitwise_and_(bits)
+    return flip.bitwise_xor_(there).view(ones.dtype)

@@ -1,0 +1,26 @@
+"""Vectors put together by masks."""
+
+import pytest
+import torch
+
+from fedbench.bits import bitmask, choose
+
+ONES, ZEROS = [1.5, -0.0, torch.nan, torch.inf, 5.0], [-0.0, 2.5, 3.5, torch.nan, -torch.inf]
+MASK = torch.tensor([False, True, True, False, True])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("form", ["bool", "bytes", "bits"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_choosing_copies_every_bit(dtype, form, rows):
+    ones, zeros = torch.tensor([ONES] * rows, dtype=dtype), torch.tensor(ZEROS, dtype=dtype)
+    bools = torch.stack([MASK.roll(i) for i in range(rows)])
+    mask = {"bool": bools, "bytes": bools.to(torch.uint8), "bits": bitmask(bools, ones)}[form]
+    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+    expected = torch.where(bools, ones.view(integers), zeros.view(integers))
+    before = ones.clone()
+    assert torch.equal(choose(mask, ones, zeros).view(integers), expected)
+    assert torch.equal(ones.view(integers), before.view(integers))
+    assert choose(mask, ones, zeros, in_place=True).data_ptr() == ones.data_ptr()
+    assert torch.equal(ones.view(integers), expected)
+    assert zeros[1] == 2.5
