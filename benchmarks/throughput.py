@@ -114,8 +114,8 @@ class Ours:
     def __init__(self, workload: Workload, hosts: int, precision: str) -> None:
         from fedbench.config import Config
         from fedbench.experiments.resolve import resolve
+        from fedbench.runtime.actors import RayHosts
         from fedbench.runtime.driver import Driver, SeedRun
-        from fedbench.runtime.placement import RayHosts
 
         config = Config(
             method=workload.method,

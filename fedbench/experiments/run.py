@@ -16,8 +16,9 @@ from fedbench.experiments.resolve import check, resolve
 from fedbench.results.loggers import catch_up, log_records, make_loggers
 from fedbench.results.records import RunFolder, summarise, write_json_atomically
 from fedbench.runtime import checkpoint
+from fedbench.runtime.actors import DriverActor, reserve, with_hosts
 from fedbench.runtime.driver import Driver, Event
-from fedbench.runtime.placement import InProcess, RayHosts, reserve
+from fedbench.runtime.placement import InProcess
 
 DRIVER_RESTARTS = 5
 Watcher = Callable[[Event], None]
@@ -129,33 +130,10 @@ def _rounds(config: Config, dataset: Dataset, folder: Path, resume: bool, on_eve
     from fedbench.runtime import cluster
 
     if cluster.inside_a_trial():
-        return _with_hosts(config, folder, dataset, on_event, resume)
+        return with_hosts(config, folder, on_event, resume, dataset)
     with cluster.connected(config):
         # Absolute: the processes of a Ray that was there before work in another directory.
         return _with_driver_actor(config, folder.absolute(), resume, on_event)
-
-
-def _with_hosts(config: Config, folder: Path, dataset: Dataset, on_event: Watcher, resume: bool) -> list[str]:
-    resources = config.resources
-    hosts = RayHosts(int(resources.hosts), resources.cpus_per_host, float(resources.gpus_per_host))
-    try:
-        return Driver(config, folder, hosts, dataset, on_event).run(resume)
-    finally:
-        hosts.close()
-
-
-class DriverActor:
-    """The driver in an actor of its own; what happens is fetched by whoever watches."""
-
-    def __init__(self) -> None:
-        self._events: list[Event] = []
-
-    def run(self, config: Config, folder: Path, resume: bool) -> list[str]:
-        return _with_hosts(config, folder, Dataset.load(config.data), self._events.append, resume)
-
-    def events(self) -> list[Event]:
-        taken, self._events[:] = list(self._events), []
-        return taken
 
 
 def _with_driver_actor(config: Config, folder: Path, resume: bool, on_event: Watcher) -> list[str]:

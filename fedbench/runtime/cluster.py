@@ -11,7 +11,7 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.runtime.placement import check_resources
+from fedbench.runtime.actors import check_resources
 
 STORE_SHARE = 0.25
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedbench.runtime.placement import RayHosts
+from fedbench.runtime.actors import RayHosts
 
 MOST = 4
 

@@ -1,19 +1,12 @@
-"""Work is dealt evenly, and hosts that can never have a place are refused."""
+"""Work is dealt evenly."""
 
-import os
 import random
-import signal
 
 import pytest
-import torch
 
-from fedbench.data.partitions import partition
-from fedbench.errors import ConfigError
-from fedbench.experiments.resolve import resolve
 from fedbench.methods.base import POOL, Message
-from fedbench.runtime.host import Order, Report, Setup, Task
-from fedbench.runtime.placement import Costs, RayHosts, balance, check_resources
-from tests.runtime.rounds import small
+from fedbench.runtime.host import Report, Task
+from fedbench.runtime.placement import Costs, balance
 
 
 def tasks(count: int) -> list[Task]:
@@ -60,48 +53,3 @@ def test_a_fit_and_an_evaluation_cost_their_own_times():
     assert costs.of(Task(1, Message(), fit=True, evaluate_agg=True)) == 2.25
     assert costs.of(Task(0, Message(), evaluate_global=True)) == 0.25
     assert costs.of(Task(POOL, Message(), fit=True)) == 4.0
-
-
-def test_resources_that_are_there():
-    check_resources({"CPU": 2.0, "GPU": 1.0}, {"CPU": 1, "GPU": 0.5}, 2)
-    check_resources({"CPU": 1.0}, {"CPU": 0.1}, 10)
-
-
-@pytest.mark.parametrize(
-    ("total", "bundle", "count", "line"),
-    [
-        ({"CPU": 2.0}, {"CPU": 1.5}, 2, "2 hosts of 1.5 CPU need 3 CPU, there are 2: lower --hosts or --cpus-per-host"),
-        (
-            {"CPU": 2.0},
-            {"CPU": 1, "GPU": 0.5},
-            2,
-            "2 hosts of 0.5 GPU need 1 GPU, there are 0: lower --hosts or --gpus-per-host",
-        ),
-    ],
-)
-def test_resources_that_are_not_there_are_one_line(total, bundle, count, line):
-    with pytest.raises(ConfigError) as error:
-        check_resources(total, bundle, count)
-    assert str(error.value) == f"resources: {line}"
-
-
-def test_more_hosts_than_the_cluster_holds_are_refused_at_once(local_ray):
-    with pytest.raises(ConfigError, match="99 hosts of 1 CPU need 99 CPU, there are 6"):
-        RayHosts(99, cpus=1, gpus=0)
-
-
-def test_a_host_that_died_between_two_messages_is_made_anew(local_ray, tmp_path):
-    config, dataset = resolve(small("fedper"))
-    setup = Setup(config, 0, partition(dataset, config, 0), tmp_path)
-    hosts = RayHosts(1, cpus=1, gpus=0)
-    try:
-        hosts.begin(setup)
-        hosts.put_states({3: {"params": torch.ones(2)}}, 1)
-        (reply,) = hosts.run([Order(2, [])])
-        os.kill(reply.process, signal.SIGKILL)
-        assert torch.equal(hosts.get_states(2)[3]["params"], torch.ones(2))
-        assert hosts.restarts == ["host 0 died after round 2 and was made anew"]
-        (again,) = hosts.run([Order(3, [])])
-        assert again.process != reply.process
-    finally:
-        hosts.close()
