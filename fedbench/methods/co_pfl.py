@@ -28,7 +28,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.optim.adam import adam
 
 from fedbench.aggregators import bits_to_mask, largest, mask_counts, mask_to_bits, masked_mean, normalised
 from fedbench.bits import choose
@@ -179,22 +178,26 @@ class CoPFL(Method):
     ) -> tuple[Weights, int]:
         """Train a part `[N]` of the parameters, with the moments of `pair`; the model and the number of steps."""
         learner, before = client.learner, client.learner.ledger.steps
-        state, edit = {"part": part.to(start.params.dtype)}, masked_gradient
-        if self.context.train.weight_decay:
-            state["decay"] = start.params.new_tensor(self.context.train.weight_decay)
+        state = {"part": part.to(start.params.dtype)}
         if self.options.moments != "none":
-            state |= {"u": pair["u"].clone(), "v": pair["v"].clone(), "moved": torch.empty_like(pair["u"])}
-            state["steps"] = torch.tensor(float(pair["steps"]), device=part.device)
-            options = {name: getattr(self.options, name) for name in ("beta1", "beta2", "eps")}
-            edit = partial(moments_of_all if self.options.moments == "shared" else moments_of_a_part, **options)
+            state |= {"u": pair["u"].clone(), "v": pair["v"].clone(), "room": torch.empty_like(pair["u"])}
+            state |= self._rates(pair["steps"], start.params)
         if self.options.moments == "mask_aware":
             state["u"].mul_(state["part"])  # the others only lose weight, below
+        edits = {"none": masked_gradient, "mask_aware": moments_of_a_part, "shared": moments_of_all}
+        edit = partial(edits[self.options.moments], decay=self.context.train.weight_decay)
         model = learner.fit(start, client.train, purpose=phase, gradient=edit, state=state, plain=True)
         steps = learner.ledger.steps - before
         if self.options.moments == "mask_aware":
             state["u"].add_(pair["u"] * (1 - state["part"]), alpha=self.options.beta1**steps)
         pair |= {name: state[name] for name in ("u", "v") if name in state} | {"steps": pair["steps"] + steps}
         return model, steps
+
+    def _rates(self, steps: int, like: Tensor) -> dict[str, Tensor]:
+        """Scalars of eq. 4 and 5 after so many updates: what decays leave, and 1 - decay^steps."""
+        b1, b2 = self.options.beta1, self.options.beta2
+        values = {"rate1": 1 - b1, "sum1": 1 - b1**steps, "rate2": 1 - b2, "sum2": 1 - b2**steps}
+        return {name: like.new_tensor(value) for name, value in {**values, "eps": self.options.eps}.items()}
 
     def grown(self, mask: Tensor, change: Tensor) -> Tensor:
         """The next mask `[N]`, given how far every parameter moved (eq. 6 and 7)."""
@@ -280,35 +283,41 @@ class CoPFL(Method):
         return {(-1, "live_share"): server.live, **found}
 
 
-def masked_gradient(g: Tensor, w: Tensor, s: Any) -> None:
+def masked_gradient(g: Tensor, w: Tensor, s: Any, decay: float = 0.0) -> None:
     """The gradient of a part, with weight decay; `[N]`, or a stack of clients `[K, N]`."""
-    if hasattr(s, "decay"):
-        g.add_(w * s.decay)
-    g.mul_(s.part)
+    g.add_(w, alpha=decay).mul_(s.part)
 
 
-def moments_of_a_part(g: Tensor, w: Tensor, s: Any, **options: float) -> None:
+def moments_of_a_part(g: Tensor, w: Tensor, s: Any, decay: float = 0.0) -> None:
     """Adam's direction for a part, of which alone the moments know; `[N]` or `[K, N]`."""
-    masked_gradient(g, w, s)
-    adam_direction(g, s, **options)
+    g.add_(w, alpha=decay).mul_(s.part)
+    update_moments(g, s.u, s.v, s.rate1, s.rate2, s.sum1, s.sum2, s.room)
+    adam_direction(g, s.u, s.v, s.sum1, s.sum2, s.eps, s.room)
 
 
-def moments_of_all(g: Tensor, w: Tensor, s: Any, **options: float) -> None:
+def moments_of_all(g: Tensor, w: Tensor, s: Any, decay: float = 0.0) -> None:
     """Adam's direction for a part, from moments of all entries; `[N]` or `[K, N]`."""
-    if hasattr(s, "decay"):
-        g.add_(w * s.decay)
-    adam_direction(g, s, **options)
+    g.add_(w, alpha=decay)
+    update_moments(g, s.u, s.v, s.rate1, s.rate2, s.sum1, s.sum2, s.room)
+    adam_direction(g, s.u, s.v, s.sum1, s.sum2, s.eps, s.room)
     g.mul_(s.part)
 
 
-def adam_direction(g: Tensor, s: Any, **options: Any) -> None:
-    """In place of a gradient: its mean by the root of its square's, corrected for the start at 0 (eq. 4 and 5).
+def update_moments(
+    entering: Tensor, u: Tensor, v: Tensor, rate1: Tensor, rate2: Tensor, sum1: Tensor, sum2: Tensor, room: Tensor
+) -> None:
+    """Means of gradients and of their squares, and the weight of what has entered them (eq. 4)."""
+    u.lerp_(entering, rate1)
+    v.lerp_(torch.mul(entering, entering, out=room), rate2)
+    sum1.lerp_(torch.ones_like(sum1), rate1)
+    sum2.lerp_(torch.ones_like(sum2), rate2)
 
-    PyTorch's own step with a rate of 1, from 0 to minus the direction: one fused pass instead of ten.
-    """
-    rest: dict[str, Any] = {"lr": 1.0, "weight_decay": 0.0, "amsgrad": False, "maximize": False, "fused": True}
-    adam([s.moved.zero_()], [g], [s.u], [s.v], [], [s.steps], **rest, **options)
-    torch.neg(s.moved, out=g)
+
+def adam_direction(out: Tensor, u: Tensor, v: Tensor, sum1: Tensor, sum2: Tensor, eps: Tensor, room: Tensor) -> None:
+    """u / sum1 by the root of v / sum2 plus eps (eq. 5)."""
+    # PyTorch's root of a 0 takes ten times as long on a CPU as that of another number, and masked entries are 0.
+    root = torch.rsqrt(v, out=room).reciprocal_()
+    torch.div(u, root.mul_(sum1 * sum2.rsqrt()).add_(eps * sum1), out=out)
 
 
 def floor_of(share: float, size: int) -> int:

@@ -167,19 +167,19 @@ def norm_pull(g: Tensor, w: Tensor, s: Any) -> None:
 
     minus_anchor `[N]`: the negative anchor, and 0 outside `part`.
     """
-    offset, distance = offset_of(w, s)
+    offset, distance = offset_of(w, s.minus_anchor, s.part, s.room)
     g.addcmul_(offset, (distance - s.goal).sign_().mul_(s.weight / 2) * inverse(distance))
 
 
 def squared_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add the gradient of weight / 2 * (distance - goal)^2."""
-    offset, distance = offset_of(w, s)
+    offset, distance = offset_of(w, s.minus_anchor, s.part, s.room)
     g.addcmul_(offset, (distance - s.goal).mul_(s.weight) * inverse(distance))
 
 
-def offset_of(w: Tensor, s: Any) -> tuple[Tensor, Tensor]:
+def offset_of(w: Tensor, minus_anchor: Tensor, part: Tensor, room: Tensor) -> tuple[Tensor, Tensor]:
     """From the anchor to `w` within `part`, and how far that is."""
-    offset = torch.addcmul(s.minus_anchor, w, s.part, out=s.room)
+    offset = torch.addcmul(minus_anchor, w, part, out=room)
     return offset, offset.norm(dim=-1, keepdim=True)
 
 
