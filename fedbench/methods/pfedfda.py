@@ -15,7 +15,7 @@ Where we decide:
 Longer than other method files because the head is an estimator of its own, with its validation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -129,7 +129,7 @@ class PFedFDA(Method):
         features, labels = features.flatten(1).cpu().to(torch.float64), labels.cpu()
         betas = self._betas(client, features, labels, common)
         local = self._statistics(features, labels, common.means)
-        return mixed(torch.tensor(betas, dtype=torch.float64), local, common), betas
+        return mixed(betas, local, common), betas
 
     def _betas(self, client: Client, features: Tensor, labels: Tensor, common: Gaussians) -> list[float]:
         options = self.options
@@ -226,24 +226,35 @@ def statistics(
     counts = member.sum(0)[:, None]
     means = torch.where(counts > least, member.T @ features / counts.clamp(min=1), fallback)
     centred = features - means[labels]
-    covariance = centred.T @ centred / max(len(features) - 1, 1) + offset
+    covariance = (centred.T @ centred).div_(max(len(features) - 1, 1)).add_(offset)
     covariance.diagonal().add_(ridge)
     return Gaussians(means, covariance)
 
 
-def mixed(betas: Tensor, local: Gaussians, common: Gaussians) -> Gaussians:
-    """beta times the local plus 1 - beta times the global statistics; betas `[2]`: of means and covariance."""
-    return Gaussians(*(b * own + (1 - b) * other for b, own, other in zip(betas, local, common, strict=True)))
+def mixed(betas: Sequence[float], local: Gaussians, common: Gaussians) -> Gaussians:
+    """beta times the local plus 1 - beta times the global statistics; betas: of means and covariance."""
+    return Gaussians(*(torch.lerp(other, own, b) for b, own, other in zip(betas, local, common, strict=True)))
 
 
 def discriminant(gaussians: Gaussians, prior: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Weight A `[C, H]` and bias b `[C]` of the linear discriminant analysis; not numbers where it has no solution."""
-    means, covariance = gaussians
-    width = len(covariance)
-    spread = eps * covariance.trace() / width * torch.eye(width, dtype=covariance.dtype)
-    solved, failed = torch.linalg.solve_ex((1 - eps) * covariance + spread, means.T)
-    slopes = torch.where(failed == 0, solved.T, torch.nan)
-    return slopes, -0.5 * (means * slopes).sum(1) + prior.log()
+    slopes = inverse_of_shrunk(gaussians.covariance, eps)(gaussians.means)
+    return slopes, offsets_of(slopes, gaussians.means, prior)
+
+
+def offsets_of(slopes: Tensor, means: Tensor, prior: Tensor) -> Tensor:
+    return -0.5 * (means * slopes).sum(1) + prior.log()
+
+
+def inverse_of_shrunk(covariance: Tensor, eps: float) -> Callable[[Tensor], Tensor]:
+    """What multiplies rows `[C, H]` by the inverse of (1 - eps) covariance + eps trace / H identity."""
+    matrix = (1 - eps) * covariance
+    matrix.diagonal().add_(eps * covariance.trace() / len(covariance))
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    if not failed:
+        return lambda rows: torch.cholesky_solve(rows.T, factor).T
+    factor, pivots, failed = torch.linalg.lu_factor_ex(matrix)  # not positive definite
+    return lambda rows: torch.full_like(rows, torch.nan) if failed else torch.linalg.lu_solve(factor, pivots, rows.T).T
 
 
 Rows = tuple[Tensor, Tensor]
@@ -268,15 +279,22 @@ def validation(
     x: np.ndarray, tries: Sequence[tuple[Gaussians, Tensor, Tensor]], common: Gaussians, prior: Tensor, eps: float
 ) -> tuple[float, np.ndarray]:
     """Sum over the folds of the held-out cross-entropy of heads mixed with weights x (one or two), and its gradient."""
-    with torch.enable_grad():
-        betas = torch.tensor(x, requires_grad=True)
-        losses = []
-        for local, features, labels in tries:
-            slopes, offsets = discriminant(mixed(betas.expand(2), local, common), prior, eps)
-            losses.append(F.cross_entropy(features @ slopes.T + offsets, labels))
-        total = torch.stack(losses).sum()
-        (gradient,) = torch.autograd.grad(total, betas)
-    return float(total.detach()), gradient.numpy()
+    total, gradient = 0.0, np.zeros(2)
+    for local, features, labels in tries:
+        means, covariance = mixed([float(x[0]), float(x[-1])], local, common)
+        inverse = inverse_of_shrunk(covariance, eps)
+        slopes = inverse(means)
+        logits = features @ slopes.T + offsets_of(slopes, means, prior)
+        total += float(F.cross_entropy(logits, labels))
+        # Backwards by hand, with the same factor of the covariance: a third of autograd's time.
+        of_logits = (logits.softmax(1) - F.one_hot(labels, len(prior))) / len(labels)
+        of_offsets = of_logits.sum(0)[:, None]
+        through = inverse(of_logits.T @ features - 0.5 * of_offsets * means)
+        of_means = through - 0.5 * of_offsets * slopes
+        gap = (local.covariance.trace() - common.covariance.trace()) / len(covariance)
+        turned = (1 - eps) * (slopes @ local.covariance - slopes @ common.covariance) + eps * gap * slopes
+        gradient += [float((of_means * (local.means - common.means)).sum()), -float((through * turned).sum())]
+    return total, gradient if len(x) == 2 else gradient.sum(keepdims=True)
 
 
 def packed(symmetric: Tensor) -> Tensor:

@@ -74,7 +74,7 @@ def test_a_class_needs_more_rows_than_folds_for_a_mean_of_its_own():
 
 
 def test_adapted_statistics():
-    adapted = mixed(f64([0.25, 0.5]), statistics(F, Y, COMMON.means, 2, 1e-4, 1), COMMON)
+    adapted = mixed([0.25, 0.5], statistics(F, Y, COMMON.means, 2, 1e-4, 1), COMMON)
     assert close(adapted.means, [0.625, 0.541667, 1, 1])
     assert close(adapted.covariance, [2.000050, 0.333383, 0.333383, 1.277828])
 
@@ -309,7 +309,7 @@ def test_what_is_uploaded_and_averaged_are_adapted_statistics():
         data = made.client(i, 2).train
         features = made.learner.features(seen.after_fit[i], data).double()
         local = statistics(features, data.labels, common.means, 2, 1e-4, 1)
-        adapted = mixed(f64([0.25, 0.5]), local, common)
+        adapted = mixed([0.25, 0.5], local, common)
         assert torch.allclose(upload.means.double(), adapted.means.flatten(), atol=1e-6)
         assert torch.allclose(upload.covariance.double(), packed(adapted.covariance), atol=1e-6)
         head = discriminant(adapted, label_prior(data.labels, 4, 1e-4), 1e-4)
@@ -407,14 +407,14 @@ def test_models_that_do_not_fit_are_refused():
 MUTANTS = [
     ("the prior is forgotten", " + prior.log()", ""),
     ("no half in the offset", "-0.5 * (means", "-1.0 * (means"),
-    ("no shrinkage", "(1 - eps) * covariance + spread", "covariance"),
+    ("no shrinkage", "matrix.diagonal().add_(eps * covariance.trace() / len(covariance))", "pass"),
     ("one row is enough for a mean", "counts > least", "counts >= 1"),
     ("the covariance is divided by n", "max(len(features) - 1, 1)", "len(features)"),
     ("the ridge is left out", "covariance.diagonal().add_(ridge)", "pass"),
-    ("local and global are exchanged", "b * own + (1 - b) * other", "(1 - b) * own + b * other"),
+    ("local and global are exchanged", "torch.lerp(other, own, b)", "torch.lerp(own, other, b)"),
     (
         "statistics are local ones",
-        "return mixed(torch.tensor(betas, dtype=torch.float64), local, common), betas",
+        "return mixed(betas, local, common), betas",
         "return local, betas",
     ),
     ("the head moves in training", "train_only=body, ", ""),
@@ -425,7 +425,7 @@ MUTANTS = [
     ),
     ("rare classes are validated too", ">= folds)[labels]", ">= 1)[labels]"),
     ("the fold itself is the rest", "(features[~rows], labels[~rows])", "(features[rows], labels[rows])"),
-    ("the mean of the folds", "torch.stack(losses).sum()", "torch.stack(losses).mean()"),
+    ("the last fold alone", "total += float(F", "total = float(F"),
     (
         "after_agg with the training head",
         "return self._with_head(client, received, self.adapted(client, features, client.train.labels, common)[0])",
