@@ -384,8 +384,8 @@ MUTANTS = [
     ("the personal part goes to the bound too", "(mask, options.lambda_1, 0.0)", "(mask, options.lambda_1, 0.5)"),
     (
         "the distance is that of all entries",
-        "torch.addcmul(s.minus_anchor, w, s.part, out=s.room)",
-        "torch.add(s.minus_anchor, w, out=s.room)",
+        "torch.addcmul(minus_anchor, w, part, out=room)",
+        "torch.add(minus_anchor, w, out=room)",
     ),
     ("tensors pull frozen entries", ".mul_(s.weight / 2)).mul_(s.part)", ".mul_(s.weight / 2))"),
     ("a distance of 0 divides", "return torch.where(distance > 0, 1 / distance, 0.0)", "return 1 / distance"),
