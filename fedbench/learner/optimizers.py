@@ -81,19 +81,13 @@ class FlatStepper(Stepper):
         self._resumed: State = (job.memory or {}).get("optimizer", {})
         if self._resumed:
             self._resume(self._resumed)
-        self._before_step: Callable[[], Any] | None = None
+        self.w, self._moving = learner.w, None  # type: Tensor, Tensor | None
         if scattered and self._trainable is not None:
-            self._hold(learner.w, self._trainable)
+            if self._resumed or isinstance(self.optimizer, torch.optim.AdamW):
+                hold_frozen(self.optimizer, learner.w, self._trainable)
+            else:
+                self._moving = self._trainable.to(learner.dtype)
         self.gather()
-
-    def _hold(self, w: Tensor, trainable: Tensor) -> None:
-        """Keep what is frozen where it is: without a gradient, a decay and a past no optimiser moves it."""
-        group, moving = self.optimizer.param_groups[0], trainable.to(w.dtype)
-        if self._resumed or (group["weight_decay"] and isinstance(self.optimizer, torch.optim.AdamW)):
-            hold_frozen(self.optimizer, w, trainable)
-        else:
-            decay, group["weight_decay"] = group["weight_decay"], 0.0
-            self._before_step = lambda: self.g.add_(w, alpha=decay).mul_(moving)
 
     def zero_grad(self) -> None:
         self.g.zero_()
@@ -101,9 +95,19 @@ class FlatStepper(Stepper):
     def step(self, closure: Closure) -> None:
         if closure() is not None:
             self.gather()
-            if self._before_step is not None:
-                self._before_step()
-            self.optimizer.step()
+            if self._moving is None:
+                self.optimizer.step()
+            else:
+                self._step_of(self._moving)
+
+    def _step_of(self, moving: Tensor) -> None:
+        """One step of some entries: without a gradient, a decay and a past no optimiser moves the others."""
+        (group,) = self.optimizer.param_groups
+        decay = group["weight_decay"]
+        self.g.add_(self.w, alpha=decay).mul_(moving)
+        group["weight_decay"] = 0.0
+        self.optimizer.step()
+        group["weight_decay"] = decay
 
     def state(self) -> State:
         """The optimiser's state as whole vectors `[N]`, as before where frozen: another mask can go on with it."""

@@ -6,7 +6,7 @@ Modules with other layers, or that use their layers in other ways, go the genera
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import torch
@@ -46,7 +46,10 @@ class SquaredGradients:
 
     def __call__(self, x: Tensor, y: Tensor) -> list[Tensor]:
         """For every parameter the sum `[*shape]`, float64; x and y: at most `at_once` samples with their labels."""
-        return self._by_samples(x, y) if self.layers is None else self._by_layers(x, y)
+        if self.layers is not None:
+            with suppress(RuntimeError):  # a module that takes another way for other data
+                return self._by_layers(x, y)
+        return self._by_samples(x, y)
 
     def _by_layers(self, x: Tensor, y: Tensor) -> list[Tensor]:
         assert self.layers is not None

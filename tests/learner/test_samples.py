@@ -117,3 +117,16 @@ def test_a_wrong_rule_is_not_used(monkeypatch):
     module, x, _ = made(*SHORT["strides"])
     monkeypatch.setitem(samples.RULES, nn.Conv2d, lambda *a: [2 * part for part in samples.of_convolution(*a)])
     assert squares(module, x).layers is None
+
+
+def test_a_module_may_take_another_way_for_other_data():
+    def twice_for_some(module: nn.Module, x: Tensor) -> Tensor:
+        y = module.a(x).tanh()
+        return module.out(module.a(y) if float(x.detach().max()) > 50 else y)
+
+    module, x, y = made(lambda: Called(twice_for_some, a=nn.Linear(3, 3), out=flat()), TOKENS)
+    found = squares(module, x)
+    assert found.layers is not None
+    x[:, 0, 0] += 100
+    for sums, expected in zip(found(x, y), by_hand(module, x, y), strict=True):
+        torch.testing.assert_close(sums, expected)
