@@ -112,6 +112,7 @@ def cost(method: str, rounds: int, images: int, clients: int, passes: Passes) ->
 
 
 def main() -> None:
+    from fedbench.errors import nearest
     from fedbench.methods import METHODS
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -121,6 +122,11 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--json", action="store_true", help="one JSON object keyed by method")
     asked = parser.parse_args()
+    unknown = [name for name in asked.methods if name not in METHODS]
+    if unknown:
+        parser.error(f"no method {unknown[0]}: {nearest(unknown[0], METHODS)}")
+    if min(asked.rounds, asked.images, asked.clients) < 1:
+        parser.error("--rounds, --images and --clients are at least 1")
     os.chdir(Path(__file__).resolve().parent.parent)
     found: dict[str, Any] = {}
     passes = Passes()

@@ -99,8 +99,8 @@ class _Watched:
         self.handle.remove()
 
     def _called(self, _: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-        if self.name in self.seen:
-            raise RuntimeError(f"{self.name} is called twice")
+        if self.name in self.seen or not args:
+            raise RuntimeError(f"{self.name} is called twice, or by keyword")
         if output.requires_grad:
             # The edge stays that of this output where the next layer works in place on it.
             self.seen[self.name] = (args[0], get_gradient_edge(output))

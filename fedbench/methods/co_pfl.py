@@ -291,33 +291,38 @@ def masked_gradient(g: Tensor, w: Tensor, s: Any, decay: float = 0.0) -> None:
 def moments_of_a_part(g: Tensor, w: Tensor, s: Any, decay: float = 0.0) -> None:
     """Adam's direction for a part, of which alone the moments know; `[N]` or `[K, N]`."""
     g.add_(w, alpha=decay).mul_(s.part)
-    update_moments(g, s.u, s.v, s.rate1, s.rate2, s.sum1, s.sum2, s.room)
-    adam_direction(g, s.u, s.v, s.sum1, s.sum2, s.eps, s.room)
+    adam_direction(g, s.u, s.v, s.rate1, s.rate2, s.sum1, s.sum2, s.eps, s.room)
 
 
 def moments_of_all(g: Tensor, w: Tensor, s: Any, decay: float = 0.0) -> None:
     """Adam's direction for a part, from moments of all entries; `[N]` or `[K, N]`."""
     g.add_(w, alpha=decay)
-    update_moments(g, s.u, s.v, s.rate1, s.rate2, s.sum1, s.sum2, s.room)
-    adam_direction(g, s.u, s.v, s.sum1, s.sum2, s.eps, s.room)
+    adam_direction(g, s.u, s.v, s.rate1, s.rate2, s.sum1, s.sum2, s.eps, s.room)
     g.mul_(s.part)
 
 
-def update_moments(
-    entering: Tensor, u: Tensor, v: Tensor, rate1: Tensor, rate2: Tensor, sum1: Tensor, sum2: Tensor, room: Tensor
+def adam_direction(
+    g: Tensor,
+    u: Tensor,
+    v: Tensor,
+    rate1: Tensor,
+    rate2: Tensor,
+    sum1: Tensor,
+    sum2: Tensor,
+    eps: Tensor,
+    room: Tensor,
 ) -> None:
-    """Means of gradients and of their squares, and the weight of what has entered them (eq. 4)."""
-    u.lerp_(entering, rate1)
-    v.lerp_(torch.mul(entering, entering, out=room), rate2)
+    """The means of gradients and of their squares with `g` in them (eq. 4), and Adam's direction over it (eq. 5).
+
+    sum1, sum2: the weight of all that has entered the means; room: a vector to write to.
+    """
+    u.lerp_(g, rate1)
+    v.lerp_(torch.mul(g, g, out=room), rate2)
     sum1.lerp_(torch.ones_like(sum1), rate1)
     sum2.lerp_(torch.ones_like(sum2), rate2)
-
-
-def adam_direction(out: Tensor, u: Tensor, v: Tensor, sum1: Tensor, sum2: Tensor, eps: Tensor, room: Tensor) -> None:
-    """u / sum1 by the root of v / sum2 plus eps (eq. 5)."""
     # PyTorch's root of a 0 takes ten times as long on a CPU as that of another number, and masked entries are 0.
     root = torch.rsqrt(v, out=room).reciprocal_()
-    torch.div(u, root.mul_(sum1 * sum2.rsqrt()).add_(eps * sum1), out=out)
+    torch.div(u, root.mul_(sum1 * sum2.rsqrt()).add_(eps * sum1), out=g)
 
 
 def floor_of(share: float, size: int) -> int:

@@ -243,6 +243,7 @@ def discriminant(gaussians: Gaussians, prior: Tensor, eps: float) -> tuple[Tenso
 
 
 def offsets_of(slopes: Tensor, means: Tensor, prior: Tensor) -> Tensor:
+    """b `[C]` of the linear discriminant analysis, for A and means `[C, H]`."""
     return -0.5 * (means * slopes).sum(1) + prior.log()
 
 
@@ -286,7 +287,7 @@ def validation(
         slopes = inverse(means)
         logits = features @ slopes.T + offsets_of(slopes, means, prior)
         total += float(F.cross_entropy(logits, labels))
-        # Backwards by hand, with the same factor of the covariance: a third of autograd's time.
+        # Backwards by hand, with the same factor of the covariance.
         of_logits = (logits.softmax(1) - F.one_hot(labels, len(prior))) / len(labels)
         of_offsets = of_logits.sum(0)[:, None]
         through = inverse(of_logits.T @ features - 0.5 * of_offsets * means)

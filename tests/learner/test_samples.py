@@ -49,6 +49,7 @@ LONG = {
         TOKENS,
     ),
     "free": (lambda: Called(lambda m, x: m.out(x * m.scale), scale=nn.Parameter(torch.ones(3)), out=flat()), TOKENS),
+    "by keyword": (lambda: Called(lambda m, x: m.out(m.a(input=x)), a=nn.Linear(3, 3), out=flat()), TOKENS),
     "all at once": (lambda: Called(lambda m, x: m.out(x - x.mean(0)), out=flat()), TOKENS),
 }
 
