@@ -16,7 +16,7 @@ Longer than other method files because the head is an estimator of its own, with
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,7 +24,9 @@ import torch
 import torch.nn.functional as F
 from lightning import LightningModule
 from pydantic import Field
+from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from fedbench.aggregators import weighted_mean
@@ -32,7 +34,7 @@ from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout
 from fedbench.learner.loop import task_loss_through
 from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Predictor, Server, Upload
+from fedbench.methods.base import Client, Message, Method, Predictor, Received, Server, Upload
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -81,11 +83,14 @@ class PFedFDA(Method):
     # -- the client half ----------------------------------------------------------------------------------------------
 
     def receive(self, client: Client, download: Message) -> Weights:
-        return self._with_head(client, super().receive(client, download), self._common(download))
+        received, common = super().receive(client, download), self._common(download)
+        headed = self._with_head(client, received, common)
+        return Received(headed.params, headed.buffers, headed.counters, {"common": common})
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
+        assert isinstance(received, Received)
         trained, features, labels = self._train(client, received)
-        adapted, betas = self.adapted(client, features, labels, self._common(download))
+        adapted, betas = self.adapted(client, features, labels, received.extra["common"])
         dtype, device = trained.params.dtype, trained.params.device
         traces = {"beta_means": betas[0], "beta_covariance": betas[1]}
         sent = {"means": adapted.means.flatten(), "covariance": packed(adapted.covariance)}
@@ -122,6 +127,7 @@ class PFedFDA(Method):
             "rows": torch.zeros((), dtype=torch.int64, device=device),
         }
 
+    @threadpool_limits.wrap(limits=1, user_api="blas")  # sums differ with the number of threads
     def adapted(
         self, client: Client, features: Tensor, labels: Tensor, common: Gaussians
     ) -> tuple[Gaussians, list[float]]:
@@ -140,9 +146,12 @@ class PFedFDA(Method):
         folds = split(features, labels, options.num_folds, len(common.means))
         if not folds:
             return [0.0, 0.0]
-        tries = [(self._statistics(*rest, common.means), *held) for rest, held in folds]
+        start = shrunk(common, options.eps)
+        ends = [shrunk(self._statistics(*rest, common.means), options.eps) for rest, _ in folds]
+        tries = [(way(start, end), *held) for end, (_, held) in zip(ends, folds, strict=True)]
+        room = torch.empty_like(start.covariance)
         found = minimize(
-            partial(validation, tries=tries, common=common, prior=self._prior(client), eps=options.eps),
+            partial(validation, tries=tries, start=start, prior=self._prior(client), room=room),
             np.full(1 if options.single_beta else 2, 0.5),
             jac=True,
             method="L-BFGS-B",
@@ -226,9 +235,14 @@ def statistics(
     counts = member.sum(0)[:, None]
     means = torch.where(counts > least, member.T @ features / counts.clamp(min=1), fallback)
     centred = features - means[labels]
-    covariance = (centred.T @ centred).div_(max(len(features) - 1, 1)).add_(offset)
+    covariance = gram(centred).div_(max(len(features) - 1, 1)).add_(offset)
     covariance.diagonal().add_(ridge)
     return Gaussians(means, covariance)
+
+
+def gram(rows: Tensor) -> Tensor:
+    """rows.T @ rows. NumPy computes one half of it and copies the other."""
+    return torch.from_numpy(rows.numpy().T @ rows.numpy())
 
 
 def mixed(betas: Sequence[float], local: Gaussians, common: Gaussians) -> Gaussians:
@@ -238,8 +252,9 @@ def mixed(betas: Sequence[float], local: Gaussians, common: Gaussians) -> Gaussi
 
 def discriminant(gaussians: Gaussians, prior: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Weight A `[C, H]` and bias b `[C]` of the linear discriminant analysis; not numbers where it has no solution."""
-    slopes = inverse_of_shrunk(gaussians.covariance, eps)(gaussians.means)
-    return slopes, offsets_of(slopes, gaussians.means, prior)
+    means, covariance = shrunk(gaussians, eps)
+    slopes = inverse(covariance)(means)
+    return slopes, offsets_of(slopes, means, prior)
 
 
 def offsets_of(slopes: Tensor, means: Tensor, prior: Tensor) -> Tensor:
@@ -247,14 +262,22 @@ def offsets_of(slopes: Tensor, means: Tensor, prior: Tensor) -> Tensor:
     return -0.5 * (means * slopes).sum(1) + prior.log()
 
 
-def inverse_of_shrunk(covariance: Tensor, eps: float) -> Callable[[Tensor], Tensor]:
-    """What multiplies rows `[C, H]` by the inverse of (1 - eps) covariance + eps trace / H identity."""
-    matrix = (1 - eps) * covariance
-    matrix.diagonal().add_(eps * covariance.trace() / len(covariance))
-    factor, failed = torch.linalg.cholesky_ex(matrix)
+def shrunk(gaussians: Gaussians, eps: float) -> Gaussians:
+    """With (1 - eps) covariance + eps trace / H identity in place of the covariance."""
+    matrix = (1 - eps) * gaussians.covariance
+    matrix.diagonal().add_(eps * gaussians.covariance.trace() / len(matrix))
+    return Gaussians(gaussians.means, matrix)
+
+
+def inverse(symmetric: Tensor) -> Callable[[Tensor], Tensor]:
+    """What multiplies rows `[C, H]` by the inverse of a matrix `[H, H]`, which is written over."""
+    # SciPy's LAPACK: PyTorch's takes twice to three times as long on processors that MKL was not made for.
+    diagonal = symmetric.diagonal().clone()
+    factor, failed = dpotrf(symmetric.numpy().T, lower=True, clean=False, overwrite_a=True)
     if not failed:
-        return lambda rows: torch.cholesky_solve(rows.T, factor).T
-    factor, pivots, failed = torch.linalg.lu_factor_ex(matrix)  # not positive definite
+        return lambda rows: torch.from_numpy(dpotrs(factor, rows.numpy().T, lower=True)[0].T)
+    below = symmetric.tril(-1)  # not positive definite: the other half of the matrix is as it was
+    factor, pivots, failed = torch.linalg.lu_factor_ex(below + below.T + diagonal.diag())
     return lambda rows: torch.full_like(rows, torch.nan) if failed else torch.linalg.lu_solve(factor, pivots, rows.T).T
 
 
@@ -276,37 +299,55 @@ def split(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[tu
     return [((features[~rows], labels[~rows]), (features[rows], labels[rows])) for rows in held]
 
 
+def way(start: Gaussians, end: Gaussians) -> Gaussians:
+    """What leads from one pair of statistics to another. Shrinking is linear: mixed ones are shrunk like their parts."""
+    return Gaussians(end.means - start.means, end.covariance - start.covariance)
+
+
 def validation(
-    x: np.ndarray, tries: Sequence[tuple[Gaussians, Tensor, Tensor]], common: Gaussians, prior: Tensor, eps: float
+    x: np.ndarray, tries: Sequence[tuple[Gaussians, Tensor, Tensor]], start: Gaussians, prior: Tensor, room: Tensor
 ) -> tuple[float, np.ndarray]:
-    """Sum over the folds of the held-out cross-entropy of heads mixed with weights x (one or two), and its gradient."""
+    """Sum over the folds of the held-out cross-entropy of heads mixed with weights x (one or two), and its gradient.
+
+    tries: the way from the shrunk global statistics, `start`, to those of a fold's rest; features and labels held out.
+    room: a matrix `[H, H]` to write to.
+    """
     total, gradient = 0.0, np.zeros(2)
-    for local, features, labels in tries:
-        means, covariance = mixed([float(x[0]), float(x[-1])], local, common)
-        inverse = inverse_of_shrunk(covariance, eps)
-        slopes = inverse(means)
+    for to, features, labels in tries:
+        means = torch.add(start.means, to.means, alpha=float(x[0]))
+        solved = inverse(torch.add(start.covariance, to.covariance, alpha=float(x[-1]), out=room))
+        slopes = solved(means)
         logits = features @ slopes.T + offsets_of(slopes, means, prior)
         total += float(F.cross_entropy(logits, labels))
         # Backwards by hand, with the same factor of the covariance.
         of_logits = (logits.softmax(1) - F.one_hot(labels, len(prior))) / len(labels)
         of_offsets = of_logits.sum(0)[:, None]
-        through = inverse(of_logits.T @ features - 0.5 * of_offsets * means)
+        through = solved(of_logits.T @ features - 0.5 * of_offsets * means)
         of_means = through - 0.5 * of_offsets * slopes
-        gap = (local.covariance.trace() - common.covariance.trace()) / len(covariance)
-        turned = (1 - eps) * (slopes @ local.covariance - slopes @ common.covariance) + eps * gap * slopes
-        gradient += [float((of_means * (local.means - common.means)).sum()), -float((through * turned).sum())]
+        gradient += [float((of_means * to.means).sum()), -float((through * (slopes @ to.covariance)).sum())]
     return total, gradient if len(x) == 2 else gradient.sum(keepdims=True)
+
+
+@lru_cache(1)
+def triangle(width: int) -> Tensor:
+    """bool `[H, H]`: the upper triangle."""
+    return torch.ones(width, width, dtype=torch.bool).triu()
+
+
+@lru_cache(1)
+def places(width: int) -> Tensor:
+    """`[H, H]`: where an entry stands in the upper triangle, its own or its mirror image's."""
+    upper = triangle(width)
+    numbers = torch.zeros(width, width, dtype=torch.int64)
+    numbers[upper] = torch.arange(width * (width + 1) // 2)
+    return numbers.maximum(numbers.T)
 
 
 def packed(symmetric: Tensor) -> Tensor:
     """The upper triangle `[H (H + 1) / 2]` of a matrix."""
-    rows, columns = torch.triu_indices(*symmetric.shape)
-    return symmetric[rows, columns]
+    return symmetric[triangle(len(symmetric))]
 
 
 def unpacked(upper: Tensor, width: int) -> Tensor:
     """The symmetric matrix `[H, H]` with this upper triangle."""
-    matrix = torch.zeros(width, width, dtype=upper.dtype)
-    rows, columns = torch.triu_indices(width, width)
-    matrix[rows, columns] = matrix[columns, rows] = upper
-    return matrix
+    return upper[places(width)]

@@ -18,10 +18,12 @@ from fedbench.methods.pfedfda import (
     label_prior,
     mixed,
     packed,
+    shrunk,
     split,
     statistics,
     unpacked,
     validation,
+    way,
 )
 from tests.methods.simulator import Mlp, Quadratic, Simulation, blobs, close, equal, targets
 
@@ -98,13 +100,16 @@ def problem(seed=0, count=40, spread=1.0):
     y = torch.randint(3, (count,), generator=draw)
     z = torch.randn(count, 2, dtype=torch.float64, generator=draw) + spread * f64([[0, 0], [2, 0], [0, 2]])[y]
     common = Gaussians(torch.rand(3, 2, dtype=torch.float64, generator=draw), torch.eye(2, dtype=torch.float64))
-    tries = [(statistics(*rest, common.means, 2, 1e-4, 1), *held) for rest, held in split(z, y, 2, 3)]
-    return dict(tries=tries, common=common, prior=label_prior(y, 3, 1e-4), eps=1e-4), z, y
+    folds = [(statistics(*rest, common.means, 2, 1e-4, 1), *held) for rest, held in split(z, y, 2, 3)]
+    start = shrunk(common, 1e-4)
+    tries = [(way(start, shrunk(local, 1e-4)), *held) for local, *held in folds]
+    prior, room = label_prior(y, 3, 1e-4), torch.empty(2, 2, dtype=torch.float64)
+    return dict(tries=tries, start=start, prior=prior, room=room), common, folds, z, y
 
 
 @pytest.mark.parametrize("x", [[0.3, 0.7], [0.5], [0.0, 1.0]])
 def test_the_gradient_of_the_validation_is_exact(x):
-    asked, _, _ = problem()
+    asked, *_ = problem()
     x = np.array(x)
     _, gradient = validation(x, **asked)
     for k in range(len(x)):
@@ -114,10 +119,10 @@ def test_the_gradient_of_the_validation_is_exact(x):
 
 
 def test_the_validation_sums_the_mean_losses_of_the_held_out_folds():
-    asked, _, _ = problem()
+    asked, common, folds, _, _ = problem()
     total = 0.0
-    for local, z, y in asked["tries"]:
-        adapted = Gaussians(*(0.25 * a + 0.75 * b for a, b in zip(local, asked["common"], strict=True)))
+    for local, z, y in folds:
+        adapted = Gaussians(*(0.25 * a + 0.75 * b for a, b in zip(local, common, strict=True)))
         total += float(nn.functional.cross_entropy(logits(adapted, asked["prior"], z), y))
     assert validation(np.array([0.25]), **asked)[0] == pytest.approx(total, rel=1e-12)
     assert validation(np.array([0.25, 0.25]), **asked)[0] == pytest.approx(total, rel=1e-12)
@@ -126,10 +131,10 @@ def test_the_validation_sums_the_mean_losses_of_the_held_out_folds():
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_solution_is_no_worse_than_a_grid(single, seed):
-    asked, z, y = problem(seed)
+    asked, common, _, z, y = problem(seed)
     made = Simulation("pfedfda", blobs(SIZES), beta_max_iter=100, beta_gtol=1e-9, single_beta=single)
     made.method._prior = lambda client: asked["prior"]
-    betas = made.method._betas(made.client(0, 1), z, y, asked["common"])
+    betas = made.method._betas(made.client(0, 1), z, y, common)
     shares = np.linspace(0, 1, 11)
     grid = [[a] if single else [a, b] for a in shares for b in ([0.0] if single else shares)]
     best = min(validation(np.array(x), **asked)[0] for x in grid)
@@ -407,7 +412,7 @@ def test_models_that_do_not_fit_are_refused():
 MUTANTS = [
     ("the prior is forgotten", " + prior.log()", ""),
     ("no half in the offset", "-0.5 * (means", "-1.0 * (means"),
-    ("no shrinkage", "matrix.diagonal().add_(eps * covariance.trace() / len(covariance))", "pass"),
+    ("no shrinkage", "matrix.diagonal().add_(eps * gaussians.covariance.trace() / len(matrix))", "pass"),
     ("one row is enough for a mean", "counts > least", "counts >= 1"),
     ("the covariance is divided by n", "max(len(features) - 1, 1)", "len(features)"),
     ("the ridge is left out", "covariance.diagonal().add_(ridge)", "pass"),
