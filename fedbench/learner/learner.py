@@ -33,6 +33,7 @@ AroundStep = Callable[[Any, Optimizer, Any], None]
 Loss = Callable[[Any, Any, Any], Tensor]
 Step = Callable[[loop.OwnSteps, Tensor, Any], None]
 Adapt = Callable[[nn.Module, Layout], None]
+MakeOptimizer = Callable[..., Optimizer]
 
 
 class Batches(Protocol):
@@ -62,7 +63,7 @@ class Job:
     before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None = None
     before_step: AroundStep | None = None
     after_step: AroundStep | None = None
-    plain: bool = False
+    optimizer: MakeOptimizer | None = None
     step: Step | None = None
 
 
@@ -165,7 +166,7 @@ class Learner(FlatModule):
         before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None = None,
         before_step: AroundStep | None = None,
         after_step: AroundStep | None = None,
-        plain: bool = False,
+        optimizer: MakeOptimizer | None = None,
         step: Step | None = None,
         batches: int | None = 1,
         shuffle: bool | None = None,
@@ -185,7 +186,9 @@ class Learner(FlatModule):
         before_step, after_step: called with (batch, optimizer, s) around every gradient step, to train a `Lane` beside.
         after: so many epochs (or steps) of this purpose's stream are done, and the fit goes on behind them. eval_body:
         all but the head runs in evaluation mode, Dropout too.
-        plain: a step is w - lr g with g as `gradient` left it, whatever the run's optimiser, momentum and decay.
+        optimizer: a class of torch.optim, with settings by `functools.partial`, that steps with the learning rate on g
+        as `gradient` left it, whatever the run's optimiser, momentum and decay; `memory` then holds its state as
+        vectors `[N]`.
         step: a module-level function `(passes, w, s)` that changes `w` `[N]` in place where an optimiser would, with
         the gradients of `passes` (`OwnSteps`); such a fit knows no `train_only`, `gradient`, `memory` and `lr`.
         batches: how many consecutive batches such a step takes, on across epochs; none: all of an epoch.
@@ -211,7 +214,7 @@ class Learner(FlatModule):
                 before_epoch=before_epoch,
                 before_step=before_step,
                 after_step=after_step,
-                plain=plain,
+                optimizer=optimizer,
                 step=step,
             )
             seeds.seed_everything(*data.key, purpose, *([after] if after else []))

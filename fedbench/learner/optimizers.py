@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from fedbench.bits import bitmask, choose
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import ranges_of
+from fedbench.learner.layout import Layout, ranges_of
 
 if TYPE_CHECKING:
     from fedbench.learner.learner import Job, Learner
@@ -104,7 +104,9 @@ class FlatStepper(Stepper):
         """One step of some entries: without a gradient, a decay and a past no optimiser moves the others."""
         (group,) = self.optimizer.param_groups
         decay = group["weight_decay"]
-        self.g.add_(self.w, alpha=decay).mul_(moving)
+        if decay:
+            self.g.add_(self.w, alpha=decay)
+        self.g.mul_(moving)
         group["weight_decay"] = 0.0
         self.optimizer.step()
         group["weight_decay"] = decay
@@ -144,15 +146,15 @@ def make_stepper(learner: "Learner", job: "Job") -> Stepper:
 
 def own_optimizer(learner: "Learner", job: "Job") -> bool:
     """Whether the module's configure_optimizers makes the steps of this fit."""
-    return learner.optimizer == "module" and not job.plain and job.step is None
+    return learner.optimizer == "module" and job.optimizer is None and job.step is None
 
 
 def built_in(learner: "Learner", parameters: list[nn.Parameter], job: "Job", fused: bool) -> Optimizer:
-    """sgd, adam or adamw with the run's options, or sgd without any for plain steps."""
+    """sgd, adam or adamw with the run's options, or what the method asks for."""
     train = learner.train
     rate = (job.lr if job.lr is not None else train.lr) * learner.lr_factor
-    if job.plain:
-        return torch.optim.SGD(parameters, rate, fused=fused)
+    if job.optimizer is not None:
+        return job.optimizer(parameters, lr=rate, fused=fused)
     if learner.optimizer in ("sgd", "module"):
         return torch.optim.SGD(parameters, rate, momentum=train.momentum, weight_decay=train.weight_decay, fused=fused)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[learner.optimizer]
@@ -184,7 +186,9 @@ def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]
 def restrain(optimizer: Optimizer, learner: "Learner", job: "Job") -> None:
     """Give a module's or a Trainer's optimiser the memory, learning rate and frozen entries of a fit."""
     if job.memory and "optimizer" in job.memory:
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": _cloned(job.memory["optimizer"])})
+        held = job.memory["optimizer"]
+        state = _cloned(held) if job.optimizer is None else by_tensor(held, learner.layout)
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     if own_optimizer(learner, job):
         first = optimizer.param_groups[0]
         own = 1.0 if job.lr is None else job.lr / first.get("initial_lr", first["lr"])
@@ -243,6 +247,26 @@ def _monitored(config: Any, metrics: dict[str, Any]) -> Any:
             f"log it with self.log, or monitor one of {sorted(metrics) or 'nothing logged yet'}"
         )
     return metrics.get(config.monitor)
+
+
+def by_tensor(flat: State, layout: Layout) -> State:
+    """An optimiser's state, given as vectors `[N]` and scalars, for one parameter group of all tensors."""
+    return {
+        k: {n: v[s.start : s.stop].view(s.shape).clone() if v.dim() else v.clone() for n, v in flat.items()}
+        for k, s in enumerate(layout.params)
+    }
+
+
+def as_vectors(state: State, layout: Layout) -> State:
+    """The other way round; 0 for a tensor that took no step."""
+    first: State = next(iter(state.values()), {})
+    flat = {n: v if not v.dim() else v.new_zeros(layout.size) for n, v in first.items()}
+    for k, held in state.items():
+        slot = layout.params[k]
+        for name, vector in flat.items():
+            if vector.dim():
+                vector[slot.start : slot.stop] = held[name].flatten()
+    return flat
 
 
 def _splits_tensors(learner: "Learner", mask: Tensor) -> bool:

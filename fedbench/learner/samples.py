@@ -15,8 +15,11 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 
-AT_ONCE = 16
-"""Samples of one pass by layers: what a convolution unfolds for them is held at once."""
+AT_ONCE = 50
+"""Samples of one pass by layers."""
+
+UNFOLDED_AT_ONCE = 16
+"""Samples of which is held at once what a convolution unfolds."""
 
 NUMBERS_AT_ONCE = 1 << 24
 """Numbers held at once where every sample has a gradient of its own: 64 MB of float32."""
@@ -149,10 +152,11 @@ def of_convolution(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
     """x `[b, in, h, w]`, error `[b, out, h', w']`."""
     assert isinstance(layer, nn.Conv2d)
     assert not isinstance(layer.padding, str)
-    patches = F.unfold(x.to(error.dtype), layer.kernel_size, layer.dilation, layer.padding, layer.stride)
-    error = error.flatten(2)
-    sums = [squares_of((error @ patches.mT).flatten(1)), squares_of(error.sum(2))]
-    return sums if layer.bias is not None else sums[:1]
+    total, error = torch.zeros(layer.weight.numel(), dtype=torch.float64, device=x.device), error.flatten(2)
+    for some, errors in zip(x.to(error.dtype).split(UNFOLDED_AT_ONCE), error.split(UNFOLDED_AT_ONCE), strict=True):
+        patches = F.unfold(some, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
+        total += squares_of((errors @ patches.mT).flatten(1))
+    return [total, squares_of(error.sum(2))] if layer.bias is not None else [total]
 
 
 def of_batch_norm(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from fedbench.errors import ConfigError
 from fedbench.learner.loop import ask_before_epoch
-from fedbench.learner.optimizers import built_in, first_line, module_optimizer, own_optimizer, restrain
+from fedbench.learner.optimizers import as_vectors, built_in, first_line, module_optimizer, own_optimizer, restrain
 
 if TYPE_CHECKING:
     from fedbench.learner.learner import Job, Learner
@@ -45,7 +45,8 @@ def run(learner: "Learner", job: "Job") -> None:
         learner.bind()
     learner.ledger.add(steps.losses)
     if job.memory is not None and steps.optimizer is not None:
-        job.memory["optimizer"] = steps.optimizer.state_dict()["state"]
+        state = steps.optimizer.state_dict()["state"]
+        job.memory["optimizer"] = state if job.optimizer is None else as_vectors(state, learner.layout)
 
 
 class PlannedBatches:

@@ -30,7 +30,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregators import bits_to_mask, largest, mask_counts, mask_to_bits, masked_mean, normalised
-from fedbench.bits import choose
+from fedbench.bits import bitmask, choose
 from fedbench.errors import ConfigError
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Server, Upload
@@ -177,27 +177,32 @@ class CoPFL(Method):
         self, client: Client, start: Weights, phase: str, part: Tensor, pair: dict[str, Any]
     ) -> tuple[Weights, int]:
         """Train a part `[N]` of the parameters, with the moments of `pair`; the model and the number of steps."""
-        learner, before = client.learner, client.learner.ledger.steps
+        options, decay, learner = self.options, self.context.train.weight_decay, client.learner
+        fit, before = partial(learner.fit, start, client.train, purpose=phase), learner.ledger.steps
+        # Eq. 4 and 5 with beta2 in both are Adam's.
+        adam = partial(torch.optim.Adam, betas=(options.beta1, options.beta2), eps=options.eps)
         state = {"part": part.to(start.params.dtype)}
-        if self.options.moments != "none":
-            state |= {"u": pair["u"].clone(), "v": pair["v"].clone(), "room": torch.empty_like(pair["u"])}
-            state |= self._rates(pair["steps"], start.params)
-        if self.options.moments == "mask_aware":
-            state["u"].mul_(state["part"])  # the others only lose weight, below
-        edits = {"none": masked_gradient, "mask_aware": moments_of_a_part, "shared": moments_of_all}
-        edit = partial(edits[self.options.moments], decay=self.context.train.weight_decay)
-        model = learner.fit(start, client.train, purpose=phase, gradient=edit, state=state, plain=True)
-        steps = learner.ledger.steps - before
-        if self.options.moments == "mask_aware":
-            state["u"].add_(pair["u"] * (1 - state["part"]), alpha=self.options.beta1**steps)
-        pair |= {name: state[name] for name in ("u", "v") if name in state} | {"steps": pair["steps"] + steps}
-        return model, steps
+        masked: dict[str, Any] = {"gradient": partial(masked_gradient, decay=decay), "state": state}
+        if options.moments == "none":
+            model = fit(optimizer=torch.optim.SGD, **masked)
+            return model, learner.ledger.steps - before
+        held = {"exp_avg": pair["u"], "exp_avg_sq": pair["v"], "step": torch.tensor(float(pair["steps"]))}
+        memory = {"optimizer": held}
+        if options.moments == "mask_aware":
+            held["exp_avg"] = pair["u"] * state["part"]  # the others only lose weight, below
+            model = fit(optimizer=adam, memory=memory, **masked)
+        else:
+            bits = bitmask(part, start.params)
 
-    def _rates(self, steps: int, like: Tensor) -> dict[str, Tensor]:
-        """Scalars of eq. 4 and 5 after so many updates: what decays leave, and 1 - decay^steps."""
-        b1, b2 = self.options.beta1, self.options.beta2
-        values = {"rate1": 1 - b1, "sum1": 1 - b1**steps, "rate2": 1 - b2, "sum2": 1 - b2**steps}
-        return {name: like.new_tensor(value) for name, value in {**values, "eps": self.options.eps}.items()}
+            def hold(*_: Any) -> None:
+                choose(bits, learner.w, start.params, in_place=True)
+
+            model = fit(optimizer=partial(adam, weight_decay=decay), memory=memory, after_step=hold)
+        steps, after = learner.ledger.steps - before, memory["optimizer"]
+        if options.moments == "mask_aware":
+            after["exp_avg"].add_(pair["u"] * (1 - state["part"]), alpha=options.beta1**steps)
+        pair |= {"u": after["exp_avg"], "v": after["exp_avg_sq"], "steps": pair["steps"] + steps}
+        return model, steps
 
     def grown(self, mask: Tensor, change: Tensor) -> Tensor:
         """The next mask `[N]`, given how far every parameter moved (eq. 6 and 7)."""
@@ -285,44 +290,9 @@ class CoPFL(Method):
 
 def masked_gradient(g: Tensor, w: Tensor, s: Any, decay: float = 0.0) -> None:
     """The gradient of a part, with weight decay; `[N]`, or a stack of clients `[K, N]`."""
-    g.add_(w, alpha=decay).mul_(s.part)
-
-
-def moments_of_a_part(g: Tensor, w: Tensor, s: Any, decay: float = 0.0) -> None:
-    """Adam's direction for a part, of which alone the moments know; `[N]` or `[K, N]`."""
-    g.add_(w, alpha=decay).mul_(s.part)
-    adam_direction(g, s.u, s.v, s.rate1, s.rate2, s.sum1, s.sum2, s.eps, s.room)
-
-
-def moments_of_all(g: Tensor, w: Tensor, s: Any, decay: float = 0.0) -> None:
-    """Adam's direction for a part, from moments of all entries; `[N]` or `[K, N]`."""
-    g.add_(w, alpha=decay)
-    adam_direction(g, s.u, s.v, s.rate1, s.rate2, s.sum1, s.sum2, s.eps, s.room)
+    if decay:
+        g.add_(w, alpha=decay)
     g.mul_(s.part)
-
-
-def adam_direction(
-    g: Tensor,
-    u: Tensor,
-    v: Tensor,
-    rate1: Tensor,
-    rate2: Tensor,
-    sum1: Tensor,
-    sum2: Tensor,
-    eps: Tensor,
-    room: Tensor,
-) -> None:
-    """The means of gradients and of their squares with `g` in them (eq. 4), and Adam's direction over it (eq. 5).
-
-    sum1, sum2: the weight of all that has entered the means; room: a vector to write to.
-    """
-    u.lerp_(g, rate1)
-    v.lerp_(torch.mul(g, g, out=room), rate2)
-    sum1.lerp_(torch.ones_like(sum1), rate1)
-    sum2.lerp_(torch.ones_like(sum2), rate2)
-    # PyTorch's root of a 0 takes ten times as long on a CPU as that of another number, and masked entries are 0.
-    root = torch.rsqrt(v, out=room).reciprocal_()
-    torch.div(u, root.mul_(sum1 * sum2.rsqrt()).add_(eps * sum1), out=g)
 
 
 def floor_of(share: float, size: int) -> int:

@@ -117,13 +117,13 @@ class FedDPA(Method):
         phases = ((mask, options.lambda_1, 0.0), (~mask, options.lambda_2, options.clipping_bound))
         for part, weight, goal in phases:
             if part.any():
-                constraint = self._constraint(reference, part, weight, goal) if weight else {}
+                constraint = self._constraint(trained.params, reference, part, weight, goal) if weight else {}
                 trained = client.learner.fit(trained, client.train, purpose=purpose, train_only=part, **constraint)
                 purpose = "shared"
         return trained
 
-    def _constraint(self, reference: Tensor, part: Tensor, weight: float, goal: float) -> dict[str, Any]:
-        """What keeps a part at the distance `goal` from the reference: arguments of a fit."""
+    def _constraint(self, start: Tensor, reference: Tensor, part: Tensor, weight: float, goal: float) -> dict[str, Any]:
+        """What keeps a part, which alone moves, at the distance `goal` from the reference: arguments of a fit."""
         pulls = {
             "norm": norm_pull,
             "squared": squared_pull,
@@ -131,10 +131,9 @@ class FedDPA(Method):
         }
         scalars = {"weight": weight, "goal": goal}
         state = {name: reference.new_tensor(value) for name, value in scalars.items()}
-        state |= {"part": part.to(reference), "room": torch.empty_like(reference)}
-        state["minus_anchor"] = (
-            -reference if self.options.constraint_form == "layer_norm" else -reference * state["part"]
-        )
+        state["room"] = torch.empty_like(reference)
+        # The distance of a part is that of the whole from where the others stay.
+        state["anchor"] = reference if self.options.constraint_form == "layer_norm" else choose(part, reference, start)
         return {"gradient": pulls[self.options.constraint_form], "state": state}
 
     def _update(self, client: Client, trained: Tensor, download: Message) -> Tensor:
@@ -163,23 +162,20 @@ class FedDPA(Method):
 
 
 def norm_pull(g: Tensor, w: Tensor, s: Any) -> None:
-    """Add the gradient of weight / 2 * |distance - goal|, distance of the entries in `part` from the anchor.
-
-    minus_anchor `[N]`: the negative anchor, and 0 outside `part`.
-    """
-    offset, distance = offset_of(w, s.minus_anchor, s.part, s.room)
+    """Add the gradient of weight / 2 * |distance - goal|, distance from the anchor."""
+    offset, distance = offset_of(w, s.anchor, s.room)
     g.addcmul_(offset, (distance - s.goal).sign_().mul_(s.weight / 2) * inverse(distance))
 
 
 def squared_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add the gradient of weight / 2 * (distance - goal)^2."""
-    offset, distance = offset_of(w, s.minus_anchor, s.part, s.room)
+    offset, distance = offset_of(w, s.anchor, s.room)
     g.addcmul_(offset, (distance - s.goal).mul_(s.weight) * inverse(distance))
 
 
-def offset_of(w: Tensor, minus_anchor: Tensor, part: Tensor, room: Tensor) -> tuple[Tensor, Tensor]:
-    """From the anchor to `w` within `part`, and how far that is."""
-    offset = torch.addcmul(minus_anchor, w, part, out=room)
+def offset_of(w: Tensor, anchor: Tensor, room: Tensor) -> tuple[Tensor, Tensor]:
+    """From the anchor to `w`, and how far that is."""
+    offset = torch.sub(w, anchor, out=room)
     return offset, offset.norm(dim=-1, keepdim=True)
 
 
@@ -189,14 +185,14 @@ def inverse(distance: Tensor) -> Tensor:
 
 
 def layer_norm_pull(slots: Sequence[Slot], g: Tensor, w: Tensor, s: Any) -> None:
-    """Add the gradient of weight / 2 * |T - goal|, T the sum of all tensors' distances, for the entries in `part`."""
-    offset, total = torch.add(w, s.minus_anchor, out=s.room), torch.zeros_like(w[..., :1])
+    """Add the gradient of weight / 2 * |T - goal|, T the sum of all tensors' distances."""
+    offset, total = torch.sub(w, s.anchor, out=s.room), torch.zeros_like(w[..., :1])
     for slot in slots:
         tensor = offset[..., slot.start : slot.stop]
         distance = tensor.norm(dim=-1, keepdim=True)
         tensor.mul_(inverse(distance))
         total.add_(distance)
-    g.add_(offset.mul_((total - s.goal).sign_().mul_(s.weight / 2)).mul_(s.part))
+    g.add_(offset.mul_((total - s.goal).sign_().mul_(s.weight / 2)))
 
 
 def noise_deviation(bound: float, multiplier: float, participants: int) -> float:

@@ -112,7 +112,13 @@ class FedSelect(Method):
             for name, state in states.items():
                 purpose = f"{name}/{epoch}"
                 model = learner.fit(
-                    model, client.train, purpose=purpose, epochs=1, gradient=part_step, state=state, plain=True
+                    model,
+                    client.train,
+                    purpose=purpose,
+                    epochs=1,
+                    gradient=part_step,
+                    state=state,
+                    optimizer=torch.optim.SGD,
                 )
         return model
 

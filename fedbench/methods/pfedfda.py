@@ -85,12 +85,12 @@ class PFedFDA(Method):
     def receive(self, client: Client, download: Message) -> Weights:
         received, common = super().receive(client, download), self._common(download)
         headed = self._with_head(client, received, common)
-        return Received(headed.params, headed.buffers, headed.counters, {"common": common})
+        return Received(headed.params, headed.buffers, headed.counters, common._asdict())
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
         assert isinstance(received, Received)
         trained, features, labels = self._train(client, received)
-        adapted, betas = self.adapted(client, features, labels, received.extra["common"])
+        adapted, betas = self.adapted(client, features, labels, Gaussians(**received.extra))
         dtype, device = trained.params.dtype, trained.params.device
         traces = {"beta_means": betas[0], "beta_covariance": betas[1]}
         sent = {"means": adapted.means.flatten(), "covariance": packed(adapted.covariance)}
@@ -300,7 +300,7 @@ def split(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[tu
 
 
 def way(start: Gaussians, end: Gaussians) -> Gaussians:
-    """What leads from one pair of statistics to another. Shrinking is linear: mixed ones are shrunk like their parts."""
+    """What leads from one pair of statistics to another. Mixing commutes with shrinking, which is linear."""
     return Gaussians(end.means - start.means, end.covariance - start.covariance)
 
 

@@ -1,5 +1,7 @@
 """Built-in optimisers on the flat vector, hard freezing, and optimiser state across rounds."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -160,12 +162,43 @@ def test_the_rate_of_a_round(learner, net, blobs, same):
 
 @pytest.mark.parametrize("engine", ["loop", "trainer"])
 @pytest.mark.parametrize("optimizer", ["module", "sgd", "adamw"])
-def test_a_plain_step_is_the_edited_gradient_times_the_rate(learner, net, blobs, optimizer, engine):
+def test_a_step_that_a_method_asks_for_is_the_edited_gradient_times_the_rate(learner, net, blobs, optimizer, engine):
     trained = learner(net, optimizer, engine=engine, lr=0.1, momentum=0.9, weight_decay=0.1)
     trained.lr_factor = 0.5
     start, state = trained.initial(), {"direction": torch.linspace(-1, 1, trained.layout.size)}
-    weights = trained.fit(start, blobs(18), gradient=replaced, state=state, steps=3, plain=True)
+    weights = trained.fit(start, blobs(18), gradient=replaced, state=state, steps=3, optimizer=torch.optim.SGD)
     torch.testing.assert_close(weights.params, start.params - 3 * 0.05 * state["direction"], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+@pytest.mark.parametrize("optimizer", ["module", "sgd"])
+def test_an_optimizer_that_a_method_asks_for_goes_on_with_its_vectors(learner, net, blobs, optimizer, engine):
+    trained = learner(net, optimizer, engine=engine, lr=0.1, momentum=0.9, weight_decay=0.1)
+    start, size, memory = trained.initial(), trained.layout.size, {}
+    direction = torch.linspace(-1, 1, size) ** 3
+    adam = partial(torch.optim.Adam, betas=(0.5, 0.75), eps=0.1)
+    weights = start
+    for steps in (2, 3):
+        weights = trained.fit(
+            weights,
+            blobs(18),
+            gradient=replaced,
+            state={"direction": direction * steps},
+            steps=steps,
+            optimizer=adam,
+            memory=memory,
+        )
+    expected = start.params.clone().requires_grad_()
+    alone = adam([expected], lr=0.1)
+    for factor in (2, 2, 3, 3, 3):
+        expected.grad = direction * factor
+        alone.step()
+    torch.testing.assert_close(weights.params, expected.detach(), rtol=0, atol=1e-6)
+    held = memory["optimizer"]
+    assert set(held) == {"step", "exp_avg", "exp_avg_sq"}
+    assert float(held["step"]) == 5
+    for name in ("exp_avg", "exp_avg_sq"):
+        torch.testing.assert_close(held[name], alone.state[expected][name])
 
 
 def replaced(g, w, s):

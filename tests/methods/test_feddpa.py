@@ -1,6 +1,5 @@
 """feddpa: what the specification promises."""
 
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -11,11 +10,12 @@ from lightning import LightningModule
 from torch import nn
 
 from fedbench.aggregators import min_max, weighted_mean
+from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Slot
+from fedbench.learner.layout import Layout, Slot
 from fedbench.learner.learner import cross_entropy
-from fedbench.methods.base import Message
-from fedbench.methods.feddpa import layer_norm_pull, noise_deviation, norm_pull, squared_pull
+from fedbench.methods.base import Context, Message
+from fedbench.methods.feddpa import FedDPA, layer_norm_pull, noise_deviation
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
 
 SIZES = [9, 17, 12]
@@ -86,13 +86,15 @@ def constraint(form, w, anchor, part, weight, goal):
 
 
 def pulled(form, w, anchor, part, weight, goal):
-    pull = {"norm": norm_pull, "squared": squared_pull, "layer_norm": partial(layer_norm_pull, SLOTS)}[form]
-    g = torch.zeros(4)
-    scalars = SimpleNamespace(weight=torch.tensor(weight), goal=torch.tensor(goal), room=torch.empty(4))
+    """The gradient that is added where a phase moves entries that began at `w` and is at `w` still."""
+    layout = Layout(SLOTS, (), ())
+    made = FedDPA(FedDPA.Options(constraint_form=form), Context(layout, TrainConfig(), 0, 10, 2, (10,)))
     part = torch.tensor(part)
-    minus_anchor = -torch.tensor(anchor) * (1 if form == "layer_norm" else part)
-    pull(g, w, SimpleNamespace(minus_anchor=minus_anchor, part=part, **vars(scalars)))
-    return g
+    asked = made._constraint(w, torch.tensor(anchor), part.bool(), weight, goal)
+    g = torch.zeros(4)
+    asked["gradient"](g, w, SimpleNamespace(**asked["state"]))
+    assert form == "layer_norm" or not g[part == 0].any()
+    return g * part  # the others are held by the learner
 
 
 @pytest.mark.parametrize(
@@ -136,15 +138,11 @@ def test_at_the_goal_there_is_no_pull(form):
 
 def test_the_pull_by_tensors_serves_a_stack_of_clients():
     g, w, away = torch.zeros(3, 4), torch.randn(3, 4), torch.randn(3, 4)
-    part, weight, goal = torch.tensor([M, [1.0] * 4, [0.0, 1, 1, 0]]), torch.rand(3, 1), torch.rand(3, 1)
-    layer_norm_pull(
-        SLOTS, g, w, SimpleNamespace(minus_anchor=away, part=part, weight=weight, goal=goal, room=torch.empty(3, 4))
-    )
+    weight, goal = torch.rand(3, 1), torch.rand(3, 1)
+    layer_norm_pull(SLOTS, g, w, SimpleNamespace(anchor=away, weight=weight, goal=goal, room=torch.empty(3, 4)))
     for i in range(3):
         row = torch.zeros(4)
-        state = SimpleNamespace(
-            minus_anchor=away[i], part=part[i], weight=weight[i, 0], goal=goal[i, 0], room=row.clone()
-        )
+        state = SimpleNamespace(anchor=away[i], weight=weight[i, 0], goal=goal[i, 0], room=row.clone())
         layer_norm_pull(SLOTS, row, w[i], state)
         assert torch.equal(row, g[i])
 
@@ -384,10 +382,10 @@ MUTANTS = [
     ("the personal part goes to the bound too", "(mask, options.lambda_1, 0.0)", "(mask, options.lambda_1, 0.5)"),
     (
         "the distance is that of all entries",
-        "torch.addcmul(minus_anchor, w, part, out=room)",
-        "torch.add(minus_anchor, w, out=room)",
+        "else choose(part, reference, start)",
+        "else reference",
     ),
-    ("tensors pull frozen entries", ".mul_(s.weight / 2)).mul_(s.part)", ".mul_(s.weight / 2))"),
+    ("the distance is from the start of the phase", "choose(part, reference, start)", "start"),
     ("a distance of 0 divides", "return torch.where(distance > 0, 1 / distance, 0.0)", "return 1 / distance"),
     ("updates are scaled up to the bound", "max(1.0, float(update.norm())", "max(0.0, float(update.norm())"),
     ("noise is not shared out", "multiplier / sqrt(participants)", "multiplier"),
