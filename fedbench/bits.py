@@ -10,6 +10,11 @@ from torch import Tensor
 INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
+def holds_one(mask: Tensor) -> bool:
+    """Whether a mask (bool, or 0 and 1 in bytes) is 1 anywhere. `any` takes thirty times as long on a CPU."""
+    return bool(mask.numel()) and bool(mask.view(torch.int8).amax())
+
+
 def bitmask(mask: Tensor, like: Tensor) -> Tensor:
     """A mask (bool, or 0 and 1 in bytes) as integers of the width of the numbers `like`, their bits all 1 or all 0."""
     return mask.view(torch.int8).neg().to(INTEGERS[like.element_size()])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedbench.bits import bitmask, choose
+from fedbench.bits import bitmask, choose, holds_one
 
 ONES, ZEROS = [1.5, -0.0, torch.nan, torch.inf, 5.0], [-0.0, 2.5, 3.5, torch.nan, -torch.inf]
 MASK = torch.tensor([False, True, True, False, True])
@@ -24,3 +24,11 @@ def test_choosing_copies_every_bit(dtype, form, rows):
     assert choose(mask, ones, zeros, in_place=True).data_ptr() == ones.data_ptr()
     assert torch.equal(ones.view(integers), expected)
     assert zeros[1] == 2.5
+
+
+def test_whether_a_mask_is_one_anywhere():
+    for mask in (MASK, MASK[:2], MASK[1:2]):
+        assert holds_one(mask)
+        assert holds_one(mask.to(torch.uint8))
+    for mask in (MASK[:1], MASK[3:4], MASK[:0]):
+        assert not holds_one(mask)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
+from fedbench.bits import holds_one
 from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.learner import loop, seeds, trainer
@@ -195,7 +196,7 @@ class Learner(FlatModule):
         shuffle: default `train.shuffle`.
         least: smaller batches are dropped (2 where a private module of the method has BatchNorm).
         """
-        if train_only is not None and not bool(train_only.any()):
+        if train_only is not None and not holds_one(train_only):
             return weights.clone()
         self.load(weights)
         single = len(data) == 1 or (second is not None and len(second[0]) == 1)
@@ -283,7 +284,7 @@ class Learner(FlatModule):
         """Tensors that are frozen as a whole need no gradient; whatever else user code freezes is freed at the end."""
         if train_only is not None:
             for slot, parameter in zip(self.layout.params, self.parameters, strict=True):
-                parameter.requires_grad_(bool(train_only[slot.start : slot.stop].any()))
+                parameter.requires_grad_(holds_one(train_only[slot.start : slot.stop]))
         try:
             yield
         finally:
@@ -310,7 +311,7 @@ class Learner(FlatModule):
         own = [s for s in self.layout.params if s.name.startswith(under)]
         if not own:
             return self._moves(module_name.rpartition(".")[0], train_only)
-        return any(bool(train_only[s.start : s.stop].any()) for s in own)
+        return any(holds_one(train_only[s.start : s.stop]) for s in own)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The context of a forward pass in the run's precision."""

@@ -30,7 +30,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregators import bits_to_mask, largest, mask_counts, mask_to_bits, masked_mean, normalised
-from fedbench.bits import bitmask, choose
+from fedbench.bits import bitmask, choose, holds_one
 from fedbench.errors import ConfigError
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Server, Upload
@@ -157,7 +157,7 @@ class CoPFL(Method):
         for phase, part in (("personal", mask), ("shared", ~mask)):
             if self.options.phase_coupling == "parallel":
                 model = model.replace(params=received.params)
-            if self.options.moments == "shared" or bool(part.any()):
+            if self.options.moments == "shared" or holds_one(part):
                 model, steps[phase] = self._phase(client, model, phase, part, self._pair(pairs, phase, model.params))
             ends[phase] = model.params
         for phase in ends.keys() - steps.keys():  # a phase without parameters: only its counter goes on

@@ -27,7 +27,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregators import above_quantile, min_max, weighted_mean
-from fedbench.bits import choose
+from fedbench.bits import choose, holds_one
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Slot
 from fedbench.learner.weights import Weights
@@ -116,7 +116,7 @@ class FedDPA(Method):
         options, trained, purpose = self.options, received, "fit"
         phases = ((mask, options.lambda_1, 0.0), (~mask, options.lambda_2, options.clipping_bound))
         for part, weight, goal in phases:
-            if part.any():
+            if holds_one(part):
                 constraint = self._constraint(trained.params, reference, part, weight, goal) if weight else {}
                 trained = client.learner.fit(trained, client.train, purpose=purpose, train_only=part, **constraint)
                 purpose = "shared"

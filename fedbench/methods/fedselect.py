@@ -21,7 +21,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregators import bits_to_mask, largest, mask_counts, mask_to_bits, masked_mean
-from fedbench.bits import choose
+from fedbench.bits import choose, holds_one
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout
 from fedbench.learner.weights import Weights
@@ -102,7 +102,7 @@ class FedSelect(Method):
         number = received.params.new_tensor
         limit = float("inf") if self.options.clip_norm is None else self.options.clip_norm
         scalars = {"limit": limit, "decay": train.weight_decay, "momentum": train.momentum}
-        parts = {name: part for name, part in (("personal", mask), ("shared", ~mask)) if bool(part.any())}
+        parts = {name: part for name, part in (("personal", mask), ("shared", ~mask)) if holds_one(part)}
         states = {
             name: {"part": part.to(received.params.dtype), "velocity": self._velocity(client, name, received.params)}
             | {key: number(value) for key, value in scalars.items()}

@@ -24,9 +24,10 @@ import torch
 import torch.nn.functional as F
 from lightning import LightningModule
 from pydantic import Field
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dgetrf, dgetrs, dpotrf, dpotrs
 from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
+from scipy.special import log_softmax
+from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 
 from fedbench.aggregators import weighted_mean
@@ -35,6 +36,9 @@ from fedbench.learner.layout import Layout
 from fedbench.learner.loop import task_loss_through
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Predictor, Received, Server, Upload
+
+one_thread = ThreadpoolController().wrap(limits=1, user_api="blas")
+"""For what NumPy and SciPy add up: sums differ with the number of threads."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -127,7 +131,7 @@ class PFedFDA(Method):
             "rows": torch.zeros((), dtype=torch.int64, device=device),
         }
 
-    @threadpool_limits.wrap(limits=1, user_api="blas")  # sums differ with the number of threads
+    @one_thread
     def adapted(
         self, client: Client, features: Tensor, labels: Tensor, common: Gaussians
     ) -> tuple[Gaussians, list[float]]:
@@ -148,10 +152,9 @@ class PFedFDA(Method):
             return [0.0, 0.0]
         start = shrunk(common, options.eps)
         ends = [shrunk(self._statistics(*rest, common.means), options.eps) for rest, _ in folds]
-        tries = [(way(start, end), *held) for end, (_, held) in zip(ends, folds, strict=True)]
-        room = torch.empty_like(start.covariance)
+        tries = [Try.of(start, end, *held) for end, (_, held) in zip(ends, folds, strict=True)]
         found = minimize(
-            partial(validation, tries=tries, start=start, prior=self._prior(client), room=room),
+            partial(validation, tries=tries, start=start, prior=self._prior(client)),
             np.full(1 if options.single_beta else 2, 0.5),
             jac=True,
             method="L-BFGS-B",
@@ -169,6 +172,7 @@ class PFedFDA(Method):
     def _prior(self, client: Client) -> Tensor:
         return label_prior(client.train.labels.cpu(), self.context.classes, self.options.eps)
 
+    @one_thread
     def _with_head(self, client: Client, weights: Weights, gaussians: Gaussians) -> Weights:
         """The weights with the head that discriminates between these classes."""
         weight, bias = self.context.layout.linear_head()
@@ -253,13 +257,13 @@ def mixed(betas: Sequence[float], local: Gaussians, common: Gaussians) -> Gaussi
 def discriminant(gaussians: Gaussians, prior: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Weight A `[C, H]` and bias b `[C]` of the linear discriminant analysis; not numbers where it has no solution."""
     means, covariance = shrunk(gaussians, eps)
-    slopes = inverse(covariance)(means)
-    return slopes, offsets_of(slopes, means, prior)
+    slopes = inverse(covariance.numpy())(means.numpy())
+    return torch.from_numpy(slopes), torch.from_numpy(offsets_of(slopes, means.numpy(), prior.numpy()))
 
 
-def offsets_of(slopes: Tensor, means: Tensor, prior: Tensor) -> Tensor:
+def offsets_of(slopes: np.ndarray, means: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """b `[C]` of the linear discriminant analysis, for A and means `[C, H]`."""
-    return -0.5 * (means * slopes).sum(1) + prior.log()
+    return -0.5 * (means * slopes).sum(1) + np.log(prior)
 
 
 def shrunk(gaussians: Gaussians, eps: float) -> Gaussians:
@@ -269,16 +273,16 @@ def shrunk(gaussians: Gaussians, eps: float) -> Gaussians:
     return Gaussians(gaussians.means, matrix)
 
 
-def inverse(symmetric: Tensor) -> Callable[[Tensor], Tensor]:
+def inverse(symmetric: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """What multiplies rows `[C, H]` by the inverse of a matrix `[H, H]`, which is written over."""
     # SciPy's LAPACK: PyTorch's takes twice to three times as long on processors that MKL was not made for.
-    diagonal = symmetric.diagonal().clone()
-    factor, failed = dpotrf(symmetric.numpy().T, lower=True, clean=False, overwrite_a=True)
+    diagonal = symmetric.diagonal().copy()
+    factor, failed = dpotrf(symmetric.T, lower=True, clean=False, overwrite_a=True)
     if not failed:
-        return lambda rows: torch.from_numpy(dpotrs(factor, rows.numpy().T, lower=True)[0].T)
-    below = symmetric.tril(-1)  # not positive definite: the other half of the matrix is as it was
-    factor, pivots, failed = torch.linalg.lu_factor_ex(below + below.T + diagonal.diag())
-    return lambda rows: torch.full_like(rows, torch.nan) if failed else torch.linalg.lu_solve(factor, pivots, rows.T).T
+        return lambda rows: dpotrs(factor, rows.T, lower=True)[0].T
+    below = np.tril(symmetric, -1)  # not positive definite: the other half of the matrix is as it was
+    factor, pivots, failed = dgetrf(below + below.T + np.diag(diagonal))
+    return lambda rows: np.full_like(rows, np.nan) if failed else dgetrs(factor, pivots, rows.T)[0].T
 
 
 Rows = tuple[Tensor, Tensor]
@@ -299,55 +303,65 @@ def split(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[tu
     return [((features[~rows], labels[~rows]), (features[rows], labels[rows])) for rows in held]
 
 
-def way(start: Gaussians, end: Gaussians) -> Gaussians:
-    """What leads from one pair of statistics to another. Mixing commutes with shrinking, which is linear."""
-    return Gaussians(end.means - start.means, end.covariance - start.covariance)
+class Try(NamedTuple):
+    """What a fold is validated with: the way from global to local statistics, and its samples."""
+
+    means: np.ndarray
+    covariance: np.ndarray
+    features: np.ndarray
+    member: np.ndarray
+    room: np.ndarray  # [H, H] to write to
+
+    @classmethod
+    def of(cls, start: Gaussians, end: Gaussians, features: Tensor, labels: Tensor) -> "Try":
+        """start, end: shrunk, which is linear: mixed ones are shrunk too. The covariance of `end` is written over."""
+        means, covariance = ((b - a).numpy() for a, b in zip(start, end, strict=True))
+        member = F.one_hot(labels, len(start.means)).numpy()
+        return cls(means, covariance, features.numpy(), member, end.covariance.numpy())
 
 
-def validation(
-    x: np.ndarray, tries: Sequence[tuple[Gaussians, Tensor, Tensor]], start: Gaussians, prior: Tensor, room: Tensor
-) -> tuple[float, np.ndarray]:
+def validation(x: np.ndarray, tries: Sequence[Try], start: Gaussians, prior: Tensor) -> tuple[float, np.ndarray]:
     """Sum over the folds of the held-out cross-entropy of heads mixed with weights x (one or two), and its gradient.
 
-    tries: the way from the shrunk global statistics, `start`, to those of a fold's rest; features and labels held out.
-    room: a matrix `[H, H]` to write to.
+    start: the shrunk global statistics, at x = 0.
     """
     total, gradient = 0.0, np.zeros(2)
-    for to, features, labels in tries:
-        means = torch.add(start.means, to.means, alpha=float(x[0]))
-        solved = inverse(torch.add(start.covariance, to.covariance, alpha=float(x[-1]), out=room))
+    for to in tries:
+        means = start.means.numpy() + x[0] * to.means
+        mix = np.multiply(to.covariance, x[-1], out=to.room)
+        solved = inverse(np.add(mix, start.covariance.numpy(), out=mix))
         slopes = solved(means)
-        logits = features @ slopes.T + offsets_of(slopes, means, prior)
-        total += float(F.cross_entropy(logits, labels))
+        logits = to.features @ slopes.T + offsets_of(slopes, means, prior.numpy())
+        shares = log_softmax(logits, axis=1)
+        total -= (shares * to.member).sum() / len(logits)
         # Backwards by hand, with the same factor of the covariance.
-        of_logits = (logits.softmax(1) - F.one_hot(labels, len(prior))) / len(labels)
+        of_logits = (np.exp(shares) - to.member) / len(logits)
         of_offsets = of_logits.sum(0)[:, None]
-        through = solved(of_logits.T @ features - 0.5 * of_offsets * means)
+        through = solved(of_logits.T @ to.features - 0.5 * of_offsets * means)
         of_means = through - 0.5 * of_offsets * slopes
-        gradient += [float((of_means * to.means).sum()), -float((through * (slopes @ to.covariance)).sum())]
+        gradient += [(of_means * to.means).sum(), -(through * (slopes @ to.covariance)).sum()]
     return total, gradient if len(x) == 2 else gradient.sum(keepdims=True)
 
 
 @lru_cache(1)
 def triangle(width: int) -> Tensor:
-    """bool `[H, H]`: the upper triangle."""
-    return torch.ones(width, width, dtype=torch.bool).triu()
+    """`[H (H + 1) / 2]`: where the upper triangle stands in a flat matrix."""
+    return torch.ones(width, width, dtype=torch.bool).triu().flatten().nonzero()[:, 0]
 
 
 @lru_cache(1)
-def places(width: int) -> Tensor:
-    """`[H, H]`: where an entry stands in the upper triangle, its own or its mirror image's."""
-    upper = triangle(width)
-    numbers = torch.zeros(width, width, dtype=torch.int64)
-    numbers[upper] = torch.arange(width * (width + 1) // 2)
-    return numbers.maximum(numbers.T)
+def mirrored(width: int) -> Tensor:
+    """`[H * H]`: where an entry of a flat symmetric matrix stands in its upper triangle."""
+    numbers = torch.zeros(width * width, dtype=torch.int64)
+    numbers[triangle(width)] = torch.arange(len(triangle(width)))
+    return numbers.view(width, width).maximum(numbers.view(width, width).T).flatten()
 
 
 def packed(symmetric: Tensor) -> Tensor:
     """The upper triangle `[H (H + 1) / 2]` of a matrix."""
-    return symmetric[triangle(len(symmetric))]
+    return symmetric.flatten().index_select(0, triangle(len(symmetric)))
 
 
 def unpacked(upper: Tensor, width: int) -> Tensor:
     """The symmetric matrix `[H, H]` with this upper triangle."""
-    return upper[places(width)]
+    return upper.index_select(0, mirrored(width)).view(width, width)
