@@ -37,6 +37,11 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}\u00a0%"
 
 
+def possible(value: float) -> str:
+    """An end of an accuracy's interval, which is cut at what an accuracy can be."""
+    return percent(min(1.0, max(0.0, value)))
+
+
 def points(value: float) -> str:
     """A difference of fractions as `+3.4` points, with a true minus."""
     return f"{round(100 * value, 1) + 0.0:+.1f}".replace("-", "−")
@@ -108,7 +113,7 @@ def run_answer(study: Study) -> str:
         return f"{study.method} has not been evaluated yet."
     found = study.summaries[study.method]["points"]
     said = [
-        f"{percent(accuracy['mean'])} {POINT_NAMES[point]} ({span(accuracy, percent)})"
+        f"{percent(accuracy['mean'])} {POINT_NAMES[point]} ({span(accuracy, possible)})"
         for point in ("after_agg", "after_fit")
         if (accuracy := found.get(point, {}).get("last", {}).get("test_accuracy"))
     ]
@@ -201,7 +206,7 @@ def tiles(study: Study) -> list[Tile]:
 
 def _accuracy_tile(rows: pd.DataFrame, point: str) -> Tile:
     row = rows.loc[point]
-    note = f"{percent(row['low'])} to {percent(row['high'])}" if pd.notna(row["low"]) else "one seed"
+    note = f"{possible(row['low'])} to {possible(row['high'])}" if pd.notna(row["low"]) else "one seed"
     return Tile(percent(row["mean"]), POINT_NAMES[point], note)
 
 

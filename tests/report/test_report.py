@@ -207,6 +207,12 @@ def test_a_run_tells_both_points_with_intervals(make_run: Make) -> None:
     assert re.fullmatch(pattern, answer)
 
 
+def test_no_interval_promises_more_than_everything(make_run: Make) -> None:
+    page = page_of(make_run(level=0.995, seeds=(0, 1)))
+    assert re.search(r"after aggregation \(95 % interval \d\d\.\d % to 100\.0 %\)", page.answer)
+    assert not re.search(r"1\d\d\.[1-9]", page.answer)
+
+
 def test_a_run_that_is_not_over_says_how_far_it_is(make_run: Make) -> None:
     page = page_of(make_run(done=4))
     assert page.answer.startswith("So far, after round 4 of 6, fedcac reached ")
