@@ -1,11 +1,12 @@
 """What a round of each method costs at 100 avgcnn clients: the server half's share, and local work against its passes.
 
-    python benchmarks/methods.py [METHOD ...] [--rounds 2] [--images 20] [--json]
+    python benchmarks/methods.py [METHOD ...] [--rounds 2] [--images 20] [--repeats 1] [--json]
 
 One process, everybody takes part for 5 epochs, evaluation off. Local work is compared with that of fedavg, whose
 rounds alternate with the method's: its seconds, and the passes that it makes, counted where the model is called: three
 for an image that is trained on (forward, and backward for twice that), one for an image that is looked at. Seconds
-above passes are what a method does beside its passes.
+above passes are what a method does beside its passes. The same work takes some per cent more or less time wherever
+its vectors happen to lie: `--repeats` runs both anew and gives medians.
 """
 
 import argparse
@@ -98,13 +99,16 @@ class Rounds:
         }
 
 
-def cost(method: str, rounds: int, images: int, clients: int, passes: Passes) -> dict[str, float]:
-    """What a method costs, and its local work and passes by those of fedavg, whose rounds alternate with its own."""
-    runs = [Rounds(name, images, clients, passes) for name in ("fedavg", method)]
+def cost(method: str, rounds: int, images: int, clients: int, passes: Passes, late: bool) -> dict[str, float]:
+    """What a method costs, and its local work and passes by those of fedavg, whose rounds alternate with its own.
+
+    late: the method is built and run after fedavg, else before.
+    """
+    runs = [Rounds(name, images, clients, passes) for name in (("fedavg", method) if late else (method, "fedavg"))]
     for _ in range(rounds + 1):
         for run in runs:
             run.next()
-    base, found = (run.cost() for run in runs)
+    base, found = (run.cost() for run in (runs if late else reversed(runs)))
     return found | {
         "local_ratio": found["local_s"] / base["local_s"],
         "passes_ratio": found["passes"] / base["passes"],
@@ -120,18 +124,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="measured rounds of each")
     parser.add_argument("--images", type=int, default=20, help="training images per client")
     parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=1, help="how often both are built and run anew")
     parser.add_argument("--json", action="store_true", help="one JSON object keyed by method")
     asked = parser.parse_args()
     unknown = [name for name in asked.methods if name not in METHODS]
     if unknown:
         parser.error(f"no method {unknown[0]}: {nearest(unknown[0], METHODS)}")
-    if min(asked.rounds, asked.images, asked.clients) < 1:
-        parser.error("--rounds, --images and --clients are at least 1")
+    if min(asked.rounds, asked.images, asked.clients, asked.repeats) < 1:
+        parser.error("--rounds, --images, --clients and --repeats are at least 1")
     os.chdir(Path(__file__).resolve().parent.parent)
     found: dict[str, Any] = {}
     passes = Passes()
     for method in asked.methods or METHODS:
-        found[method] = row = cost(method, asked.rounds, asked.images, asked.clients, passes)
+        rows = [
+            cost(method, asked.rounds, asked.images, asked.clients, passes, late=n % 2 == 0)
+            for n in range(asked.repeats)
+        ]
+        found[method] = row = {name: statistics.median(row[name] for row in rows) for name in rows[0]}
         if not asked.json:
             print(
                 f"{method:12} round {row['round_s']:6.2f} s, server {1000 * row['server_s']:7.1f} ms = "
