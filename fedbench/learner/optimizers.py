@@ -21,7 +21,10 @@ Closure = Callable[[], Tensor | None]
 State = dict[Any, Any]
 
 MAX_RANGES = 64
-"""A frozen pattern of more runs than this is held in each step instead of being left out of it."""
+"""A frozen pattern of more runs than this is scattered."""
+
+LITTLE = 0.25
+"""Share of scattered entries up to which they are gathered for a step."""
 
 
 class Stepper:
@@ -63,66 +66,56 @@ class FlatStepper(Stepper):
     """A built-in optimiser in one fused pass over the flat vector, a third less time than three passes on large models.
 
     Gradients add up in the flat vector, because fresh ones for a large model cost page faults. Contiguous frozen parts
-    are left out.
+    are left out; of scattered ones, what moves is stepped as a vector of its own where it is little, else what is
+    frozen is put back after every step.
     """
 
     def __init__(self, learner: "Learner", job: "Job") -> None:
         self.schedulers = []
-        self.g = learner.g
+        self.w, self.g = learner.w, learner.g
         self._pairs = list(zip(learner.parameters, learner.gradient_views, strict=True))
         self._trainable = None if job.train_only is None else job.train_only.to(learner.device)
-        self._ranges = [(0, learner.layout.size)] if job.train_only is None else ranges_of(job.train_only)
-        scattered = len(self._ranges) > MAX_RANGES
-        if scattered:
-            self._ranges = [(0, learner.layout.size)]
-        self._flats = [nn.Parameter(learner.w[start:stop]) for start, stop in self._ranges]
-        for flat, (start, stop) in zip(self._flats, self._ranges, strict=True):
-            flat.grad = learner.g[start:stop]
+        self._parts, self._frozen = parts_of(self._trainable, learner.layout.size)
+        self._kept = None if self._frozen is None else self.w[self._frozen]
+        self._flats = [nn.Parameter(self.w[part]) for part in self._parts]
+        for flat, part in zip(self._flats, self._parts, strict=True):
+            flat.grad = self.g[part]
         self.optimizer = built_in(learner, self._flats, job, fused=True)
         spare_search(self.optimizer, learner.device)
         self._resumed: State = (job.memory or {}).get("optimizer", {})
         if self._resumed:
             self._resume(self._resumed)
-        self.w, self._moving = learner.w, None  # type: Tensor, Tensor | None
-        if scattered and self._trainable is not None:
-            if self._resumed or isinstance(self.optimizer, torch.optim.AdamW):
-                hold_frozen(self.optimizer, learner.w, self._trainable)
-            else:
-                self._moving = self._trainable.to(learner.dtype)
         self.gather()
 
     def zero_grad(self) -> None:
         self.g.zero_()
 
     def step(self, closure: Closure) -> None:
-        if closure() is not None:
-            self.gather()
-            if self._moving is None:
-                self.optimizer.step()
-            else:
-                self._step_of(self._moving)
-
-    def _step_of(self, moving: Tensor) -> None:
-        """One step of some entries: without a gradient, a decay and a past no optimiser moves the others."""
-        (group,) = self.optimizer.param_groups
-        decay = group["weight_decay"]
-        if decay:
-            self.g.add_(self.w, alpha=decay)
-        self.g.mul_(moving)
-        group["weight_decay"] = 0.0
+        if closure() is None:
+            return
+        self.gather()
+        (flat, *_), (part, *_) = self._flats, self._parts
+        if isinstance(part, Tensor):
+            assert flat.grad is not None
+            torch.index_select(self.w, 0, part, out=flat.detach())
+            torch.index_select(self.g, 0, part, out=flat.grad)
         self.optimizer.step()
-        group["weight_decay"] = decay
+        if isinstance(part, Tensor):
+            self.w.scatter_(0, part, flat.detach())
+        elif self._frozen is not None and self._kept is not None:
+            self.w.scatter_(0, self._frozen, self._kept)
 
     def state(self) -> State:
         """The optimiser's state as whole vectors `[N]`, as before where frozen: another mask can go on with it."""
         whole: State = {}
-        for flat, (start, stop) in zip(self._flats, self._ranges, strict=True):
+        for flat, part in zip(self._flats, self._parts, strict=True):
             for name, value in self.optimizer.state[flat].items():
                 if value is None or not value.dim():
                     whole[name] = value
                 else:
-                    whole.setdefault(name, self._before(name))[start:stop] = value
-        if self._trainable is not None:
+                    whole.setdefault(name, self._before(name))[part] = value
+        if self._frozen is not None:
+            assert self._trainable is not None
             for name, value in whole.items():
                 if value is not None and value.dim():
                     whole[name] = choose(self._trainable, value, self._before(name))
@@ -134,11 +127,26 @@ class FlatStepper(Stepper):
         return torch.zeros_like(self.g) if value is None else value.clone()
 
     def _resume(self, state: State) -> None:
-        for flat, (start, stop) in zip(self._flats, self._ranges, strict=True):
+        for flat, part in zip(self._flats, self._parts, strict=True):
             self.optimizer.state[flat] = {
-                name: value if value is None else (value[start:stop] if value.dim() else value).clone()
+                name: value if value is None else (value[part] if value.dim() else value).clone()
                 for name, value in state.items()
             }
+
+
+Part = slice | Tensor
+
+
+def parts_of(trainable: Tensor | None, size: int) -> tuple[list[Part], Tensor | None]:
+    """What an optimiser steps, as slices of a vector `[N]` or one index, and the index of what is to be put back."""
+    if trainable is None:
+        return [slice(0, size)], None
+    if int(trainable.diff().count_nonzero()) < 2 * MAX_RANGES:
+        return [slice(*both) for both in ranges_of(trainable)], None
+    moving = trainable.nonzero().flatten()
+    if len(moving) <= LITTLE * size:
+        return [moving], None
+    return [slice(0, size)], (~trainable).nonzero().flatten()
 
 
 def make_stepper(learner: "Learner", job: "Job") -> Stepper:

@@ -45,10 +45,21 @@ def patterns(size: int) -> dict[str, torch.Tensor]:
     return {"contiguous": contiguous, "scattered": scattered, "alternating": torch.arange(size) % 2 == 0}
 
 
+WAYS = {"ranges": (64, 0.25), "gathered": (-1, 1.0), "put back": (-1, 0.0)}
+"""Runs from which a mask is scattered, and the share of moving entries up to which those are gathered."""
+
+
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    """How frozen entries are kept from moving."""
+    monkeypatch.setattr("fedbench.learner.optimizers.MAX_RANGES", WAYS[request.param][0])
+    monkeypatch.setattr("fedbench.learner.optimizers.LITTLE", WAYS[request.param][1])
+
+
 @pytest.mark.parametrize("engine", ["loop", "trainer"])
 @pytest.mark.parametrize("optimizer", ["module", "sgd", "adamw"])
 @pytest.mark.parametrize("pattern", ["contiguous", "scattered", "alternating"])
-def test_a_frozen_entry_never_moves(learner, conv_net, blobs, pattern, optimizer, engine):
+def test_a_frozen_entry_never_moves(learner, conv_net, blobs, pattern, optimizer, engine, way):
     trained = learner(conv_net, optimizer, engine=engine, momentum=0.9, weight_decay=0.1)
     mask, start, memory = patterns(trained.layout.size)[pattern], trained.initial(), {}
     weights = trained.fit(start, blobs(18, (2, 6, 6)), train_only=mask, memory=memory)
@@ -57,7 +68,36 @@ def test_a_frozen_entry_never_moves(learner, conv_net, blobs, pattern, optimizer
     assert (weights.params != start.params)[mask].float().mean() > 0.9
 
 
-def test_freezing_a_part_does_not_change_how_the_rest_moves(learner, net, blobs, same):
+@pytest.mark.parametrize("pattern", ["contiguous", "scattered", "alternating"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_masks_are_kept_to_in_three_ways_with_one_result(learner, net, blobs, monkeypatch, optimizer, pattern):
+    results = []
+    for most, little in WAYS.values():
+        monkeypatch.setattr("fedbench.learner.optimizers.MAX_RANGES", most)
+        monkeypatch.setattr("fedbench.learner.optimizers.LITTLE", little)
+        trained, memory = learner(net, optimizer, momentum=0.9, weight_decay=0.1), {}
+        weights, mask = trained.initial(), patterns(trained.layout.size)[pattern]
+        for part in (mask, ~mask, mask, None):
+            weights = trained.fit(weights, blobs(18), train_only=part, memory=memory)
+        results.append([weights.params, *(v for v in memory["optimizer"].values() if v is not None)])
+    for other in results[1:]:
+        torch.testing.assert_close(other, results[0], rtol=1e-5, atol=1e-6)
+
+
+def test_what_a_model_does_to_its_parameters_between_steps_counts(learner, net, blobs, way):
+    class Clipped(net):
+        def on_train_batch_end(self, *_):
+            with torch.no_grad():
+                for parameter in self.parameters():
+                    parameter.clamp_(-0.05, 0.05)
+
+    trained = learner(Clipped, "sgd", weight_decay=0.0)
+    mask = torch.arange(trained.layout.size) % 5 == 0
+    weights = trained.fit(trained.initial(), blobs(18), train_only=mask)
+    assert weights.params[mask].abs().max() <= 0.05
+
+
+def test_freezing_a_part_does_not_change_how_the_rest_moves(learner, net, blobs, same, way):
     """Leaving out ranges, freezing whole tensors and undoing a scattered mask are the same thing."""
 
     def expected(mask):
@@ -126,7 +166,7 @@ def test_phases_with_one_memory(learner, net, blobs, same, optimizer, engine):
 
 
 @pytest.mark.parametrize("pattern", ["contiguous", "scattered", "alternating"])
-def test_frozen_entries_keep_their_momentum(learner, conv_net, blobs, pattern):
+def test_frozen_entries_keep_their_momentum(learner, conv_net, blobs, pattern, way):
     trained, memory, data = learner(conv_net, "sgd", momentum=0.9), {}, blobs(18, (2, 6, 6))
     start = trained.fit(trained.initial(), data, memory=memory)
     before, mask = memory["optimizer"]["momentum_buffer"].clone(), patterns(trained.layout.size)[pattern]
