@@ -54,6 +54,7 @@ def row(method: str, result: Any) -> str:
 
 
 def main() -> None:
+    from fedbench.errors import ConfigError
     from fedbench.experiments.run import run
     from fedbench.methods import METHODS
 
@@ -65,7 +66,10 @@ def main() -> None:
     asked = parser.parse_args()
     print("| method | after_fit | after_agg | global | s/round | MB up | MB down |\n" + "|---" * 7 + "|", flush=True)
     for method in asked.methods or METHODS:
-        result = run(asked_of(method, asked.source.absolute(), asked.rounds, asked.out), report=False)
+        try:
+            result = run(asked_of(method, asked.source.absolute(), asked.rounds, asked.out), report=False)
+        except ConfigError as error:
+            parser.error(str(error))
         print(row(method, result), flush=True)
 
 

@@ -49,6 +49,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
+    from fedbench.errors import nearest
+    from fedbench.methods import METHODS
+
+    if asked.method not in METHODS:
+        parser.error(f"no method {asked.method}: {nearest(asked.method, METHODS)}")
+    if asked.rounds < 1:
+        parser.error("--rounds is at least 1")
     from fedbench.config import Config
     from fedbench.runtime import cluster
 

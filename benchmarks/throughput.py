@@ -183,10 +183,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12, help="measured rounds of each")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="hosts, and processes of the bare loop")
     parser.add_argument(
-        "--precision", default="32-true", help="train.precision of ours; the bare loop stays in float32"
+        "--precision",
+        default="32-true",
+        choices=["32-true", "bf16-mixed", "64-true"],
+        help="train.precision of ours; the bare loop stays in float32",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object keyed by workload")
     asked = parser.parse_args()
+    unknown = [name for name in asked.workloads if name not in WORKLOADS]
+    if unknown:
+        parser.error(f"no workload {unknown[0]}: one of {', '.join(WORKLOADS)}")
+    if min(asked.rounds, asked.processes) < 1:
+        parser.error("--rounds and --processes are at least 1")
     from fedbench.config import Config
     from fedbench.runtime import cluster
 

@@ -71,6 +71,8 @@ def main() -> int:
     parser.add_argument("--each", type=int, help="the first so many of each method; default: all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants tried side by side")
     asked = parser.parse_args()
+    if min(asked.jobs, asked.each or 1) < 1:
+        parser.error("--jobs and --each are at least 1")
     names = [m.replace("-", "_") for m in asked.methods] or [
         path.stem.removeprefix("test_") for path in sorted((ROOT / "tests" / "methods").glob("test_*.py"))
     ]

@@ -208,7 +208,7 @@ def load(name: str) -> "type[Method]":
         module, _, attribute = METHODS[name].path.partition(":")
         found = getattr(import_module(f"fedbench.methods.{module}"), attribute)
     else:
-        raise ConfigError(f"unknown method '{name}': {nearest(name, METHODS)}; or package.module:Class of your own")
+        raise ConfigError(f"unknown method '{name}': {nearest(name, METHODS)} (your own: package.module:Class)")
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise ConfigError(f"method '{name}' is not a subclass of fedbench.methods.base.Method")
     return found

@@ -294,30 +294,33 @@ def split(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[tu
     Empty where no class has as many rows as there are folds.
     """
     member = F.one_hot(labels, classes)
-    kept = (member.sum(0) >= folds)[labels]
-    features, labels, member = features[kept], labels[kept], member[kept]
-    if not len(labels):
-        return []
     place = member.cumsum(0).gather(1, labels[:, None])[:, 0] - 1
-    held = [place % folds == fold for fold in range(folds)]
-    return [((features[~rows], labels[~rows]), (features[rows], labels[rows])) for rows in held]
+    place = torch.where((member.sum(0) >= folds)[labels], place % folds, folds)
+    held = [(features[rows], labels[rows]) for rows in (place == fold for fold in range(folds))]
+    if not len(held[0][0]):
+        return []
+    return [(_joined(held[:fold] + held[fold + 1 :]), held[fold]) for fold in range(folds)]
+
+
+def _joined(parts: list[Rows]) -> Rows:
+    return parts[0] if len(parts) == 1 else (torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts]))
 
 
 class Try(NamedTuple):
     """What a fold is validated with: the way from global to local statistics, and its samples."""
 
     means: np.ndarray
-    covariance: np.ndarray
+    covariance: Tensor
     features: np.ndarray
     member: np.ndarray
-    room: np.ndarray  # [H, H] to write to
+    room: Tensor  # [H, H] to write to
 
     @classmethod
     def of(cls, start: Gaussians, end: Gaussians, features: Tensor, labels: Tensor) -> "Try":
         """start, end: shrunk, which is linear: mixed ones are shrunk too. The covariance of `end` is written over."""
-        means, covariance = ((b - a).numpy() for a, b in zip(start, end, strict=True))
+        means, covariance = (b - a for a, b in zip(start, end, strict=True))
         member = F.one_hot(labels, len(start.means)).numpy()
-        return cls(means, covariance, features.numpy(), member, end.covariance.numpy())
+        return cls(means.numpy(), covariance, features.numpy(), member, end.covariance)
 
 
 def validation(x: np.ndarray, tries: Sequence[Try], start: Gaussians, prior: Tensor) -> tuple[float, np.ndarray]:
@@ -328,8 +331,8 @@ def validation(x: np.ndarray, tries: Sequence[Try], start: Gaussians, prior: Ten
     total, gradient = 0.0, np.zeros(2)
     for to in tries:
         means = start.means.numpy() + x[0] * to.means
-        mix = np.multiply(to.covariance, x[-1], out=to.room)
-        solved = inverse(np.add(mix, start.covariance.numpy(), out=mix))
+        mix = torch.add(start.covariance, to.covariance, alpha=float(x[-1]), out=to.room)
+        solved = inverse(mix.numpy())
         slopes = solved(means)
         logits = to.features @ slopes.T + offsets_of(slopes, means, prior.numpy())
         shares = log_softmax(logits, axis=1)
@@ -339,7 +342,7 @@ def validation(x: np.ndarray, tries: Sequence[Try], start: Gaussians, prior: Ten
         of_offsets = of_logits.sum(0)[:, None]
         through = solved(of_logits.T @ to.features - 0.5 * of_offsets * means)
         of_means = through - 0.5 * of_offsets * slopes
-        gradient += [(of_means * to.means).sum(), -(through * (slopes @ to.covariance)).sum()]
+        gradient += [(of_means * to.means).sum(), -(through * (slopes @ to.covariance.numpy())).sum()]
     return total, gradient if len(x) == 2 else gradient.sum(keepdims=True)
 
 

@@ -56,7 +56,7 @@ def load(name: str) -> type[LightningModule]:
         module, _, attribute = MODELS[name].partition(":")
         found = getattr(import_module(f"fedbench.models.{module}"), attribute)
     else:
-        raise ConfigError(f"unknown model '{name}': {nearest(name, MODELS)}; or package.module:Class of your own")
+        raise ConfigError(f"unknown model '{name}': {nearest(name, MODELS)} (your own: package.module:Class)")
     if not (isinstance(found, type) and issubclass(found, LightningModule)):
         raise ConfigError(f"model '{name}' is not a subclass of lightning.LightningModule")
     return found

@@ -87,8 +87,14 @@ def test_folds_are_dealt_class_by_class_in_row_order():
     folds = split(rows, y, 2, 4)
     assert [held[0].flatten().tolist() for _, held in folds] == [[0, 1, 3, 7], [2, 5, 6]]
     assert [rest[0].flatten().tolist() for rest, _ in folds] == [[2, 5, 6], [0, 1, 3, 7]]
-    assert all(torch.equal(y[z.flatten().long()], labels) for pair in folds for z, labels in pair)
     assert [held[0].flatten().tolist() for _, held in split(rows, y, 3, 4)] == [[0, 1, 6], [2, 5], [3, 7]]
+    assert [rest[0].flatten().tolist() for rest, _ in split(rows, y, 3, 4)] == [
+        [2, 5, 3, 7],
+        [0, 1, 6, 3, 7],
+        [0, 1, 6, 2, 5],
+    ]
+    for pair in (*folds, *split(rows, y, 3, 4)):
+        assert all(torch.equal(y[z.flatten().long()], labels) for z, labels in pair)
     assert split(rows, y, 5, 4) == []
 
 
@@ -438,7 +444,7 @@ MUTANTS = [
         "torch.arange(len(labels))",
     ),
     ("rare classes are validated too", ">= folds)[labels]", ">= 1)[labels]"),
-    ("the fold itself is the rest", "(features[~rows], labels[~rows])", "(features[rows], labels[rows])"),
+    ("the fold itself is the rest", "_joined(held[:fold] + held[fold + 1 :])", "held[fold]"),
     ("the last fold alone", "total -= (shares", "total = -(shares"),
     (
         "after_agg with the training head",

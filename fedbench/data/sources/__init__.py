@@ -56,7 +56,7 @@ def module_of(name: str) -> str:
         return SOURCES[name]
     if colon:
         return SOURCES.get(f"{prefix}:PATH", "factory")
-    raise ConfigError(f"unknown data set '{name}': {nearest(name, SOURCES)}; or package.module:factory of your own")
+    raise ConfigError(f"unknown data set '{name}': {nearest(name, SOURCES)} (your own: package.module:factory)")
 
 
 def checked_options(config: DataConfig, kind: type[Section]) -> Section:
