@@ -40,7 +40,6 @@ class Stepper:
             (p, v) for p, v in zip(learner.parameters, learner.gradient_views, strict=True) if p.requires_grad
         ]
         restrain(self.optimizer, learner, job)
-        spare_search(self.optimizer, learner.device)
 
     def zero_grad(self) -> None:
         for parameter, _ in self._pairs:
@@ -213,6 +212,7 @@ def restrain(optimizer: Optimizer, learner: "Learner", job: "Job") -> None:
         own = 1.0 if job.lr is None else job.lr / first.get("initial_lr", first["lr"])
         if own * learner.lr_factor != 1:
             scale_rate(optimizer, own * learner.lr_factor)
+    spare_search(optimizer, learner.device)
     if job.train_only is not None and _splits_tensors(learner, job.train_only):
         hold_frozen(optimizer, learner.w, job.train_only)
 

@@ -186,7 +186,8 @@ class CoPFL(Method):
         if options.moments == "none":
             model = fit(optimizer=torch.optim.SGD, **masked)
             return model, learner.ledger.steps - before
-        held = {"exp_avg": pair["u"], "exp_avg_sq": pair["v"], "step": torch.tensor(float(pair["steps"]))}
+        counter = start.params.new_tensor(pair["steps"], dtype=torch.float32)  # fused steps want it on the device
+        held = {"exp_avg": pair["u"], "exp_avg_sq": pair["v"], "step": counter}
         memory = {"optimizer": held}
         if options.moments == "mask_aware":
             held["exp_avg"] = pair["u"] * state["part"]  # the others only lose weight, below

@@ -132,8 +132,10 @@ class FedDPA(Method):
         scalars = {"weight": weight, "goal": goal}
         state = {name: reference.new_tensor(value) for name, value in scalars.items()}
         state["room"] = torch.empty_like(reference)
-        # The distance of a part is that of the whole from where the others stay.
-        state["anchor"] = reference if self.options.constraint_form == "layer_norm" else choose(part, reference, start)
+        state["anchor"] = reference
+        if self.options.constraint_form != "layer_norm":
+            # The distance of a part is that of the whole from where the others stay.
+            state["anchor"] = choose(part.to(reference.device), reference, start)
         return {"gradient": pulls[self.options.constraint_form], "state": state}
 
     def _update(self, client: Client, trained: Tensor, download: Message) -> Tensor:

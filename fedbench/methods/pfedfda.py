@@ -147,14 +147,14 @@ class PFedFDA(Method):
             return [1.0, 1.0]
         if options.beta is not None:
             return options.beta if isinstance(options.beta, list) else [options.beta] * 2
-        folds = split(features, labels, options.num_folds, len(common.means))
-        if not folds:
+        dealt = split(features, labels, options.num_folds, len(common.means))
+        if not dealt:
             return [0.0, 0.0]
         start = shrunk(common, options.eps)
-        ends = [shrunk(self._statistics(*rest, common.means), options.eps) for rest, _ in folds]
-        tries = [Try.of(start, end, *held) for end, (_, held) in zip(ends, folds, strict=True)]
+        ends = [shrunk(self._statistics(*rest, common.means), options.eps) for rest, _ in dealt]
+        folds = [Fold.of(start, end, *held) for end, (_, held) in zip(ends, dealt, strict=True)]
         found = minimize(
-            partial(validation, tries=tries, start=start, prior=self._prior(client)),
+            partial(validation, folds=folds, start=start, prior=self._prior(client)),
             np.full(1 if options.single_beta else 2, 0.5),
             jac=True,
             method="L-BFGS-B",
@@ -306,7 +306,7 @@ def _joined(parts: list[Rows]) -> Rows:
     return parts[0] if len(parts) == 1 else (torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts]))
 
 
-class Try(NamedTuple):
+class Fold(NamedTuple):
     """What a fold is validated with: the way from global to local statistics, and its samples."""
 
     means: np.ndarray
@@ -316,20 +316,20 @@ class Try(NamedTuple):
     room: Tensor  # [H, H] to write to
 
     @classmethod
-    def of(cls, start: Gaussians, end: Gaussians, features: Tensor, labels: Tensor) -> "Try":
+    def of(cls, start: Gaussians, end: Gaussians, features: Tensor, labels: Tensor) -> "Fold":
         """start, end: shrunk, which is linear: mixed ones are shrunk too. The covariance of `end` is written over."""
         means, covariance = (b - a for a, b in zip(start, end, strict=True))
         member = F.one_hot(labels, len(start.means)).numpy()
         return cls(means.numpy(), covariance, features.numpy(), member, end.covariance)
 
 
-def validation(x: np.ndarray, tries: Sequence[Try], start: Gaussians, prior: Tensor) -> tuple[float, np.ndarray]:
+def validation(x: np.ndarray, folds: Sequence[Fold], start: Gaussians, prior: Tensor) -> tuple[float, np.ndarray]:
     """Sum over the folds of the held-out cross-entropy of heads mixed with weights x (one or two), and its gradient.
 
     start: the shrunk global statistics, at x = 0.
     """
     total, gradient = 0.0, np.zeros(2)
-    for to in tries:
+    for to in folds:
         means = start.means.numpy() + x[0] * to.means
         mix = torch.add(start.covariance, to.covariance, alpha=float(x[-1]), out=to.room)
         solved = inverse(mix.numpy())

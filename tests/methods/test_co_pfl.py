@@ -576,7 +576,7 @@ MUTANTS = [
      "    g.mul_(s.part).add_(w, alpha=decay)"),
     ("there is no decay", "self.options, self.context.train.weight_decay, ", "self.options, 0.0, "),
     ("gradients enter unmasked", "    g.mul_(s.part)", "    pass"),
-    ("counters start anew", 'torch.tensor(float(pair["steps"]))', "torch.tensor(0.0)"),
+    ("counters start anew", 'new_tensor(pair["steps"],', "new_tensor(0,"),
     ("the shared phase starts where the personal one ended", "model = model.replace(params=received.params)", "pass"),
     ("a phase that is not run counts nothing", '["steps"] += max(steps.values())', '["steps"] += 0'),
     ("personal parameters are selected again", "largest(ranked, selected) & ~mask", "largest(ranked, selected)"),

@@ -382,10 +382,10 @@ MUTANTS = [
     ("the personal part goes to the bound too", "(mask, options.lambda_1, 0.0)", "(mask, options.lambda_1, 0.5)"),
     (
         "the distance is that of all entries",
-        "else choose(part, reference, start)",
-        "else reference",
+        "choose(part.to(reference.device), reference, start)",
+        "reference",
     ),
-    ("the distance is from the start of the phase", "choose(part, reference, start)", "start"),
+    ("the distance is from the start of the phase", "choose(part.to(reference.device), reference, start)", "start"),
     ("a distance of 0 divides", "return torch.where(distance > 0, 1 / distance, 0.0)", "return 1 / distance"),
     ("updates are scaled up to the bound", "max(1.0, float(update.norm())", "max(0.0, float(update.norm())"),
     ("noise is not shared out", "multiplier / sqrt(participants)", "multiplier"),

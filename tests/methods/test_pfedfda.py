@@ -12,9 +12,9 @@ from torch import nn
 
 from fedbench.errors import ConfigError
 from fedbench.methods.pfedfda import (
+    Fold,
     Gaussians,
     PFedFDA,
-    Try,
     discriminant,
     label_prior,
     mixed,
@@ -108,8 +108,8 @@ def problem(seed=0, count=40, spread=1.0):
     common = Gaussians(torch.rand(3, 2, dtype=torch.float64, generator=draw), torch.eye(2, dtype=torch.float64))
     folds = [(statistics(*rest, common.means, 2, 1e-4, 1), *held) for rest, held in split(z, y, 2, 3)]
     start = shrunk(common, 1e-4)
-    tries = [Try.of(start, shrunk(local, 1e-4), *held) for local, *held in folds]
-    return dict(tries=tries, start=start, prior=label_prior(y, 3, 1e-4)), common, folds, z, y
+    tries = [Fold.of(start, shrunk(local, 1e-4), *held) for local, *held in folds]
+    return dict(folds=tries, start=start, prior=label_prior(y, 3, 1e-4)), common, folds, z, y
 
 
 @pytest.mark.parametrize("x", [[0.3, 0.7], [0.5], [0.0, 1.0]])
