@@ -151,12 +151,21 @@ def of_linear(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
 def of_convolution(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
     """x `[b, in, h, w]`, error `[b, out, h', w']`."""
     assert isinstance(layer, nn.Conv2d)
-    assert not isinstance(layer.padding, str)
     total, error = torch.zeros(layer.weight.numel(), dtype=torch.float64, device=x.device), error.flatten(2)
     for some, errors in zip(x.to(error.dtype).split(UNFOLDED_AT_ONCE), error.split(UNFOLDED_AT_ONCE), strict=True):
-        patches = F.unfold(some, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
-        total += squares_of((errors @ patches.mT).flatten(1))
+        total += squares_of((errors @ unfolded(layer, some).mT).flatten(1))
     return [total, squares_of(error.sum(2))] if layer.bias is not None else [total]
+
+
+def unfolded(layer: nn.Conv2d, x: Tensor) -> Tensor:
+    """What `F.unfold` gives, `[b, in * kernel, h' * w']`, as one copy of a view, which takes a third of its time."""
+    assert not isinstance(layer.padding, str)
+    (below, beside), view = layer.padding, x
+    if below or beside:
+        view = F.pad(view, (beside, beside, below, below))
+    for dim, size, stride, gap in zip((2, 3), layer.kernel_size, layer.stride, layer.dilation, strict=True):
+        view = view.unfold(dim, gap * (size - 1) + 1, stride)[..., ::gap]
+    return view.permute(0, 1, 4, 5, 2, 3).flatten(1, 3).flatten(2)
 
 
 def of_batch_norm(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:

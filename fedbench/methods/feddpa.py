@@ -17,7 +17,7 @@ Where we decide:
 Longer than other method files because of the variants of the constraint.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import sqrt
 from typing import Any, Literal
@@ -32,6 +32,9 @@ from fedbench.errors import ConfigError
 from fedbench.learner.layout import Slot
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Received, Server, Upload
+
+LITTLE = 0.25
+"""Share of the parameters up to which a part in training is pulled by itself."""
 
 
 class FedDPA(Method):
@@ -124,24 +127,26 @@ class FedDPA(Method):
 
     def _constraint(self, start: Tensor, reference: Tensor, part: Tensor, weight: float, goal: float) -> dict[str, Any]:
         """What keeps a part, which alone moves, at the distance `goal` from the reference: arguments of a fit."""
-        pulls = {
-            "norm": norm_pull,
-            "squared": squared_pull,
-            "layer_norm": partial(layer_norm_pull, self.context.layout.params),
-        }
         scalars = {"weight": weight, "goal": goal}
         state = {name: reference.new_tensor(value) for name, value in scalars.items()}
-        state["room"] = torch.empty_like(reference)
-        state["anchor"] = reference
-        if self.options.constraint_form != "layer_norm":
-            # The distance of a part is that of the whole from where the others stay.
-            state["anchor"] = choose(part.to(reference.device), reference, start)
-        return {"gradient": pulls[self.options.constraint_form], "state": state}
+        if self.options.constraint_form == "layer_norm":
+            state |= {"anchor": reference, "room": torch.empty_like(reference)}
+            return {"gradient": partial(layer_norm_pull, self.context.layout.params), "state": state}
+        pull, part = PULLS[self.options.constraint_form], part.to(reference.device)
+        if int(part.count_nonzero()) <= LITTLE * len(part):
+            where = part.nonzero().flatten()
+            state |= {"part": where, "anchor": reference[where]}
+            pull = partial(part_pull, pull)
+        else:  # the distance of a part is that of the whole from where the others stay
+            state["anchor"] = choose(part, reference, start)
+        return {"gradient": pull, "state": state | {"room": torch.empty_like(state["anchor"])}}
 
     def _update(self, client: Client, trained: Tensor, download: Message) -> Tensor:
-        """Delta `[N]`: what training changed in the global model, clipped and noised in float64."""
-        options = self.options
-        update = trained.to(torch.float64) - download.params
+        """Delta `[N]`: what training changed in the global model; clipped and noised in float64."""
+        options, update = self.options, trained - download.params
+        if not options.clip and not options.noise_multiplier:
+            return update
+        update = update.to(torch.float64)
         if options.clip:
             update.div_(max(1.0, float(update.norm()) / options.clipping_bound))
         if options.noise_multiplier:
@@ -163,6 +168,14 @@ class FedDPA(Method):
         server.params = weighted_mean([before, *(u.params for u in uploads)], [1.0, *self.weights(uploads)])
 
 
+def part_pull(pull: Callable[[Tensor, Tensor, Any], None], g: Tensor, w: Tensor, s: Any) -> None:
+    """Pull at few places, with an anchor for these alone."""
+    moving = w.gather(-1, s.part)
+    pulled = torch.zeros_like(moving)
+    pull(pulled, moving, s)
+    g.scatter_add_(-1, s.part, pulled)
+
+
 def norm_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add the gradient of weight / 2 * |distance - goal|, distance from the anchor."""
     offset, distance = offset_of(w, s.anchor, s.room)
@@ -173,6 +186,9 @@ def squared_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add the gradient of weight / 2 * (distance - goal)^2."""
     offset, distance = offset_of(w, s.anchor, s.room)
     g.addcmul_(offset, (distance - s.goal).mul_(s.weight) * inverse(distance))
+
+
+PULLS = {"norm": norm_pull, "squared": squared_pull}
 
 
 def offset_of(w: Tensor, anchor: Tensor, room: Tensor) -> tuple[Tensor, Tensor]:

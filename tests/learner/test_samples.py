@@ -31,8 +31,8 @@ def flat(*layers: nn.Module) -> nn.Sequential:
 SHORT = {
     "linear": (lambda: flat(nn.Flatten(), nn.Linear(126, 5, bias=False), nn.Tanh()), IMAGE),
     "tokens": (lambda: flat(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2, bias=False)), TOKENS),
-    "strides": (lambda: flat(nn.Conv2d(3, 5, (3, 2), stride=(2, 1), padding=1), nn.ReLU()), IMAGE),
-    "dilation": (lambda: flat(nn.Conv2d(3, 5, 2, dilation=2, bias=False), nn.ReLU()), IMAGE),
+    "strides": (lambda: flat(nn.Conv2d(3, 5, (3, 2), stride=(2, 1), padding=(2, 1)), nn.ReLU()), IMAGE),
+    "dilation": (lambda: flat(nn.Conv2d(3, 5, 2, dilation=(1, 3), bias=False), nn.ReLU()), IMAGE),
     "in place": (lambda: flat(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU(inplace=True), nn.Conv2d(5, 2, 3)), IMAGE),
     "norm": (lambda: flat(nn.Flatten(), nn.Linear(126, 5), nn.BatchNorm1d(5), nn.ReLU(inplace=True)), IMAGE),
     "unused": (lambda: Called(lambda m, x: m.used(x), used=flat(nn.Flatten()), spare=nn.Linear(2, 2)), IMAGE),

@@ -14,8 +14,9 @@ from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout, Slot
 from fedbench.learner.learner import cross_entropy
+from fedbench.methods import feddpa
 from fedbench.methods.base import Context, Message
-from fedbench.methods.feddpa import FedDPA, layer_norm_pull, noise_deviation
+from fedbench.methods.feddpa import FedDPA, layer_norm_pull, noise_deviation, norm_pull, part_pull
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
 
 SIZES = [9, 17, 12]
@@ -94,6 +95,7 @@ def pulled(form, w, anchor, part, weight, goal):
     g = torch.zeros(4)
     asked["gradient"](g, w, SimpleNamespace(**asked["state"]))
     assert form == "layer_norm" or not g[part == 0].any()
+    assert (g.shape == asked["state"]["anchor"].shape) == (form == "layer_norm" or sum(part) > 4 * feddpa.LITTLE)
     return g * part  # the others are held by the learner
 
 
@@ -107,7 +109,9 @@ def pulled(form, w, anchor, part, weight, goal):
         ("layer_norm", G, 0.155902, [0.022361, 0, 0, -0.05], 0.065451, [0, 0.022361, 0, 0]),
     ],
 )
-def test_the_constraint(form, anchor, first, slope, second, other):
+@pytest.mark.parametrize("little", [0.0, 1.0], ids=["whole", "part alone"])
+def test_the_constraint(form, anchor, first, slope, second, other, little, monkeypatch):
+    monkeypatch.setattr(feddpa, "LITTLE", little)
     rest = [1 - m for m in M]
     for part, weight, goal, value, expected in ((M, 0.1, 0.0, first, slope), (rest, 0.05, 0.5, second, other)):
         w = torch.tensor(W, requires_grad=True)
@@ -144,6 +148,22 @@ def test_the_pull_by_tensors_serves_a_stack_of_clients():
         row = torch.zeros(4)
         state = SimpleNamespace(anchor=away[i], weight=weight[i, 0], goal=goal[i, 0], room=row.clone())
         layer_norm_pull(SLOTS, row, w[i], state)
+        assert torch.equal(row, g[i])
+
+
+def test_the_pull_of_a_part_serves_a_stack_of_clients():
+    """Of parts of different sizes: whatever stays at its anchor fills up the smaller ones."""
+    anchor, weight, goal = torch.randn(2, 6), torch.rand(2, 1), torch.zeros(2, 1)
+    w, g, part = anchor.clone(), torch.zeros(2, 6), torch.tensor([[0, 2, 5], [4, 1, 1]])
+    w[0, [0, 2, 5]] += 1
+    w[1, 4] += 2
+    state = {"part": part, "anchor": anchor.gather(1, part), "weight": weight, "goal": goal}
+    part_pull(norm_pull, g, w, SimpleNamespace(**state, room=torch.empty(2, 3)))
+    for i, moving in enumerate((part[0], part[1, :1])):
+        row, own = torch.zeros(6), SimpleNamespace(weight=weight[i, 0], goal=goal[i, 0], anchor=anchor[i, moving])
+        own.part, own.room = moving, torch.empty(len(moving))
+        part_pull(norm_pull, row, w[i], own)
+        assert row.any()
         assert torch.equal(row, g[i])
 
 
@@ -382,10 +402,11 @@ MUTANTS = [
     ("the personal part goes to the bound too", "(mask, options.lambda_1, 0.0)", "(mask, options.lambda_1, 0.5)"),
     (
         "the distance is that of all entries",
-        "choose(part.to(reference.device), reference, start)",
+        "choose(part, reference, start)",
         "reference",
     ),
-    ("the distance is from the start of the phase", "choose(part.to(reference.device), reference, start)", "start"),
+    ("the distance is from the start of the phase", "choose(part, reference, start)", "start"),
+    ("a small part is pulled where it starts", '"anchor": reference[where]', '"anchor": start[where]'),
     ("a distance of 0 divides", "return torch.where(distance > 0, 1 / distance, 0.0)", "return 1 / distance"),
     ("updates are scaled up to the bound", "max(1.0, float(update.norm())", "max(0.0, float(update.norm())"),
     ("noise is not shared out", "multiplier / sqrt(participants)", "multiplier"),
