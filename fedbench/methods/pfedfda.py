@@ -26,19 +26,22 @@ from lightning import LightningModule
 from pydantic import Field
 from scipy.linalg.lapack import dgetrf, dgetrs, dpotrf, dpotrs
 from scipy.optimize import minimize
-from scipy.special import log_softmax
 from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 
 from fedbench.aggregators import weighted_mean
+from fedbench.bits import holds_one
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout
 from fedbench.learner.loop import task_loss_through
 from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Predictor, Received, Server, Upload
+from fedbench.methods.base import Client, Message, Method, Predictor, Server, Upload
 
 one_thread = ThreadpoolController().wrap(limits=1, user_api="blas")
 """For what NumPy and SciPy add up: sums differ with the number of threads."""
+
+Rows = tuple[Tensor, Tensor]
+"""Features `[n, H]` and their labels."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -48,6 +51,31 @@ class Gaussians(NamedTuple):
 
     means: Tensor
     covariance: Tensor
+
+
+class Sums(NamedTuple):
+    """Rows of features by class: counts `[C, 1]`, means `[C, H]` and squared distances from these `[H, H]`, float64."""
+
+    counts: Tensor
+    means: Tensor
+    scatter: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor, labels: Tensor, classes: int) -> "Sums":
+        """features: `[n, H]`, float64."""
+        counts = labels.bincount(minlength=classes).to(features.dtype)[:, None]
+        means = features.new_zeros(classes, features.shape[1]).index_add_(0, labels, features)
+        means /= counts.clamp(min=1)
+        return cls(counts, means, gram(features - means[labels]))
+
+
+class Common(NamedTuple):
+    """Global statistics, the same shrunk, and the head that they give: A `[C, H]` and b `[C]` without the prior."""
+
+    sent: tuple[Tensor, Tensor]
+    plain: Gaussians
+    shrunk: Gaussians
+    head: tuple[Tensor, Tensor]
 
 
 class PFedFDA(Method):
@@ -70,6 +98,7 @@ class PFedFDA(Method):
         beta_gtol: float = Field(1e-3, gt=0, description="projected gradient at which the solver stops")
 
     needs_head = True
+    _common: Common | None = None
 
     def check(self) -> None:
         options = self.options
@@ -87,19 +116,16 @@ class PFedFDA(Method):
     # -- the client half ----------------------------------------------------------------------------------------------
 
     def receive(self, client: Client, download: Message) -> Weights:
-        received, common = super().receive(client, download), self._common(download)
-        headed = self._with_head(client, received, common)
-        return Received(headed.params, headed.buffers, headed.counters, common._asdict())
+        return self._with_head(client, super().receive(client, download), self.common(download).head)
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        assert isinstance(received, Received)
         trained, features, labels = self._train(client, received)
-        adapted, betas = self.adapted(client, features, labels, Gaussians(**received.extra))
+        adapted, betas = self.adapted(client, features, labels, self.common(download))
         dtype, device = trained.params.dtype, trained.params.device
         traces = {"beta_means": betas[0], "beta_covariance": betas[1]}
         sent = {"means": adapted.means.flatten(), "covariance": packed(adapted.covariance)}
         sent = {name: part.to(device, dtype) for name, part in sent.items()}
-        upload = self.upload(client, self._with_head(client, trained, adapted), traces=traces, **sent)
+        upload = self.upload(client, self._with_head(client, trained, self._head(adapted)), traces=traces, **sent)
         upload.charge = upload.wire_bytes() + 4  # the number of images
         del client.state["params"]  # the head, which is computed
         client.state["betas"] = betas
@@ -133,28 +159,30 @@ class PFedFDA(Method):
 
     @one_thread
     def adapted(
-        self, client: Client, features: Tensor, labels: Tensor, common: Gaussians
+        self, client: Client, features: Tensor, labels: Tensor, common: Common
     ) -> tuple[Gaussians, list[float]]:
         """Local statistics mixed with the global ones, and the weights of the local means and covariance."""
         features, labels = features.flatten(1).cpu().to(torch.float64), labels.cpu()
-        betas = self._betas(client, features, labels, common)
-        local = self._statistics(features, labels, common.means)
-        return mixed(betas, local, common), betas
+        classes = len(common.plain.means)
+        parts = split(features, labels, self.options.num_folds, classes)
+        sums = [Sums.of(*part, classes) for part in parts]
+        betas = self._betas(client, parts[:-1], sums[:-1], common)
+        return mixed(betas, self._statistics(sums, common), common.plain), betas
 
-    def _betas(self, client: Client, features: Tensor, labels: Tensor, common: Gaussians) -> list[float]:
+    def _betas(self, client: Client, dealt: list[Rows], sums: list[Sums], common: Common) -> list[float]:
         options = self.options
         if options.local_beta:
             return [1.0, 1.0]
         if options.beta is not None:
             return options.beta if isinstance(options.beta, list) else [options.beta] * 2
-        dealt = split(features, labels, options.num_folds, len(common.means))
         if not dealt:
             return [0.0, 0.0]
-        start = shrunk(common, options.eps)
-        ends = [shrunk(self._statistics(*rest, common.means), options.eps) for rest, _ in dealt]
-        folds = [Fold.of(start, end, *held) for end, (_, held) in zip(ends, dealt, strict=True)]
+        folds = []
+        for number, held in enumerate(dealt):
+            rest = self._statistics([*sums[:number], *sums[number + 1 :]], common)
+            folds.append(Fold.of(common.shrunk, shrunk(rest, options.eps), *held))
         found = minimize(
-            partial(validation, folds=folds, start=start, prior=self._prior(client)),
+            partial(validation, folds=folds, start=common.shrunk, prior=self._prior(client)),
             np.full(1 if options.single_beta else 2, 0.5),
             jac=True,
             method="L-BFGS-B",
@@ -165,34 +193,43 @@ class PFedFDA(Method):
             return client.state.get("betas", [0.5, 0.5])
         return [float(found.x[0]), float(found.x[-1])]
 
-    def _statistics(self, features: Tensor, labels: Tensor, fallback: Tensor) -> Gaussians:
+    def _statistics(self, sums: list[Sums], common: Common) -> Gaussians:
         options = self.options
-        return statistics(features, labels, fallback, options.num_folds, options.cov_offset, options.cov_ridge)
+        return statistics(sums, common.plain.means, options.num_folds, options.cov_offset, options.cov_ridge)
 
     def _prior(self, client: Client) -> Tensor:
         return label_prior(client.train.labels.cpu(), self.context.classes, self.options.eps)
 
     @one_thread
-    def _with_head(self, client: Client, weights: Weights, gaussians: Gaussians) -> Weights:
-        """The weights with the head that discriminates between these classes."""
+    def _head(self, gaussians: Gaussians) -> tuple[Tensor, Tensor]:
+        return discriminant(shrunk(gaussians, self.options.eps))
+
+    def _with_head(self, client: Client, weights: Weights, head: tuple[Tensor, Tensor]) -> Weights:
+        """The weights with this head, for the client's prior of labels."""
         weight, bias = self.context.layout.linear_head()
         assert bias is not None
-        params = weights.params.clone()
-        slopes, offsets = discriminant(gaussians, self._prior(client), self.options.eps)
+        params, (slopes, offsets) = weights.params.clone(), head
         params[weight.start : weight.stop] = slopes.flatten().to(params)
-        params[bias.start : bias.stop] = offsets.to(params)
+        params[bias.start : bias.stop] = (offsets + self._prior(client).log()).to(params)
         return weights.replace(params=params)
 
-    def _common(self, download: Message) -> Gaussians:
-        """The global statistics in a download."""
-        weight, _ = self.context.layout.linear_head()
-        means = download.means.cpu().to(torch.float64).view(weight.shape)
-        return Gaussians(means, unpacked(download.covariance.cpu().to(torch.float64), weight.shape[1]))
+    @one_thread
+    def common(self, download: Message) -> Common:
+        """The global statistics in a download; kept until others come, because a round's clients all get the same."""
+        sent = (download.means, download.covariance)
+        if self._common is None or any(holds_one(a != b) for a, b in zip(self._common.sent, sent, strict=True)):
+            weight, _ = self.context.layout.linear_head()
+            means, upper = (part.cpu().to(torch.float64) for part in sent)
+            plain = Gaussians(means.view(weight.shape), unpacked(upper, weight.shape[1]))
+            start = shrunk(plain, self.options.eps)
+            self._common = Common((sent[0].clone(), sent[1].clone()), plain, start, discriminant(start))
+        return self._common
 
     def personal(self, client: Client, download: Message) -> Predictor:
-        received, common = super().receive(client, download), self._common(download)
+        received, common = super().receive(client, download), self.common(download)
         features = client.learner.features(received, client.train)
-        return self._with_head(client, received, self.adapted(client, features, client.train.labels, common)[0])
+        adapted, _ = self.adapted(client, features, client.train.labels, common)
+        return self._with_head(client, received, self._head(adapted))
 
     # -- the server half ----------------------------------------------------------------------------------------------
 
@@ -231,15 +268,16 @@ def label_prior(labels: Tensor, classes: int, eps: float) -> Tensor:
     return shares / shares.sum()
 
 
-def statistics(
-    features: Tensor, labels: Tensor, fallback: Tensor, least: int, offset: float, ridge: float
-) -> Gaussians:
-    """Means of features `[n, H]` by class, `fallback` `[C, H]` for classes of no more than `least` rows; covariance."""
-    member = F.one_hot(labels, len(fallback)).to(features.dtype)  # [n, C]
-    counts = member.sum(0)[:, None]
-    means = torch.where(counts > least, member.T @ features / counts.clamp(min=1), fallback)
-    centred = features - means[labels]
-    covariance = gram(centred).div_(max(len(features) - 1, 1)).add_(offset)
+def statistics(sums: Sequence[Sums], fallback: Tensor, least: int, offset: float, ridge: float) -> Gaussians:
+    """Of all rows: means by class, `fallback` `[C, H]` for classes of no more than `least` rows, and the covariance."""
+    counts, centres = (torch.stack([part[k] for part in sums]) for k in range(2))
+    rows = counts.sum(0)
+    means = torch.where(rows > least, (counts / rows.clamp(min=1) * centres).sum(0), fallback)
+    away = (counts.sqrt() * (centres - means)).flatten(0, 1)
+    covariance = gram(away[away.any(1)])
+    for part in sums:
+        covariance += part.scatter
+    covariance.div_(max(int(rows.sum()) - 1, 1)).add_(offset)
     covariance.diagonal().add_(ridge)
     return Gaussians(means, covariance)
 
@@ -254,16 +292,19 @@ def mixed(betas: Sequence[float], local: Gaussians, common: Gaussians) -> Gaussi
     return Gaussians(*(torch.lerp(other, own, b) for b, own, other in zip(betas, local, common, strict=True)))
 
 
-def discriminant(gaussians: Gaussians, prior: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Weight A `[C, H]` and bias b `[C]` of the linear discriminant analysis; not numbers where it has no solution."""
-    means, covariance = shrunk(gaussians, eps)
-    slopes = inverse(covariance.numpy())(means.numpy())
-    return torch.from_numpy(slopes), torch.from_numpy(offsets_of(slopes, means.numpy(), prior.numpy()))
+def discriminant(gaussians: Gaussians) -> tuple[Tensor, Tensor]:
+    """A `[C, H]` of the linear discriminant analysis of shrunk statistics, and its b `[C]` but for the prior.
+
+    Not numbers where it has no solution.
+    """
+    means = gaussians.means.numpy()
+    slopes = inverse(gaussians.covariance.clone().numpy())(means)
+    return torch.from_numpy(slopes), torch.from_numpy(offsets_of(slopes, means))
 
 
-def offsets_of(slopes: np.ndarray, means: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """b `[C]` of the linear discriminant analysis, for A and means `[C, H]`."""
-    return -0.5 * (means * slopes).sum(1) + np.log(prior)
+def offsets_of(slopes: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """b `[C]` but for the prior, for A and means `[C, H]`."""
+    return -0.5 * (means * slopes).sum(1)
 
 
 def shrunk(gaussians: Gaussians, eps: float) -> Gaussians:
@@ -285,25 +326,16 @@ def inverse(symmetric: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     return lambda rows: np.full_like(rows, np.nan) if failed else dgetrs(factor, pivots, rows.T)[0].T
 
 
-Rows = tuple[Tensor, Tensor]
+def split(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[Rows]:
+    """The folds, rows dealt to them in turn class by class, and at the end the rows of rare classes.
 
-
-def split(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[tuple[Rows, Rows]]:
-    """For each fold the rest and the fold itself, rows dealt in turn class by class; rare classes are left out.
-
-    Empty where no class has as many rows as there are folds.
+    There are no folds where no class has as many rows as there are to be folds.
     """
     member = F.one_hot(labels, classes)
     place = member.cumsum(0).gather(1, labels[:, None])[:, 0] - 1
-    place = torch.where((member.sum(0) >= folds)[labels], place % folds, folds)
-    held = [(features[rows], labels[rows]) for rows in (place == fold for fold in range(folds))]
-    if not len(held[0][0]):
-        return []
-    return [(_joined(held[:fold] + held[fold + 1 :]), held[fold]) for fold in range(folds)]
-
-
-def _joined(parts: list[Rows]) -> Rows:
-    return parts[0] if len(parts) == 1 else (torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts]))
+    common = member.sum(0) >= folds
+    place = torch.where(common[labels], place % folds, folds)
+    return [(features[place == fold], labels[place == fold]) for fold in range(0 if common.any() else folds, folds + 1)]
 
 
 class Fold(NamedTuple):
@@ -328,14 +360,14 @@ def validation(x: np.ndarray, folds: Sequence[Fold], start: Gaussians, prior: Te
 
     start: the shrunk global statistics, at x = 0.
     """
-    total, gradient = 0.0, np.zeros(2)
+    total, gradient, log_prior = 0.0, np.zeros(2), prior.log().numpy()
     for to in folds:
         means = start.means.numpy() + x[0] * to.means
         mix = torch.add(start.covariance, to.covariance, alpha=float(x[-1]), out=to.room)
         solved = inverse(mix.numpy())
         slopes = solved(means)
-        logits = to.features @ slopes.T + offsets_of(slopes, means, prior.numpy())
-        shares = log_softmax(logits, axis=1)
+        logits = to.features @ slopes.T + offsets_of(slopes, means) + log_prior
+        shares = torch.from_numpy(logits).log_softmax(1).numpy()
         total -= (shares * to.member).sum() / len(logits)
         # Backwards by hand, with the same factor of the covariance.
         of_logits = (np.exp(shares) - to.member) / len(logits)

@@ -12,9 +12,11 @@ from torch import nn
 
 from fedbench.errors import ConfigError
 from fedbench.methods.pfedfda import (
+    Common,
     Fold,
     Gaussians,
     PFedFDA,
+    Sums,
     discriminant,
     label_prior,
     mixed,
@@ -45,8 +47,17 @@ def run(rounds=2, norm=False, sizes=SIZES, **options) -> Simulation:
 
 
 def logits(gaussians, prior, features):
-    slopes, offsets = discriminant(gaussians, prior, 1e-4)
+    slopes, offsets = head_of(gaussians, prior)
     return features @ slopes.T + offsets
+
+
+def head_of(gaussians, prior):
+    slopes, offsets = discriminant(shrunk(gaussians, 1e-4))
+    return slopes, offsets + prior.log()
+
+
+def statistics_of(features, labels, fallback, *rest):
+    return statistics([Sums.of(features, labels, len(fallback))], fallback, *rest)
 
 
 # -- the numbers of the specification ---------------------------------------------------------------------------------
@@ -58,44 +69,56 @@ def test_the_prior_of_labels():
 
 def test_the_discriminant():
     given_ = Gaussians(f64([[1, 0], [0, 2]]), f64([[2, 0.5], [0.5, 1]]))
-    slopes, offsets = discriminant(given_, label_prior(Y, 2, 1e-4), 1e-4)
+    slopes, offsets = head_of(given_, label_prior(Y, 2, 1e-4))
     assert close(slopes, [0.571424, -0.285669, -0.571339, 2.285527])
     assert close(offsets, [-0.573461, -3.671621])
 
 
 def test_local_statistics():
-    means, covariance = statistics(F, Y, COMMON.means, 2, 0, 0)
+    means, covariance = statistics_of(F, Y, COMMON.means, 2, 0, 0)
     assert close(means, [1, 0.666667, 1, 1])
     assert close(covariance, [2, 0.666667, 0.666667, 0.555556])
-    assert close(statistics(F, Y, COMMON.means, 2, 1e-4, 1)[1], [3.0001, 0.666767, 0.666767, 1.555656])
+    assert close(statistics_of(F, Y, COMMON.means, 2, 1e-4, 1)[1], [3.0001, 0.666767, 0.666767, 1.555656])
 
 
 def test_a_class_needs_more_rows_than_folds_for_a_mean_of_its_own():
     for least, mean in ((2, [1, 2 / 3]), (3, [0.5, 0.5]), (4, [0.5, 0.5])):
-        assert close(statistics(F, Y, COMMON.means, least, 1e-4, 1).means[0], mean)
+        assert close(statistics_of(F, Y, COMMON.means, least, 1e-4, 1).means[0], mean)
 
 
 def test_adapted_statistics():
-    adapted = mixed([0.25, 0.5], statistics(F, Y, COMMON.means, 2, 1e-4, 1), COMMON)
+    adapted = mixed([0.25, 0.5], statistics_of(F, Y, COMMON.means, 2, 1e-4, 1), COMMON)
     assert close(adapted.means, [0.625, 0.541667, 1, 1])
     assert close(adapted.covariance, [2.000050, 0.333383, 0.333383, 1.277828])
+
+
+def test_statistics_of_parts_are_those_of_all_rows():
+    """Also for classes that no part has enough rows of, or that a part has none of."""
+    draw = torch.Generator().manual_seed(1)
+    z, y = 50 + torch.randn(40, 3, dtype=torch.float64, generator=draw), torch.arange(40).sqrt().long()
+    fallback, at_once = torch.rand(8, 3, dtype=torch.float64, generator=draw), Sums.of(z, y, 8)
+    for parts in (z.split(7), (z[:9], z[9:9], z[9:])):
+        sums = [Sums.of(part, labels, 8) for part, labels in zip(parts, y.split([len(p) for p in parts]), strict=True)]
+        for least in (0, 4, 9):
+            for ours, whole in zip(*(statistics(s, fallback, least, 1e-4, 1) for s in (sums, [at_once])), strict=True):
+                assert torch.allclose(ours, whole, rtol=1e-12, atol=1e-12)
+            means = torch.where((y.bincount(minlength=8) > least)[:, None], at_once.means, fallback)
+            centred = z - means[y]
+            expected = centred.T @ centred / 39 + 1e-4 + torch.eye(3, dtype=torch.float64)
+            assert torch.allclose(statistics([at_once], fallback, least, 1e-4, 1).covariance, expected, rtol=1e-12)
 
 
 def test_folds_are_dealt_class_by_class_in_row_order():
     y = torch.tensor([0, 1, 0, 0, 2, 1, 0, 1])
     rows = torch.arange(8).double()[:, None]
-    folds = split(rows, y, 2, 4)
-    assert [held[0].flatten().tolist() for _, held in folds] == [[0, 1, 3, 7], [2, 5, 6]]
-    assert [rest[0].flatten().tolist() for rest, _ in folds] == [[2, 5, 6], [0, 1, 3, 7]]
-    assert [held[0].flatten().tolist() for _, held in split(rows, y, 3, 4)] == [[0, 1, 6], [2, 5], [3, 7]]
-    assert [rest[0].flatten().tolist() for rest, _ in split(rows, y, 3, 4)] == [
-        [2, 5, 3, 7],
-        [0, 1, 6, 3, 7],
-        [0, 1, 6, 2, 5],
-    ]
-    for pair in (*folds, *split(rows, y, 3, 4)):
-        assert all(torch.equal(y[z.flatten().long()], labels) for z, labels in pair)
-    assert split(rows, y, 5, 4) == []
+    for folds, places in (
+        (2, [[0, 1, 3, 7], [2, 5, 6], [4]]),
+        (3, [[0, 1, 6], [2, 5], [3, 7], [4]]),
+        (5, [[0, 1, 2, 3, 4, 5, 6, 7]]),
+    ):
+        dealt = split(rows, y, folds, 4)
+        assert [z.flatten().tolist() for z, _ in dealt] == places
+        assert all(torch.equal(y[z.flatten().long()], labels) for z, labels in dealt)
 
 
 # -- the solver -------------------------------------------------------------------------------------------------------
@@ -106,7 +129,8 @@ def problem(seed=0, count=40, spread=1.0):
     y = torch.randint(3, (count,), generator=draw)
     z = torch.randn(count, 2, dtype=torch.float64, generator=draw) + spread * f64([[0, 0], [2, 0], [0, 2]])[y]
     common = Gaussians(torch.rand(3, 2, dtype=torch.float64, generator=draw), torch.eye(2, dtype=torch.float64))
-    folds = [(statistics(*rest, common.means, 2, 1e-4, 1), *held) for rest, held in split(z, y, 2, 3)]
+    one, two, _ = split(z, y, 2, 3)
+    folds = [(statistics_of(*rest, common.means, 2, 1e-4, 1), *held) for rest, held in ((two, one), (one, two))]
     start = shrunk(common, 1e-4)
     tries = [Fold.of(start, shrunk(local, 1e-4), *held) for local, *held in folds]
     return dict(folds=tries, start=start, prior=label_prior(y, 3, 1e-4)), common, folds, z, y
@@ -139,7 +163,8 @@ def test_the_solution_is_no_worse_than_a_grid(single, seed):
     asked, common, _, z, y = problem(seed)
     made = Simulation("pfedfda", blobs(SIZES), beta_max_iter=100, beta_gtol=1e-9, single_beta=single)
     made.method._prior = lambda client: asked["prior"]
-    betas = made.method._betas(made.client(0, 1), z, y, common)
+    known = Common((z, z), common, asked["start"], discriminant(asked["start"]))
+    _, betas = made.method.adapted(made.client(0, 1), z, y, known)
     shares = np.linspace(0, 1, 11)
     grid = [[a] if single else [a, b] for a in shares for b in ([0.0] if single else shares)]
     best = min(validation(np.array(x), **asked)[0] for x in grid)
@@ -151,23 +176,25 @@ def test_the_solution_is_no_worse_than_a_grid(single, seed):
 def test_rare_classes_alone_leave_the_global_statistics():
     made = Simulation("pfedfda", blobs(SIZES))
     z = torch.rand(4, 5, dtype=torch.float64)
-    common = made.method._common(made.method.download(made.server, 0))
-    assert made.method._betas(made.client(0, 1), z, torch.tensor([0, 1, 2, 3]), common) == [0, 0]
+    common = made.method.common(made.method.download(made.server, 0))
+    adapted, betas = made.method.adapted(made.client(0, 1), z, torch.tensor([0, 1, 2, 3]), common)
+    assert betas == [0, 0]
+    assert all(torch.equal(*both) for both in zip(adapted, common.plain, strict=True))
 
 
 def test_a_solver_that_fails_leaves_the_last_weights():
     made = Simulation("pfedfda", blobs(SIZES))
     client, z = made.client(0, 1), torch.full((12, 5), torch.inf, dtype=torch.float64)
-    common = made.method._common(made.method.download(made.server, 0))
+    common = made.method.common(made.method.download(made.server, 0))
     labels = torch.arange(12) % 2
-    assert made.method._betas(client, z, labels, common) == [0.5, 0.5]
+    assert made.method.adapted(client, z, labels, common)[1] == [0.5, 0.5]
     client.state["betas"] = [0.1, 0.9]
-    assert made.method._betas(client, z, labels, common) == [0.1, 0.9]
+    assert made.method.adapted(client, z, labels, common)[1] == [0.1, 0.9]
 
 
 def test_a_singular_covariance_gives_no_numbers():
     singular = Gaussians(torch.ones(2, 2, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64))
-    assert discriminant(singular, f64([0.5, 0.5]), 1e-4)[0].isnan().all()
+    assert discriminant(shrunk(singular, 1e-4))[0].isnan().all()
 
 
 def test_a_covariance_that_is_not_positive_definite_is_solved_all_the_same():
@@ -175,7 +202,7 @@ def test_a_covariance_that_is_not_positive_definite_is_solved_all_the_same():
     matrix = torch.randn(5, 5, dtype=torch.float64, generator=draw)
     matrix, means = matrix + matrix.T, torch.randn(3, 5, dtype=torch.float64, generator=draw)
     assert torch.linalg.eigvalsh(matrix).min() < -0.1
-    slopes, _ = discriminant(Gaussians(means, matrix), f64([0.2, 0.3, 0.5]), 1e-4)
+    slopes, _ = discriminant(shrunk(Gaussians(means, matrix), 1e-4))
     used = (1 - 1e-4) * matrix + 1e-4 * matrix.trace() / 5 * torch.eye(5, dtype=torch.float64)
     assert torch.allclose(slopes @ used, means, atol=1e-12)
 
@@ -193,7 +220,7 @@ def test_mixed_statistics_lie_between_and_can_be_solved(rows, a, b):
     z, y = f64([r[:3] for r in rows]), torch.tensor([r[3] for r in rows])
     draw = torch.Generator().manual_seed(0)
     common = Gaussians(torch.rand(3, 3, dtype=torch.float64, generator=draw), torch.eye(3, dtype=torch.float64))
-    local = statistics(z, y, common.means, 2, 1e-4, 1)
+    local = statistics_of(z, y, common.means, 2, 1e-4, 1)
     adapted = mixed(f64([a, b]), local, common)
     for part, own, other in zip(adapted, local, common, strict=True):
         assert (part >= torch.minimum(own, other) - 1e-9).all()
@@ -208,7 +235,7 @@ def test_mixed_statistics_lie_between_and_can_be_solved(rows, a, b):
     assert torch.allclose(scores.softmax(1), shifted.softmax(1), atol=1e-9)
     assert torch.allclose(unpacked(packed(adapted.covariance), 3), adapted.covariance, atol=1e-12)
     order = torch.argsort(y, stable=True).flip(0)
-    again = statistics(z[order], y[order], common.means, 2, 1e-4, 1)
+    again = statistics_of(z[order], y[order], common.means, 2, 1e-4, 1)
     assert torch.allclose(again.means, local.means)
     assert torch.allclose(again.covariance, local.covariance)
 
@@ -261,8 +288,8 @@ def test_the_head_is_computed_and_frozen_while_the_body_trains(norm):
     client, fresh = made.client(1, 1), Simulation("pfedfda", blobs(SIZES), module=Mlp(norm))
     download = fresh.method.download(fresh.server, 1)
     received = fresh.method.receive(client, download)
-    common = fresh.method._common(download)
-    slopes, offsets = discriminant(common, label_prior(client.train.labels, 4, 1e-4), 1e-4)
+    common = fresh.method.common(download)
+    slopes, offsets = head_of(common.plain, label_prior(client.train.labels, 4, 1e-4))
     assert torch.equal(received.params[HEAD], torch.cat([slopes.flatten(), offsets]).float())
     trained, features, labels = made.method._train(client, received)
     assert torch.equal(trained.params[HEAD], received.params[HEAD])
@@ -328,11 +355,11 @@ def test_what_is_uploaded_and_averaged_are_adapted_statistics():
     for i, upload in seen.uploads.items():
         data = made.client(i, 2).train
         features = made.learner.features(seen.after_fit[i], data).double()
-        local = statistics(features, data.labels, common.means, 2, 1e-4, 1)
+        local = statistics_of(features, data.labels, common.means, 2, 1e-4, 1)
         adapted = mixed([0.25, 0.5], local, common)
         assert torch.allclose(upload.means.double(), adapted.means.flatten(), atol=1e-6)
         assert torch.allclose(upload.covariance.double(), packed(adapted.covariance), atol=1e-6)
-        head = discriminant(adapted, label_prior(data.labels, 4, 1e-4), 1e-4)
+        head = head_of(adapted, label_prior(data.labels, 4, 1e-4))
         assert torch.allclose(
             seen.after_fit[i].params[HEAD].double(), torch.cat([h.flatten() for h in head]), atol=1e-5
         )
@@ -346,16 +373,32 @@ def test_what_is_uploaded_and_averaged_are_adapted_statistics():
 def test_after_agg_adapts_to_the_new_body_and_statistics(norm):
     made = run(3, norm, draw=lambda t: [0, 1, 3] if t == 1 else [0, 1])
     download = made.method.download(made.server, 0)
-    common = made.method._common(download)
+    common = made.method.common(download)
     for i, model in made.log[2].after_agg.items():
         client = made.client(i, 3)
         assert torch.equal(model.params[:-24], made.server.params)
         assert torch.equal(model.buffers, made.server.buffers)
         features = made.learner.features(model, client.train)
         adapted, _ = made.method.adapted(client, features, client.train.labels, common)
-        head = discriminant(adapted, label_prior(client.train.labels, 4, 1e-4), 1e-4)
+        head = head_of(adapted, label_prior(client.train.labels, 4, 1e-4))
         assert torch.allclose(model.params[HEAD].double(), torch.cat([h.flatten() for h in head]), atol=1e-4)
     assert not torch.equal(made.log[2].after_agg[0].params[HEAD], made.log[2].after_fit[0].params[HEAD])
+
+
+def test_a_download_of_other_statistics_is_not_taken_for_the_last_one():
+    """Also where it lies in the same memory."""
+    made = run(1)
+    download = made.method.download(made.server, 0)
+    for part in ("means", "covariance"):
+        sent = getattr(download, part)
+        before = made.method.common(download)
+        assert made.method.common(made.method.download(made.server, 1)) is before
+        sent += 0.5
+        fresh = Simulation("pfedfda", blobs(SIZES)).method.common(download)
+        after = made.method.common(download)
+        assert not torch.equal(after.head[0], before.head[0])
+        assert all(torch.equal(*both) for both in zip(after.head, fresh.head, strict=True))
+        assert torch.equal(getattr(after.plain, part).flatten()[0], sent[0].double())
 
 
 def test_only_the_last_weights_are_kept():
@@ -425,17 +468,18 @@ def test_models_that_do_not_fit_are_refused():
 
 
 MUTANTS = [
-    ("the prior is forgotten", " + np.log(prior)", ""),
+    ("the prior is forgotten", "(offsets + self._prior(client).log())", "offsets"),
+    ("the prior is forgotten in validation", "means) + log_prior", "means)"),
     ("no half in the offset", "-0.5 * (means", "-1.0 * (means"),
     ("no shrinkage", "matrix.diagonal().add_(eps * gaussians.covariance.trace() / len(matrix))", "pass"),
-    ("one row is enough for a mean", "counts > least", "counts >= 1"),
-    ("the covariance is divided by n", "max(len(features) - 1, 1)", "len(features)"),
+    ("one row is enough for a mean", "rows > least", "rows >= 1"),
+    ("the covariance is divided by n", "max(int(rows.sum()) - 1, 1)", "int(rows.sum())"),
     ("the ridge is left out", "covariance.diagonal().add_(ridge)", "pass"),
     ("local and global are exchanged", "torch.lerp(other, own, b)", "torch.lerp(own, other, b)"),
     (
         "statistics are local ones",
-        "return mixed(betas, local, common), betas",
-        "return local, betas",
+        "return mixed(betas, self._statistics(sums, common), common.plain), betas",
+        "return self._statistics(sums, common), betas",
     ),
     ("the head moves in training", "train_only=body, ", ""),
     (
@@ -443,13 +487,28 @@ MUTANTS = [
         "member.cumsum(0).gather(1, labels[:, None])[:, 0] - 1",
         "torch.arange(len(labels))",
     ),
-    ("rare classes are validated too", ">= folds)[labels]", ">= 1)[labels]"),
-    ("the fold itself is the rest", "_joined(held[:fold] + held[fold + 1 :])", "held[fold]"),
+    ("rare classes are validated too", "place = torch.where(common[labels], place % folds, folds)", "place %= folds"),
+    (
+        "rare classes are forgotten",
+        "self._statistics(sums, common), common.plain)",
+        "self._statistics(sums[:-1], common), common.plain)",
+    ),
+    (
+        "parts keep their own centres",
+        "covariance = gram(away[away.any(1)])",
+        "covariance = torch.zeros_like(sums[0].scatter)",
+    ),
+    (
+        "the first statistics are kept for ever",
+        "if self._common is None or any(holds_one(a != b) for a, b in zip(self._common.sent, sent, strict=True)):",
+        "if self._common is None:",
+    ),
+    ("the fold itself is the rest", "[*sums[:number], *sums[number + 1 :]]", "[sums[number]]"),
     ("the last fold alone", "total -= (shares", "total = -(shares"),
     (
         "after_agg with the training head",
-        "return self._with_head(client, received, self.adapted(client, features, client.train.labels, common)[0])",
-        "return self._with_head(client, received, common)",
+        "return self._with_head(client, received, self._head(adapted))",
+        "return self._with_head(client, received, common.head)",
     ),
     (
         "statistics are not replaced",
