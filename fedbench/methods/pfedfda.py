@@ -12,21 +12,17 @@ Where we decide:
 - after_agg adapts anew, on features of the new body; nothing of that is kept.
 - FL-bench's port sets no head before training and computes no statistics in it: its body is trained as FedAvg's.
 
-Longer than other method files because the head is an estimator of its own, with its validation.
+Longer than other method files because the head is an estimator of its own, with its validation (gaussians.py).
 """
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from lightning import LightningModule
 from pydantic import Field
-from scipy.linalg.lapack import dgetrf, dgetrs, dpotrf, dpotrs
 from scipy.optimize import minimize
-from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 
 from fedbench.aggregators import weighted_mean
@@ -36,41 +32,28 @@ from fedbench.learner.layout import Layout
 from fedbench.learner.loop import task_loss_through
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Predictor, Server, Upload
-
-one_thread = ThreadpoolController().wrap(limits=1, user_api="blas")
-"""For what NumPy and SciPy add up: sums differ with the number of threads."""
-
-Rows = tuple[Tensor, Tensor]
-"""Features `[n, H]` and their labels."""
+from fedbench.methods.gaussians import (
+    Fold,
+    Gaussians,
+    Rows,
+    Sums,
+    discriminant,
+    label_prior,
+    mixed,
+    one_thread,
+    packed,
+    shrunk,
+    split,
+    statistics,
+    unpacked,
+    validation,
+)
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Gaussians(NamedTuple):
-    """Class means `[C, H]` and the covariance `[H, H]` that they share, float64."""
-
-    means: Tensor
-    covariance: Tensor
-
-
-class Sums(NamedTuple):
-    """Rows of features by class: counts `[C, 1]`, means `[C, H]` and squared distances from these `[H, H]`, float64."""
-
-    counts: Tensor
-    means: Tensor
-    scatter: Tensor
-
-    @classmethod
-    def of(cls, features: Tensor, labels: Tensor, classes: int) -> "Sums":
-        """features: `[n, H]`, float64."""
-        counts = labels.bincount(minlength=classes).to(features.dtype)[:, None]
-        means = features.new_zeros(classes, features.shape[1]).index_add_(0, labels, features)
-        means /= counts.clamp(min=1)
-        return cls(counts, means, gram(features - means[labels]))
-
-
 class Common(NamedTuple):
-    """Global statistics, the same shrunk, and the head that they give: A `[C, H]` and b `[C]` without the prior."""
+    """Global statistics as they came, unpacked and shrunk, and their `discriminant`."""
 
     sent: tuple[Tensor, Tensor]
     plain: Gaussians
@@ -98,7 +81,7 @@ class PFedFDA(Method):
         beta_gtol: float = Field(1e-3, gt=0, description="projected gradient at which the solver stops")
 
     needs_head = True
-    _common: Common | None = None
+    _last_common: Common | None = None
 
     def check(self) -> None:
         options = self.options
@@ -215,15 +198,17 @@ class PFedFDA(Method):
 
     @one_thread
     def common(self, download: Message) -> Common:
-        """The global statistics in a download; kept until others come, because a round's clients all get the same."""
+        """The global statistics in a download, worked out once for all clients of a round, who get the same."""
         sent = (download.means, download.covariance)
-        if self._common is None or any(holds_one(a != b) for a, b in zip(self._common.sent, sent, strict=True)):
+        if self._last_common is None or any(
+            holds_one(a != b) for a, b in zip(self._last_common.sent, sent, strict=True)
+        ):
             weight, _ = self.context.layout.linear_head()
             means, upper = (part.cpu().to(torch.float64) for part in sent)
             plain = Gaussians(means.view(weight.shape), unpacked(upper, weight.shape[1]))
             start = shrunk(plain, self.options.eps)
-            self._common = Common((sent[0].clone(), sent[1].clone()), plain, start, discriminant(start))
-        return self._common
+            self._last_common = Common((sent[0].clone(), sent[1].clone()), plain, start, discriminant(start))
+        return self._last_common
 
     def personal(self, client: Client, download: Message) -> Predictor:
         received, common = super().receive(client, download), self.common(download)
@@ -260,143 +245,3 @@ def recorded_loss(net: LightningModule, batch: Any, s: Any, head: nn.Module) -> 
     s.labels.index_copy_(0, rows, batch[1])
     s.rows += len(features)
     return loss
-
-
-def label_prior(labels: Tensor, classes: int, eps: float) -> Tensor:
-    """pi `[C]`, float64: the shares of the classes, none of them 0."""
-    shares = labels.bincount(minlength=classes).to(torch.float64) / len(labels) + eps
-    return shares / shares.sum()
-
-
-def statistics(sums: Sequence[Sums], fallback: Tensor, least: int, offset: float, ridge: float) -> Gaussians:
-    """Of all rows: means by class, `fallback` `[C, H]` for classes of no more than `least` rows, and the covariance."""
-    counts, centres = (torch.stack([part[k] for part in sums]) for k in range(2))
-    rows = counts.sum(0)
-    means = torch.where(rows > least, (counts / rows.clamp(min=1) * centres).sum(0), fallback)
-    away = (counts.sqrt() * (centres - means)).flatten(0, 1)
-    covariance = gram(away[away.any(1)])
-    for part in sums:
-        covariance += part.scatter
-    covariance.div_(max(int(rows.sum()) - 1, 1)).add_(offset)
-    covariance.diagonal().add_(ridge)
-    return Gaussians(means, covariance)
-
-
-def gram(rows: Tensor) -> Tensor:
-    """rows.T @ rows. NumPy computes one half of it and copies the other."""
-    return torch.from_numpy(rows.numpy().T @ rows.numpy())
-
-
-def mixed(betas: Sequence[float], local: Gaussians, common: Gaussians) -> Gaussians:
-    """beta times the local plus 1 - beta times the global statistics; betas: of means and covariance."""
-    return Gaussians(*(torch.lerp(other, own, b) for b, own, other in zip(betas, local, common, strict=True)))
-
-
-def discriminant(gaussians: Gaussians) -> tuple[Tensor, Tensor]:
-    """A `[C, H]` of the linear discriminant analysis of shrunk statistics, and its b `[C]` but for the prior.
-
-    Not numbers where it has no solution.
-    """
-    means = gaussians.means.numpy()
-    slopes = inverse(gaussians.covariance.clone().numpy())(means)
-    return torch.from_numpy(slopes), torch.from_numpy(offsets_of(slopes, means))
-
-
-def offsets_of(slopes: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """b `[C]` but for the prior, for A and means `[C, H]`."""
-    return -0.5 * (means * slopes).sum(1)
-
-
-def shrunk(gaussians: Gaussians, eps: float) -> Gaussians:
-    """With (1 - eps) covariance + eps trace / H identity in place of the covariance."""
-    matrix = (1 - eps) * gaussians.covariance
-    matrix.diagonal().add_(eps * gaussians.covariance.trace() / len(matrix))
-    return Gaussians(gaussians.means, matrix)
-
-
-def inverse(symmetric: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """What multiplies rows `[C, H]` by the inverse of a matrix `[H, H]`, which is written over."""
-    # SciPy's LAPACK: PyTorch's takes twice to three times as long on processors that MKL was not made for.
-    diagonal = symmetric.diagonal().copy()
-    factor, failed = dpotrf(symmetric.T, lower=True, clean=False, overwrite_a=True)
-    if not failed:
-        return lambda rows: dpotrs(factor, rows.T, lower=True)[0].T
-    below = np.tril(symmetric, -1)  # not positive definite: the other half of the matrix is as it was
-    factor, pivots, failed = dgetrf(below + below.T + np.diag(diagonal))
-    return lambda rows: np.full_like(rows, np.nan) if failed else dgetrs(factor, pivots, rows.T)[0].T
-
-
-def split(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[Rows]:
-    """The folds, rows dealt to them in turn class by class, and at the end the rows of rare classes.
-
-    There are no folds where no class has as many rows as there are to be folds.
-    """
-    member = F.one_hot(labels, classes)
-    place = member.cumsum(0).gather(1, labels[:, None])[:, 0] - 1
-    common = member.sum(0) >= folds
-    place = torch.where(common[labels], place % folds, folds)
-    return [(features[place == fold], labels[place == fold]) for fold in range(0 if common.any() else folds, folds + 1)]
-
-
-class Fold(NamedTuple):
-    """What a fold is validated with: the way from global to local statistics, and its samples."""
-
-    means: np.ndarray
-    covariance: Tensor
-    features: np.ndarray
-    member: np.ndarray
-    room: Tensor  # [H, H] to write to
-
-    @classmethod
-    def of(cls, start: Gaussians, end: Gaussians, features: Tensor, labels: Tensor) -> "Fold":
-        """start, end: shrunk, which is linear: mixed ones are shrunk too. The covariance of `end` is written over."""
-        means, covariance = (b - a for a, b in zip(start, end, strict=True))
-        member = F.one_hot(labels, len(start.means)).numpy()
-        return cls(means.numpy(), covariance, features.numpy(), member, end.covariance)
-
-
-def validation(x: np.ndarray, folds: Sequence[Fold], start: Gaussians, prior: Tensor) -> tuple[float, np.ndarray]:
-    """Sum over the folds of the held-out cross-entropy of heads mixed with weights x (one or two), and its gradient.
-
-    start: the shrunk global statistics, at x = 0.
-    """
-    total, gradient, log_prior = 0.0, np.zeros(2), prior.log().numpy()
-    for to in folds:
-        means = start.means.numpy() + x[0] * to.means
-        mix = torch.add(start.covariance, to.covariance, alpha=float(x[-1]), out=to.room)
-        solved = inverse(mix.numpy())
-        slopes = solved(means)
-        logits = to.features @ slopes.T + offsets_of(slopes, means) + log_prior
-        shares = torch.from_numpy(logits).log_softmax(1).numpy()
-        total -= (shares * to.member).sum() / len(logits)
-        # Backwards by hand, with the same factor of the covariance.
-        of_logits = (np.exp(shares) - to.member) / len(logits)
-        of_offsets = of_logits.sum(0)[:, None]
-        through = solved(of_logits.T @ to.features - 0.5 * of_offsets * means)
-        of_means = through - 0.5 * of_offsets * slopes
-        gradient += [(of_means * to.means).sum(), -(through * (slopes @ to.covariance.numpy())).sum()]
-    return total, gradient if len(x) == 2 else gradient.sum(keepdims=True)
-
-
-@lru_cache(1)
-def triangle(width: int) -> Tensor:
-    """`[H (H + 1) / 2]`: where the upper triangle stands in a flat matrix."""
-    return torch.ones(width, width, dtype=torch.bool).triu().flatten().nonzero()[:, 0]
-
-
-@lru_cache(1)
-def mirrored(width: int) -> Tensor:
-    """`[H * H]`: where an entry of a flat symmetric matrix stands in its upper triangle."""
-    numbers = torch.zeros(width * width, dtype=torch.int64)
-    numbers[triangle(width)] = torch.arange(len(triangle(width)))
-    return numbers.view(width, width).maximum(numbers.view(width, width).T).flatten()
-
-
-def packed(symmetric: Tensor) -> Tensor:
-    """The upper triangle `[H (H + 1) / 2]` of a matrix."""
-    return symmetric.flatten().index_select(0, triangle(len(symmetric)))
-
-
-def unpacked(upper: Tensor, width: int) -> Tensor:
-    """The symmetric matrix `[H, H]` with this upper triangle."""
-    return upper.index_select(0, mirrored(width)).view(width, width)

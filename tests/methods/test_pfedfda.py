@@ -11,11 +11,9 @@ from pydantic import ValidationError
 from torch import nn
 
 from fedbench.errors import ConfigError
-from fedbench.methods.pfedfda import (
-    Common,
+from fedbench.methods.gaussians import (
     Fold,
     Gaussians,
-    PFedFDA,
     Sums,
     discriminant,
     label_prior,
@@ -27,6 +25,7 @@ from fedbench.methods.pfedfda import (
     unpacked,
     validation,
 )
+from fedbench.methods.pfedfda import Common, PFedFDA
 from tests.methods.simulator import Mlp, Quadratic, Simulation, blobs, close, equal, targets
 
 SIZES = [9, 17, 12, 30]
@@ -469,13 +468,23 @@ def test_models_that_do_not_fit_are_refused():
 
 MUTANTS = [
     ("the prior is forgotten", "(offsets + self._prior(client).log())", "offsets"),
-    ("the prior is forgotten in validation", "means) + log_prior", "means)"),
-    ("no half in the offset", "-0.5 * (means", "-1.0 * (means"),
-    ("no shrinkage", "matrix.diagonal().add_(eps * gaussians.covariance.trace() / len(matrix))", "pass"),
-    ("one row is enough for a mean", "rows > least", "rows >= 1"),
-    ("the covariance is divided by n", "max(int(rows.sum()) - 1, 1)", "int(rows.sum())"),
-    ("the ridge is left out", "covariance.diagonal().add_(ridge)", "pass"),
-    ("local and global are exchanged", "torch.lerp(other, own, b)", "torch.lerp(own, other, b)"),
+    ("the prior is forgotten in validation", "means) + log_prior", "means)", "methods/gaussians.py"),
+    ("no half in the offset", "-0.5 * (means", "-1.0 * (means", "methods/gaussians.py"),
+    (
+        "no shrinkage",
+        "matrix.diagonal().add_(eps * gaussians.covariance.trace() / len(matrix))",
+        "pass",
+        "methods/gaussians.py",
+    ),
+    ("one row is enough for a mean", "rows > least", "rows >= 1", "methods/gaussians.py"),
+    ("the covariance is divided by n", "max(int(rows.sum()) - 1, 1)", "int(rows.sum())", "methods/gaussians.py"),
+    ("the ridge is left out", "covariance.diagonal().add_(ridge)", "pass", "methods/gaussians.py"),
+    (
+        "local and global are exchanged",
+        "torch.lerp(other, own, b)",
+        "torch.lerp(own, other, b)",
+        "methods/gaussians.py",
+    ),
     (
         "statistics are local ones",
         "return mixed(betas, self._statistics(sums, common), common.plain), betas",
@@ -486,8 +495,14 @@ MUTANTS = [
         "folds are dealt over all classes",
         "member.cumsum(0).gather(1, labels[:, None])[:, 0] - 1",
         "torch.arange(len(labels))",
+        "methods/gaussians.py",
     ),
-    ("rare classes are validated too", "place = torch.where(common[labels], place % folds, folds)", "place %= folds"),
+    (
+        "rare classes are validated too",
+        "place = torch.where(enough[labels], place % folds, folds)",
+        "place %= folds",
+        "methods/gaussians.py",
+    ),
     (
         "rare classes are forgotten",
         "self._statistics(sums, common), common.plain)",
@@ -497,14 +512,15 @@ MUTANTS = [
         "parts keep their own centres",
         "covariance = gram(away[away.any(1)])",
         "covariance = torch.zeros_like(sums[0].scatter)",
+        "methods/gaussians.py",
     ),
     (
         "the first statistics are kept for ever",
-        "if self._common is None or any(holds_one(a != b) for a, b in zip(self._common.sent, sent, strict=True)):",
-        "if self._common is None:",
+        " or any(holds_one(a != b) for a, b in zip(self._last_common.sent, sent, strict=True)):",
+        ":",
     ),
     ("the fold itself is the rest", "[*sums[:number], *sums[number + 1 :]]", "[sums[number]]"),
-    ("the last fold alone", "total -= (shares", "total = -(shares"),
+    ("the last fold alone", "total -= (shares", "total = -(shares", "methods/gaussians.py"),
     (
         "after_agg with the training head",
         "return self._with_head(client, received, self._head(adapted))",
