@@ -199,16 +199,14 @@ class PFedFDA(Method):
     @one_thread
     def common(self, download: Message) -> Common:
         """The global statistics in a download, worked out once for all clients of a round, who get the same."""
-        sent = (download.means, download.covariance)
-        if self._last_common is None or any(
-            holds_one(a != b) for a, b in zip(self._last_common.sent, sent, strict=True)
-        ):
+        sent, last = (download.means, download.covariance), self._last_common
+        if last is None or any(holds_one(a != b) for a, b in zip(last.sent, sent, strict=True)):
             weight, _ = self.context.layout.linear_head()
             means, upper = (part.cpu().to(torch.float64) for part in sent)
             plain = Gaussians(means.view(weight.shape), unpacked(upper, weight.shape[1]))
             start = shrunk(plain, self.options.eps)
-            self._last_common = Common((sent[0].clone(), sent[1].clone()), plain, start, discriminant(start))
-        return self._last_common
+            last = self._last_common = Common((sent[0].clone(), sent[1].clone()), plain, start, discriminant(start))
+        return last
 
     def personal(self, client: Client, download: Message) -> Predictor:
         received, common = super().receive(client, download), self.common(download)

@@ -516,7 +516,7 @@ MUTANTS = [
     ),
     (
         "the first statistics are kept for ever",
-        " or any(holds_one(a != b) for a, b in zip(self._last_common.sent, sent, strict=True)):",
+        " or any(holds_one(a != b) for a, b in zip(last.sent, sent, strict=True)):",
         ":",
     ),
     ("the fold itself is the rest", "[*sums[:number], *sums[number + 1 :]]", "[sums[number]]"),
