@@ -65,8 +65,8 @@ class FedCAC(Method):
             "uniform", description="weight of a client in the mean of all: the same, or its training images"
         )
 
-    last: tuple[int, list[int], list[Tensor], Tensor] = (0, [], [], torch.zeros(0, 0))
-    """Round, participants, masks and collaborators of the last aggregation, for its traces."""
+    last: tuple[int, list[int], list[Tensor], Tensor | None, Tensor] = (0, [], [], None, torch.zeros(0, 0))
+    """Round, participants, masks, overlaps if they decided, and collaborators of the last aggregation, for traces."""
 
     def check(self) -> None:
         if self.options.buffers != "average":
@@ -137,13 +137,12 @@ class FedCAC(Method):
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         masks = [u.mask.clone() for u in uploads]  # kept for the traces; the uploads' shared memory is not
         # Overlaps cost as much as the means of all: only where they decide.
-        deciding = self.collaborates(server.round)
-        overlap = self.overlap(masks) if deciding else torch.zeros(len(masks), len(masks))
-        partners = self.collaborators(overlap, server.round)
+        overlap = self.overlap(masks) if self.collaborates(server.round) else None
+        partners = self.collaborators(torch.zeros(len(masks), len(masks)) if overlap is None else overlap, server.round)
         groups = partners | torch.eye(len(uploads), dtype=torch.bool)
         self._merge_params(server, uploads, groups)
         self._merge_buffers(server, uploads, groups)
-        self.last = (server.round, [u.client for u in uploads], masks, partners)
+        self.last = (server.round, [u.client for u in uploads], masks, overlap, partners)
 
     def overlap(self, masks: list[Tensor]) -> Tensor:
         return overlaps(mask_overlaps(masks), self.context.layout.size, self.options.overlap)
@@ -183,7 +182,7 @@ class FedCAC(Method):
 
     def traces(self, server: Server) -> dict[tuple[int, str], float]:
         """Needs at least two participants to say anything of masks; nothing where nobody's upload arrived."""
-        round, clients, masks, partners = self.last
+        round, clients, masks, overlap, partners = self.last
         if round != server.round:
             return {}
         seen: dict[tuple[int, str], float] = {
@@ -191,7 +190,8 @@ class FedCAC(Method):
         }
         if len(clients) == 1:
             return seen
-        overlap, counts = self.overlap(masks), mask_counts(masks, self.context.layout.size)
+        overlap = self.overlap(masks) if overlap is None else overlap
+        counts = mask_counts(masks, self.context.layout.size)
         if self.options.collaboration == "time_varying":
             seen[-1, "threshold"] = threshold(overlap, server.round / self.beta)
         for layer in self.context.layout.layers():
