@@ -116,7 +116,7 @@ def cost(method: str, rounds: int, images: int, clients: int, passes: Passes, la
 
 
 def main() -> None:
-    from fedbench.errors import nearest
+    from fedbench.errors import ConfigError, nearest
     from fedbench.methods import METHODS
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -136,10 +136,14 @@ def main() -> None:
     found: dict[str, Any] = {}
     passes = Passes()
     for method in asked.methods or METHODS:
-        rows = [
-            cost(method, asked.rounds, asked.images, asked.clients, passes, late=n % 2 == 0)
-            for n in range(asked.repeats)
-        ]
+        try:
+            rows = [
+                cost(method, asked.rounds, asked.images, asked.clients, passes, late=n % 2 == 0)
+                for n in range(asked.repeats)
+            ]
+        except ConfigError as error:
+            print(f"{method:12} left out: {error}", file=sys.stderr, flush=True)
+            continue
         found[method] = row = {name: statistics.median(row[name] for row in rows) for name in rows[0]}
         if not asked.json:
             print(
