@@ -25,7 +25,7 @@ class Gaussians(NamedTuple):
     covariance: Tensor
 
 
-class Sums(NamedTuple):
+class Moments(NamedTuple):
     """Of rows of features by class: counts `[C, 1]`, means `[C, H]` and squares about these `[H, H]`, float64.
 
     Those of all rows follow from those of parts, so every row is squared once whatever folds it is in.
@@ -36,7 +36,7 @@ class Sums(NamedTuple):
     scatter: Tensor
 
     @classmethod
-    def of(cls, features: Tensor, labels: Tensor, classes: int) -> "Sums":
+    def of(cls, features: Tensor, labels: Tensor, classes: int) -> "Moments":
         """features: `[n, H]`, float64."""
         counts = labels.bincount(minlength=classes).to(features.dtype)[:, None]
         means = features.new_zeros(classes, features.shape[1]).index_add_(0, labels, features)
@@ -50,15 +50,15 @@ def label_prior(labels: Tensor, classes: int, eps: float) -> Tensor:
     return shares / shares.sum()
 
 
-def statistics(sums: Sequence[Sums], fallback: Tensor, least: int, offset: float, ridge: float) -> Gaussians:
+def statistics(moments: Sequence[Moments], fallback: Tensor, least: int, offset: float, ridge: float) -> Gaussians:
     """Of all rows: means by class, `fallback` `[C, H]` for classes of no more than `least` rows, and the covariance."""
-    counts, centres = (torch.stack([part[k] for part in sums]) for k in range(2))
+    counts, centres = (torch.stack([part[k] for part in moments]) for k in range(2))
     rows = counts.sum(0)
     means = torch.where(rows > least, (counts / rows.clamp(min=1) * centres).sum(0), fallback)
     # Squares about other means than their own: the distance of the two, as often as there are rows.
     away = (counts.sqrt() * (centres - means)).flatten(0, 1)
     covariance = gram(away[away.any(1)])
-    for part in sums:
+    for part in moments:
         covariance += part.scatter
     covariance.div_(max(int(rows.sum()) - 1, 1)).add_(offset)
     covariance.diagonal().add_(ridge)
@@ -75,6 +75,7 @@ def mixed(betas: Sequence[float], local: Gaussians, common: Gaussians) -> Gaussi
     return Gaussians(*(torch.lerp(other, own, b) for b, own, other in zip(betas, local, common, strict=True)))
 
 
+@one_thread
 def discriminant(gaussians: Gaussians) -> tuple[Tensor, Tensor]:
     """A `[C, H]` of the linear discriminant analysis of shrunk statistics, and its b `[C]` but for the prior.
 

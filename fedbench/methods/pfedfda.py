@@ -12,7 +12,8 @@ Where we decide:
 - after_agg adapts anew, on features of the new body; nothing of that is kept.
 - FL-bench's port sets no head before training and computes no statistics in it: its body is trained as FedAvg's.
 
-Longer than other method files because the head is an estimator of its own, with its validation (gaussians.py).
+Longer than other method files because of the features of a fit, the solver of the weights and the head in place of
+parameters; the head's mathematics is in gaussians.py.
 """
 
 from functools import partial
@@ -26,7 +27,6 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 
 from fedbench.aggregators import weighted_mean
-from fedbench.bits import holds_one
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout
 from fedbench.learner.loop import task_loss_through
@@ -35,8 +35,8 @@ from fedbench.methods.base import Client, Message, Method, Predictor, Server, Up
 from fedbench.methods.gaussians import (
     Fold,
     Gaussians,
+    Moments,
     Rows,
-    Sums,
     discriminant,
     label_prior,
     mixed,
@@ -57,7 +57,7 @@ class Common(NamedTuple):
 
     sent: tuple[Tensor, Tensor]
     plain: Gaussians
-    shrunk: Gaussians
+    start: Gaussians
     head: tuple[Tensor, Tensor]
 
 
@@ -81,7 +81,7 @@ class PFedFDA(Method):
         beta_gtol: float = Field(1e-3, gt=0, description="projected gradient at which the solver stops")
 
     needs_head = True
-    _last_common: Common | None = None
+    _last: Common | None = None
 
     def check(self) -> None:
         options = self.options
@@ -99,11 +99,11 @@ class PFedFDA(Method):
     # -- the client half ----------------------------------------------------------------------------------------------
 
     def receive(self, client: Client, download: Message) -> Weights:
-        return self._with_head(client, super().receive(client, download), self.common(download).head)
+        return self._with_head(client, super().receive(client, download), self.common_of(download).head)
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
         trained, features, labels = self._train(client, received)
-        adapted, betas = self.adapted(client, features, labels, self.common(download))
+        adapted, betas = self.adapted(client, features, labels, self.common_of(download))
         dtype, device = trained.params.dtype, trained.params.device
         traces = {"beta_means": betas[0], "beta_covariance": betas[1]}
         sent = {"means": adapted.means.flatten(), "covariance": packed(adapted.covariance)}
@@ -145,27 +145,27 @@ class PFedFDA(Method):
         self, client: Client, features: Tensor, labels: Tensor, common: Common
     ) -> tuple[Gaussians, list[float]]:
         """Local statistics mixed with the global ones, and the weights of the local means and covariance."""
-        features, labels = features.flatten(1).cpu().to(torch.float64), labels.cpu()
         classes = len(common.plain.means)
-        parts = split(features, labels, self.options.num_folds, classes)
-        sums = [Sums.of(*part, classes) for part in parts]
-        betas = self._betas(client, parts[:-1], sums[:-1], common)
-        return mixed(betas, self._statistics(sums, common), common.plain), betas
+        dealt = split(features.flatten(1).cpu(), labels.cpu(), self.options.num_folds, classes)
+        parts = [(rows.to(torch.float64), y) for rows, y in dealt]
+        moments = [Moments.of(*part, classes) for part in parts]
+        betas = self._betas(client, parts[:-1], moments[:-1], common)
+        return mixed(betas, self._statistics(moments, common), common.plain), betas
 
-    def _betas(self, client: Client, dealt: list[Rows], sums: list[Sums], common: Common) -> list[float]:
+    def _betas(self, client: Client, folds: list[Rows], moments: list[Moments], common: Common) -> list[float]:
         options = self.options
         if options.local_beta:
             return [1.0, 1.0]
         if options.beta is not None:
             return options.beta if isinstance(options.beta, list) else [options.beta] * 2
-        if not dealt:
+        if not folds:
             return [0.0, 0.0]
-        folds = []
-        for number, held in enumerate(dealt):
-            rest = self._statistics([*sums[:number], *sums[number + 1 :]], common)
-            folds.append(Fold.of(common.shrunk, shrunk(rest, options.eps), *held))
+        tries = []
+        for number, held in enumerate(folds):
+            rest = self._statistics([*moments[:number], *moments[number + 1 :]], common)
+            tries.append(Fold.of(common.start, shrunk(rest, options.eps), *held))
         found = minimize(
-            partial(validation, folds=folds, start=common.shrunk, prior=self._prior(client)),
+            partial(validation, folds=tries, start=common.start, prior=self._prior(client)),
             np.full(1 if options.single_beta else 2, 0.5),
             jac=True,
             method="L-BFGS-B",
@@ -176,14 +176,13 @@ class PFedFDA(Method):
             return client.state.get("betas", [0.5, 0.5])
         return [float(found.x[0]), float(found.x[-1])]
 
-    def _statistics(self, sums: list[Sums], common: Common) -> Gaussians:
+    def _statistics(self, moments: list[Moments], common: Common) -> Gaussians:
         options = self.options
-        return statistics(sums, common.plain.means, options.num_folds, options.cov_offset, options.cov_ridge)
+        return statistics(moments, common.plain.means, options.num_folds, options.cov_offset, options.cov_ridge)
 
     def _prior(self, client: Client) -> Tensor:
         return label_prior(client.train.labels.cpu(), self.context.classes, self.options.eps)
 
-    @one_thread
     def _head(self, gaussians: Gaussians) -> tuple[Tensor, Tensor]:
         return discriminant(shrunk(gaussians, self.options.eps))
 
@@ -196,20 +195,20 @@ class PFedFDA(Method):
         params[bias.start : bias.stop] = (offsets + self._prior(client).log()).to(params)
         return weights.replace(params=params)
 
-    @one_thread
-    def common(self, download: Message) -> Common:
+    def common_of(self, download: Message) -> Common:
         """The global statistics in a download, worked out once for all clients of a round, who get the same."""
-        sent, last = (download.means, download.covariance), self._last_common
-        if last is None or any(holds_one(a != b) for a, b in zip(last.sent, sent, strict=True)):
+        sent, last = (download.means, download.covariance), self._last
+        if last is None or not all(map(torch.equal, last.sent, sent)):
+            kept = (sent[0].clone(), sent[1].clone())  # what was sent may lie where the next round's will
             weight, _ = self.context.layout.linear_head()
-            means, upper = (part.cpu().to(torch.float64) for part in sent)
+            means, upper = (part.cpu().to(torch.float64) for part in kept)
             plain = Gaussians(means.view(weight.shape), unpacked(upper, weight.shape[1]))
             start = shrunk(plain, self.options.eps)
-            last = self._last_common = Common((sent[0].clone(), sent[1].clone()), plain, start, discriminant(start))
+            last = self._last = Common(kept, plain, start, discriminant(start))
         return last
 
     def personal(self, client: Client, download: Message) -> Predictor:
-        received, common = super().receive(client, download), self.common(download)
+        received, common = super().receive(client, download), self.common_of(download)
         features = client.learner.features(received, client.train)
         adapted, _ = self.adapted(client, features, client.train.labels, common)
         return self._with_head(client, received, self._head(adapted))

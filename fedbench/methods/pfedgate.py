@@ -174,7 +174,8 @@ class PFedGate(Method):
         return torch.cat(found)
 
     def _adapted(self, client: Client, weights: Weights, factors: Tensor) -> Weights:
-        return weights.replace(params=weights.params * self.blocks.spread(factors * self.keep(client, factors)))
+        tensors = self.blocks.scaled(self.blocks.slices(weights.params), factors * self.keep(client, factors))
+        return weights.replace(params=torch.cat(tensors))
 
 
 class GateTraining:
@@ -239,10 +240,10 @@ class GateTraining:
         batch = self.client.train.batch(order)
         self._mode(train=True)
         factors = self.gate(batch[0])
-        scale = self.blocks.spread(factors * self.method.keep(self.client, factors.detach()))
-        adapted = weights.replace(params=weights.params * scale.detach())
-        gradient = self.learner.gradient(adapted, batch, self._plain)
-        self._descend((scale * (gradient * weights.params)).sum())
+        scale = factors * self.method.keep(self.client, factors.detach())
+        adapted = self.blocks.scaled(self.blocks.slices(weights.params), scale.detach())
+        gradient = self.learner.gradient(weights.replace(params=torch.cat(adapted)), batch, self._plain)
+        self._descend(scale, self.blocks.products(gradient, weights.params))
         self._mode(train=False)
 
     def _plain(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
@@ -284,12 +285,9 @@ class GateTraining:
         keep = self.method.keep(self.client, factors.detach())
         self.kept |= torch.as_tensor(keep, device=self.kept.device).bool()
         self.factors.append(factors.detach().mean())
-        scale = self.blocks.spread(factors * keep)
-        adapted = {
-            f"net.{slot.name}": parameter * scale[slot.start : slot.stop].view(slot.shape)
-            for slot, parameter in zip(self.learner.layout.params, self.learner.parameters, strict=True)
-        }
-        return functional_call(self.stepping, adapted, (batch,))
+        names = [f"net.{slot.name}" for slot in self.learner.layout.params]
+        adapted = self.blocks.scaled(self.learner.parameters, factors * keep)
+        return functional_call(self.stepping, dict(zip(names, adapted, strict=True)), (batch,))
 
     def traces(self, kept: Tensor) -> dict[str, float]:
         """gate: mean factor of the model steps; mask_share: share of the elements that they kept, also per layer."""

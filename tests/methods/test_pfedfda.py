@@ -8,13 +8,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from threadpoolctl import threadpool_limits
 from torch import nn
 
 from fedbench.errors import ConfigError
+from fedbench.methods.base import Message
 from fedbench.methods.gaussians import (
     Fold,
     Gaussians,
-    Sums,
+    Moments,
     discriminant,
     label_prior,
     mixed,
@@ -56,7 +58,7 @@ def head_of(gaussians, prior):
 
 
 def statistics_of(features, labels, fallback, *rest):
-    return statistics([Sums.of(features, labels, len(fallback))], fallback, *rest)
+    return statistics([Moments.of(features, labels, len(fallback))], fallback, *rest)
 
 
 # -- the numbers of the specification ---------------------------------------------------------------------------------
@@ -95,9 +97,11 @@ def test_statistics_of_parts_are_those_of_all_rows():
     """Also for classes that no part has enough rows of, or that a part has none of."""
     draw = torch.Generator().manual_seed(1)
     z, y = 50 + torch.randn(40, 3, dtype=torch.float64, generator=draw), torch.arange(40).sqrt().long()
-    fallback, at_once = torch.rand(8, 3, dtype=torch.float64, generator=draw), Sums.of(z, y, 8)
+    fallback, at_once = torch.rand(8, 3, dtype=torch.float64, generator=draw), Moments.of(z, y, 8)
     for parts in (z.split(7), (z[:9], z[9:9], z[9:])):
-        sums = [Sums.of(part, labels, 8) for part, labels in zip(parts, y.split([len(p) for p in parts]), strict=True)]
+        sums = [
+            Moments.of(part, labels, 8) for part, labels in zip(parts, y.split([len(p) for p in parts]), strict=True)
+        ]
         for least in (0, 4, 9):
             for ours, whole in zip(*(statistics(s, fallback, least, 1e-4, 1) for s in (sums, [at_once])), strict=True):
                 assert torch.allclose(ours, whole, rtol=1e-12, atol=1e-12)
@@ -127,7 +131,7 @@ def problem(seed=0, count=40, spread=1.0):
     draw = torch.Generator().manual_seed(seed)
     y = torch.randint(3, (count,), generator=draw)
     z = torch.randn(count, 2, dtype=torch.float64, generator=draw) + spread * f64([[0, 0], [2, 0], [0, 2]])[y]
-    common = Gaussians(torch.rand(3, 2, dtype=torch.float64, generator=draw), torch.eye(2, dtype=torch.float64))
+    common = Gaussians(torch.rand(3, 2, dtype=torch.float64, generator=draw), f64([[1.5, 0.4], [0.4, 0.8]]))
     one, two, _ = split(z, y, 2, 3)
     folds = [(statistics_of(*rest, common.means, 2, 1e-4, 1), *held) for rest, held in ((two, one), (one, two))]
     start = shrunk(common, 1e-4)
@@ -175,7 +179,7 @@ def test_the_solution_is_no_worse_than_a_grid(single, seed):
 def test_rare_classes_alone_leave_the_global_statistics():
     made = Simulation("pfedfda", blobs(SIZES))
     z = torch.rand(4, 5, dtype=torch.float64)
-    common = made.method.common(made.method.download(made.server, 0))
+    common = made.method.common_of(made.method.download(made.server, 0))
     adapted, betas = made.method.adapted(made.client(0, 1), z, torch.tensor([0, 1, 2, 3]), common)
     assert betas == [0, 0]
     assert all(torch.equal(*both) for both in zip(adapted, common.plain, strict=True))
@@ -184,7 +188,7 @@ def test_rare_classes_alone_leave_the_global_statistics():
 def test_a_solver_that_fails_leaves_the_last_weights():
     made = Simulation("pfedfda", blobs(SIZES))
     client, z = made.client(0, 1), torch.full((12, 5), torch.inf, dtype=torch.float64)
-    common = made.method.common(made.method.download(made.server, 0))
+    common = made.method.common_of(made.method.download(made.server, 0))
     labels = torch.arange(12) % 2
     assert made.method.adapted(client, z, labels, common)[1] == [0.5, 0.5]
     client.state["betas"] = [0.1, 0.9]
@@ -287,7 +291,7 @@ def test_the_head_is_computed_and_frozen_while_the_body_trains(norm):
     client, fresh = made.client(1, 1), Simulation("pfedfda", blobs(SIZES), module=Mlp(norm))
     download = fresh.method.download(fresh.server, 1)
     received = fresh.method.receive(client, download)
-    common = fresh.method.common(download)
+    common = fresh.method.common_of(download)
     slopes, offsets = head_of(common.plain, label_prior(client.train.labels, 4, 1e-4))
     assert torch.equal(received.params[HEAD], torch.cat([slopes.flatten(), offsets]).float())
     trained, features, labels = made.method._train(client, received)
@@ -372,7 +376,7 @@ def test_what_is_uploaded_and_averaged_are_adapted_statistics():
 def test_after_agg_adapts_to_the_new_body_and_statistics(norm):
     made = run(3, norm, draw=lambda t: [0, 1, 3] if t == 1 else [0, 1])
     download = made.method.download(made.server, 0)
-    common = made.method.common(download)
+    common = made.method.common_of(download)
     for i, model in made.log[2].after_agg.items():
         client = made.client(i, 3)
         assert torch.equal(model.params[:-24], made.server.params)
@@ -384,20 +388,46 @@ def test_after_agg_adapts_to_the_new_body_and_statistics(norm):
     assert not torch.equal(made.log[2].after_agg[0].params[HEAD], made.log[2].after_fit[0].params[HEAD])
 
 
-def test_a_download_of_other_statistics_is_not_taken_for_the_last_one():
-    """Also where it lies in the same memory."""
-    made = run(1)
-    download = made.method.download(made.server, 0)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_download_of_other_statistics_is_not_taken_for_the_last_one(dtype):
+    """Nor does it change the last one where it lies in the same memory."""
+    made, fresh = (Simulation("pfedfda", blobs(SIZES)).method for _ in range(2))
+    draw = torch.Generator().manual_seed(0)
+    root = torch.randn(5, 5, dtype=dtype, generator=draw)
+    means, upper = torch.rand(20, dtype=dtype, generator=draw), packed(root @ root.T + torch.eye(5, dtype=dtype))
+    first, memory = (
+        Message({"means": means, "covariance": upper}),
+        Message({"means": means + 0, "covariance": upper + 0}),
+    )
     for part in ("means", "covariance"):
-        sent = getattr(download, part)
-        before = made.method.common(download)
-        assert made.method.common(made.method.download(made.server, 1)) is before
-        sent += 0.5
-        fresh = Simulation("pfedfda", blobs(SIZES)).method.common(download)
-        after = made.method.common(download)
-        assert not torch.equal(after.head[0], before.head[0])
-        assert all(torch.equal(*both) for both in zip(after.head, fresh.head, strict=True))
-        assert torch.equal(getattr(after.plain, part).flatten()[0], sent[0].double())
+        known = made.common_of(memory)
+        assert made.common_of(first) is known
+        getattr(memory, part).add_(0.5)
+        for ours, theirs in zip(known[1:], fresh.common_of(first)[1:], strict=True):
+            assert all(torch.equal(*both) for both in zip(ours, theirs, strict=True))
+        other = made.common_of(memory)
+        assert not torch.equal(other.head[0], known.head[0])
+        assert torch.equal(getattr(other.plain, part).flatten()[0], getattr(memory, part)[0].double())
+        assert torch.equal(other.start.covariance, shrunk(other.plain, 1e-4).covariance)
+        getattr(memory, part).copy_(getattr(first, part))
+
+
+def test_nothing_depends_on_the_number_of_threads():
+    draw, found = torch.Generator().manual_seed(0), []
+    wide = Mlp()
+    wide.body, wide.head = nn.Sequential(nn.Linear(6, 512), nn.ReLU()), nn.Linear(512, 4)
+    z, y = torch.randn(90, 512, generator=draw), torch.arange(90) % 4
+    z[range(90), y] += 2
+    common = Message({"means": torch.rand(4 * 512, generator=draw), "covariance": packed(torch.eye(512) + 0.1)})
+    made = Simulation("pfedfda", blobs(SIZES), module=wide)
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"):
+            made.method._last = None
+            known = made.method.common_of(common)
+            adapted, betas = made.method.adapted(made.client(0, 1), z, y, known)
+            found.append([*known.head, *adapted, *made.method._head(adapted), torch.tensor(betas)])
+    assert 0 < found[0][-1][1] < 1
+    assert all(torch.equal(*both) for both in zip(*found, strict=True))
 
 
 def test_only_the_last_weights_are_kept():
@@ -467,6 +497,15 @@ def test_models_that_do_not_fit_are_refused():
 
 
 MUTANTS = [
+    (
+        "solving writes over what others start from",
+        "covariance.clone().numpy()",
+        "covariance.numpy()",
+        "methods/gaussians.py",
+    ),
+    ("heads depend on threads", "@one_thread\ndef discriminant", "def discriminant", "methods/gaussians.py"),
+    ("adaptation depends on threads", "@one_thread\n    def adapted", "def adapted"),
+    ("what was sent is not copied", "kept = (sent[0].clone(), sent[1].clone())", "kept = sent"),
     ("the prior is forgotten", "(offsets + self._prior(client).log())", "offsets"),
     ("the prior is forgotten in validation", "means) + log_prior", "means)", "methods/gaussians.py"),
     ("no half in the offset", "-0.5 * (means", "-1.0 * (means", "methods/gaussians.py"),
@@ -487,8 +526,8 @@ MUTANTS = [
     ),
     (
         "statistics are local ones",
-        "return mixed(betas, self._statistics(sums, common), common.plain), betas",
-        "return self._statistics(sums, common), betas",
+        "return mixed(betas, self._statistics(moments, common), common.plain), betas",
+        "return self._statistics(moments, common), betas",
     ),
     ("the head moves in training", "train_only=body, ", ""),
     (
@@ -505,21 +544,21 @@ MUTANTS = [
     ),
     (
         "rare classes are forgotten",
-        "self._statistics(sums, common), common.plain)",
-        "self._statistics(sums[:-1], common), common.plain)",
+        "self._statistics(moments, common), common.plain)",
+        "self._statistics(moments[:-1], common), common.plain)",
     ),
     (
         "parts keep their own centres",
         "covariance = gram(away[away.any(1)])",
-        "covariance = torch.zeros_like(sums[0].scatter)",
+        "covariance = torch.zeros_like(moments[0].scatter)",
         "methods/gaussians.py",
     ),
     (
         "the first statistics are kept for ever",
-        " or any(holds_one(a != b) for a, b in zip(last.sent, sent, strict=True)):",
+        " or not all(map(torch.equal, last.sent, sent)):",
         ":",
     ),
-    ("the fold itself is the rest", "[*sums[:number], *sums[number + 1 :]]", "[sums[number]]"),
+    ("the fold itself is the rest", "[*moments[:number], *moments[number + 1 :]]", "[moments[number]]"),
     ("the last fold alone", "total -= (shares", "total = -(shares", "methods/gaussians.py"),
     (
         "after_agg with the training head",

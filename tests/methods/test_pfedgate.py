@@ -653,7 +653,7 @@ MUTANTS = [
         "return self.predictor(client, received) if self.options.gate else received",
         "return received",
     ),
-    ("biased variance", "x.var((2, 3), keepdim=True)", "x.var((2, 3), keepdim=True, correction=0)", "methods/gates.py"),
+    ("biased variance", "(x[0, 0].numel() - 1)", "x[0, 0].numel()", "methods/gates.py"),
     (
         "every client starts with the same gate",
         'seeds.derive(client.seed, client.id, "gate")',
