@@ -6,7 +6,8 @@ One process, everybody takes part for 5 epochs, evaluation off. Local work is co
 rounds alternate with the method's: its seconds, and the passes that it makes, counted where the model is called: three
 for an image that is trained on (forward, and backward for twice that), one for an image that is looked at. Seconds
 above passes are what a method does beside its passes. The same work takes some per cent more or less time wherever
-its vectors happen to lie: `--repeats` runs both anew and gives medians.
+its vectors happen to lie: `--repeats` runs both anew and gives medians. Of all methods, those that the asked numbers do
+not fit are left out, with a line that says why.
 """
 
 import argparse
@@ -142,6 +143,8 @@ def main() -> None:
                 for n in range(asked.repeats)
             ]
         except ConfigError as error:
+            if asked.methods:
+                parser.error(str(error))
             print(f"{method:12} left out: {error}", file=sys.stderr, flush=True)
             continue
         found[method] = row = {name: statistics.median(row[name] for row in rows) for name in rows[0]}

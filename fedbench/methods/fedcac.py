@@ -17,7 +17,7 @@ Where we decide:
 Longer than other method files because its options are the variants of the paper's figures and tables.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -32,6 +32,16 @@ from fedbench.methods.base import Client, Message, Method, Server, Upload
 
 MOST_PAIRS = 20
 """Clients up to which the overlap of every pair is traced."""
+
+
+class Aggregation(NamedTuple):
+    """What traces tell of: masks (packed), overlaps `[n, n]` where they decided, partners bool `[n, n]`."""
+
+    round: int
+    clients: list[int]
+    masks: list[Tensor]
+    overlap: Tensor | None
+    partners: Tensor
 
 
 class FedCAC(Method):
@@ -65,8 +75,7 @@ class FedCAC(Method):
             "uniform", description="weight of a client in the mean of all: the same, or its training images"
         )
 
-    last: tuple[int, list[int], list[Tensor], Tensor | None, Tensor] = (0, [], [], None, torch.zeros(0, 0))
-    """Round, participants, masks, overlaps if they decided, and collaborators of the last aggregation, for traces."""
+    last: Aggregation | None = None
 
     def check(self) -> None:
         if self.options.buffers != "average":
@@ -137,12 +146,14 @@ class FedCAC(Method):
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         masks = [u.mask.clone() for u in uploads]  # kept for the traces; the uploads' shared memory is not
         # Overlaps cost as much as the means of all: only where they decide.
-        overlap = self.overlap(masks) if self.collaborates(server.round) else None
-        partners = self.collaborators(torch.zeros(len(masks), len(masks)) if overlap is None else overlap, server.round)
+        overlap, partners = None, torch.zeros(len(masks), len(masks), dtype=torch.bool)
+        if self.collaborates(server.round):
+            overlap = self.overlap(masks)
+            partners = self.collaborators(overlap, server.round)
         groups = partners | torch.eye(len(uploads), dtype=torch.bool)
         self._merge_params(server, uploads, groups)
         self._merge_buffers(server, uploads, groups)
-        self.last = (server.round, [u.client for u in uploads], masks, overlap, partners)
+        self.last = Aggregation(server.round, [u.client for u in uploads], masks, overlap, partners)
 
     def overlap(self, masks: list[Tensor]) -> Tensor:
         return overlaps(mask_overlaps(masks), self.context.layout.size, self.options.overlap)
@@ -182,9 +193,9 @@ class FedCAC(Method):
 
     def traces(self, server: Server) -> dict[tuple[int, str], float]:
         """Needs at least two participants to say anything of masks; nothing where nobody's upload arrived."""
-        round, clients, masks, overlap, partners = self.last
-        if round != server.round:
+        if self.last is None or self.last.round != server.round:
             return {}
+        _, clients, masks, overlap, partners = self.last
         seen: dict[tuple[int, str], float] = {
             (c, "collaborators"): float(count) for c, count in zip(clients, partners.sum(1).tolist(), strict=True)
         }

@@ -17,7 +17,7 @@ Where we decide:
 Longer than other method files because of the variants of the constraint.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import sqrt
 from typing import Any, Literal
@@ -34,7 +34,7 @@ from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Received, Server, Upload
 
 LITTLE = 0.25
-"""Share of the parameters up to which a part in training is pulled by itself."""
+"""Share of the parameters up to which a part in training is pulled by itself, as the optimiser steps it by itself."""
 
 
 class FedDPA(Method):
@@ -132,14 +132,14 @@ class FedDPA(Method):
         if self.options.constraint_form == "layer_norm":
             state |= {"anchor": reference, "room": torch.empty_like(reference)}
             return {"gradient": partial(layer_norm_pull, self.context.layout.params), "state": state}
-        pull, part = PULLS[self.options.constraint_form], part.to(reference.device)
+        (whole, few), part = PULLS[self.options.constraint_form], part.to(reference.device)
         if int(part.count_nonzero()) <= LITTLE * len(part):
-            where = part.nonzero().flatten()
-            state |= {"part": where, "anchor": reference[where]}
-            pull = partial(part_pull, pull)
+            state["part"] = part.nonzero().flatten()
+            state["anchor"] = reference[state["part"]]
         else:  # the distance of a part is that of the whole from where the others stay
             state["anchor"] = choose(part, reference, start)
-        return {"gradient": pull, "state": state | {"room": torch.empty_like(state["anchor"])}}
+        state["room"] = torch.empty_like(state["anchor"])
+        return {"gradient": few if "part" in state else whole, "state": state}
 
     def _update(self, client: Client, trained: Tensor, download: Message) -> Tensor:
         """Delta `[N]`: what training changed in the global model; clipped and noised in float64."""
@@ -168,27 +168,39 @@ class FedDPA(Method):
         server.params = weighted_mean([before, *(u.params for u in uploads)], [1.0, *self.weights(uploads)])
 
 
-def part_pull(pull: Callable[[Tensor, Tensor, Any], None], g: Tensor, w: Tensor, s: Any) -> None:
-    """Pull at few places, with an anchor for these alone."""
-    moving = w.gather(-1, s.part)
-    pulled = torch.zeros_like(moving)
-    pull(pulled, moving, s)
-    g.scatter_add_(-1, s.part, pulled)
-
-
 def norm_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add the gradient of weight / 2 * |distance - goal|, distance from the anchor."""
     offset, distance = offset_of(w, s.anchor, s.room)
-    g.addcmul_(offset, (distance - s.goal).sign_().mul_(s.weight / 2) * inverse(distance))
+    g.addcmul_(offset, norm_slope(distance, s.goal, s.weight))
 
 
 def squared_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add the gradient of weight / 2 * (distance - goal)^2."""
     offset, distance = offset_of(w, s.anchor, s.room)
-    g.addcmul_(offset, (distance - s.goal).mul_(s.weight) * inverse(distance))
+    g.addcmul_(offset, squared_slope(distance, s.goal, s.weight))
 
 
-PULLS = {"norm": norm_pull, "squared": squared_pull}
+def norm_pull_of_part(g: Tensor, w: Tensor, s: Any) -> None:
+    """`norm_pull` where `s.part` `[n]` is, with an anchor for these entries alone."""
+    offset, distance = offset_of(w.gather(-1, s.part), s.anchor, s.room)
+    g.scatter_add_(-1, s.part, offset.mul_(norm_slope(distance, s.goal, s.weight)))
+
+
+def squared_pull_of_part(g: Tensor, w: Tensor, s: Any) -> None:
+    """`squared_pull` where `s.part` `[n]` is, with an anchor for these entries alone."""
+    offset, distance = offset_of(w.gather(-1, s.part), s.anchor, s.room)
+    g.scatter_add_(-1, s.part, offset.mul_(squared_slope(distance, s.goal, s.weight)))
+
+
+PULLS = {"norm": (norm_pull, norm_pull_of_part), "squared": (squared_pull, squared_pull_of_part)}
+
+
+def norm_slope(distance: Tensor, goal: Tensor, weight: Tensor) -> Tensor:
+    return (distance - goal).sign_().mul_(weight / 2) * inverse(distance)
+
+
+def squared_slope(distance: Tensor, goal: Tensor, weight: Tensor) -> Tensor:
+    return (distance - goal).mul_(weight) * inverse(distance)
 
 
 def offset_of(w: Tensor, anchor: Tensor, room: Tensor) -> tuple[Tensor, Tensor]:

@@ -69,10 +69,12 @@ def test_alone_and_in_a_stack(name):
     draw = torch.Generator().manual_seed(0)
     g, w = torch.randn(2, CLIENTS, SIZE, generator=draw)
     tried = 0
-    # What is a vector and what a scalar per client is not declared, but for room, which is a vector to write to: every
-    # reading that works alone must work stacked.
-    for widths in product(*([SIZE] if name == "room" else [SIZE, 1] for name in names)):
+    # What is a vector and what a scalar per client is not declared, but for room, which is a vector to write to, and
+    # part, which says where: every reading that works alone must work stacked.
+    for widths in product(*([SIZE] if name in ("room", "part") else [SIZE, 1] for name in names)):
         state = {key: torch.rand(CLIENTS, width, generator=draw) for key, width in zip(names, widths, strict=True)}
+        if "part" in state:
+            state["part"] = state["part"].argsort(1)
         rows = [{key: alone(value[k]) for key, value in state.items()} for k in range(CLIENTS)]
         if not works(edit, g[0], w[0], rows[0]):
             continue
@@ -91,4 +93,7 @@ def test_an_edit_keeps_the_kind_of_numbers(name):
     edit = EDITS[name]
     g, w = torch.ones(2, SIZE, dtype=torch.float64)
     state = {key: torch.full((SIZE,), 0.5, dtype=torch.float64) for key in state_names(edit)}
-    assert all(value.dtype == torch.float64 and value.shape == (SIZE,) for value in run(edit, g, w, state))
+    if "part" in state:
+        state["part"] = torch.arange(SIZE)
+    kinds = [torch.float64, torch.float64, *(value.dtype for value in state.values())]
+    assert [(value.dtype, value.shape) for value in run(edit, g, w, state)] == [(kind, (SIZE,)) for kind in kinds]
