@@ -360,12 +360,10 @@ class Learner(FlatModule):
                 value = (
                     loss(self.module, batch, SimpleNamespace(**state)) if loss else cross_entropy(self.module, batch)
                 )
-            slots = [(p, s) for p, s in zip(self.parameters, self.layout.params, strict=True) if p.requires_grad]
-            parts = torch.autograd.grad(value, [p for p, _ in slots], allow_unused=True, materialize_grads=True)
-        gradient = torch.zeros_like(self.w)
-        for (_, slot), part in zip(slots, parts, strict=True):
-            gradient[slot.start : slot.stop] = part.reshape(-1)
-        return value.detach(), gradient
+            asked = [p for p in self.parameters if p.requires_grad]
+            found = iter(torch.autograd.grad(value, asked, allow_unused=True, materialize_grads=True))
+            parts = [next(found) if p.requires_grad else torch.zeros_like(p) for p in self.parameters]
+        return value.detach(), torch.cat([part.reshape(-1) for part in parts])
 
     def full_gradient(self, weights: Weights, data: Batches) -> Tensor:
         """Gradient `[N]` of the mean cross-entropy over all data in evaluation mode, float64."""

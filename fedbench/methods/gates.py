@@ -1,6 +1,6 @@
 """What pFedGate trains beside the model: a model cut into blocks, and the gate that gives every block a factor."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -47,12 +47,17 @@ class Blocks:
         """`[N]`: the value of every element's block; values `[L]`."""
         return torch.cat([_spread(cut, values) for cut in self.cuts])
 
-    def scaled(self, tensors: Iterable[Tensor], values: Tensor) -> list[Tensor]:
-        """The model's tensors, in any shape, every element times the value of its block."""
-        return [
-            tensor * (values[cut.begin] if cut.count == 1 else _spread(cut, values).view_as(tensor))
-            for tensor, cut in zip(tensors, self.cuts, strict=True)
-        ]
+    def factors(self, values: Tensor) -> list[Tensor]:
+        """For each tensor of the model what multiplies its flat elements: `[]` or `[size]`; values `[L]`."""
+        return [values[cut.begin] if cut.count == 1 else _spread(cut, values) for cut in self.cuts]
+
+    def scaled(self, vector: Tensor, values: Tensor) -> Tensor:
+        """`[N]`: every element times the value of its block. No gradient goes through it."""
+        out = torch.empty_like(vector)
+        with torch.no_grad():
+            for part, factor, target in zip(self.slices(vector), self.factors(values), self.slices(out), strict=True):
+                torch.mul(part, factor, out=target)
+        return out
 
     def slices(self, vector: Tensor) -> tuple[Tensor, ...]:
         """A vector `[N]` tensor by tensor."""
@@ -100,26 +105,38 @@ class SwitchNorm(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.mean_mix, self.var_mix = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
-        self.weight, self.bias = nn.Parameter(torch.ones(channels, 1, 1)), nn.Parameter(torch.zeros(channels, 1, 1))
-        self.register_buffer("running_mean", torch.zeros(1, channels, 1, 1))
-        self.register_buffer("running_var", torch.zeros(1, channels, 1, 1))
+        self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:  # [n, c, h, w]
-        mean = x.mean((2, 3), keepdim=True)
+        scale, shift = self.line(x)
+        return torch.addcmul(shift[..., None, None], x, scale[..., None, None])
+
+    def line(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Scale and shift `[n, c]` that normalise images `[n, c, h, w]`."""
+        means, variances = self._statistics(x.flatten(2))
+        mean = torch.tensordot(self.mean_mix.softmax(0), means, 1)
+        variance = torch.tensordot(self.var_mix.softmax(0), variances, 1)
+        scale = (variance + 1e-5).rsqrt() * self.weight
+        return scale, self.bias - mean * scale
+
+    @torch.no_grad()
+    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances `[3, n, c]` of instances, layers and the batch, which are given, not learned."""
+        mean = x.mean(2)
         # Not `x.var`, which takes five times as long on a CPU.
-        var = (x - mean).square().sum((2, 3), keepdim=True) / (x[0, 0].numel() - 1)
-        square = var + mean.square()
+        var = (x - mean[..., None]).square_().sum(2) / (x.shape[2] - 1)
+        square = mean.square() + var
         layer_mean, batch_mean = mean.mean(1, keepdim=True), self.running_mean
         layer_var, batch_var = square.mean(1, keepdim=True) - layer_mean.square(), self.running_var
         if self.training:
-            batch_mean = mean.mean(0, keepdim=True)
-            batch_var = square.mean(0, keepdim=True) - batch_mean.square()
-            self.running_mean.lerp_(batch_mean.detach(), 0.1)
-            self.running_var.lerp_(batch_var.detach(), 0.1)
-        a, b = self.mean_mix.softmax(0), self.var_mix.softmax(0)
-        mixed_mean = a[0] * mean + a[1] * layer_mean + a[2] * batch_mean
-        mixed_var = b[0] * var + b[1] * layer_var + b[2] * batch_var
-        return (x - mixed_mean) * (mixed_var + 1e-5).rsqrt() * self.weight + self.bias
+            batch_mean = mean.mean(0)
+            batch_var = square.mean(0) - batch_mean.square()
+            self.running_mean.lerp_(batch_mean, 0.1)
+            self.running_var.lerp_(batch_var, 0.1)
+        means = torch.stack(torch.broadcast_tensors(mean, layer_mean, batch_mean))
+        return means, torch.stack(torch.broadcast_tensors(var, layer_var, batch_var))
 
 
 class Gate(nn.Module):
@@ -134,7 +151,16 @@ class Gate(nn.Module):
     def factors(self, x: Tensor) -> Tensor:
         """`[n, L]`, of each image."""
         with torch.autocast(x.device.type, enabled=False):
-            return self.batchnorm(self.linear(self.norm(x).flatten(1))).sigmoid()
+            return self.batchnorm(self._scores(x)).sigmoid()
+
+    def _scores(self, x: Tensor) -> Tensor:
+        """`[n, L]`: linear(norm(x)), where channels are normalised after they were summed up, not pixel by pixel."""
+        if not isinstance(self.norm, SwitchNorm):
+            return self.linear(x.flatten(1))
+        scale, shift = self.norm.line(x)
+        weight = self.linear.weight.view(-1, *x.shape[1:]).flatten(2)
+        plain = torch.einsum("nci,lci->ncl", x.flatten(2), weight)
+        return (scale[..., None] * plain).sum(1) + shift @ weight.sum(2).T + self.linear.bias
 
     def forward(self, x: Tensor) -> Tensor:
         return self.factors(x).mean(0)

@@ -174,8 +174,7 @@ class PFedGate(Method):
         return torch.cat(found)
 
     def _adapted(self, client: Client, weights: Weights, factors: Tensor) -> Weights:
-        tensors = self.blocks.scaled(self.blocks.slices(weights.params), factors * self.keep(client, factors))
-        return weights.replace(params=torch.cat(tensors))
+        return weights.replace(params=self.blocks.scaled(weights.params, factors * self.keep(client, factors)))
 
 
 class GateTraining:
@@ -241,8 +240,8 @@ class GateTraining:
         self._mode(train=True)
         factors = self.gate(batch[0])
         scale = factors * self.method.keep(self.client, factors.detach())
-        adapted = self.blocks.scaled(self.blocks.slices(weights.params), scale.detach())
-        gradient = self.learner.gradient(weights.replace(params=torch.cat(adapted)), batch, self._plain)
+        adapted = weights.replace(params=self.blocks.scaled(weights.params, scale))
+        gradient = self.learner.gradient(adapted, batch, self._plain)
         self._descend(scale, self.blocks.products(gradient, weights.params))
         self._mode(train=False)
 
@@ -285,9 +284,12 @@ class GateTraining:
         keep = self.method.keep(self.client, factors.detach())
         self.kept |= torch.as_tensor(keep, device=self.kept.device).bool()
         self.factors.append(factors.detach().mean())
-        names = [f"net.{slot.name}" for slot in self.learner.layout.params]
-        adapted = self.blocks.scaled(self.learner.parameters, factors * keep)
-        return functional_call(self.stepping, dict(zip(names, adapted, strict=True)), (batch,))
+        scales = self.blocks.factors(factors * keep)
+        adapted = {
+            f"net.{slot.name}": parameter * (scale.view_as(parameter) if scale.dim() else scale)
+            for slot, parameter, scale in zip(self.learner.layout.params, self.learner.parameters, scales, strict=True)
+        }
+        return functional_call(self.stepping, adapted, (batch,))
 
     def traces(self, kept: Tensor) -> dict[str, float]:
         """gate: mean factor of the model steps; mask_share: share of the elements that they kept, also per layer."""
