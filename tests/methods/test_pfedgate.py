@@ -653,7 +653,15 @@ MUTANTS = [
         "return self.predictor(client, received) if self.options.gate else received",
         "return received",
     ),
-    ("biased variance", "(x[0, 0].numel() - 1)", "x[0, 0].numel()", "methods/gates.py"),
+    ("biased variance", "(x.shape[2] - 1)", "x.shape[2]", "methods/gates.py"),
+    ("the gate forgets its shifts", " + shift @ weight.sum(2).T", "", "methods/gates.py"),
+    ("blocks have one slope", "torch.dot(a, b)[None]", "torch.dot(a, b)[None] * 0 + 1", "methods/gates.py"),
+    (
+        "pieces have one slope",
+        ".view(cut.count, cut.piece).sum(1)",
+        ".view(cut.count, cut.piece).sum(1).flip(0)",
+        "methods/gates.py",
+    ),
     (
         "every client starts with the same gate",
         'seeds.derive(client.seed, client.id, "gate")',
