@@ -57,17 +57,15 @@ def statistics(moments: Sequence[Moments], fallback: Tensor, least: int, offset:
     means = torch.where(rows > least, (counts / rows.clamp(min=1) * centres).sum(0), fallback)
     # Squares about other means than their own: the distance of the two, as often as there are rows.
     away = (counts.sqrt() * (centres - means)).flatten(0, 1)
-    covariance = gram(away[away.any(1)])
-    for part in moments:
-        covariance += part.scatter
+    covariance = sum((part.scatter for part in moments), gram(away[away.any(1)]))
     covariance.div_(max(int(rows.sum()) - 1, 1)).add_(offset)
     covariance.diagonal().add_(ridge)
     return Gaussians(means, covariance)
 
 
 def gram(rows: Tensor) -> Tensor:
-    """rows.T @ rows. NumPy computes one half of it and copies the other."""
-    return torch.from_numpy(rows.numpy().T @ rows.numpy())
+    """rows.T @ rows `[H, H]`, or a 0 for no rows. NumPy computes one half of it and copies the other."""
+    return torch.from_numpy(rows.numpy().T @ rows.numpy()) if len(rows) else rows.new_zeros(())
 
 
 def mixed(betas: Sequence[float], local: Gaussians, common: Gaussians) -> Gaussians:

@@ -549,8 +549,8 @@ MUTANTS = [
     ),
     (
         "parts keep their own centres",
-        "covariance = gram(away[away.any(1)])",
-        "covariance = torch.zeros_like(moments[0].scatter)",
+        "in moments), gram(away[away.any(1)]))",
+        "in moments), torch.zeros(()))",
         "methods/gaussians.py",
     ),
     (
