@@ -58,8 +58,8 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=100, help="training images of the client")
     parser.add_argument("--repeats", type=int, default=12, help="fits of each")
     asked = parser.parse_args()
-    if min(asked.images, asked.repeats) < 1:
-        parser.error("--images and --repeats are at least 1")
+    if asked.images < 1 or asked.images % BATCH or asked.repeats < 1:
+        parser.error(f"--images is a multiple of {BATCH}, --repeats at least 1")
     os.chdir(Path(__file__).resolve().parent.parent)
 
     import torch

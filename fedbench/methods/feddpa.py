@@ -30,11 +30,9 @@ from fedbench.aggregators import above_quantile, min_max, weighted_mean
 from fedbench.bits import choose, holds_one
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Slot
+from fedbench.learner.optimizers import LITTLE
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Received, Server, Upload
-
-LITTLE = 0.25
-"""Share of the parameters up to which a part in training is pulled by itself, as the optimiser steps it by itself."""
 
 
 class FedDPA(Method):
@@ -133,7 +131,7 @@ class FedDPA(Method):
             state |= {"anchor": reference, "room": torch.empty_like(reference)}
             return {"gradient": partial(layer_norm_pull, self.context.layout.params), "state": state}
         (whole, few), part = PULLS[self.options.constraint_form], part.to(reference.device)
-        if int(part.count_nonzero()) <= LITTLE * len(part):
+        if int(part.count_nonzero()) <= LITTLE * len(part):  # it is stepped by itself, so it is pulled by itself
             state["part"] = part.nonzero().flatten()
             state["anchor"] = reference[state["part"]]
         else:  # the distance of a part is that of the whole from where the others stay
