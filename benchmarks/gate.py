@@ -65,8 +65,8 @@ def main() -> None:
     import torch
 
     from benchmarks.methods import Passes, Rounds
-    from fedbench.methods.gates import Gate
     from fedbench.models import build
+    from tests.methods.plain_gate import PlainGate
 
     ours = Rounds("pfedgate", asked.images, 1, Passes())
     torch.manual_seed(0)
@@ -77,7 +77,7 @@ def main() -> None:
         ours.next()
         seconds["ours"].append(time.perf_counter() - before)
         net = build("avgcnn")
-        gate = Gate((3, 32, 32), len(list(net.parameters())), switch=True)
+        gate = PlainGate((3, 32, 32), len(list(net.parameters())), switch=True)
         before = time.perf_counter()
         plain(net, gate, images, labels)
         seconds["plain"].append(time.perf_counter() - before)

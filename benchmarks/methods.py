@@ -1,6 +1,6 @@
 """What a round of each method costs at 100 avgcnn clients: the server half's share, and local work against its passes.
 
-    python benchmarks/methods.py [METHOD ...] [--rounds 2] [--images 20] [--repeats 1] [--json]
+    python benchmarks/methods.py [METHOD ...] [--rounds 2] [--images 20] [--batch 20] [--repeats 1] [--json]
 
 One process, everybody takes part for 5 epochs, evaluation off. Local work is compared with that of fedavg, whose
 rounds alternate with the method's: its seconds, and the passes that it makes, counted where the model is called: three
@@ -22,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-PUBLIC = 100
+PUBLIC, BATCH = 100, 20
 
 
 class Passes:
@@ -51,7 +51,7 @@ class Passes:
 class Rounds:
     """A run of one method whose rounds are asked for one by one, and what each of them cost."""
 
-    def __init__(self, method: str, images: int, clients: int, passes: Passes) -> None:
+    def __init__(self, method: str, images: int, clients: int, passes: Passes, batch: int = BATCH) -> None:
         from fedbench import methods
         from fedbench.config import Config
         from fedbench.experiments.resolve import resolve
@@ -66,7 +66,7 @@ class Rounds:
                 partition={"name": "iid", "clients": clients},
                 public={"size": public},
                 model="avgcnn",
-                train={"batch_size": 20, "epochs": 5},
+                train={"batch_size": batch, "epochs": 5},
                 rounds=10**6,
                 evaluate={"every": 10**6},
                 checkpoint={"every": 0},
@@ -100,12 +100,12 @@ class Rounds:
         }
 
 
-def cost(method: str, rounds: int, images: int, clients: int, passes: Passes, late: bool) -> dict[str, float]:
+def cost(method: str, rounds: int, work: tuple[int, int, Passes, int], late: bool) -> dict[str, float]:
     """What a method costs, and its local work and passes by those of fedavg, whose rounds alternate with its own.
 
     late: the method is built and run after fedavg, else before.
     """
-    runs = [Rounds(name, images, clients, passes) for name in (("fedavg", method) if late else (method, "fedavg"))]
+    runs = [Rounds(name, *work) for name in (("fedavg", method) if late else (method, "fedavg"))]
     for _ in range(rounds + 1):
         for run in runs:
             run.next()
@@ -125,21 +125,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="measured rounds of each")
     parser.add_argument("--images", type=int, default=20, help="training images per client")
     parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--batch", type=int, default=BATCH, help="images per gradient step")
     parser.add_argument("--repeats", type=int, default=1, help="how often both are built and run anew")
     parser.add_argument("--json", action="store_true", help="one JSON object keyed by method")
     asked = parser.parse_args()
     unknown = [name for name in asked.methods if name not in METHODS]
     if unknown:
         parser.error(f"no method {unknown[0]}: {nearest(unknown[0], METHODS)}")
-    if min(asked.rounds, asked.images, asked.clients, asked.repeats) < 1:
-        parser.error("--rounds, --images, --clients and --repeats are at least 1")
+    if min(asked.rounds, asked.images, asked.clients, asked.batch, asked.repeats) < 1:
+        parser.error("--rounds, --images, --clients, --batch and --repeats are at least 1")
     os.chdir(Path(__file__).resolve().parent.parent)
     found: dict[str, Any] = {}
     passes = Passes()
     for method in asked.methods or METHODS:
         try:
             rows = [
-                cost(method, asked.rounds, asked.images, asked.clients, passes, late=n % 2 == 0)
+                cost(method, asked.rounds, (asked.images, asked.clients, passes, asked.batch), late=n % 2 == 0)
                 for n in range(asked.repeats)
             ]
         except ConfigError as error:

@@ -179,7 +179,8 @@ class Learner(FlatModule):
         steps beat epochs. train_only: bool `[N]`, the entries that may move (decay and momentum are masked too);
         freeze_norm: BatchNorm layers that are wholly frozen run in evaluation mode. gradient: a module-level function
         `(g, w, s)` that edits the gradient in place, elementwise over the last dimension, before decay and momentum;
-        loss: a function `(net, batch, s) -> scalar`; both get `state` as attributes of `s`. memory: a dict that keeps
+        loss: a function `(net, batch, s) -> scalar`; both get `state` as attributes of `s`, and
+        `s.index`, the batch's places in `data`. memory: a dict that keeps
         the optimiser's state between calls. second: (data, batch size, purpose) of a second stream of batches, which
         `loss` receives as `(first, second)` and which never decides the number of steps; `data.augment` changes the
         images of the first stream only. before_epoch: called with
@@ -355,7 +356,18 @@ class Learner(FlatModule):
         train_only: bool `[N]`; tensors that are wholly outside it cost nothing and get a gradient of 0.
         """
         moving = nullcontext() if train_only is None else self._trainable(train_only)
-        with self._evaluating(weights), moving:
+        with moving:
+            value, parts = self.loss_and_gradients(weights, batch, loss, **state)
+        return value, torch.cat([part.reshape(-1) for part in parts])
+
+    def loss_and_gradients(
+        self, weights: Weights, batch: tuple[Tensor, Tensor], loss: Loss | None = None, **state: Any
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Loss `[]` of one batch in evaluation mode and its gradient, tensor by tensor.
+
+        Weights whose vector is the module's own `w` are there already and cost no copy.
+        """
+        with self._evaluating(weights):
             with self.autocast():
                 value = (
                     loss(self.module, batch, SimpleNamespace(**state)) if loss else cross_entropy(self.module, batch)
@@ -363,7 +375,7 @@ class Learner(FlatModule):
             asked = [p for p in self.parameters if p.requires_grad]
             found = iter(torch.autograd.grad(value, asked, allow_unused=True, materialize_grads=True))
             parts = [next(found) if p.requires_grad else torch.zeros_like(p) for p in self.parameters]
-        return value.detach(), torch.cat([part.reshape(-1) for part in parts])
+        return value.detach(), parts
 
     def full_gradient(self, weights: Weights, data: Batches) -> Tensor:
         """Gradient `[N]` of the mean cross-entropy over all data in evaluation mode, float64."""

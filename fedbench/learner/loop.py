@@ -92,6 +92,7 @@ class Loop:
 
     def fetch(self, index: Tensor) -> Any:
         self.hooks.logs.batch_size = len(index)
+        self.job.state.index = index
         batch: Any = self.job.data.batch(index)
         if self.job.second is not None:
             batch = (batch, next(self.job.second))

@@ -78,6 +78,8 @@ class MethodSteps(Callback):
             ask_before_epoch(self.learner, self.job, trainer.current_epoch)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        # The Trainer has fetched the next batch already.
+        self.job.state.index = self.job.epochs[trainer.current_epoch][batch_idx]
         if self.job.before_step is not None:
             self.job.before_step(batch, trainer.optimizers[0], self.job.state)
 

@@ -1,6 +1,6 @@
 """What pFedGate trains beside the model: a model cut into blocks, and the gate that gives every block a factor."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -11,6 +11,12 @@ from torch import Tensor, nn
 from fedbench.learner.layout import Layout
 
 GateState = dict[str, Tensor]
+Tensors = tuple[Tensor, ...]
+Back = Callable[[Tensor], Tensor]
+"""Makes the gradient `[P]` of a gate of that of its factors `[L]`."""
+
+NORM_MOMENTUM = 0.1
+"""Of running statistics: the share of this batch's."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +57,9 @@ class Blocks:
         """For each tensor of the model what multiplies its flat elements: `[]` or `[size]`; values `[L]`."""
         return [values[cut.begin] if cut.count == 1 else _spread(cut, values) for cut in self.cuts]
 
-    def scaled(self, vector: Tensor, values: Tensor) -> Tensor:
+    def scaled(self, vector: Tensor, values: Tensor, out: Tensor | None = None) -> Tensor:
         """`[N]`: every element times the value of its block. No gradient goes through it."""
-        out = torch.empty_like(vector)
+        out = torch.empty_like(vector) if out is None else out
         with torch.no_grad():
             for part, factor, target in zip(self.slices(vector), self.factors(values), self.slices(out), strict=True):
                 torch.mul(part, factor, out=target)
@@ -63,15 +69,17 @@ class Blocks:
         """A vector `[N]` tensor by tensor."""
         return vector.split([cut.size for cut in self.cuts])
 
-    def products(self, one: Tensor, other: Tensor) -> Tensor:
-        """`[L]`: the inner products of two vectors `[N]`, block by block."""
+    def products(self, parts: Sequence[Tensor], vector: Tensor) -> Tensor:
+        """`[L]`: the inner products of two vectors `[N]`, block by block; the first is given tensor by tensor."""
         found = []
-        for cut, a, b in zip(self.cuts, self.slices(one), self.slices(other), strict=True):
+        for cut, part, b in zip(self.cuts, parts, self.slices(vector), strict=True):
+            a = part.reshape(-1)
             if cut.count == 1:
-                found.append(torch.dot(a, b)[None])
+                found.append(torch.dot(a, b))
             else:
-                found.append(F.pad(a * b, (0, cut.count * cut.piece - cut.size)).view(cut.count, cut.piece).sum(1))
-        return torch.cat(found)
+                padded = F.pad(a * b, (0, cut.count * cut.piece - cut.size))
+                found += padded.view(cut.count, cut.piece).sum(1).unbind()
+        return torch.stack(found)
 
 
 def _spread(cut: Cut, values: Tensor) -> Tensor:
@@ -109,61 +117,129 @@ class SwitchNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(channels))
         self.register_buffer("running_var", torch.zeros(channels))
 
-    def forward(self, x: Tensor) -> Tensor:  # [n, c, h, w]
-        scale, shift = self.line(x)
-        return torch.addcmul(shift[..., None, None], x, scale[..., None, None])
+    def line(self, moments: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], Tensors]]:
+        """Scale and shift `[n, c]` that normalise the channels of images with these moments.
 
-    def line(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Scale and shift `[n, c]` that normalise images `[n, c, h, w]`."""
-        means, variances = self._statistics(x.flatten(2))
-        mean = torch.tensordot(self.mean_mix.softmax(0), means, 1)
-        variance = torch.tensordot(self.var_mix.softmax(0), variances, 1)
-        scale = (variance + 1e-5).rsqrt() * self.weight
-        return scale, self.bias - mean * scale
+        With a function that makes the gradients of the parameters of those of scale and shift.
+        """
+        given = self._statistics(moments)
+        mix = torch.stack((self.mean_mix, self.var_mix)).softmax(1)
+        mean, variance = torch.bmm(mix[:, None], given.flatten(2)).view_as(moments)
+        root = (variance + 1e-5).rsqrt_()
+        scale = root * self.weight
 
-    @torch.no_grad()
-    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and variances `[3, n, c]` of instances, layers and the batch, which are given, not learned."""
-        mean = x.mean(2)
-        # Not `x.var`, which takes five times as long on a CPU.
-        var = (x - mean[..., None]).square_().sum(2) / (x.shape[2] - 1)
-        square = mean.square() + var
-        layer_mean, batch_mean = mean.mean(1, keepdim=True), self.running_mean
-        layer_var, batch_var = square.mean(1, keepdim=True) - layer_mean.square(), self.running_var
+        def back(slope: Tensor, shift: Tensor) -> Tensors:
+            slope = torch.addcmul(slope, mean, shift, value=-1)
+            of_given = torch.stack((shift * scale, slope * scale * root.square() / 2)).neg_()
+            of_mix = torch.bmm(given.flatten(2), of_given.view(2, -1, 1))[..., 0]
+            of_mix = mix * (of_mix - (mix * of_mix).sum(1, keepdim=True))
+            return of_mix[0], of_mix[1], (slope * root).sum(0), shift.sum(0)
+
+        return scale, torch.addcmul(self.bias, mean, scale, value=-1), back
+
+    def _statistics(self, moments: Tensor) -> Tensor:
+        """Means, then variances, of instances, layers and the batch `[2, 3, n, c]`, which are given, not learned."""
+        mean, variance = moments
+        powers = torch.stack((mean, torch.addcmul(variance, mean, mean)))
+        given = mean.new_empty(2, 3, *mean.shape)
+        given[:, 0] = moments
+        given[:, 1] = powers.mean(2, keepdim=True)
+        given[:, 2] = powers.mean(1, keepdim=True)
+        given[1, 1:] -= given[0, 1:].square()
         if self.training:
-            batch_mean = mean.mean(0)
-            batch_var = square.mean(0) - batch_mean.square()
-            self.running_mean.lerp_(batch_mean, 0.1)
-            self.running_var.lerp_(batch_var, 0.1)
-        means = torch.stack(torch.broadcast_tensors(mean, layer_mean, batch_mean))
-        return means, torch.stack(torch.broadcast_tensors(var, layer_var, batch_var))
+            self.running_mean.lerp_(given[0, 2, 0], NORM_MOMENTUM)
+            self.running_var.lerp_(given[1, 2, 0], NORM_MOMENTUM)
+        else:
+            given[0, 2], given[1, 2] = self.running_mean, self.running_var
+        return given
+
+
+def moments_of(x: Tensor) -> Tensor:
+    """Mean and variance of every image's channels `[2, n, c]`; x `[n, c, h, w]`."""
+    x = x.flatten(2)
+    mean = x.mean(2)
+    # Not `x.var`, which takes five times as long on a CPU.
+    return torch.stack((mean, (x - mean[..., None]).square_().sum(2).div_(x.shape[2] - 1)))
 
 
 class Gate(nn.Module):
-    """Factors of the blocks for a batch: the mean over it of sigmoid(BatchNorm(Linear(flat input)))."""
+    """Factors of the blocks for a batch: the mean over it of sigmoid(BatchNorm(Linear(flat input))).
+
+    Its gradient is written out: of so many small tensors autograd's own takes several times as long as the rest of a
+    gate's step. All parameters are views of the vector `w` `[P]`, in their order.
+    """
 
     def __init__(self, shape: Sequence[int], blocks: int, switch: bool) -> None:
         super().__init__()
-        self.norm = SwitchNorm(shape[0]) if switch else nn.Identity()
+        self.norm = SwitchNorm(shape[0]) if switch else None
         self.linear = nn.Linear(torch.Size(shape).numel(), blocks)
         self.batchnorm = nn.BatchNorm1d(blocks)
 
-    def factors(self, x: Tensor) -> Tensor:
+    def flat(self, device: torch.device, dtype: torch.dtype) -> "Gate":
+        """The same as one vector, in this place and precision."""
+        self.to(device, dtype)
+        self.w = torch.cat([p.detach().flatten() for p in self.parameters()])
+        for p, part in zip(self.parameters(), self.w.split([p.numel() for p in self.parameters()]), strict=True):
+            p.data = part.view_as(p)
+        return self
+
+    @torch.no_grad()
+    def forward(self, x: Tensor, moments: Tensor | None = None) -> tuple[Tensor, Back]:
+        """The factors `[L]` of a batch; moments: as `moments_of` finds them, where they are known."""
+        with torch.autocast(x.device.type, enabled=False):
+            found, back = self._factors(x, moments)
+        return found.mean(0), back
+
+    @torch.no_grad()
+    def factors(self, x: Tensor, moments: Tensor | None = None) -> Tensor:
         """`[n, L]`, of each image."""
         with torch.autocast(x.device.type, enabled=False):
-            return self.batchnorm(self._scores(x)).sigmoid()
+            return self._factors(x, moments)[0]
 
-    def _scores(self, x: Tensor) -> Tensor:
-        """`[n, L]`: linear(norm(x)), where channels are normalised after they were summed up, not pixel by pixel."""
-        if not isinstance(self.norm, SwitchNorm):
-            return self.linear(x.flatten(1))
-        scale, shift = self.norm.line(x)
-        weight = self.linear.weight.view(-1, *x.shape[1:]).flatten(2)
-        plain = torch.einsum("nci,lci->ncl", x.flatten(2), weight)
-        return (scale[..., None] * plain).sum(1) + shift @ weight.sum(2).T + self.linear.bias
+    def _factors(self, x: Tensor, moments: Tensor | None) -> tuple[Tensor, Back]:
+        norm, training = self.batchnorm, self.training
+        scores, back_of_scores = self._plain(x) if self.norm is None else self._switched(self.norm, x, moments)
+        moving = norm.weight, norm.running_mean, norm.running_var
+        out, mean, root = torch.native_batch_norm(
+            scores, norm.weight, norm.bias, *moving[1:], training, NORM_MOMENTUM, norm.eps
+        )
+        if training and norm.num_batches_tracked is not None:
+            norm.num_batches_tracked += 1
+        found = out.sigmoid_()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.factors(x).mean(0)
+        def back(slope: Tensor) -> Tensor:
+            with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
+                each = torch.ops.aten.sigmoid_backward((slope / len(x)).expand_as(found), found)
+                of_scores, *of_norm = torch.ops.aten.native_batch_norm_backward(
+                    each, scores, *moving, mean, root, training, norm.eps, [True] * 3
+                )
+                return torch.cat([part.flatten() for part in (*back_of_scores(of_scores), *of_norm)])
+
+        return found, back
+
+    def _plain(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensors]]:
+        """Scores `[n, L]` of inputs as they are."""
+        x = x.flatten(1)
+        return F.linear(x, self.linear.weight, self.linear.bias), lambda slope: (slope.T @ x, slope.sum(0))
+
+    def _switched(
+        self, norm: SwitchNorm, x: Tensor, moments: Tensor | None
+    ) -> tuple[Tensor, Callable[[Tensor], Tensors]]:
+        """Scores `[n, L]` of normalised images: channels are summed up first, so that pixels need not be normalised."""
+        scale, shift, back_of_line = norm.line(moments_of(x) if moments is None else moments)
+        x = x.flatten(2)
+        x, across = x.transpose(0, 1), scale.T[..., None]  # [c, n, pixels], [c, n, 1]
+        weight = self.linear.weight.view(-1, len(x), x.shape[2])  # [L, c, pixels]
+        total = weight.sum(2)
+        plain = torch.bmm(x, weight.permute(1, 2, 0))  # [c, n, L]
+        scores = torch.addmm(self.linear.bias, shift, total.T).add_((plain * across).sum(0))
+
+        def back(slope: Tensor) -> Tensors:
+            of_weight = torch.baddbmm((shift.T @ slope)[..., None], (slope * across).transpose(1, 2), x)
+            of_line = back_of_line((plain * slope).sum(2).T, slope @ total)
+            return *of_line, of_weight.transpose(0, 1), slope.sum(0)
+
+        return scores, back
 
 
 def copied(module: nn.Module) -> GateState:

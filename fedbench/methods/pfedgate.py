@@ -18,27 +18,28 @@ Where we decide:
 Longer than other method files because it trains a module of its own (gates.py) in three ways.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import ceil
+from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from fedbench.bits import choose
 from fedbench.errors import ConfigError
 from fedbench.learner import seeds
-from fedbench.learner.learner import Batches
+from fedbench.learner.learner import Batches, Learner
 from fedbench.learner.loop import task_loss
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Context, Message, Method, Predictor, Server, Upload
-from fedbench.methods.gates import Blocks, Gate, GateState, copied, selected
+from fedbench.methods.gates import Back, Blocks, Gate, GateState, copied, moments_of, selected
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -109,7 +110,7 @@ class PFedGate(Method):
             raise ConfigError(
                 f"method.gate_norm = 'switch' normalises images, an input here has shape {list(shape)}: set it to none"
             )
-        return Gate(shape, len(self.blocks.sizes), switch).to(client.learner.device, client.learner.dtype)
+        return Gate(shape, len(self.blocks.sizes), switch).flat(client.learner.device, client.learner.dtype)
 
     def gate(self, client: Client, state: GateState) -> "Gate":
         """The one gate module of this process with a client's numbers, in evaluation mode."""
@@ -161,15 +162,13 @@ class PFedGate(Method):
         if self.options.gate_eval == "batch":
             return partial(self._predict, client, weights, state)
         gate, images = self.gate(client, state), len(client.train)
-        with torch.no_grad():
-            totals = [gate.factors(x).sum(0) for x, _ in parts(client.train, client)]
+        totals = [gate.factors(x).sum(0) for x, _, _ in parts(client.train, client)]
         return self._adapted(client, weights, torch.stack(totals).sum(0) / images)
 
     def _predict(self, client: Client, weights: Weights, state: GateState, data: Batches) -> Tensor:
         found = []
-        for x, y in parts(data, client):
-            with torch.no_grad():
-                factors = self.gate(client, state)(x)
+        for x, y, _ in parts(data, client):
+            factors, _ = self.gate(client, state)(x)
             found.append(client.learner.logits(self._adapted(client, weights, factors), Batch(x, y, data.key)))
         return torch.cat(found)
 
@@ -189,14 +188,21 @@ class GateTraining:
         self.gate = method.gate(client, client.state["gate"])
         self.least = min(2, len(client.train))
         rate = self.train.lr if self.options.lr_gate is None else self.options.lr_gate
+        self.flat = nn.Parameter(self.gate.w)
         self.optimizer = torch.optim.SGD(
-            self.gate.parameters(), rate * self.learner.lr_factor, momentum=self.train.momentum
+            [self.flat], rate * self.learner.lr_factor, momentum=self.train.momentum, fused=True
         )
-        self.stepping = StepOf(self.learner.module)
+        self.exchanged = Exchanged(self.learner)
+        self.limit = SimpleNamespace(clip=torch.tensor(self.options.clip or 0.0).to(self.gate.w))
         self.kept = torch.full((len(self.blocks.sizes),), method.sparsity(client.id) == 1, device=self.learner.device)
         self.factors: list[Tensor] = []
         self.losses: list[Tensor] = []
-        self.pending: tuple[Tensor, Tensor] | None = None
+        self.pending: tuple[Back, Tensor] | None = None
+        self.augmented = getattr(client.train, "augmentation", None) is not None
+        self.moments: Tensor | None = None
+        if self.gate.norm is not None:
+            self.moments = torch.cat([moments_of(x) for x, _, _ in parts(client.train, client)], 1)
+        self.each: Tensor | None = None
 
     def run(self, received: Weights) -> Weights:
         """The trained model; the gate is trained in place."""
@@ -205,8 +211,7 @@ class GateTraining:
             self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": memory["optimizer"]})
         more: dict[str, Any] = {}
         if clip is not None:
-            limit = torch.tensor(clip, dtype=self.learner.dtype, device=self.learner.device)
-            more = {"gradient": clipped, "state": {"clip": limit}}
+            more = {"gradient": clipped, "state": vars(self.limit)}
         if self.options.alternation == "joint":
             self._mode(train=True)
             more["loss"] = self.joint_loss
@@ -230,19 +235,29 @@ class GateTraining:
         self.gate.train(train and self.least > 1)
 
     def gate_epoch(self, epoch: int, weights: Weights, s: Any) -> None:
-        """Step (a) of the algorithm: one pass that trains the gate; the model is frozen and in evaluation mode."""
+        """Step (a) of the algorithm: one pass that trains the gate; the model is frozen and in evaluation mode.
+
+        What the gate then says of each image holds for step (b), unless images are augmented there.
+        """
         for order in next(self.batches):
             self.gate_step(weights, order)
+        if not self.augmented:
+            images = parts(self.client.train, self.client)
+            self.each = torch.cat([self.gate.factors(x, self.known(index)) for x, _, index in images])
+
+    def known(self, index: Tensor) -> Tensor | None:
+        """What the gate's normalisation has to know of these training images, which are the same in every epoch."""
+        return None if self.moments is None else self.moments[:, index]
 
     def gate_step(self, weights: Weights, order: Tensor) -> None:
         """One step of the gate. What the loss says of a factor is its gradient at the adapted model, block by block."""
         batch = self.client.train.batch(order)
         self._mode(train=True)
-        factors = self.gate(batch[0])
-        scale = factors * self.method.keep(self.client, factors.detach())
-        adapted = weights.replace(params=self.blocks.scaled(weights.params, scale))
-        gradient = self.learner.gradient(adapted, batch, self._plain)
-        self._descend(scale, self.blocks.products(gradient, weights.params))
+        factors, back = self.gate(batch[0], self.known(order))
+        keep = self.method.keep(self.client, factors)
+        adapted = weights.replace(params=self.blocks.scaled(weights.params, factors * keep, out=self.learner.w))
+        _, gradients = self.learner.loss_and_gradients(adapted, batch, self._plain)
+        self._descend(back, self.blocks.products(gradients, weights.params) * keep)
         self._mode(train=False)
 
     def _plain(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
@@ -250,11 +265,11 @@ class GateTraining:
         self.losses.append(loss.detach())
         return loss
 
-    def _descend(self, value: Tensor, gradient: Tensor | None = None) -> None:
-        self.optimizer.zero_grad()
-        value.backward(gradient)
+    def _descend(self, back: Back, gradient: Tensor) -> None:
+        """A step along what the gradient `[L]` of the factors makes of the gate's numbers."""
+        self.flat.grad = back(gradient)
         if self.options.clip is not None:
-            nn.utils.clip_grad_norm_(self.gate.parameters(), self.options.clip)
+            clipped(self.flat.grad, self.flat, self.limit)
         self.optimizer.step()
 
     def model_loss(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
@@ -263,17 +278,15 @@ class GateTraining:
             weights = self.learner.weights()
             self.gate_step(weights, next(self.orders))
             self.learner.load(weights)
-        with torch.no_grad():
-            factors = self.gate(batch[0])
-        return self._adapted_loss(batch, factors)
+        found = self.gate(batch[0])[0] if self.each is None else self.each[s.index].mean(0)
+        return self._adapted_loss(batch, found)
 
     def joint_loss(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
         """The loss from which both learn: the gate's part of the gradient is used before the next batch."""
         self._settle()
-        factors = self.gate(batch[0])
-        leaf = factors.detach().requires_grad_()
-        self.pending = factors, leaf
-        return self._adapted_loss(batch, leaf)
+        factors, back = self.gate(batch[0], None if self.augmented else self.known(s.index))
+        self.pending = back, factors.requires_grad_()
+        return self._adapted_loss(batch, factors)
 
     def _settle(self) -> None:
         if self.pending is not None and self.pending[1].grad is not None:
@@ -285,11 +298,12 @@ class GateTraining:
         self.kept |= torch.as_tensor(keep, device=self.kept.device).bool()
         self.factors.append(factors.detach().mean())
         scales = self.blocks.factors(factors * keep)
-        adapted = {
-            f"net.{slot.name}": parameter * (scale.view_as(parameter) if scale.dim() else scale)
-            for slot, parameter, scale in zip(self.learner.layout.params, self.learner.parameters, scales, strict=True)
-        }
-        return functional_call(self.stepping, adapted, (batch,))
+        adapted = [
+            parameter * (scale.view_as(parameter) if scale.dim() else scale)
+            for parameter, scale in zip(self.learner.parameters, scales, strict=True)
+        ]
+        with self.exchanged(adapted):
+            return task_loss(self.learner.module, batch)
 
     def traces(self, kept: Tensor) -> dict[str, float]:
         """gate: mean factor of the model steps; mask_share: share of the elements that they kept, also per layer."""
@@ -306,15 +320,30 @@ def clipped(g: Tensor, w: Tensor, s: Any) -> None:
     g.mul_((s.clip / (g.norm(dim=-1, keepdim=True) + 1e-6)).clamp(max=1))
 
 
-class StepOf(nn.Module):
-    """A module whose forward pass is the loss of another one, so that its parameters can be exchanged for a call."""
+class Exchanged:
+    """A module with other tensors in place of its parameters for a while: `functional_call`, its look-ups done once."""
 
-    def __init__(self, net: LightningModule) -> None:
-        super().__init__()
-        self.net = net
+    def __init__(self, learner: Learner) -> None:
+        places = {id(p): k for k, p in enumerate(learner.parameters)}
+        self.places = [
+            (module._parameters, name, places[id(p)])
+            for module in learner.module.modules()
+            for name, p in module._parameters.items()
+            if id(p) in places
+        ]
+        self.own = learner.parameters
 
-    def forward(self, batch: Any) -> Tensor:
-        return task_loss(self.net, batch)
+    @contextmanager
+    def __call__(self, tensors: Sequence[Tensor]) -> Iterator[None]:
+        self._put(tensors)
+        try:
+            yield
+        finally:
+            self._put(self.own)
+
+    def _put(self, tensors: Sequence[Tensor]) -> None:
+        for owner, name, place in self.places:
+            owner[name] = tensors[place]  # type: ignore[assignment]
 
 
 @dataclass
@@ -332,7 +361,7 @@ class Batch:
         return self.x[index], self.y[index]
 
 
-def parts(data: Batches, client: Client) -> Iterator[tuple[Tensor, Tensor]]:
-    """The evaluation batches of data, in order."""
+def parts(data: Batches, client: Client) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The evaluation batches of data, in order: images, labels and their places."""
     for index in torch.arange(len(data), device=client.learner.device).split(client.learner.evaluate_batch):
-        yield data.batch(index)
+        yield *data.batch(index), index

@@ -238,6 +238,18 @@ def test_a_methods_loss_and_a_second_stream(both, net, blobs):
     both(net, blobs(18), loss=two_stream_loss, state=factor, second=streams(blobs(7)))
 
 
+def test_a_loss_knows_which_images_it_gets(both, net, blobs):
+    data, seen = blobs(18), []
+
+    def loss(net, batch, s):
+        seen.append(torch.equal(batch[0], data.x[s.index]))
+        return task_loss(net, batch)
+
+    both(net, data, loss=loss)
+    assert len(seen) > 10
+    assert all(seen)
+
+
 def test_memory_across_rounds(learner, net, blobs, same):
     found = []
     for engine in ("loop", "trainer"):

@@ -16,8 +16,9 @@ from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout, Slot
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Context
-from fedbench.methods.gates import Blocks, Gate, SwitchNorm, copied, selected
-from fedbench.methods.pfedgate import GateTraining, PFedGate, clipped
+from fedbench.methods.gates import Blocks, Gate, copied, moments_of, selected
+from fedbench.methods.pfedgate import Exchanged, GateTraining, PFedGate, clipped
+from tests.methods.plain_gate import PlainGate
 from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
 
 SIZES = [9, 17, 12]
@@ -52,28 +53,72 @@ def shared(mine: Simulation) -> Weights:
 # -- the gate
 
 
+def gate_of(shape, blocks, switch) -> Gate:
+    return Gate(shape, blocks, switch).flat(torch.device("cpu"), torch.float64)
+
+
 def test_factors_of_a_batch():
-    gate = Gate((2,), 2, switch=False)
-    gate.linear.weight.data, gate.linear.bias.data = torch.eye(2), torch.zeros(2)
-    gate.batchnorm.weight.data, gate.batchnorm.bias.data = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.5])
-    gate.batchnorm.running_mean, gate.batchnorm.running_var = torch.tensor([0.5, 0.0]), torch.tensor([4.0, 1.0])
-    x = torch.tensor([[1.0, 2.0], [3.0, -1.0], [0.0, 1.0]])
-    assert close(gate.eval()(x).detach(), [0.592433, 0.698527])
-    assert close(gate.train()(x).detach(), [0.493682, 0.591101])
+    gate = gate_of((2,), 2, switch=False)
+    gate.linear.weight.data, gate.linear.bias.data = torch.eye(2).double(), torch.zeros(2).double()
+    gate.batchnorm.weight.data = torch.tensor([1.0, 2.0]).double()
+    gate.batchnorm.bias.data = torch.tensor([0.0, 0.5]).double()
+    gate.batchnorm.running_mean, gate.batchnorm.running_var = torch.tensor([[0.5, 0.0], [4.0, 1.0]]).double()
+    x = torch.tensor([[1.0, 2.0], [3.0, -1.0], [0.0, 1.0]]).double()
+    assert close(gate.eval()(x)[0], [0.592433, 0.698527])
+    assert close(gate.train()(x)[0], [0.493682, 0.591101])
 
 
 def test_switchable_normalisation():
-    x = torch.tensor([[[[1.0, 3.0]], [[0.0, 2.0]]], [[[2.0, 6.0]], [[4.0, 4.0]]]])
-    x, norm = x.double(), SwitchNorm(2).double()
+    x = torch.tensor([[[[1.0, 3.0]], [[0.0, 2.0]]], [[[2.0, 6.0]], [[4.0, 4.0]]]]).double()
+    gate = gate_of((2, 1, 2), 4, switch=True)
+    gate.linear.weight.data, gate.linear.bias.data = torch.eye(4).double(), torch.zeros(4).double()
+
+    def normalised():
+        return gate._switched(gate.norm, x, None)[0]
+
+    gate.train()
     trained = [-0.631168, 0.450834, -1.054090, 0.210818, -0.680413, 0.952579, 0.321633, 0.321633]
-    assert close(norm.train()(x).detach(), trained)
-    assert close(norm.running_mean, [0.3, 0.25])
-    assert close(norm.running_var, [0.6, 0.325])
+    assert close(normalised().detach(), trained)
+    assert close(gate.norm.running_mean, [0.3, 0.25])
+    assert close(gate.norm.running_var, [0.6, 0.325])
+    gate.eval()
     later = [-0.209728, 1.363234, -0.742293, 0.877255, -0.374095, 1.577703, 1.041061, 1.041061]
-    assert close(norm.eval()(x).detach(), later)
-    assert close(norm.running_mean, [0.3, 0.25])
-    norm(x).square().sum().backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in norm.parameters())
+    assert close(normalised().detach(), later)
+    assert close(gate.norm.running_mean, [0.3, 0.25])
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("switch", [True, False])
+def test_the_gate_and_its_gradient_are_those_of_plain_pytorch(switch, training):
+    draw = torch.Generator().manual_seed(3)
+    shape, blocks = ((3, 4, 5) if switch else (7,)), 6
+    gate, plain = gate_of(shape, blocks, switch), PlainGate(shape, blocks, switch).double()
+    with torch.no_grad():
+        gate.w.copy_(torch.randn(len(gate.w), dtype=torch.float64, generator=draw))
+        for name, buffer in gate.named_buffers():
+            if name.endswith(("mean", "var")):
+                buffer.copy_(torch.rand(buffer.shape, dtype=torch.float64, generator=draw) + 0.5)
+    plain.load_state_dict(copied(gate))
+    gate.train(training)
+    plain.train(training)
+    for _ in range(2):
+        x = 2 * torch.randn(8, *shape, dtype=torch.float64, generator=draw) + 1
+        slope = torch.randn(blocks, dtype=torch.float64, generator=draw)
+        factors, back = gate(x)
+        expected = plain(x)
+        assert torch.allclose(factors, expected, rtol=0, atol=1e-10)
+        if switch:
+            again = copied(gate)
+            known, other = gate(x, moments_of(x))
+            assert torch.equal(known, factors)
+            assert torch.equal(other(slope), back(slope))
+            gate.load_state_dict(again)
+        plain.zero_grad()
+        expected.backward(slope)
+        gradient = torch.cat([p.grad.flatten() for p in plain.parameters()])
+        assert torch.allclose(back(slope), gradient, rtol=1e-9, atol=1e-12)
+        for name, value in plain.state_dict().items():
+            assert torch.allclose(gate.state_dict()[name], value, rtol=0, atol=1e-10), name
 
 
 def test_gates_of_clients_start_apart_and_stay_the_same_whoever_else_is_there():
@@ -166,7 +211,7 @@ def test_groups_are_told_by_the_owner_of_a_tensor():
 def by_hand(mine: Simulation, number: int, share: float, epochs: int) -> tuple[torch.Tensor, dict, list[set[int]]]:
     """Full-batch rounds of one client: every gradient by autograd through gate and model at once."""
     train, options, data = mine.train, mine.method.options, mine.data[number]
-    net, gate = Mlp().double(), Gate((6,), len(mine.method.blocks.sizes), switch=False).double()
+    net, gate = Mlp().double(), PlainGate((6,), len(mine.method.blocks.sizes), switch=False).double()
     gate.load_state_dict(mine.client(number, 0).state["gate"])
     nn.utils.vector_to_parameters(mine.server.params.clone(), net.parameters())
     start = mine.server.params.clone()
@@ -314,7 +359,7 @@ def test_predictors_use_the_gate_of_the_client():
         gate = Gate((6,), 4, switch=False)
         gate.load_state_dict(mine.states[i]["gate"])
         with torch.no_grad():
-            scale = mine.method.blocks.spread(gate.eval()(test.x))
+            scale = mine.method.blocks.spread(gate.eval()(test.x)[0])
         for predictor, weights in [
             (seen.after_fit[i], seen.uploads[i]),
             (seen.after_agg[i], shared(mine)),
@@ -342,7 +387,7 @@ def test_one_vector_for_a_client(options):
     gate = Gate((6,), len(mine.method.blocks.sizes), switch=False)
     gate.load_state_dict(mine.states[0]["gate"])
     with torch.no_grad():
-        factors = gate.eval()(mine.data[0].x)
+        factors = gate.eval()(mine.data[0].x)[0]
     keep = mine.method.keep(mine.client(0, 2), factors)
     assert torch.allclose(found.params, mine.server.params * mine.method.blocks.spread(factors * keep), atol=1e-6)
     if not options:
@@ -495,6 +540,48 @@ def images(count: int, seed: int) -> Data:
     return Data(torch.randn(count, 2, 3, 3, generator=stream), torch.arange(count) % 4)
 
 
+@pytest.mark.parametrize("alternation", ["epoch", "joint"])
+def test_model_steps_see_the_factors_of_augmented_images(alternation, monkeypatch):
+    clients = [images(9, 1), images(12, 2)]
+
+    def trained(augmentation):
+        monkeypatch.setattr(Data, "augmentation", augmentation, raising=False)
+        monkeypatch.setattr(
+            Data, "augmented", lambda data, _: Data(augmentation(data.x), data.labels, data.key), raising=False
+        )
+        return run(clients=clients, module=Images(), gate_norm="switch", alternation=alternation, rounds=1)
+
+    plain, same, other = trained(None), trained(lambda x: x), trained(lambda x: -x)
+    assert torch.allclose(plain.server.params, same.server.params, rtol=0, atol=1e-6)
+    assert not torch.allclose(plain.server.params, other.server.params, rtol=0, atol=1e-4)
+    gates = [mine.log[0].traces[0, "gate"] for mine in (plain, same, other)]
+    assert gates[1] == pytest.approx(gates[0], abs=1e-6)
+    assert gates[2] != pytest.approx(gates[0], abs=1e-4)
+
+
+def test_tensors_are_exchanged_wherever_they_are_and_put_back():
+    class Tied(Mlp):
+        def __init__(self):
+            super().__init__()
+            self.again = nn.Linear(6, 5)
+            self.again.weight = next(self.parameters())
+
+    learner = run(rounds=0, module=Tied()).learner
+    tensors = [torch.zeros_like(p) for p in learner.parameters]
+    seen = []
+
+    def inside():
+        with Exchanged(learner)(tensors):
+            seen.extend([learner.module.again.weight, *learner.module.parameters()])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        inside()
+    assert all(one is other for one, other in zip(seen, [tensors[0], *tensors], strict=True))
+    assert learner.module.again.weight is learner.parameters[0]
+    assert all(one is other for one, other in zip(learner.module.parameters(), learner.parameters, strict=True))
+
+
 def test_images_are_normalised_before_the_gate_and_not_before_the_model():
     clients = [images(9, 1), images(12, 2)]
     mine, plain = (run(clients=clients, module=Images(), gate_norm=norm) for norm in ("switch", "none"))
@@ -621,14 +708,14 @@ MUTANTS = [
         "upload = self.upload(client, self._adapted(client, trained, 0.5 * torch.ones(len(self.blocks.sizes))),",
     ),
     ("the gate stays in train mode for the model", "        self._mode(train=False)\n", ""),
-    ("the gate does not clip", "nn.utils.clip_grad_norm_(self.gate.parameters(), self.options.clip)", "pass"),
+    ("the gate does not clip", "clipped(self.flat.grad, self.flat, self.limit)", "pass"),
     (
         "weight decay for the gate",
         "rate * self.learner.lr_factor, momentum=",
         "rate * self.learner.lr_factor, weight_decay=self.train.weight_decay, momentum=",
     ),
     ("the gate's rate does not decay", "rate * self.learner.lr_factor, ", "rate, "),
-    ("one factor per image", "return self.factors(x).mean(0)", "return self.factors(x)[0]", "methods/gates.py"),
+    ("one factor per image", "return found.mean(0), back", "return found[0], back", "methods/gates.py"),
     (
         "the budget is that of both groups",
         "if not keep[block] and sizes[block] <= budget[groups[block]] + 1e-6",
@@ -654,12 +741,26 @@ MUTANTS = [
         "return received",
     ),
     ("biased variance", "(x.shape[2] - 1)", "x.shape[2]", "methods/gates.py"),
-    ("the gate forgets its shifts", " + shift @ weight.sum(2).T", "", "methods/gates.py"),
-    ("blocks have one slope", "torch.dot(a, b)[None]", "torch.dot(a, b)[None] * 0 + 1", "methods/gates.py"),
+    ("the gate forgets its shifts", "shift, total.T)", "0 * shift, total.T)", "methods/gates.py"),
+    (
+        "the mixtures do not learn",
+        "return of_mix[0], of_mix[1],",
+        "return 0 * of_mix[0], of_mix[1],",
+        "methods/gates.py",
+    ),
+    ("factors of images that are not seen", "self.augmented = getattr(", "self.augmented = False and getattr("),
+    ("the gate of the last epoch", "self.each = torch.cat(", "self.each = self.each if epoch else torch.cat("),
+    ("factors of other images", "self.each[s.index]", "self.each[s.index - 1]"),
+    (
+        "blocks have one slope",
+        "found.append(torch.dot(a, b))",
+        "found.append(torch.dot(a, b) * 0 + 1)",
+        "methods/gates.py",
+    ),
     (
         "pieces have one slope",
-        ".view(cut.count, cut.piece).sum(1)",
-        ".view(cut.count, cut.piece).sum(1).flip(0)",
+        "padded.view(cut.count, cut.piece).sum(1)",
+        "padded.view(cut.count, cut.piece).sum(1).flip(0)",
         "methods/gates.py",
     ),
     (
