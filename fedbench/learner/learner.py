@@ -24,6 +24,7 @@ from fedbench.learner.flat import FlatModule
 from fedbench.learner.hooks import Hooks, overrides
 from fedbench.learner.layout import Layout
 from fedbench.learner.optimizers import first_line, module_optimizer
+from fedbench.learner.products import TensorProducts
 from fedbench.learner.samples import SquaredGradients
 from fedbench.learner.weights import Weights
 
@@ -120,6 +121,7 @@ class Learner(FlatModule):
         self.lr_factor = 1.0
         self.ledger = Ledger()
         self._squares: SquaredGradients | None = None
+        self._products: TensorProducts | None = None
         self._batchnorms = {n: m for n, m in module.named_modules() if isinstance(m, _BatchNorm)}
         if optimizer == "module" and self.hooks is not None:
             self._try_optimizers(self.hooks)
@@ -356,18 +358,7 @@ class Learner(FlatModule):
         train_only: bool `[N]`; tensors that are wholly outside it cost nothing and get a gradient of 0.
         """
         moving = nullcontext() if train_only is None else self._trainable(train_only)
-        with moving:
-            value, parts = self.loss_and_gradients(weights, batch, loss, **state)
-        return value, torch.cat([part.reshape(-1) for part in parts])
-
-    def loss_and_gradients(
-        self, weights: Weights, batch: tuple[Tensor, Tensor], loss: Loss | None = None, **state: Any
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Loss `[]` of one batch in evaluation mode and its gradient, tensor by tensor.
-
-        Weights whose vector is the module's own `w` are there already and cost no copy.
-        """
-        with self._evaluating(weights):
+        with self._evaluating(weights), moving:
             with self.autocast():
                 value = (
                     loss(self.module, batch, SimpleNamespace(**state)) if loss else cross_entropy(self.module, batch)
@@ -375,7 +366,35 @@ class Learner(FlatModule):
             asked = [p for p in self.parameters if p.requires_grad]
             found = iter(torch.autograd.grad(value, asked, allow_unused=True, materialize_grads=True))
             parts = [next(found) if p.requires_grad else torch.zeros_like(p) for p in self.parameters]
-        return value.detach(), parts
+        return value.detach(), torch.cat([part.reshape(-1) for part in parts])
+
+    def loss_and_products(self, weights: Weights, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """The module's own loss `[]` of one batch in evaluation mode, and every tensor's product with its gradient.
+
+        `[tensors]`: inner products, found without the gradients where layers allow it. Weights whose vector is the
+        module's `w` are there already and cost no copy.
+        """
+        products = self._products or self._tensor_products(batch)
+        with self._evaluating(weights), torch.enable_grad():
+            return products(batch)
+
+    def _tensor_products(self, batch: tuple[Tensor, Tensor]) -> TensorProducts:
+        """Made once, at the first weights and on noise, so that every host takes the same way."""
+        kept, names = self.weights(), [slot.name for slot in self.layout.params]
+        with self._evaluating(self.initial()), torch.enable_grad():
+            like = self._noise(batch[0].shape[1:]), batch[1].new_zeros(2, *batch[1].shape[1:])
+            self._products = TensorProducts(self.module, names, self._task_loss, like)
+        self.load(kept)
+        return self._products
+
+    def _task_loss(self, module: LightningModule, batch: Any) -> Tensor:
+        with self.autocast():
+            return loop.task_loss(module, batch)
+
+    def _noise(self, shape: Sequence[int]) -> Tensor:
+        """Two inputs."""
+        drawn = torch.randn(2, *shape, dtype=self.dtype, generator=torch.Generator().manual_seed(0))
+        return drawn.to(self.device)
 
     def full_gradient(self, weights: Weights, data: Batches) -> Tensor:
         """Gradient `[N]` of the mean cross-entropy over all data in evaluation mode, float64."""
@@ -400,10 +419,9 @@ class Learner(FlatModule):
         """Made once, and on noise, so that every host takes the same way."""
         if self._squares is None:
             shape = data.batch(torch.zeros(1, dtype=torch.int64, device=self.device))[0].shape[1:]
-            noise = torch.randn(2, *shape, dtype=self.dtype, generator=torch.Generator().manual_seed(0))
             with self._evaluating(self.initial()), self.autocast():
                 names = [slot.name for slot in self.layout.params]
-                self._squares = SquaredGradients(self.module, names, noise.to(self.device))
+                self._squares = SquaredGradients(self.module, names, self._noise(shape))
         return self._squares
 
     def logits(self, weights: Weights, data: Batches) -> Tensor:

@@ -56,17 +56,17 @@ class SquaredGradients:
 
     def _by_layers(self, x: Tensor, y: Tensor) -> list[Tensor]:
         assert self.layers is not None
-        seen: dict[str, tuple[Tensor, GradientEdge]] = {}
+        seen: dict[str, Watched] = {}
         with ExitStack() as hooks, torch.enable_grad():
             for name, layer in self.layers.items():
-                hooks.enter_context(_Watched(name, layer, seen))
+                hooks.enter_context(Watched(name, layer, seen))
             loss = F.cross_entropy(self.module(x), y, reduction="sum")
-        errors = torch.autograd.grad(loss, [edge for _, edge in seen.values()], allow_unused=True)
+        errors = torch.autograd.grad(loss, [of.edge for of in seen.values()], allow_unused=True)
         found: dict[str, Tensor] = {}
-        for (name, (inputs, _)), error in zip(seen.items(), errors, strict=True):
+        for (name, of), error in zip(seen.items(), errors, strict=True):
             if error is not None:
                 layer = self.layers[name]
-                sums = RULES[type(layer)](layer, inputs.detach(), error)
+                sums = RULES[type(layer)](layer, of.inputs, error)
                 found |= {f"{name}.{which}".lstrip("."): part for which, part in zip(("weight", "bias"), sums)}  # noqa: B905
         shapes = {name: self.module.get_parameter(name).shape for name in self.names}
         return [
@@ -89,10 +89,14 @@ class SquaredGradients:
         return [squares_of(part) for part in gradients]
 
 
-class _Watched:
-    """Notes what goes into a layer and where the gradient of its output can be had, while the context lasts."""
+class Watched:
+    """Notes what goes into a layer and comes out, and where the gradient of that can be had, for a while."""
 
-    def __init__(self, name: str, layer: nn.Module, seen: dict[str, tuple[Tensor, GradientEdge]]) -> None:
+    inputs: Tensor
+    output: Tensor
+    edge: GradientEdge
+
+    def __init__(self, name: str, layer: nn.Module, seen: dict[str, "Watched"]) -> None:
         self.name, self.layer, self.seen = name, layer, seen
 
     def __enter__(self) -> None:
@@ -106,7 +110,8 @@ class _Watched:
             raise RuntimeError(f"{self.name} is called twice, or by keyword")
         if output.requires_grad:
             # The edge stays that of this output where the next layer works in place on it.
-            self.seen[self.name] = (args[0], get_gradient_edge(output))
+            self.inputs, self.output, self.edge = args[0].detach(), output.detach(), get_gradient_edge(output)
+            self.seen[self.name] = self
 
 
 def layers_of(module: nn.Module) -> dict[str, nn.Module] | None:

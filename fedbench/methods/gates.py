@@ -69,11 +69,10 @@ class Blocks:
         """A vector `[N]` tensor by tensor."""
         return vector.split([cut.size for cut in self.cuts])
 
-    def products(self, parts: Sequence[Tensor], vector: Tensor) -> Tensor:
-        """`[L]`: the inner products of two vectors `[N]`, block by block; the first is given tensor by tensor."""
+    def products(self, one: Tensor, other: Tensor) -> Tensor:
+        """`[L]`: the inner products of two vectors `[N]`, block by block."""
         found = []
-        for cut, part, b in zip(self.cuts, parts, self.slices(vector), strict=True):
-            a = part.reshape(-1)
+        for cut, a, b in zip(self.cuts, self.slices(one), self.slices(other), strict=True):
             if cut.count == 1:
                 found.append(torch.dot(a, b))
             else:

@@ -15,16 +15,15 @@ Where we decide:
   protocol (`gate_eval=batch`), or once from the client's training images (`client`).
 - `gate=false` is fedavg, without clipping.
 
-Longer than other method files because it trains a module of its own (gates.py) in three ways.
+Longer than other method files because it trains a module of its own (gates.py) in three ways. What happens between a
+client's steps is its own, so such clients are not to be stacked.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import ceil
-from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -35,11 +34,11 @@ from torch import Tensor, nn
 from fedbench.bits import choose
 from fedbench.errors import ConfigError
 from fedbench.learner import seeds
-from fedbench.learner.learner import Batches, Learner
+from fedbench.learner.learner import Batches
 from fedbench.learner.loop import task_loss
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Context, Message, Method, Predictor, Server, Upload
-from fedbench.methods.gates import Back, Blocks, Gate, GateState, copied, moments_of, selected
+from fedbench.methods.gates import Blocks, Gate, GateState, copied, moments_of, selected
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -179,7 +178,8 @@ class PFedGate(Method):
 class GateTraining:
     """One round of one client: the gate and its optimiser beside the learner's fit of the model.
 
-    kept: bool `[L]`, the blocks that a model step has kept so far.
+    In a model step the module's parameters are those of the adapted model until its gradient is there, as the module's
+    own hooks see too. kept: bool `[L]`, the blocks that a model step has kept so far.
     """
 
     def __init__(self, method: PFedGate, client: Client) -> None:
@@ -192,12 +192,10 @@ class GateTraining:
         self.optimizer = torch.optim.SGD(
             [self.flat], rate * self.learner.lr_factor, momentum=self.train.momentum, fused=True
         )
-        self.exchanged = Exchanged(self.learner)
-        self.limit = SimpleNamespace(clip=torch.tensor(self.options.clip or 0.0).to(self.gate.w))
+        self.adapted = torch.empty_like(self.learner.w)
         self.kept = torch.full((len(self.blocks.sizes),), method.sparsity(client.id) == 1, device=self.learner.device)
         self.factors: list[Tensor] = []
         self.losses: list[Tensor] = []
-        self.pending: tuple[Back, Tensor] | None = None
         self.augmented = getattr(client.train, "augmentation", None) is not None
         self.moments: Tensor | None = None
         if self.gate.norm is not None:
@@ -206,29 +204,31 @@ class GateTraining:
 
     def run(self, received: Weights) -> Weights:
         """The trained model; the gate is trained in place."""
-        memory, clip = self.client.memory("gate"), self.options.clip
+        memory = self.client.memory("gate")
         if memory:
             self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": memory["optimizer"]})
         more: dict[str, Any] = {}
-        if clip is not None:
-            more = {"gradient": clipped, "state": vars(self.limit)}
         if self.options.alternation == "joint":
             self._mode(train=True)
-            more["loss"] = self.joint_loss
+            more = {"loss": self.joint_loss, "gradient": self.joint_gradient}
         else:
-            more["loss"] = self.model_loss
+            more = {"loss": self.model_loss, "gradient": self.model_gradient}
             self.batches = self.learner.epochs(self.client.train, "gate", least=self.least)
             if self.train.steps is None:
                 more["before_epoch"] = self.gate_epoch
             else:
                 self.orders: Iterator[Tensor] = chain.from_iterable(self.batches)
         data, own = self.client.train, self.client.memory("fit")
-        trained = self.learner.fit(received, data, memory=own, least=self.least, **more)
-        self._settle()
+        try:
+            trained = self.learner.fit(received, data, memory=own, least=self.least, **more)
+        finally:
+            self._show(self.learner.w)
         self.learner.ledger.add(self.losses)
         if memory is not None:
             memory["optimizer"] = self.optimizer.state_dict()["state"]
         return trained
+
+    # -- the gate -----------------------------------------------------------------------------------------------------
 
     def _mode(self, train: bool) -> None:
         """BatchNorm of a client with a single image never leaves evaluation mode."""
@@ -255,22 +255,23 @@ class GateTraining:
         self._mode(train=True)
         factors, back = self.gate(batch[0], self.known(order))
         keep = self.method.keep(self.client, factors)
-        adapted = weights.replace(params=self.blocks.scaled(weights.params, factors * keep, out=self.learner.w))
-        _, gradients = self.learner.loss_and_gradients(adapted, batch, self._plain)
-        self._descend(back, self.blocks.products(gradients, weights.params) * keep)
+        if self.options.blocks_per_tensor == 1:
+            adapted = weights.replace(params=self.blocks.scaled(weights.params, factors, out=self.learner.w))
+            loss, products = self.learner.loss_and_products(adapted, batch)
+            slopes = products / factors.clamp(min=torch.finfo(factors.dtype).tiny)
+        else:
+            adapted = weights.replace(params=self.blocks.scaled(weights.params, factors * keep))
+            loss, gradient = self.learner.loss_and_gradient(adapted, batch, own_loss)
+            slopes = self.blocks.products(gradient, weights.params) * keep
+        self.losses.append(loss)
+        self._descend(back(slopes))
         self._mode(train=False)
 
-    def _plain(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
-        loss = task_loss(net, batch)
-        self.losses.append(loss.detach())
-        return loss
-
-    def _descend(self, back: Back, gradient: Tensor) -> None:
-        """A step along what the gradient `[L]` of the factors makes of the gate's numbers."""
-        self.flat.grad = back(gradient)
-        if self.options.clip is not None:
-            clipped(self.flat.grad, self.flat, self.limit)
+    def _descend(self, gradient: Tensor) -> None:
+        self.flat.grad = gradient.mul_(shortening(gradient.norm(), self.options.clip))
         self.optimizer.step()
+
+    # -- the model ----------------------------------------------------------------------------------------------------
 
     def model_loss(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
         """Step (b): the loss of the model as the gate, frozen, adapts it."""
@@ -278,32 +279,39 @@ class GateTraining:
             weights = self.learner.weights()
             self.gate_step(weights, next(self.orders))
             self.learner.load(weights)
-        found = self.gate(batch[0])[0] if self.each is None else self.each[s.index].mean(0)
-        return self._adapted_loss(batch, found)
+        return self._adapted_loss(batch, self.gate(batch[0])[0] if self.each is None else self.each[s.index].mean(0))
+
+    def model_gradient(self, g: Tensor, w: Tensor, s: Any) -> None:
+        """Of the shared model, from that of the adapted one: times its factors, and no longer than `clip`."""
+        self._show(w)
+        factors = self.scale
+        if self.options.clip is not None:
+            squares = self.blocks.products(g, g) * factors.square()
+            factors = factors * shortening(squares.sum().sqrt(), self.options.clip)
+        self.blocks.scaled(g, factors, out=g)
 
     def joint_loss(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
-        """The loss from which both learn: the gate's part of the gradient is used before the next batch."""
-        self._settle()
-        factors, back = self.gate(batch[0], None if self.augmented else self.known(s.index))
-        self.pending = back, factors.requires_grad_()
+        """The loss from which both learn."""
+        factors, self.back = self.gate(batch[0], None if self.augmented else self.known(s.index))
         return self._adapted_loss(batch, factors)
 
-    def _settle(self) -> None:
-        if self.pending is not None and self.pending[1].grad is not None:
-            self._descend(self.pending[0], self.pending[1].grad)
-        self.pending = None
+    def joint_gradient(self, g: Tensor, w: Tensor, s: Any) -> None:
+        """The gate's step, then the gradient of the shared model."""
+        self._descend(self.back(self.blocks.products(g, w) * self.keep))
+        self.model_gradient(g, w, s)
 
     def _adapted_loss(self, batch: Any, factors: Tensor) -> Tensor:
-        keep = self.method.keep(self.client, factors.detach())
-        self.kept |= torch.as_tensor(keep, device=self.kept.device).bool()
-        self.factors.append(factors.detach().mean())
-        scales = self.blocks.factors(factors * keep)
-        adapted = [
-            parameter * (scale.view_as(parameter) if scale.dim() else scale)
-            for parameter, scale in zip(self.learner.parameters, scales, strict=True)
-        ]
-        with self.exchanged(adapted):
-            return task_loss(self.learner.module, batch)
+        self.keep = self.method.keep(self.client, factors)
+        self.kept |= torch.as_tensor(self.keep, device=self.kept.device).bool()
+        self.factors.append(factors.mean())
+        self.scale = factors * self.keep
+        self._show(self.blocks.scaled(self.learner.w, self.scale, out=self.adapted))
+        return task_loss(self.learner.module, batch)
+
+    def _show(self, vector: Tensor) -> None:
+        """Make the module's parameters views of a vector `[N]`."""
+        for slot, parameter in zip(self.learner.layout.params, self.learner.parameters, strict=True):
+            parameter.data = vector[slot.start : slot.stop].view(slot.shape)
 
     def traces(self, kept: Tensor) -> dict[str, float]:
         """gate: mean factor of the model steps; mask_share: share of the elements that they kept, also per layer."""
@@ -315,35 +323,14 @@ class GateTraining:
         return found
 
 
-def clipped(g: Tensor, w: Tensor, s: Any) -> None:
-    """Shorten the gradient to the norm `s.clip`."""
-    g.mul_((s.clip / (g.norm(dim=-1, keepdim=True) + 1e-6)).clamp(max=1))
+def own_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
+    """The module's own."""
+    return task_loss(net, batch)
 
 
-class Exchanged:
-    """A module with other tensors in place of its parameters for a while: `functional_call`, its look-ups done once."""
-
-    def __init__(self, learner: Learner) -> None:
-        places = {id(p): k for k, p in enumerate(learner.parameters)}
-        self.places = [
-            (module._parameters, name, places[id(p)])
-            for module in learner.module.modules()
-            for name, p in module._parameters.items()
-            if id(p) in places
-        ]
-        self.own = learner.parameters
-
-    @contextmanager
-    def __call__(self, tensors: Sequence[Tensor]) -> Iterator[None]:
-        self._put(tensors)
-        try:
-            yield
-        finally:
-            self._put(self.own)
-
-    def _put(self, tensors: Sequence[Tensor]) -> None:
-        for owner, name, place in self.places:
-            owner[name] = tensors[place]  # type: ignore[assignment]
+def shortening(norm: Tensor, limit: float | None) -> Tensor | float:
+    """What brings a gradient of this norm to the norm `limit`, if it is longer."""
+    return 1.0 if limit is None else (limit / (norm + 1e-6)).clamp(max=1)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from fedbench.learner.layout import Layout, Slot
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Context
 from fedbench.methods.gates import Blocks, Gate, copied, moments_of, selected
-from fedbench.methods.pfedgate import Exchanged, GateTraining, PFedGate, clipped
+from fedbench.methods.pfedgate import GateTraining, PFedGate, shortening
 from tests.methods.plain_gate import PlainGate
 from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
 
@@ -559,27 +559,23 @@ def test_model_steps_see_the_factors_of_augmented_images(alternation, monkeypatc
     assert gates[2] != pytest.approx(gates[0], abs=1e-4)
 
 
-def test_tensors_are_exchanged_wherever_they_are_and_put_back():
-    class Tied(Mlp):
-        def __init__(self):
-            super().__init__()
-            self.again = nn.Linear(6, 5)
-            self.again.weight = next(self.parameters())
+@pytest.mark.parametrize("alternation", ["epoch", "joint"])
+def test_a_step_that_fails_leaves_the_parameters_in_their_vector(alternation):
+    class Failing(Mlp):
+        calls = 0
 
-    learner = run(rounds=0, module=Tied()).learner
-    tensors = [torch.zeros_like(p) for p in learner.parameters]
-    seen = []
+        def training_step(self, batch):
+            Failing.calls += 1
+            if Failing.calls == 9:
+                raise KeyError
+            return super().training_step(batch)
 
-    def inside():
-        with Exchanged(learner)(tensors):
-            seen.extend([learner.module.again.weight, *learner.module.parameters()])
-            raise KeyError
-
+    mine = run(rounds=0, module=Failing(), alternation=alternation)
     with pytest.raises(KeyError):
-        inside()
-    assert all(one is other for one, other in zip(seen, [tensors[0], *tensors], strict=True))
-    assert learner.module.again.weight is learner.parameters[0]
-    assert all(one is other for one, other in zip(learner.module.parameters(), learner.parameters, strict=True))
+        mine.round()
+    places = [parameter.data_ptr() for parameter in mine.learner.parameters]
+    assert places[0] == mine.learner.w.data_ptr()
+    assert places == [mine.learner.w[slot.start :].data_ptr() for slot in mine.learner.layout.params]
 
 
 def test_images_are_normalised_before_the_gate_and_not_before_the_model():
@@ -673,12 +669,12 @@ def test_the_switch_needs_images():
 def test_a_gradient_is_shortened_to_its_norm():
     def result(*values):
         g = torch.tensor(values, dtype=torch.float64)
-        clipped(g, g, type("S", (), {"clip": torch.tensor(10.0)}))
-        return g.tolist()
+        return (g * shortening(g.norm(), 10.0)).tolist()
 
     assert result(3.0, 4.0) == [3, 4]
     assert result(30.0, 40.0) == pytest.approx([6, 8], abs=1e-6)
     assert result(0.0, 0.0) == [0, 0]
+    assert shortening(torch.tensor(40.0), None) == 1
 
 
 # -- what it is for
@@ -708,7 +704,7 @@ MUTANTS = [
         "upload = self.upload(client, self._adapted(client, trained, 0.5 * torch.ones(len(self.blocks.sizes))),",
     ),
     ("the gate stays in train mode for the model", "        self._mode(train=False)\n", ""),
-    ("the gate does not clip", "clipped(self.flat.grad, self.flat, self.limit)", "pass"),
+    ("the gate does not clip", "shortening(gradient.norm(), self.options.clip)", "1"),
     (
         "weight decay for the gate",
         "rate * self.learner.lr_factor, momentum=",
@@ -729,11 +725,10 @@ MUTANTS = [
         "methods/gates.py",
     ),
     ("dropped blocks move", "params=choose(kept, trained.params, received.params)", "params=trained.params"),
-    (
-        "the last pending step of the gate is lost",
-        "        self._settle()\n        self.learner.ledger",
-        "        self.learner.ledger",
-    ),
+    ("the model does not clip", "squares = self.blocks", "squares = 0 * self.blocks"),
+    ("the gradient is that of the adapted model", "self.blocks.scaled(g, factors, out=g)", "pass"),
+    ("a factor weighs its own slope", "slopes = products / factors", "slopes = products / 0.5 + 0 * factors"),
+    ("the gate learns from what was dropped", "self.blocks.products(g, w) * self.keep)", "self.blocks.products(g, w))"),
     ("a batch of one trains the gate", "self.least = min(2, len(client.train))", "self.least = 1"),
     (
         "after_agg without the gate",
