@@ -181,12 +181,11 @@ class Learner(FlatModule):
         steps beat epochs. train_only: bool `[N]`, the entries that may move (decay and momentum are masked too);
         freeze_norm: BatchNorm layers that are wholly frozen run in evaluation mode. gradient: a module-level function
         `(g, w, s)` that edits the gradient in place, elementwise over the last dimension, before decay and momentum;
-        loss: a function `(net, batch, s) -> scalar`; both get `state` as attributes of `s`, and
-        `s.index`, the batch's places in `data`. memory: a dict that keeps
-        the optimiser's state between calls. second: (data, batch size, purpose) of a second stream of batches, which
-        `loss` receives as `(first, second)` and which never decides the number of steps; `data.augment` changes the
-        images of the first stream only. before_epoch: called with
-        (epoch, weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`.
+        loss: a function `(net, batch, s) -> scalar`; both get `state` as attributes of `s`, and the batch's places in
+        `data` as `s.index`. memory: a dict that keeps the optimiser's state between calls. second: (data, batch size,
+        purpose) of a second stream of batches, which `loss` receives as `(first, second)` and which never decides the
+        number of steps; `data.augment` changes the images of the first stream only. before_epoch: called with (epoch,
+        weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`.
         before_step, after_step: called with (batch, optimizer, s) around every gradient step, to train a `Lane` beside.
         after: so many epochs (or steps) of this purpose's stream are done, and the fit goes on behind them. eval_body:
         all but the head runs in evaluation mode, Dropout too.

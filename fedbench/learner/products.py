@@ -22,22 +22,28 @@ Loss = Callable[[Any, Any], Tensor]
 class TensorProducts:
     """Loss `[]` and inner products `[tensors]` of batches, for a module in evaluation mode."""
 
-    def __init__(self, module: nn.Module, names: list[str], loss: Loss, like: Any) -> None:
+    def __init__(self, module: nn.Module, names: list[str], loss: Loss, like: tuple[Tensor, Tensor]) -> None:
         """names: of the parameters; loss: of (module, batch); like: a batch on which both ways are tried, on a copy."""
         self.module, self.names, self.loss = module, names, loss
         self.layers = layers_of(module)
-        if self.layers is not None and not self._agree(like):
+        if self.layers is not None and not self._agree(*like):
             self.layers = None
 
-    def _agree(self, batch: Any) -> bool:
-        """Whether both ways find the same. Whatever fails on noise goes the general way."""
+    def _agree(self, x: Tensor, y: Tensor) -> bool:
+        """Whether both ways find the same, in float64 and away from the first weights, some of which are often 0.
+
+        Whatever fails on noise goes the general way.
+        """
         try:
-            twin = deepcopy(self.module)
+            twin, batch, draw = deepcopy(self.module).double(), (x.double(), y), torch.Generator().manual_seed(0)
+            with torch.no_grad():
+                for parameter in twin.parameters():
+                    parameter.add_(torch.randn(parameter.shape, generator=draw).to(parameter), alpha=0.1)
             layers = layers_of(twin) or {}
             (_, found), (_, expected) = self._by_layers(twin, layers, batch), self._by_gradients(twin, batch)
         except Exception:
             return False
-        return torch.allclose(found, expected, rtol=1e-2, atol=1e-5 * float(expected.abs().max()))
+        return torch.allclose(found, expected, rtol=1e-6, atol=1e-9 * float(expected.abs().max()))
 
     def __call__(self, batch: Any) -> Found:
         if self.layers is not None:
@@ -58,6 +64,7 @@ class TensorProducts:
             for name, layer in layers.items():
                 hooks.enter_context(Watched(name, layer, seen))
             loss = self.loss(module, batch)
+        refuse_other_uses(loss)
         errors = torch.autograd.grad(loss, [of.edge for of in seen.values()], allow_unused=True)
         found: dict[str, Tensor] = {}
         for (name, of), error in zip(seen.items(), errors, strict=True):
@@ -66,6 +73,20 @@ class TensorProducts:
                 found |= {prefix + which: part for which, part in products_of(layers[name], of.output, error).items()}
         none = torch.zeros((), dtype=loss.dtype, device=loss.device)
         return loss.detach(), torch.stack([found.get(name, none) for name in self.names])
+
+
+def refuse_other_uses(loss: Tensor) -> None:
+    """Raises RuntimeError where a parameter came into the loss in more than one way, its layer's and another."""
+    nodes, reached, ahead = set(), set(), [loss.grad_fn]
+    while ahead:
+        for node, _ in ahead.pop().next_functions:  # type: ignore[union-attr]
+            if hasattr(node, "variable"):
+                if node in reached:
+                    raise RuntimeError("a parameter is used twice")
+                reached.add(node)
+            elif node is not None and node not in nodes:
+                nodes.add(node)
+                ahead.append(node)
 
 
 def products_of(layer: nn.Module, output: Tensor, error: Tensor) -> dict[str, Tensor]:

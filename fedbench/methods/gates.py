@@ -53,16 +53,12 @@ class Blocks:
         """`[N]`: the value of every element's block; values `[L]`."""
         return torch.cat([_spread(cut, values) for cut in self.cuts])
 
-    def factors(self, values: Tensor) -> list[Tensor]:
-        """For each tensor of the model what multiplies its flat elements: `[]` or `[size]`; values `[L]`."""
-        return [values[cut.begin] if cut.count == 1 else _spread(cut, values) for cut in self.cuts]
-
     def scaled(self, vector: Tensor, values: Tensor, out: Tensor | None = None) -> Tensor:
-        """`[N]`: every element times the value of its block. No gradient goes through it."""
+        """`[N]`: every element of a vector times the value of its block; values `[L]`, without a gradient."""
         out = torch.empty_like(vector) if out is None else out
         with torch.no_grad():
-            for part, factor, target in zip(self.slices(vector), self.factors(values), self.slices(out), strict=True):
-                torch.mul(part, factor, out=target)
+            for cut, part, target in zip(self.cuts, self.slices(vector), self.slices(out), strict=True):
+                torch.mul(part, values[cut.begin] if cut.count == 1 else _spread(cut, values), out=target)
         return out
 
     def slices(self, vector: Tensor) -> tuple[Tensor, ...]:
@@ -82,7 +78,7 @@ class Blocks:
 
 
 def _spread(cut: Cut, values: Tensor) -> Tensor:
-    """Of one tensor. An expansion: its gradient is a plain sum."""
+    """Of one tensor."""
     return values[cut.begin : cut.begin + cut.count, None].expand(-1, cut.piece).reshape(-1)[: cut.size]
 
 

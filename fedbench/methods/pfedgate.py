@@ -15,8 +15,7 @@ Where we decide:
   protocol (`gate_eval=batch`), or once from the client's training images (`client`).
 - `gate=false` is fedavg, without clipping.
 
-Longer than other method files because it trains a module of its own (gates.py) in three ways. What happens between a
-client's steps is its own, so such clients are not to be stacked.
+Longer than other method files because it trains a module of its own (gates.py) in three ways.
 """
 
 from collections.abc import Iterator
@@ -34,6 +33,7 @@ from torch import Tensor, nn
 from fedbench.bits import choose
 from fedbench.errors import ConfigError
 from fedbench.learner import seeds
+from fedbench.learner.hooks import overrides
 from fedbench.learner.learner import Batches
 from fedbench.learner.loop import task_loss
 from fedbench.learner.weights import Weights
@@ -41,6 +41,17 @@ from fedbench.methods.base import Client, Context, Message, Method, Predictor, S
 from fedbench.methods.gates import Blocks, Gate, GateState, copied, moments_of, selected
 
 Share = Annotated[float, Field(gt=0, le=1)]
+
+AT_ONCE = 500
+"""Images that a gate looks at at once, beside training."""
+
+HOOKS_OF_BATCHES = (
+    "on_before_batch_transfer",
+    "transfer_batch_to_device",
+    "on_after_batch_transfer",
+    "on_train_batch_start",
+)
+"""Hooks of a module that can change the images of a step."""
 
 
 class PFedGate(Method):
@@ -161,12 +172,12 @@ class PFedGate(Method):
         if self.options.gate_eval == "batch":
             return partial(self._predict, client, weights, state)
         gate, images = self.gate(client, state), len(client.train)
-        totals = [gate.factors(x).sum(0) for x, _, _ in parts(client.train, client)]
+        totals = [gate.factors(x).sum(0) for x, _, _ in parts(client.train, client, client.learner.evaluate_batch)]
         return self._adapted(client, weights, torch.stack(totals).sum(0) / images)
 
     def _predict(self, client: Client, weights: Weights, state: GateState, data: Batches) -> Tensor:
         found = []
-        for x, y, _ in parts(data, client):
+        for x, y, _ in parts(data, client, client.learner.evaluate_batch):
             factors, _ = self.gate(client, state)(x)
             found.append(client.learner.logits(self._adapted(client, weights, factors), Batch(x, y, data.key)))
         return torch.cat(found)
@@ -178,8 +189,9 @@ class PFedGate(Method):
 class GateTraining:
     """One round of one client: the gate and its optimiser beside the learner's fit of the model.
 
-    In a model step the module's parameters are those of the adapted model until its gradient is there, as the module's
-    own hooks see too. kept: bool `[L]`, the blocks that a model step has kept so far.
+    In a model step the module's parameters are those of the adapted model until its gradient is there: the module's own
+    hooks around it see these, and what they do to the gradient counts, with `joint` for the gate too. augmented:
+    whether model steps may see other images than the data's. kept: bool `[L]`, the blocks that a model step has kept.
     """
 
     def __init__(self, method: PFedGate, client: Client) -> None:
@@ -196,10 +208,12 @@ class GateTraining:
         self.kept = torch.full((len(self.blocks.sizes),), method.sparsity(client.id) == 1, device=self.learner.device)
         self.factors: list[Tensor] = []
         self.losses: list[Tensor] = []
-        self.augmented = getattr(client.train, "augmentation", None) is not None
+        self.augmented = getattr(client.train, "augmentation", None) is not None or any(
+            overrides(self.learner.module, hook) for hook in HOOKS_OF_BATCHES
+        )
         self.moments: Tensor | None = None
         if self.gate.norm is not None:
-            self.moments = torch.cat([moments_of(x) for x, _, _ in parts(client.train, client)], 1)
+            self.moments = torch.cat([moments_of(x) for x, _, _ in parts(client.train, client, AT_ONCE)], 1)
         self.each: Tensor | None = None
 
     def run(self, received: Weights) -> Weights:
@@ -242,7 +256,7 @@ class GateTraining:
         for order in next(self.batches):
             self.gate_step(weights, order)
         if not self.augmented:
-            images = parts(self.client.train, self.client)
+            images = parts(self.client.train, self.client, AT_ONCE)
             self.each = torch.cat([self.gate.factors(x, self.known(index)) for x, _, index in images])
 
     def known(self, index: Tensor) -> Tensor | None:
@@ -312,6 +326,7 @@ class GateTraining:
         """Make the module's parameters views of a vector `[N]`."""
         for slot, parameter in zip(self.learner.layout.params, self.learner.parameters, strict=True):
             parameter.data = vector[slot.start : slot.stop].view(slot.shape)
+        torch.clear_autocast_cache()  # which knows parameters by their name, not by their numbers
 
     def traces(self, kept: Tensor) -> dict[str, float]:
         """gate: mean factor of the model steps; mask_share: share of the elements that they kept, also per layer."""
@@ -348,7 +363,7 @@ class Batch:
         return self.x[index], self.y[index]
 
 
-def parts(data: Batches, client: Client) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """The evaluation batches of data, in order: images, labels and their places."""
-    for index in torch.arange(len(data), device=client.learner.device).split(client.learner.evaluate_batch):
+def parts(data: Batches, client: Client, size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """All data in order, so many at a time: images, labels and their places."""
+    for index in torch.arange(len(data), device=client.learner.device).split(size):
         yield *data.batch(index), index

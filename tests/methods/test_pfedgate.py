@@ -142,12 +142,12 @@ def test_pieces():
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=5), st.integers(1, 8))
 def test_values_of_blocks_reach_their_elements(sizes, per_tensor):
     blocks = Blocks.of(layout(*sizes), per_tensor)
-    values = torch.arange(len(blocks.sizes), dtype=torch.float64).requires_grad_()
+    values = torch.arange(len(blocks.sizes), dtype=torch.float64)
     spread = blocks.spread(values)
     assert spread.tolist() == [b for b, size in enumerate(blocks.sizes) for _ in range(size)]
     assert sum(blocks.sizes) == sum(sizes)
-    spread.sum().backward()
-    assert values.grad.tolist() == list(blocks.sizes)
+    numbers = torch.arange(sum(sizes), dtype=torch.float64)
+    assert torch.equal(blocks.scaled(numbers, values), numbers * spread)
 
 
 @pytest.mark.parametrize(
@@ -512,7 +512,20 @@ def test_clients_of_one_image_and_batches_of_one(norm, options):
     assert not torch.equal(mine.log[-1].uploads[0].params, mine.log[-2].uploads[0].params)
 
 
-@pytest.mark.parametrize("options", [{}, {"alternation": "joint"}, {"train": {"steps": 3}}, SPARSE])
+COARSE = {"precision": "bf16-mixed"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"alternation": "joint"},
+        {"train": {"steps": 3}},
+        SPARSE,
+        {"train": COARSE},
+        {"train": {"steps": 3} | COARSE},
+    ],
+)
 def test_the_trainer_engine_gives_the_same(options):
     train = options.get("train", {})
     loop, trainer = (run(norm=True, **{**options, "train": {**train, "engine": e}}) for e in ("loop", "trainer"))
@@ -557,6 +570,39 @@ def test_model_steps_see_the_factors_of_augmented_images(alternation, monkeypatc
     gates = [mine.log[0].traces[0, "gate"] for mine in (plain, same, other)]
     assert gates[1] == pytest.approx(gates[0], abs=1e-6)
     assert gates[2] != pytest.approx(gates[0], abs=1e-4)
+
+
+@pytest.mark.parametrize("hook", ["on_after_batch_transfer", "on_train_batch_start"])
+@pytest.mark.parametrize("alternation", ["epoch", "joint"])
+def test_model_steps_see_the_factors_of_images_that_hooks_change(alternation, hook):
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return -batch[0], batch[1]
+
+    def on_train_batch_start(self, batch, batch_idx):
+        batch[0].neg_()
+
+    changed = {"on_after_batch_transfer": on_after_batch_transfer, "on_train_batch_start": on_train_batch_start}
+    Changing = type("Changing", (Images,), {hook: changed[hook]})
+    clients = [images(9, 1), images(12, 2)]
+    options = {"gate_norm": "switch", "alternation": alternation, "train": {"epochs": 1, "batch_size": "full"}}
+    mine, plain = (run(clients=clients, module=kind(), rounds=1, **options) for kind in (Changing, Images))
+    gates = [sim.log[0].traces[0, "gate"] for sim in (mine, plain)]
+    assert gates[0] != pytest.approx(gates[1], abs=1e-4)
+    if alternation == "epoch":
+        state = mine.states[0]["gate"]
+        gate = Gate((2, 3, 3), len(mine.method.blocks.sizes), switch=True).flat(torch.device("cpu"), torch.float32)
+        gate.load_state_dict(state)
+        assert gates[0] == pytest.approx(float(gate.eval()(-clients[0].x)[0].mean()), abs=1e-6)
+
+
+def test_training_is_the_same_whatever_the_batches_of_evaluation():
+    clients = [images(60, 1), images(40, 2)]
+    one, other = (run(rounds=0, clients=clients, module=Images(), gate_norm="switch") for _ in range(2))
+    other.learner.evaluate_batch = 7
+    for sim in (one, other):
+        sim.round(evaluate=False)
+    assert equal(shared(one), shared(other))
+    assert_gates(one, other, [0, 1])
 
 
 @pytest.mark.parametrize("alternation", ["epoch", "joint"])
@@ -728,6 +774,13 @@ MUTANTS = [
     ("the model does not clip", "squares = self.blocks", "squares = 0 * self.blocks"),
     ("the gradient is that of the adapted model", "self.blocks.scaled(g, factors, out=g)", "pass"),
     ("a factor weighs its own slope", "slopes = products / factors", "slopes = products / 0.5 + 0 * factors"),
+    ("numbers of another step under autocast", "        torch.clear_autocast_cache()", "        #"),
+    ("factors of images that hooks change", "for hook in HOOKS_OF_BATCHES", "for hook in ()"),
+    (
+        "the batches of evaluation in training",
+        "images = parts(self.client.train, self.client, AT_ONCE)",
+        "images = parts(self.client.train, self.client, self.learner.evaluate_batch)",
+    ),
     ("the gate learns from what was dropped", "self.blocks.products(g, w) * self.keep)", "self.blocks.products(g, w))"),
     ("a batch of one trains the gate", "self.least = min(2, len(client.train))", "self.least = 1"),
     (
