@@ -120,7 +120,7 @@ class PFedFDA(Method):
         fit = partial(learner.fit, received, client.train, train_only=body, memory=client.memory("fit"))
         if self.options.features_from == "training":
             seen = self._room(client)
-            trained, rows = fit(loss=partial(recorded_loss, head=learner.head), state=seen), int(seen["rows"])
+            trained, rows = fit(loss=partial(recorded_loss, head=learner.head), state=seen), int(seen["rows"][0])
             if rows:
                 return trained, seen["features"][:rows], seen["labels"][:rows]
         else:
@@ -128,7 +128,7 @@ class PFedFDA(Method):
         return trained, learner.features(trained, client.train), client.train.labels
 
     def _room(self, client: Client) -> dict[str, Tensor]:
-        """Where the features of a fit are written: as many rows as there may be, and the number of those in use."""
+        """Where the features of a fit are written: as many rows as there may be, and which are the next batch's."""
         train, count = self.context.train, len(client.train)
         size = count if train.batch_size == "full" else int(train.batch_size)
         most = train.steps * min(count, size) if train.steps else train.epochs * count
@@ -137,7 +137,7 @@ class PFedFDA(Method):
         return {
             "features": torch.empty(most, weight.shape[1], dtype=client.learner.dtype, device=device),
             "labels": torch.empty(most, dtype=torch.int64, device=device),
-            "rows": torch.zeros((), dtype=torch.int64, device=device),
+            "rows": torch.arange(min(count, size), device=device),
         }
 
     @one_thread
@@ -237,7 +237,7 @@ class PFedFDA(Method):
 def recorded_loss(net: LightningModule, batch: Any, s: Any, head: nn.Module) -> Tensor:
     """The client's own loss; the batch's features and labels are written behind those of the batches before."""
     loss, features, _ = task_loss_through(net, batch, head)
-    rows = s.rows + torch.arange(len(features), device=s.rows.device)
+    rows = s.rows[: len(features)]
     s.features.index_copy_(0, rows, features.detach().flatten(1).to(s.features.dtype))
     s.labels.index_copy_(0, rows, batch[1])
     s.rows += len(features)

@@ -572,5 +572,5 @@ MUTANTS = [
     ),
     ("the last weights are not kept", 'client.state.get("betas", [0.5, 0.5])', "[0.5, 0.5]"),
     ("the head is kept", '        del client.state["params"]  # the head, which is computed\n', ""),
-    ("features of the last batch only", "rows = s.rows + torch", "rows = torch"),
+    ("features of the last batch only", "s.rows[: len(features)]", "torch.arange(len(features))"),
 ]
