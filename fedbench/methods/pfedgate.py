@@ -326,7 +326,7 @@ class GateTraining:
         """Make the module's parameters views of a vector `[N]`."""
         for slot, parameter in zip(self.learner.layout.params, self.learner.parameters, strict=True):
             parameter.data = vector[slot.start : slot.stop].view(slot.shape)
-        torch.clear_autocast_cache()  # which knows parameters by their name, not by their numbers
+        torch.clear_autocast_cache()  # of what the parameters were before
 
     def traces(self, kept: Tensor) -> dict[str, float]:
         """gate: mean factor of the model steps; mask_share: share of the elements that they kept, also per layer."""
