@@ -103,7 +103,8 @@ class Rounds:
 def cost(method: str, rounds: int, work: tuple[int, int, Passes, int], late: bool) -> dict[str, float]:
     """What a method costs, and its local work and passes by those of fedavg, whose rounds alternate with its own.
 
-    late: the method is built and run after fedavg, else before.
+    work: images, clients, passes and batch of both, as `Rounds` takes them; late: the method is built and run after
+    fedavg, else before.
     """
     runs = [Rounds(name, *work) for name in (("fedavg", method) if late else (method, "fedavg"))]
     for _ in range(rounds + 1):
