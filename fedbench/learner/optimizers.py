@@ -140,8 +140,9 @@ def parts_of(trainable: Tensor | None, size: int) -> tuple[list[Part], Tensor | 
     """What an optimiser steps, as slices of a vector `[N]` or one index, and the index of what is to be put back."""
     if trainable is None:
         return [slice(0, size)], None
-    if int(trainable.diff().count_nonzero()) < 2 * MAX_RANGES:
-        return [slice(*both) for both in ranges_of(trainable)], None
+    runs = ranges_of(trainable, MAX_RANGES)
+    if runs is not None:
+        return [slice(*both) for both in runs], None
     moving = trainable.nonzero().flatten()
     if len(moving) <= LITTLE * size:
         return [moving], None
