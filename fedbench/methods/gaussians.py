@@ -1,13 +1,17 @@
-"""What pFedFDA's head is computed from: Gaussians of features, their discriminant, and how well a mixture does."""
+"""What pFedFDA's head is computed from: Gaussians of features, their discriminant, and how well a mixture does.
+
+Symmetric matrices are float64, and of them the upper triangle alone is computed and read.
+"""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.linalg.lapack import dgetrf, dgetrs, dpotrf, dpotrs
+from scipy.linalg.blas import dsymm, dsyrk
+from scipy.linalg.lapack import dpotrf, dpotrs, dsysv, dtpttr, dtrttp
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
@@ -19,14 +23,14 @@ Rows = tuple[Tensor, Tensor]
 
 
 class Gaussians(NamedTuple):
-    """Class means `[C, H]` and the covariance `[H, H]` that they share, float64."""
+    """Class means `[C, H]` and the covariance `[H, H]` that they share, float64, upper triangle."""
 
     means: Tensor
     covariance: Tensor
 
 
 class Moments(NamedTuple):
-    """Of rows of features by class: counts `[C, 1]`, means `[C, H]` and squares about these `[H, H]`, float64.
+    """Of rows of features by class: counts `[C, 1]`, means `[C, H]` and `squares` about these `[H, H]`, float64.
 
     Those of all rows follow from those of parts, so every row is squared once whatever folds it is in.
     """
@@ -41,7 +45,7 @@ class Moments(NamedTuple):
         counts = labels.bincount(minlength=classes).to(features.dtype)[:, None]
         means = features.new_zeros(classes, features.shape[1]).index_add_(0, labels, features)
         means /= counts.clamp(min=1)
-        return cls(counts, means, gram(features - means[labels]))
+        return cls(counts, means, squares(features - means[labels]))
 
 
 def label_prior(labels: Tensor, classes: int, eps: float) -> Tensor:
@@ -54,18 +58,24 @@ def statistics(moments: Sequence[Moments], fallback: Tensor, least: int, offset:
     """Of all rows: means by class, `fallback` `[C, H]` for classes of no more than `least` rows, and the covariance."""
     counts, centres = (torch.stack([part[k] for part in moments]) for k in range(2))
     rows = counts.sum(0)
+    freedom = max(int(rows.sum()) - 1, 1)
     means = torch.where(rows > least, (counts / rows.clamp(min=1) * centres).sum(0), fallback)
-    # Squares about other means than their own: the distance of the two, as often as there are rows.
+    # Squares about other means than their own: the distance of the two, as often as there are rows. One more row of
+    # equal numbers is the offset.
     away = (counts.sqrt() * (centres - means)).flatten(0, 1)
-    covariance = sum((part.scatter for part in moments), gram(away[away.any(1)]))
-    covariance.div_(max(int(rows.sum()) - 1, 1)).add_(offset)
+    away = torch.cat([away, torch.full_like(means[:1], (offset * freedom) ** 0.5)])
+    covariance = squares(away, 1 / freedom)
+    for part in moments:
+        if part.counts.any():
+            covariance.add_(part.scatter, alpha=1 / freedom)
     covariance.diagonal().add_(ridge)
     return Gaussians(means, covariance)
 
 
-def gram(rows: Tensor) -> Tensor:
-    """rows.T @ rows `[H, H]`, or a 0 for no rows. NumPy computes one half of it and copies the other."""
-    return torch.from_numpy(rows.numpy().T @ rows.numpy()) if len(rows) else rows.new_zeros(())
+def squares(rows: Tensor, scale: float = 1.0) -> Tensor:
+    """scale * rows.T @ rows `[H, H]`, upper triangle."""
+    # LAPACK's matrices are stored by columns: its lower triangle is the upper one of the same memory read by rows.
+    return torch.from_numpy(dsyrk(scale, rows.numpy().T, lower=True).T)
 
 
 def mixed(betas: Sequence[float], local: Gaussians, common: Gaussians) -> Gaussians:
@@ -74,13 +84,13 @@ def mixed(betas: Sequence[float], local: Gaussians, common: Gaussians) -> Gaussi
 
 
 @one_thread
-def discriminant(gaussians: Gaussians) -> tuple[Tensor, Tensor]:
-    """A `[C, H]` of the linear discriminant analysis of shrunk statistics, and its b `[C]` but for the prior.
+def discriminant(gaussians: Gaussians, eps: float) -> tuple[Tensor, Tensor]:
+    """A `[C, H]` of the linear discriminant analysis of statistics, shrunk, and its b `[C]` but for the prior.
 
     Not numbers where it has no solution.
     """
     means = gaussians.means.numpy()
-    slopes = inverse(gaussians.covariance.clone().numpy())(means)
+    slopes = inverse(lambda: shrunk(gaussians, eps).covariance)(means)
     return torch.from_numpy(slopes), torch.from_numpy(offsets_of(slopes, means))
 
 
@@ -96,16 +106,22 @@ def shrunk(gaussians: Gaussians, eps: float) -> Gaussians:
     return Gaussians(gaussians.means, matrix)
 
 
-def inverse(symmetric: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """What multiplies rows `[C, H]` by the inverse of a matrix `[H, H]`, which is written over."""
+def inverse(make: Callable[[], Tensor]) -> Callable[[np.ndarray], np.ndarray]:
+    """What multiplies rows `[C, H]` by the inverse of a matrix `[H, H]`, which is written over.
+
+    make: gives the matrix, once more where it is not positive definite.
+    """
     # SciPy's LAPACK: PyTorch's takes twice to three times as long on processors that MKL was not made for.
-    diagonal = symmetric.diagonal().copy()
-    factor, failed = dpotrf(symmetric.T, lower=True, clean=False, overwrite_a=True)
+    factor, failed = dpotrf(make().numpy().T, lower=True, clean=False, overwrite_a=True)
     if not failed:
         return lambda rows: dpotrs(factor, rows.T, lower=True)[0].T
-    below = np.tril(symmetric, -1)  # not positive definite: the other half of the matrix is as it was
-    factor, pivots, failed = dgetrf(below + below.T + np.diag(diagonal))
-    return lambda rows: np.full_like(rows, np.nan) if failed else dgetrs(factor, pivots, rows.T)[0].T
+    matrix = make().numpy().T
+
+    def solved(rows: np.ndarray) -> np.ndarray:
+        *_, found, failed = dsysv(matrix, rows.T, lower=True)
+        return np.full_like(rows, np.nan) if failed else found.T
+
+    return solved
 
 
 def split(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[Rows]:
@@ -132,9 +148,10 @@ class Fold(NamedTuple):
     @classmethod
     def of(cls, start: Gaussians, end: Gaussians, features: Tensor, labels: Tensor) -> "Fold":
         """start, end: shrunk, which is linear: mixed ones are shrunk too. The covariance of `end` is written over."""
-        means, covariance = (b - a for a, b in zip(start, end, strict=True))
-        member = F.one_hot(labels, len(start.means)).numpy()
-        return cls(means.numpy(), covariance, features.numpy(), member, end.covariance)
+        member = F.one_hot(labels, len(start.means)).to(features.dtype).numpy()
+        room = torch.empty_like(end.covariance)
+        way = end.covariance.sub_(start.covariance)
+        return cls((end.means - start.means).numpy(), way, features.numpy(), member, room)
 
 
 def validation(x: np.ndarray, folds: Sequence[Fold], start: Gaussians, prior: Tensor) -> tuple[float, np.ndarray]:
@@ -145,8 +162,7 @@ def validation(x: np.ndarray, folds: Sequence[Fold], start: Gaussians, prior: Te
     total, gradient, log_prior = 0.0, np.zeros(2), prior.log().numpy()
     for to in folds:
         means = start.means.numpy() + x[0] * to.means
-        mix = torch.add(start.covariance, to.covariance, alpha=float(x[-1]), out=to.room)
-        solved = inverse(mix.numpy())
+        solved = inverse(partial(torch.add, start.covariance, to.covariance, alpha=float(x[-1]), out=to.room))
         slopes = solved(means)
         logits = to.features @ slopes.T + offsets_of(slopes, means) + log_prior
         shares = torch.from_numpy(logits).log_softmax(1).numpy()
@@ -156,29 +172,16 @@ def validation(x: np.ndarray, folds: Sequence[Fold], start: Gaussians, prior: Te
         of_offsets = of_logits.sum(0)[:, None]
         through = solved(of_logits.T @ to.features - 0.5 * of_offsets * means)
         of_means = through - 0.5 * of_offsets * slopes
-        gradient += [(of_means * to.means).sum(), -(through * (slopes @ to.covariance.numpy())).sum()]
+        along = dsymm(1.0, to.covariance.numpy().T, slopes.T, lower=True).T
+        gradient += [(of_means * to.means).sum(), -(through * along).sum()]
     return total, gradient if len(x) == 2 else gradient.sum(keepdims=True)
 
 
-@lru_cache(1)
-def triangle(width: int) -> Tensor:
-    """`[H (H + 1) / 2]`: where the upper triangle stands in a flat matrix."""
-    return torch.ones(width, width, dtype=torch.bool).triu().flatten().nonzero()[:, 0]
-
-
-@lru_cache(1)
-def mirrored(width: int) -> Tensor:
-    """`[H * H]`: where an entry of a flat symmetric matrix stands in its upper triangle."""
-    numbers = torch.zeros(width * width, dtype=torch.int64)
-    numbers[triangle(width)] = torch.arange(len(triangle(width)))
-    return numbers.view(width, width).maximum(numbers.view(width, width).T).flatten()
-
-
 def packed(symmetric: Tensor) -> Tensor:
-    """The upper triangle `[H (H + 1) / 2]` of a matrix."""
-    return symmetric.flatten().index_select(0, triangle(len(symmetric)))
+    """The upper triangle `[H (H + 1) / 2]` of a matrix, row by row."""
+    return torch.from_numpy(dtrttp(symmetric.numpy().T, uplo="L")[0]).to(symmetric.dtype)
 
 
 def unpacked(upper: Tensor, width: int) -> Tensor:
-    """The symmetric matrix `[H, H]` with this upper triangle."""
-    return upper.index_select(0, mirrored(width)).view(width, width)
+    """The matrix `[H, H]`, float64, with this upper triangle and zeros below it."""
+    return torch.from_numpy(dtpttr(width, upper.numpy(), uplo="L")[0].T)

@@ -99,7 +99,8 @@ class PFedFDA(Method):
     # -- the client half ----------------------------------------------------------------------------------------------
 
     def receive(self, client: Client, download: Message) -> Weights:
-        return self._with_head(client, super().receive(client, download), self.common_of(download).head)
+        received, head = super().receive(client, download), self.common_of(download).head
+        return self._with_head(client, received.clone(), head)
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
         trained, features, labels = self._train(client, received)
@@ -184,16 +185,16 @@ class PFedFDA(Method):
         return label_prior(client.train.labels.cpu(), self.context.classes, self.options.eps)
 
     def _head(self, gaussians: Gaussians) -> tuple[Tensor, Tensor]:
-        return discriminant(shrunk(gaussians, self.options.eps))
+        return discriminant(gaussians, self.options.eps)
 
     def _with_head(self, client: Client, weights: Weights, head: tuple[Tensor, Tensor]) -> Weights:
-        """The weights with this head, for the client's prior of labels."""
+        """The weights with this head, for the client's prior of labels, written to where they are."""
         weight, bias = self.context.layout.linear_head()
         assert bias is not None
-        params, (slopes, offsets) = weights.params.clone(), head
-        params[weight.start : weight.stop] = slopes.flatten().to(params)
-        params[bias.start : bias.stop] = (offsets + self._prior(client).log()).to(params)
-        return weights.replace(params=params)
+        slopes, offsets = head
+        weights.params[weight.start : weight.stop] = slopes.flatten()
+        weights.params[bias.start : bias.stop] = offsets + self._prior(client).log()
+        return weights
 
     def common_of(self, download: Message) -> Common:
         """The global statistics in a download, worked out once for all clients of a round, who get the same."""
@@ -203,15 +204,14 @@ class PFedFDA(Method):
             weight, _ = self.context.layout.linear_head()
             means, upper = (part.cpu().to(torch.float64) for part in kept)
             plain = Gaussians(means.view(weight.shape), unpacked(upper, weight.shape[1]))
-            start = shrunk(plain, self.options.eps)
-            last = self._last = Common(kept, plain, start, discriminant(start))
+            last = self._last = Common(kept, plain, shrunk(plain, self.options.eps), self._head(plain))
         return last
 
     def personal(self, client: Client, download: Message) -> Predictor:
         received, common = super().receive(client, download), self.common_of(download)
         features = client.learner.features(received, client.train)
         adapted, _ = self.adapted(client, features, client.train.labels, common)
-        return self._with_head(client, received, self._head(adapted))
+        return self._with_head(client, received.clone(), self._head(adapted))
 
     # -- the server half ----------------------------------------------------------------------------------------------
 

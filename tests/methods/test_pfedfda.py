@@ -53,12 +53,18 @@ def logits(gaussians, prior, features):
 
 
 def head_of(gaussians, prior):
-    slopes, offsets = discriminant(shrunk(gaussians, 1e-4))
+    slopes, offsets = discriminant(gaussians, 1e-4)
     return slopes, offsets + prior.log()
 
 
 def statistics_of(features, labels, fallback, *rest):
-    return statistics([Moments.of(features, labels, len(fallback))], fallback, *rest)
+    return whole(statistics([Moments.of(features, labels, len(fallback))], fallback, *rest))
+
+
+def whole(gaussians):
+    """With both triangles of the covariance."""
+    upper = gaussians.covariance.triu()
+    return Gaussians(gaussians.means, upper + upper.triu(1).T)
 
 
 # -- the numbers of the specification ---------------------------------------------------------------------------------
@@ -103,12 +109,16 @@ def test_statistics_of_parts_are_those_of_all_rows():
             Moments.of(part, labels, 8) for part, labels in zip(parts, y.split([len(p) for p in parts]), strict=True)
         ]
         for least in (0, 4, 9):
-            for ours, whole in zip(*(statistics(s, fallback, least, 1e-4, 1) for s in (sums, [at_once])), strict=True):
-                assert torch.allclose(ours, whole, rtol=1e-12, atol=1e-12)
+            for ours, all_rows in zip(
+                *(statistics(s, fallback, least, 1e-4, 1) for s in (sums, [at_once])), strict=True
+            ):
+                assert torch.allclose(ours, all_rows, rtol=1e-12, atol=1e-12)
             means = torch.where((y.bincount(minlength=8) > least)[:, None], at_once.means, fallback)
             centred = z - means[y]
             expected = centred.T @ centred / 39 + 1e-4 + torch.eye(3, dtype=torch.float64)
-            assert torch.allclose(statistics([at_once], fallback, least, 1e-4, 1).covariance, expected, rtol=1e-12)
+            assert torch.allclose(
+                whole(statistics([at_once], fallback, least, 1e-4, 1)).covariance, expected, rtol=1e-12
+            )
 
 
 def test_folds_are_dealt_class_by_class_in_row_order():
@@ -166,7 +176,7 @@ def test_the_solution_is_no_worse_than_a_grid(single, seed):
     asked, common, _, z, y = problem(seed)
     made = Simulation("pfedfda", blobs(SIZES), beta_max_iter=100, beta_gtol=1e-9, single_beta=single)
     made.method._prior = lambda client: asked["prior"]
-    known = Common((z, z), common, asked["start"], discriminant(asked["start"]))
+    known = Common((z, z), common, asked["start"], discriminant(common, 1e-4))
     _, betas = made.method.adapted(made.client(0, 1), z, y, known)
     shares = np.linspace(0, 1, 11)
     grid = [[a] if single else [a, b] for a in shares for b in ([0.0] if single else shares)]
@@ -197,17 +207,39 @@ def test_a_solver_that_fails_leaves_the_last_weights():
 
 def test_a_singular_covariance_gives_no_numbers():
     singular = Gaussians(torch.ones(2, 2, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64))
-    assert discriminant(shrunk(singular, 1e-4))[0].isnan().all()
+    assert discriminant(singular, 1e-4)[0].isnan().all()
 
 
 def test_a_covariance_that_is_not_positive_definite_is_solved_all_the_same():
     draw = torch.Generator().manual_seed(0)
     matrix = torch.randn(5, 5, dtype=torch.float64, generator=draw)
-    matrix, means = matrix + matrix.T, torch.randn(3, 5, dtype=torch.float64, generator=draw)
+    matrix, means = matrix @ matrix.T, torch.randn(3, 5, dtype=torch.float64, generator=draw)
+    matrix[-1, -1] -= 50  # found out at the last of its columns
     assert torch.linalg.eigvalsh(matrix).min() < -0.1
-    slopes, _ = discriminant(shrunk(Gaussians(means, matrix), 1e-4))
+    slopes, _ = discriminant(Gaussians(means, matrix), 1e-4)
     used = (1 - 1e-4) * matrix + 1e-4 * matrix.trace() / 5 * torch.eye(5, dtype=torch.float64)
     assert torch.allclose(slopes @ used, means, atol=1e-12)
+
+
+@pytest.mark.parametrize("definite", [True, False])
+def test_nothing_below_the_diagonal_is_read(definite):
+    asked, common, _, z, y = problem()
+    if not definite:
+        common.covariance.neg_()
+    below = torch.full_like(common.covariance, torch.nan).tril(-1)
+    half = Gaussians(common.means, common.covariance + below)
+    for ours, theirs in zip(discriminant(half, 1e-4), discriminant(common, 1e-4), strict=True):
+        assert torch.equal(ours, theirs)
+    assert torch.equal(packed(half.covariance), packed(common.covariance))
+    found = []
+    for start, more in ((common, 0), (half, below)):
+        start = shrunk(start, 1e-4)
+        ends = (Gaussians(z[k : k + 3], torch.eye(2, dtype=torch.float64) * 2 + 0.5 + more) for k in (0, 3))
+        tries = [Fold.of(start, end, z[k::2], y[k::2]) for k, end in enumerate(ends)]
+        found.append(validation(np.array([0.3, 0.2]), tries, start, asked["prior"]))
+    assert np.isfinite(found[0][0])
+    assert found[0][0] == found[1][0]
+    assert np.array_equal(found[0][1], found[1][1])
 
 
 # -- invariants -------------------------------------------------------------------------------------------------------
@@ -236,7 +268,7 @@ def test_mixed_statistics_lie_between_and_can_be_solved(rows, a, b):
     scores = logits(adapted, prior, z)
     shifted = logits(adapted, 7 * prior, z)
     assert torch.allclose(scores.softmax(1), shifted.softmax(1), atol=1e-9)
-    assert torch.allclose(unpacked(packed(adapted.covariance), 3), adapted.covariance, atol=1e-12)
+    assert torch.equal(unpacked(packed(adapted.covariance), 3), adapted.covariance.triu())
     order = torch.argsort(y, stable=True).flip(0)
     again = statistics_of(z[order], y[order], common.means, 2, 1e-4, 1)
     assert torch.allclose(again.means, local.means)
@@ -282,7 +314,7 @@ def test_the_first_means_are_drawn_once_for_all_from_the_runs_seed():
     expected = torch.rand(4, 5, generator=torch.Generator().manual_seed(5)).flatten()
     assert torch.equal(two.means, expected)
     assert not torch.equal(one.means, two.means)
-    assert torch.equal(unpacked(one.covariance, 5), torch.eye(5))
+    assert torch.equal(unpacked(one.covariance, 5), torch.eye(5, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -499,14 +531,14 @@ def test_models_that_do_not_fit_are_refused():
 MUTANTS = [
     (
         "solving writes over what others start from",
-        "covariance.clone().numpy()",
-        "covariance.numpy()",
+        "inverse(lambda: shrunk(gaussians, eps).covariance)",
+        "inverse(lambda: gaussians.covariance)",
         "methods/gaussians.py",
     ),
     ("heads depend on threads", "@one_thread\ndef discriminant", "def discriminant", "methods/gaussians.py"),
     ("adaptation depends on threads", "@one_thread\n    def adapted", "def adapted"),
     ("what was sent is not copied", "kept = (sent[0].clone(), sent[1].clone())", "kept = sent"),
-    ("the prior is forgotten", "(offsets + self._prior(client).log())", "offsets"),
+    ("the prior is forgotten", "offsets + self._prior(client).log()", "offsets"),
     ("the prior is forgotten in validation", "means) + log_prior", "means)", "methods/gaussians.py"),
     ("no half in the offset", "-0.5 * (means", "-1.0 * (means", "methods/gaussians.py"),
     (
@@ -516,7 +548,27 @@ MUTANTS = [
         "methods/gaussians.py",
     ),
     ("one row is enough for a mean", "rows > least", "rows >= 1", "methods/gaussians.py"),
+    ("the squares of one fold are forgotten", "if part.counts.any()", "if part is moments[0]", "methods/gaussians.py"),
     ("the covariance is divided by n", "max(int(rows.sum()) - 1, 1)", "int(rows.sum())", "methods/gaussians.py"),
+    ("the offset is not scaled", "(offset * freedom) ** 0.5", "offset**0.5", "methods/gaussians.py"),
+    (
+        "the wrong triangle is packed",
+        'dtrttp(symmetric.numpy().T, uplo="L")',
+        'dtrttp(symmetric.numpy(), uplo="L")',
+        "methods/gaussians.py",
+    ),
+    (
+        "both triangles are read",
+        "dsymm(1.0, to.covariance.numpy().T, slopes.T, lower=True).T",
+        "slopes @ to.covariance.numpy()",
+        "methods/gaussians.py",
+    ),
+    (
+        "a matrix that is not definite is solved half done",
+        "    matrix = make().numpy().T\n",
+        "    matrix = factor\n",
+        "methods/gaussians.py",
+    ),
     ("the ridge is left out", "covariance.diagonal().add_(ridge)", "pass", "methods/gaussians.py"),
     (
         "local and global are exchanged",
@@ -549,8 +601,8 @@ MUTANTS = [
     ),
     (
         "parts keep their own centres",
-        "in moments), gram(away[away.any(1)]))",
-        "in moments), torch.zeros(()))",
+        "away = torch.cat([away, ",
+        "away = torch.cat([0 * away, ",
         "methods/gaussians.py",
     ),
     (
@@ -562,8 +614,8 @@ MUTANTS = [
     ("the last fold alone", "total -= (shares", "total = -(shares", "methods/gaussians.py"),
     (
         "after_agg with the training head",
-        "return self._with_head(client, received, self._head(adapted))",
-        "return self._with_head(client, received, common.head)",
+        "return self._with_head(client, received.clone(), self._head(adapted))",
+        "return self._with_head(client, received.clone(), common.head)",
     ),
     (
         "statistics are not replaced",
