@@ -203,6 +203,14 @@ def test_largest_is_a_stable_sort(values, count):
     assert largest(torch.tensor(values), count).nonzero().flatten().tolist() == order.sort().values.tolist()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("values", [[0.0, -0.0, 0.0, 1.0], [torch.inf, 1e-45, 0.0, 3.0], [-1.0, -2.0, 5.0, -torch.inf]])
+def test_largest_knows_every_kind_of_number(values, dtype):
+    for count in (1, 2, 3):
+        order = torch.tensor(values, dtype=dtype).sort(descending=True, stable=True).indices[:count]
+        assert largest(torch.tensor(values, dtype=dtype), count).nonzero().flatten().tolist() == sorted(order.tolist())
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_largest_is_the_same_on_a_gpu():
