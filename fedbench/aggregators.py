@@ -31,19 +31,25 @@ PRODUCTS = 8_000
 
 
 def by_columns(work: Callable[[slice], None], size: int, columns: int = COLUMNS) -> None:
-    """Run `work` on column ranges side by side. Chunks have a fixed size, so bits do not depend on the cores."""
+    """Run `work` on column ranges side by side, each on one core.
+
+    Chunks have a fixed size, so bits depend neither on the number of cores nor on the caller's threads, which matter to
+    a matrix product even of a single chunk.
+    """
     chunks = [slice(start, min(start + columns, size)) for start in range(0, size, columns)]
-    if len(chunks) < 2:
-        for chunk in chunks:
-            work(chunk)
-        return
     list(_pool(cpu_count() or 1).map(work, chunks))
 
 
 @cache
 def _pool(cores: int) -> ThreadPoolExecutor:
     """Threads of one core each, kept: every new thread would keep memory of its own."""
-    return ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,))
+    return ThreadPoolExecutor(cores, initializer=use_one_core)
+
+
+def use_one_core() -> None:
+    """For this thread. PyTorch reads the number at a thread's first work, when another thread may have changed it."""
+    torch.set_num_threads(1)
+    torch.get_num_threads()
 
 
 def normalised(weights: Sequence[float]) -> list[float]:
@@ -169,8 +175,7 @@ def dot_products(vectors: Sequence[Tensor]) -> Tensor:
         inner, along = (moved @ moved.T).to(torch.float64), (moved @ first).to(torch.float64)
         parts[columns.start] = inner + along[:, None] + along + first.to(torch.float64).square().sum()
 
-    # Two chunks at least: by_columns then works in threads of one core each, and the order of a sum is fixed.
-    by_columns(part, len(vectors[0]), min(PRODUCTS, max(1, -(-len(vectors[0]) // 2))))
+    by_columns(part, len(vectors[0]), PRODUCTS)
     total = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
     for start in sorted(parts):
         total += parts[start]

@@ -30,6 +30,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from fedbench.aggregators import use_one_core
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout, Slot
 from fedbench.learner.loop import task_loss
@@ -235,7 +236,7 @@ class Floco(Method):
     def conclude(self, server: Server, answers: dict[int, Message]) -> None:
         rows = torch.stack([answers[client].endpoints for client in sorted(answers)])
         # In a thread of its own with one core, because bits of a decomposition depend on the number of cores.
-        with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        with ThreadPoolExecutor(1, initializer=use_one_core) as pool:
             centres = pool.submit(project, rows, self.options.endpoints).result()
         server.centres = dict(zip(sorted(answers), centres.unbind(), strict=True))
 
