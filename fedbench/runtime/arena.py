@@ -45,7 +45,7 @@ class Files:
         """Copy tensors one after the other into a file. Raises OSError where there is no room for them."""
         places, end = [], 0
         for tensor in tensors:
-            place = Place(file, -(-end // ALIGNMENT) * ALIGNMENT, tuple(tensor.shape), tensor.dtype)
+            place = Place(file, aligned(end), tuple(tensor.shape), tensor.dtype)
             places.append(place)
             end = place.end
         mapped = torch.from_numpy(self.mapped(file, end))
@@ -127,6 +127,11 @@ class Arena:
         if file is None or not tensor.is_contiguous():
             return None
         return Place(file, tensor.data_ptr() - start, tuple(tensor.shape), tensor.dtype)
+
+
+def aligned(position: int) -> int:
+    """The first place from there on where a tensor may start."""
+    return -(-position // ALIGNMENT) * ALIGNMENT
 
 
 def view_of(whole: Tensor, place: Place) -> Tensor:

@@ -1,8 +1,11 @@
 """Private states: what a host saved counts from the moment its round is committed, and only whole."""
 
 import os
+import pickle
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -59,8 +62,8 @@ def test_a_round_done_again_replaces_what_it_left(shared):
 
 def test_a_half_written_state_is_not_read(shared, tmp_path):
     shared.save(0, 1, state(1))
-    whole = (tmp_path / "0.1").read_bytes()
-    (tmp_path / "0.2.4711.part").write_bytes(whole[: len(whole) // 2])
+    whole = (tmp_path / "0" / "1").read_bytes()
+    (tmp_path / "0" / "2.4711.part").write_bytes(whole[: len(whole) // 2])
     assert shared.load(0, 2)["params"][0] == 1
     assert list(shared.all(2)) == [0]
 
@@ -75,7 +78,51 @@ def test_clients_are_not_taken_for_each_other(shared):
 def test_old_rounds_are_dropped(shared, tmp_path):
     for round in range(1, 30):
         shared.save(0, round, state(round))
-    assert len(list(tmp_path.iterdir())) == 2
+    assert sorted(path.name for path in (tmp_path / "0").iterdir()) == ["28", "29"]
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor(3.5, dtype=torch.float64),
+        torch.zeros(0, dtype=torch.int64),
+        torch.tensor([True, False, True]),
+        torch.randn(3, 5).to(torch.bfloat16),
+        torch.arange(12).view(3, 4).T[1:],
+        torch.nn.Parameter(torch.ones(2, 2)),
+    ],
+    ids=["scalar", "empty", "bool", "bfloat16", "not contiguous", "parameter"],
+)
+def test_tensors_of_every_kind_keep_their_bits(shared, tensor):
+    shared.save(0, 1, {"before": torch.ones(3), "kept": {"a": [tensor]}, "after": torch.ones(7)})
+    found = shared.load(0, 1)
+    (kept,) = found["kept"]["a"]
+    assert torch.equal(kept, tensor.detach())
+    assert kept.dtype == tensor.dtype
+    assert not kept.requires_grad
+    assert torch.equal(found["after"], torch.ones(7))
+
+
+def test_plain_values_keep_their_types(shared):
+    kept = {"none": None, "flag": True, "rate": 0.1, "pair": (1, "x"), 3: {"deep": [set("ab")]}}
+    shared.save(0, 1, kept)
+    assert shared.load(0, 1) == kept
+
+
+@pytest.mark.parametrize("wrong", [np.ones(2), Path("x"), print], ids=["array", "object", "function"])
+def test_what_is_no_plain_data_is_refused_when_it_is_saved(shared, wrong):
+    shared.save(0, 1, state(1))
+    with pytest.raises(TypeError, match="keep tensors, numbers, strings, lists and dicts"):
+        shared.save(0, 2, {"held": [wrong]})
+    assert shared.load(0, 2)["params"][0] == 1
+
+
+def test_a_file_that_names_code_is_not_run(shared, tmp_path):
+    content = pickle.dumps({"held": os.getpid})
+    shared.save(0, 1, state(1))
+    (tmp_path / "0" / "2").write_bytes(len(content).to_bytes(8, sys.byteorder) + content)
+    with pytest.raises(pickle.UnpicklingError, match="getpid"):
+        shared.load(0, 2)
 
 
 def test_an_empty_state_takes_no_file(shared, tmp_path):
