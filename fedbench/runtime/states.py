@@ -91,8 +91,8 @@ class SharedStates:
             return []
 
 
-# A state's file: the length of a pickle in eight bytes, the pickle, and the bytes of the tensors, which the pickle
-# names by where they start. Between two fits, torch.save and torch.load take a millisecond for a state of a few numbers.
+# A state's file: the length of a pickle in eight bytes, the pickle, and the bytes of the tensors, to which it refers by
+# their start. Between two fits, torch.save and torch.load take a millisecond for a state of a few numbers.
 
 
 def write_state(path: str, state: State) -> None:
