@@ -158,6 +158,12 @@ def test_dot_products(size, dtype):
     assert torch.allclose(found, stacked @ stacked.T, rtol=0, atol=tolerance * max(10, size))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_dot_products_are_symmetric_to_the_bit(seed):
+    found = dot_products(list(torch.rand(6, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))))
+    assert torch.equal(found, found.T)
+
+
 def test_dot_products_keep_the_distances_of_close_vectors():
     base, stream = torch.randn(100_000) * 10, torch.Generator().manual_seed(0)
     close = [base + 1e-4 * torch.randn(100_000, generator=stream) for _ in range(3)]

@@ -98,7 +98,8 @@ class FedAMP(Method):
             strength = torch.tensor(self.options.lam / self.alpha(client.round), dtype=received.params.dtype)
             pull = {"gradient": proximal_pull, "state": {"anchor": download.params, "mu": strength}}
         trained = client.learner.fit(received, client.train, memory=client.memory("fit"), **pull)
-        client.state["counters"] = trained.counters
+        if len(trained.counters):
+            client.state["counters"] = trained.counters
         if self.options.start == "local":
             client.state["trained"] = trained.params
         return self.upload(client, trained)

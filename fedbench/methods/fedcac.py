@@ -95,7 +95,8 @@ class FedCAC(Method):
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
         trained = client.learner.fit(received, client.train, memory=client.memory("fit"))
-        client.state["counters"] = trained.counters
+        if len(trained.counters):
+            client.state["counters"] = trained.counters
         return self.upload(client, trained, mask=mask_to_bits(self.critical(client, received.params, trained.params)))
 
     def critical(self, client: Client, received: Tensor, trained: Tensor) -> Tensor:
