@@ -103,6 +103,11 @@ def test_tensors_of_every_kind_keep_their_bits(shared, tensor):
     assert torch.equal(found["after"], torch.ones(7))
 
 
+def test_an_empty_tensor_at_the_end_of_an_odd_file(shared):
+    shared.save(0, 1, {"odd": torch.tensor([True, False, True]), "empty": torch.zeros(0, 2, dtype=torch.float64)})
+    assert shared.load(0, 1)["empty"].shape == (0, 2)
+
+
 def test_plain_values_keep_their_types(shared):
     kept = {"none": None, "flag": True, "rate": 0.1, "pair": (1, "x"), 3: {"deep": [set("ab")]}}
     shared.save(0, 1, kept)
