@@ -102,9 +102,10 @@ class FedSelect(Method):
         number = received.params.new_tensor
         limit = float("inf") if self.options.clip_norm is None else self.options.clip_norm
         scalars = {"limit": limit, "decay": train.weight_decay, "momentum": train.momentum}
-        parts = {name: part for name, part in (("personal", mask), ("shared", ~mask)) if holds_one(part)}
+        parts = {"personal": mask, "shared": ~mask}
+        parts = {name: part.to(received.params.dtype) for name, part in parts.items() if holds_one(part)}
         states = {
-            name: {"part": part.to(received.params.dtype), "velocity": self._velocity(client, name, received.params)}
+            name: {"part": part, "velocity": self._velocity(client, name, part)}
             | {key: number(value) for key, value in scalars.items()}
             for name, part in parts.items()
         }
@@ -122,12 +123,15 @@ class FedSelect(Method):
                 )
         return model
 
-    def _velocity(self, client: Client, name: str, like: Tensor) -> Tensor:
-        """Momentum of a part, which rests during the other's passes; kept across rounds with train.keep_optimizer."""
+    def _velocity(self, client: Client, name: str, part: Tensor) -> Tensor:
+        """Momentum of a part, which rests during the other's passes; kept across rounds with train.keep_optimizer.
+
+        What has turned personal since then must not go on moving in the passes of the shared part.
+        """
         memory = client.memory(name)
         if memory is None:
-            return torch.zeros_like(like)
-        memory["velocity"] = memory["velocity"].clone() if "velocity" in memory else torch.zeros_like(like)
+            return torch.zeros_like(part)
+        memory["velocity"] = memory["velocity"] * part if "velocity" in memory else torch.zeros_like(part)
         return memory["velocity"]
 
     def _grown(self, client: Client, mask: Tensor, received: Tensor, trained: Tensor) -> Tensor:

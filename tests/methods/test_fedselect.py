@@ -221,9 +221,10 @@ def test_the_whole_gradient_is_clipped_before_decay_and_mask():
     assert close(unclipped.log[0].after_fit[0].params, [0.181, 0.1629])
 
 
+@pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("norm", [False, True])
-def test_a_pass_moves_its_own_part_only(norm):
-    simulation = run(rounds=2, norm=norm, train={"momentum": 0.5, "weight_decay": 0.1})
+def test_a_pass_moves_its_own_part_only(norm, keep):
+    simulation = run(rounds=2, norm=norm, train={"momentum": 0.5, "weight_decay": 0.1, "keep_optimizer": keep})
     mask, calls = simulation.states[0]["mask"].clone(), []
     watch(simulation, lambda *call: calls.append(call))
     simulation.draw = lambda t: [0]
@@ -469,10 +470,11 @@ MUTANTS = [
     ("personal entries are selected again", "change[scope].masked_fill(personal, -1)", "change[scope]"),
     ("masks grow in the rounds between", "if client.round % self.options.mask_interval:", "if False:"),
     ("the reference never moves on", 'client.state["reference"] = trained', "pass"),
-    ("the passes change places", '(("personal", mask), ("shared", ~mask))', '(("shared", ~mask), ("personal", mask))'),
+    ("the passes change places", '{"personal": mask, "shared": ~mask}', '{"shared": ~mask, "personal": mask}'),
     ("momentum moves the other part", "g.add_(w * s.decay).mul_(s.part)", "g.mul_(s.part).add_(w * s.decay)"),
     ("the gradient is clipped after the mask", "g.mul_((s.limit", "g.mul_(s.part).mul_((s.limit"),
     ("momentum is forgotten", "s.velocity.copy_(g)", "pass"),
+    ("kept momentum moves what turned personal", 'memory["velocity"] * part if', 'memory["velocity"].clone() if'),
     ("personal values are averaged", "sent = [~bits_to_mask(u.mask, size) for u in uploads]",
      "sent = [torch.ones(size, dtype=torch.bool) for u in uploads]"),
     ("personal values are sent", "trained.params.masked_fill(kept, 0)", "trained.params"),
