@@ -104,6 +104,17 @@ class Layout:
         """bool `[M]`, the same for the float buffers."""
         return _mark(self.buffers, self.buffer_size, self._of_role(role))
 
+    def counters_beside(self, buffers: Tensor) -> Tensor:
+        """bool `[c]`, true on the integer buffers whose module has a float buffer in the mask `[M]`.
+
+        Where a module has none, what holds for all float buffers decides.
+        """
+        owner = lambda slot: slot.name.rpartition(".")[0]  # noqa: E731
+        owners = {owner(slot) for slot in self.buffers}
+        chosen = {owner(slot) for slot in self.buffers if buffers[slot.start : slot.stop].any()}
+        inside = lambda slot: owner(slot) in chosen if owner(slot) in owners else bool(buffers.all())  # noqa: E731
+        return _mark(self.counters, self.counter_size, inside)
+
     def linear_head(self) -> tuple[Slot, Slot | None]:
         """Weight `[C, d]` and bias `[C]`, if any, of the classifier. Raises ConfigError where it is more than that."""
         self.mask("head")

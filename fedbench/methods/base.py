@@ -213,6 +213,7 @@ class Method:
             buffers = torch.ones_like(buffers)
         self.shared, self.shared_buffers = Part(~params), Part(~buffers)
         self.own, self.own_buffers = Part(params), Part(buffers)
+        self.own_counters = Part(self.private_counters(context.layout, buffers))
 
     # -- what a method may change -------------------------------------------------------------------------------------
 
@@ -240,6 +241,10 @@ class Method:
         """Masks `[N]` and `[M]` of the parameters and float buffers that never leave the client."""
         return torch.zeros(layout.size, dtype=torch.bool), torch.zeros(layout.buffer_size, dtype=torch.bool)
 
+    def private_counters(self, layout: Layout, buffers: Tensor) -> Tensor:
+        """Mask `[c]` of the counters that never leave the client; `buffers` `[M]` are the float buffers that do not."""
+        return layout.counters_beside(buffers)
+
     def trainers(self, drawn: Sequence[int]) -> list[int]:
         """Who trains in a round, given the clients drawn; `POOL` stands for the union of all data."""
         return list(drawn)
@@ -255,7 +260,9 @@ class Method:
         return Weights(
             params=self.own.put(params, held["params"]) if "params" in held else params,
             buffers=self.own_buffers.put(buffers, held["buffers"]) if "buffers" in held else buffers,
-            counters=held.get("counters", initial.counters if self.own_buffers.all else download.counters),
+            counters=self.own_counters.put(
+                download.counters, self.own_counters.take(held.get("counters", initial.counters))
+            ),
         )
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
@@ -339,7 +346,7 @@ class Method:
             client.state["params"] = self.own.take(trained.params)
         if self.own_buffers.size:
             client.state["buffers"] = self.own_buffers.take(trained.buffers)
-        if self.own_buffers.all and len(trained.counters):
+        if self.own_counters.size:
             client.state["counters"] = trained.counters
         tensors = dict(
             params=self.shared.take(trained.params),

@@ -78,6 +78,9 @@ class FedAMP(Method):
         params, buffers = super().private(layout)
         return params, buffers.fill_(self.options.bn_stats == "local" or self.options.start == "local")
 
+    def private_counters(self, layout: Layout, buffers: Tensor) -> Tensor:
+        return torch.ones(layout.counter_size, dtype=torch.bool)
+
     def alpha(self, round: int) -> float:
         """alpha_t, never below lr x lam."""
         falls = (round - 1) // self.options.decay_interval
@@ -98,8 +101,6 @@ class FedAMP(Method):
             strength = torch.tensor(self.options.lam / self.alpha(client.round), dtype=received.params.dtype)
             pull = {"gradient": proximal_pull, "state": {"anchor": download.params, "mu": strength}}
         trained = client.learner.fit(received, client.train, memory=client.memory("fit"), **pull)
-        if len(trained.counters):
-            client.state["counters"] = trained.counters
         if self.options.start == "local":
             client.state["trained"] = trained.params
         return self.upload(client, trained)

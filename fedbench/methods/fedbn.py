@@ -18,8 +18,7 @@ from torch import Tensor
 
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Server, Upload
+from fedbench.methods.base import Method, Server, Upload
 
 
 class FedBN(Method):
@@ -52,16 +51,6 @@ class FedBN(Method):
         if self.options.norm_types == "all":
             return layout.mask("any_norm"), layout.buffer_mask("any_norm")
         return layout.mask("norm"), layout.buffer_mask("norm")
-
-    def start(self, client: Client) -> None:
-        if self.own_buffers.size:
-            client.state["counters"] = client.initial.counters
-
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        upload = super().fit(client, received, download)
-        if self.own_buffers.size:
-            client.state["counters"] = upload.counters
-        return upload
 
     def open(self, server: Server) -> None:
         super().open(server)

@@ -87,6 +87,9 @@ class FedCAC(Method):
         params, buffers = super().private(layout)
         return params, buffers.fill_(self.options.bn_stats == "local")
 
+    def private_counters(self, layout: Layout, buffers: Tensor) -> Tensor:
+        return torch.ones(layout.counter_size, dtype=torch.bool)
+
     def global_weights(self, server: Server) -> None:
         """No client ever holds the mean of all."""
         return None
@@ -95,8 +98,6 @@ class FedCAC(Method):
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
         trained = client.learner.fit(received, client.train, memory=client.memory("fit"))
-        if len(trained.counters):
-            client.state["counters"] = trained.counters
         return self.upload(client, trained, mask=mask_to_bits(self.critical(client, received.params, trained.params)))
 
     def critical(self, client: Client, received: Tensor, trained: Tensor) -> Tensor:

@@ -1,0 +1,58 @@
+"""Counters of normalisation layers stay with the running statistics beside them."""
+
+import pytest
+import torch.nn.functional as F
+from lightning import LightningModule
+from torch import nn
+
+from tests.methods.simulator import Simulation, blobs
+
+BATCHES = {0: 1, 1: 2, 2: 4}
+"""Batches of eight in an epoch of each client."""
+
+
+class TwoNorms(LightningModule):
+    """One BatchNorm in the body and one in the head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU())
+        self.head = nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 4))
+
+    def training_step(self, batch):
+        return F.cross_entropy(self.head(self.body(batch[0])), batch[1])
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "private"),
+    [
+        ("fedavg", {}, []),
+        ("fedavg", {"buffers": "private"}, [0, 1]),
+        ("fedper", {}, [1]),
+        ("fedper", {"extra_private": ("body.1",)}, [0, 1]),
+        ("fedrep", {"head_epochs": 1}, [1]),
+        ("lg-fedavg", {}, [0]),
+        ("lg-fedavg", {"extra_shared": ("body.1",)}, []),
+        ("fedbn", {}, [0, 1]),
+        ("fedbn", {"private": "none"}, []),
+        ("fedcac", {}, [0, 1]),
+        ("fedcac", {"bn_stats": "global"}, [0, 1]),
+        ("fedamp", {}, [0, 1]),
+    ],
+    ids=str,
+)
+def test_a_counter_is_private_where_its_statistics_are(method, options, private):
+    clients = blobs([8, 16, 32])
+    draw = lambda t: range(4 - t)  # noqa: E731
+    made = Simulation(method, clients, module=TwoNorms(), train={"epochs": 1}, draw=draw, **options).run(3)
+    epochs = {0: 3, 1: 2, 2: 1}
+    for client, held in made.log[-1].after_agg.items():
+        own, shared = BATCHES[client] * epochs[client], 7  # 4, 6, 7: each round's largest
+        for number, count in enumerate(held.counters.tolist()):
+            assert count == (own if number in private else shared), (client, number)
+
+
+def test_who_never_took_part_has_counted_nothing():
+    made = Simulation("fedper", blobs([8, 16]), module=TwoNorms(), train={"epochs": 1}, draw=lambda t: [1])
+    made.run(2)
+    assert made.log[-1].after_agg[0].counters.tolist() == [4, 0]
