@@ -31,6 +31,7 @@ from fedbench.learner.weights import Weights
 __all__ = ["Batches", "Job", "Learner", "Ledger", "Score", "cross_entropy"]
 
 GradientEdit = Callable[[Tensor, Tensor, Any], None]
+BeforeEpoch = Callable[[int, Weights, SimpleNamespace], bool | None]
 AroundStep = Callable[[Any, Optimizer, Any], None]
 Loss = Callable[[Any, Any, Any], Tensor]
 Step = Callable[[loop.OwnSteps, Tensor, Any], None]
@@ -62,11 +63,19 @@ class Job:
     loss: Loss | None = None
     state: SimpleNamespace = field(default_factory=SimpleNamespace)
     second: Iterator[tuple[Tensor, Tensor]] | None = None
-    before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None = None
+    before_epoch: BeforeEpoch | None = None
     before_step: AroundStep | None = None
     after_step: AroundStep | None = None
     optimizer: MakeOptimizer | None = None
     step: Step | None = None
+    alone: bool = False
+
+    def batch(self, index: Tensor) -> Any:
+        """The next batch, or both streams' where there are two; None for that of a second one that rests."""
+        first = self.data.batch(index)
+        if self.second is None:
+            return first
+        return first, None if self.alone else next(self.second)
 
 
 @dataclass
@@ -166,7 +175,7 @@ class Learner(FlatModule):
         state: dict[str, Tensor] | None = None,
         memory: dict[str, Any] | None = None,
         second: tuple[Batches, int, str] | None = None,
-        before_epoch: Callable[[int, Weights, SimpleNamespace], None] | None = None,
+        before_epoch: BeforeEpoch | None = None,
         before_step: AroundStep | None = None,
         after_step: AroundStep | None = None,
         optimizer: MakeOptimizer | None = None,
@@ -185,7 +194,8 @@ class Learner(FlatModule):
         `data` as `s.index`. memory: a dict that keeps the optimiser's state between calls. second: (data, batch size,
         purpose) of a second stream of batches, which `loss` receives as `(first, second)` and which never decides the
         number of steps; `data.augment` changes the images of the first stream only. before_epoch: called with (epoch,
-        weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`.
+        weights, s) before every epoch; it may use the learner's other verbs and write to the tensors of `s`; where it
+        returns False the second stream rests for this epoch, and `loss` receives `(first, None)`.
         before_step, after_step: called with (batch, optimizer, s) around every gradient step, to train a `Lane` beside.
         after: so many epochs (or steps) of this purpose's stream are done, and the fit goes on behind them. eval_body:
         all but the head runs in evaluation mode, Dropout too.

@@ -93,9 +93,7 @@ class Loop:
     def fetch(self, index: Tensor) -> Any:
         self.hooks.logs.batch_size = len(index)
         self.job.state.index = index
-        batch: Any = self.job.data.batch(index)
-        if self.job.second is not None:
-            batch = (batch, next(self.job.second))
+        batch = self.job.batch(index)
         return self.hooks.transferred(batch, self.learner.device) if self.transfers else batch
 
     def closure(self) -> Tensor | None:
@@ -258,5 +256,5 @@ def ask_before_epoch(learner: "Learner", job: "Job", epoch: int) -> None:
     kept = learner.weights()
     assert job.before_epoch is not None
     with seeds.preserved_streams():
-        job.before_epoch(epoch, kept, job.state)
+        job.alone = job.before_epoch(epoch, kept, job.state) is False
     learner.load(kept)

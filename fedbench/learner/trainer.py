@@ -30,6 +30,8 @@ def run(learner: "Learner", job: "Job") -> None:
             raise ConfigError(
                 f"{type(learner.module).__name__} optimises manually, and this method needs a loss of its own"
             )
+        if job.before_epoch:
+            ask_before_epoch(learner, job, 0)  # the Trainer fetches the first batch before it begins the epoch
         with _quiet(), _as_asked(learner, job):
             trainer = _trainer(learner, len(job.epochs), steps)
             try:
@@ -57,8 +59,7 @@ class PlannedBatches:
 
     def __iter__(self) -> Iterator[Any]:
         for index in next(self.epochs, []):
-            batch = self.job.data.batch(index)
-            yield batch if self.job.second is None else (batch, next(self.job.second))
+            yield self.job.batch(index)
 
 
 class MethodSteps(Callback):
@@ -74,7 +75,7 @@ class MethodSteps(Callback):
         restrain(self.optimizer, self.learner, self.job)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self.job.before_epoch:
+        if self.job.before_epoch and trainer.current_epoch:
             ask_before_epoch(self.learner, self.job, trainer.current_epoch)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:

@@ -156,8 +156,8 @@ class FedMosaic(CoTraining):
         elif self.options.lambda_update == "epoch":
             trained = fit(loss=weighted_sum, before_epoch=weigh, **both)
         else:
-            weigh(0, received, SimpleNamespace(**state))
-            trained = fit(loss=weighted_sum, **both) if state["sums"][0] > 0 else fit()
+            trusted = weigh(0, received, SimpleNamespace(**state))
+            trained = fit(loss=weighted_sum, **both) if trusted else fit()
         return trained, as_traces((state["sums"] / state["count"]).tolist())
 
     def _state(self, client: Client) -> dict[str, Tensor]:
@@ -170,14 +170,15 @@ class FedMosaic(CoTraining):
             "count": zeros((), dtype=torch.float64),
         }
 
-    def _weigh(self, client: Client, public: Batches, epoch: int, weights: Weights, s: SimpleNamespace) -> None:
-        """Set lambda (eq. 3) from the losses of these weights on all private and all public images."""
+    def _weigh(self, client: Client, public: Batches, epoch: int, weights: Weights, s: SimpleNamespace) -> bool:
+        """Set lambda (eq. 3) from the losses of these weights on all private and all public images; is it above 0?"""
         own, others = client.learner.loss(weights, client.train), client.learner.loss(weights, public)
         fixed = self.options.lambda_mode == "fixed"
         lam = self.options.lambda_value if fixed else trust(own, others, self.options.lambda_eps)
         s.lam.fill_(lam)
         s.sums.add_(s.sums.new_tensor([lam, own, others]))
         s.count.add_(1)
+        return lam > 0
 
     def votes(self, client: Client, trained: Weights) -> dict[str, Tensor]:
         """What is uploaded: `labels` [U], or noisy one-hot `rows` [U, C], and `expertise` [U] unless it is equal."""

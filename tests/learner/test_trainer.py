@@ -238,6 +238,29 @@ def test_a_methods_loss_and_a_second_stream(both, net, blobs):
     both(net, blobs(18), loss=two_stream_loss, state=factor, second=streams(blobs(7)))
 
 
+@pytest.mark.parametrize("resting", [[0], [1], [0, 1]])
+def test_a_second_stream_rests(resting, learner, net, blobs, same):
+    """It goes on where it stopped."""
+
+    def loss(net, batch, s):
+        first, second = batch
+        own = task_loss(net, first)
+        seen.append(second)
+        return own if second is None else own + net(second[0]).square().mean()
+
+    found, streams = [], []
+    for engine in ("loop", "trainer"):
+        trained, seen = learner(net, engine=engine), []
+        asked = {"loss": loss, "second": (blobs(7), 3, "public"), "before_epoch": lambda e, w, s: e not in resting}
+        found.append(trained.fit(trained.initial(), blobs(18), epochs=2, **asked))
+        half = len(seen) // 2
+        for epoch in (0, 1):
+            assert all((second is None) == (epoch in resting) for second in seen[epoch * half : (epoch + 1) * half])
+        streams.append([float(second[0].sum()) for second in seen if second is not None])
+    assert same(*found)
+    assert streams[0] == streams[1]
+
+
 def test_a_loss_knows_which_images_it_gets(both, net, blobs):
     data, seen = blobs(18), []
 

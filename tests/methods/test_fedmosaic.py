@@ -266,6 +266,17 @@ def test_a_lambda_of_0_is_local_training(norm):
     assert_same(run(norm=norm, lambda_mode="fixed", lambda_value=0), run("local", norm=norm))
 
 
+@pytest.mark.parametrize("update", ["round", "epoch"])
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_a_lambda_that_comes_out_as_0_leaves_the_public_images_alone(update, engine, monkeypatch):
+    monkeypatch.setattr("fedbench.methods.fedmosaic.trust", lambda *losses: 0.0)  # as where it underflows
+    mine, local = (
+        run(name, norm=True, train={"engine": engine}, **more)
+        for name, more in (("fedmosaic", {"lambda_update": update}), ("local", {}))
+    )
+    assert_same(mine, local)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -560,6 +571,7 @@ MUTANTS = [
     ("a gradient through lambda", "torch.stack([own.detach(), others.detach()])", "torch.stack([own, others])"),
     ("lambda of another sign", "return exp(-(public - private)", "return exp((public - private)"),
     ("shares of classes on another client's scale", "[labels] / len(own)", "[labels]"),
+    ("public images are seen at lambda 0", "return lam > 0", "return True"),
     ("lambda from the trained model", "weigh(0, received,", "weigh(0, fit(),"),
     # The private variant.
     ("expertise is sent without its noise", "expertise += sigma * torch.randn(", "expertise += 0 * torch.randn("),
