@@ -217,8 +217,9 @@ def simplex_minimum(matrix: np.ndarray, tolerance: float = 1e-12) -> np.ndarray:
     rows = np.vstack([(vectors[:, kept] * np.sqrt(values[kept] / (scale or 1))).T, np.ones(len(matrix))])
     found, _ = nnls(rows, np.append(np.zeros(len(rows) - 1), 1.0))
     found /= found.sum()
-    *_, directions = np.linalg.svd(rows)
-    free = directions[len(rows) :].T  # [n, directions that change neither sum nor value]
+    _, sizes, directions = np.linalg.svd(rows)
+    # [n, directions that change neither sum nor value]; the last row may follow from the others.
+    free = directions[np.count_nonzero(sizes > 1e-9) :].T
     if free.size:
         fixed = found - free @ (free.T @ found)
         found = np.maximum(0, fixed + free @ least_distance(free, -fixed - tolerance / 10))

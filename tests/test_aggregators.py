@@ -279,6 +279,21 @@ def test_of_several_minima_the_shortest(points, expected):
     assert all(e is None or e == pytest.approx(f, abs=1e-9) for e, f in zip(expected, found, strict=True))
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_twins_share_their_weight(seed):
+    """Heads that are the same, in FedPAC's programme of one of the clients."""
+    draw = np.random.default_rng(seed)
+    kinds = draw.integers(0, 3, 5)
+    heads, spreads = draw.normal(size=(3, 2))[kinds], (draw.random(3) * (draw.random(3) < 0.5))[kinds]
+    away = heads[seed % 5] - heads
+    matrix = away @ away.T + np.diag(spreads)
+    found = simplex_minimum(matrix)
+    assert all(np.ptp(found[kinds == kind]) < 1e-8 for kind in set(kinds))
+    assert found == pytest.approx(simplex_minimum(matrix + 1e-8 * np.eye(5)), abs=1e-5)
+    order = draw.permutation(5)
+    assert simplex_minimum(matrix[np.ix_(order, order)]) == pytest.approx(found[order], abs=1e-8)
+
+
 def test_a_matrix_without_numbers_is_refused():
     with pytest.raises((np.linalg.LinAlgError, ValueError)):
         simplex_minimum(np.full((3, 3), np.nan))
