@@ -39,6 +39,14 @@ NEED_TRAINER = [
     "configure_callbacks",
 ]
 NOT_IN_LOOP = ["optimizers", "lr_schedulers", "manual_backward", "clip_gradients", "toggle_optimizer", "all_gather"]
+CHANGE_BATCHES = [
+    "on_before_batch_transfer",
+    "transfer_batch_to_device",
+    "on_after_batch_transfer",
+    "on_train_batch_start",
+]
+"""Those that can change the images of a step."""
+
 USE_TRAINER = "use --train.engine trainer, which runs it through lightning.Trainer"
 
 

@@ -21,7 +21,7 @@ from fedbench.errors import ConfigError
 from fedbench.learner import loop, seeds, trainer
 from fedbench.learner.evaluation import Score, score
 from fedbench.learner.flat import FlatModule
-from fedbench.learner.hooks import Hooks, overrides
+from fedbench.learner.hooks import CHANGE_BATCHES, Hooks, overrides
 from fedbench.learner.layout import Layout
 from fedbench.learner.optimizers import first_line, module_optimizer
 from fedbench.learner.products import TensorProducts
@@ -324,6 +324,11 @@ class Learner(FlatModule):
         if not own:
             return self._moves(module_name.rpartition(".")[0], train_only)
         return any(holds_one(train_only[s.start : s.stop]) for s in own)
+
+    def alters(self, data: Batches) -> bool:
+        """Whether the steps of a fit may see other images than the data's: augmented ones, or changed by hooks."""
+        augments = getattr(data, "augmentation", None) is not None
+        return augments or any(overrides(self.module, hook) for hook in CHANGE_BATCHES)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The context of a forward pass in the run's precision."""

@@ -9,7 +9,7 @@ Where we decide:
 - The share of the past grows with the participations that a client can expect, u T / v, in whole numbers. One port
   divides by the current round instead, so that it is near its limit from the start.
 - `predictor=ensemble`, the mean of two models' probabilities, is in the authors' code and unused there.
-- The teacher's outputs are computed once a round, for all images.
+- The teacher's outputs are computed once a round, for all images; where batches are augmented, for each as it is.
 - PFLlib's FedPHP is another method: it starts training from a mix of both models and pulls to the global one.
 """
 
@@ -22,8 +22,9 @@ import torch
 from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from fedbench.learner.learner import Batches
+from fedbench.learner.learner import Batches, Learner
 from fedbench.learner.loop import task_loss_through
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Predictor, Upload
@@ -49,8 +50,8 @@ class FedPHP(Method):
 
     def fit(self, client: Client, received: Weights, download: Message) -> Upload:
         past, count = inherited(client), client.state.get("participations", 0)
-        data, loss = self._lesson(client, past)
-        trained = client.learner.fit(received, data, memory=client.memory("fit"), **loss)
+        lesson = self._lesson(client, past)
+        trained = client.learner.fit(received, client.train, memory=client.memory("fit"), **lesson)
         share = past_share(self.options.mu, count, self.context.rounds, self.context.drawn, self.context.clients)
         now = trained.replace(
             params=torch.lerp(trained.params, past.params, share),
@@ -62,20 +63,25 @@ class FedPHP(Method):
         client.fitted = self._predictor(client, now, trained)
         return upload
 
-    def _lesson(self, client: Client, teacher: Weights) -> tuple[Batches, dict[str, Any]]:
-        """The training images with the teacher's outputs, and the loss that compares; without transfer neither."""
+    def _lesson(self, client: Client, teacher: Weights) -> dict[str, Any]:
+        """The loss that compares with the teacher's outputs `[n, d]`; nothing without transfer."""
         options, learner = self.options, client.learner
         if not options.lam:
-            return client.train, {}
+            return {}
+        outputs = partial(self._outputs, learner, teacher)
         state = {"lam": torch.tensor(options.lam, dtype=learner.dtype, device=learner.device)}
-        if options.transfer == "kd":
-            outputs = (learner.logits(teacher, client.train).to(learner.dtype) / options.kd_temperature).softmax(1)
-            loss = partial(taught_loss, part=learner.module, transfer=distillation)
-        else:
-            outputs = learner.features(teacher, client.train).flatten(1).to(learner.dtype)
-            transfer = discrepancy if options.transfer == "mmd" else half_squared_distance
-            loss = partial(taught_loss, part=learner.head, transfer=transfer)
-        return Taught(client.train, outputs), {"loss": loss, "state": state}
+        transfer = {"mmd": discrepancy, "kd": distillation, "l2": half_squared_distance}[options.transfer]
+        part = learner.module if options.transfer == "kd" else learner.head
+        lesson: dict[str, Any] = {"loss": partial(taught_loss, part=part, transfer=transfer)}
+        if learner.alters(client.train):
+            lesson["before_step"] = partial(teach, learner=learner, key=client.train.key, outputs=outputs)
+        return lesson | {"state": state | {"outputs": outputs(client.train)}}
+
+    def _outputs(self, learner: Learner, teacher: Weights, data: Batches) -> Tensor:
+        """Class probabilities or features `[n, d]` that the teacher makes of images."""
+        if self.options.transfer == "kd":
+            return (learner.logits(teacher, data).to(learner.dtype) / self.options.kd_temperature).softmax(1)
+        return learner.features(teacher, data).flatten(1).to(learner.dtype)
 
     def personal(self, client: Client, download: Message) -> Predictor:
         return self._predictor(client, inherited(client), self.receive(client, download))
@@ -85,21 +91,18 @@ class FedPHP(Method):
 
 
 @dataclass
-class Taught:
-    """Training images with what the teacher makes of each: batches of (images, labels, outputs)."""
+class Shown:
+    """A batch as data. images: `[b, ...]`; labels: `[b]`."""
 
-    images: Batches
-    outputs: Tensor
-
-    @property
-    def key(self) -> tuple[int | str, ...]:
-        return self.images.key
+    images: Tensor
+    labels: Tensor
+    key: tuple[int | str, ...]
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def batch(self, index: Tensor) -> Any:
-        return *self.images.batch(index), self.outputs[index]
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        return self.images[index], self.labels[index]
 
 
 @dataclass
@@ -125,13 +128,27 @@ def past_share(mu: float, participations: int, rounds: int, drawn: int, clients:
     return min(mu * participations / max(drawn * rounds // clients, 1), mu)
 
 
+def teach(
+    batch: Any,
+    optimizer: Optimizer,
+    s: Any,
+    learner: Learner,
+    key: tuple[int | str, ...],
+    outputs: Callable[[Batches], Tensor],
+) -> None:
+    """Before a step on images that are not the data's: what the teacher makes of these."""
+    student = learner.weights()
+    s.outputs[s.index] = outputs(Shown(batch[0], batch[1], key))
+    learner.load(student)
+
+
 def taught_loss(
     net: LightningModule, batch: Any, s: Any, part: nn.Module, transfer: Callable[[Tensor, Tensor, Tensor], Tensor]
 ) -> Tensor:
     """(1 - lam) times the own loss plus lam times the transfer, in one pass. part: the head, or the whole network."""
-    images, labels, taught = batch
-    loss, features, logits = task_loss_through(net, (images, labels), part)
-    with torch.autocast(images.device.type, enabled=False):
+    loss, features, logits = task_loss_through(net, batch, part)
+    taught = s.outputs[s.index]
+    with torch.autocast(taught.device.type, enabled=False):
         return (1 - s.lam) * loss + s.lam * transfer(features.flatten(1).to(taught), logits.to(taught), taught)
 
 

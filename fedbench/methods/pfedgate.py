@@ -33,7 +33,6 @@ from torch import Tensor, nn
 from fedbench.bits import choose
 from fedbench.errors import ConfigError
 from fedbench.learner import seeds
-from fedbench.learner.hooks import overrides
 from fedbench.learner.learner import Batches
 from fedbench.learner.loop import task_loss
 from fedbench.learner.weights import Weights
@@ -44,14 +43,6 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 AT_ONCE = 500
 """Images that a gate looks at at once, beside training."""
-
-HOOKS_OF_BATCHES = (
-    "on_before_batch_transfer",
-    "transfer_batch_to_device",
-    "on_after_batch_transfer",
-    "on_train_batch_start",
-)
-"""Hooks of a module that can change the images of a step."""
 
 
 class PFedGate(Method):
@@ -208,9 +199,7 @@ class GateTraining:
         self.kept = torch.full((len(self.blocks.sizes),), method.sparsity(client.id) == 1, device=self.learner.device)
         self.factors: list[Tensor] = []
         self.losses: list[Tensor] = []
-        self.augmented = getattr(client.train, "augmentation", None) is not None or any(
-            overrides(self.learner.module, hook) for hook in HOOKS_OF_BATCHES
-        )
+        self.augmented = self.learner.alters(client.train)
         self.moments: Tensor | None = None
         if self.gate.norm is not None:
             self.moments = torch.cat([moments_of(x) for x, _, _ in parts(client.train, client, AT_ONCE)], 1)

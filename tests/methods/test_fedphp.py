@@ -19,7 +19,7 @@ from fedbench.methods.fedphp import (
     past_share,
     taught_loss,
 )
-from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
+from tests.methods.simulator import Data, Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
 
 SIZES = [9, 17, 12]
 A = torch.tensor([[0.0, 0], [1, 0], [0, 2]], dtype=torch.float64)
@@ -29,7 +29,8 @@ mmd = partial(discrepancy, logits=None)
 
 def run(rounds=3, norm=False, method="fedphp", **options) -> Simulation:
     draw, train = options.pop("draw", None), options.pop("train", None)
-    made = Simulation(method, blobs(SIZES), module=Mlp(norm), draw=draw, train=train, rounds=rounds, **options)
+    clients = options.pop("clients", None) or blobs(SIZES)
+    made = Simulation(method, clients, module=Mlp(norm), draw=draw, train=train, rounds=rounds, **options)
     return made.run(rounds)
 
 
@@ -169,12 +170,14 @@ def test_the_loss_of_a_batch():
     net, draw = Mlp().double(), torch.Generator().manual_seed(3)
     x, y = torch.randn(7, 6, dtype=torch.float64, generator=draw), torch.tensor([0, 1, 2, 3, 0, 1, 2])
     own, taught = net.training_step((x, y)).detach(), torch.randn(7, 5, dtype=torch.float64, generator=draw)
-    state = SimpleNamespace(lam=torch.tensor(0.3, dtype=torch.float64))
+    index = torch.tensor([5, 1, 4, 0, 2, 6, 3])
+    state = SimpleNamespace(lam=torch.tensor(0.3, dtype=torch.float64), index=index.argsort(), outputs=taught[index])
     for transfer in (discrepancy, half_squared_distance):
-        loss = taught_loss(net, (x, y, taught), state, net.head, transfer).detach()
+        loss = taught_loss(net, (x, y), state, net.head, transfer).detach()
         assert float(loss) == pytest.approx(float(0.7 * own + 0.3 * transfer(net.body(x), None, taught).detach()))
     classes = torch.randn(7, 4, dtype=torch.float64, generator=draw).softmax(1)
-    loss = taught_loss(net, (x, y, classes), state, net, distillation).detach()
+    state.outputs = classes[index]
+    loss = taught_loss(net, (x, y), state, net, distillation).detach()
     assert float(loss) == pytest.approx(float(0.7 * own + 0.3 * distillation(None, net(x), classes).detach()))
     assert not taught.requires_grad
 
@@ -183,16 +186,13 @@ def test_the_loss_of_a_batch():
 def test_the_teacher_is_the_inherited_model_of_the_last_participation(transfer):
     made = run(2, norm=True, transfer=transfer, draw=lambda t: [0, 1] if t == 1 else [0, 2], kd_temperature=2)
     client = made.client(0, 3)
-    taught, _ = made.method._lesson(client, inherited(client))
+    outputs = made.method._lesson(client, inherited(client))["state"]["outputs"]
     past = made.log[1].after_fit[0]
     if transfer == "kd":
         expected = (made.learner.logits(past, client.train) / 2).softmax(1)
     else:
         expected = made.learner.features(past, client.train)
-    x, labels, outputs = taught.batch(torch.tensor([3, 0]))
-    assert torch.equal(outputs, expected[[3, 0]])
-    assert torch.equal(x, client.train.x[[3, 0]])
-    assert torch.equal(labels, client.train.labels[[3, 0]])
+    assert torch.equal(outputs, expected)
     new = Simulation("fedphp", blobs(SIZES), module=Mlp(True)).client(0, 1)
     assert equal(inherited(new), made.server.initial)
 
@@ -204,11 +204,30 @@ def test_a_fit_is_taught_by_the_inherited_model_not_by_the_received_one(transfer
     received = made.method.receive(client, download)
     fits = []
     for teacher in (inherited(client), received):
-        data, loss = made.method._lesson(client, teacher)
-        fits.append(made.learner.fit(received, data, **loss))
+        fits.append(made.learner.fit(received, client.train, **made.method._lesson(client, teacher)))
     upload = made.method.fit(client, received, download)
     assert torch.equal(upload.params, fits[0].params)
     assert not torch.equal(upload.params, fits[1].params)
+
+
+@pytest.mark.parametrize("transfer", ["mmd", "kd", "l2"])
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_the_teacher_sees_augmented_images_as_they_are(transfer, engine, monkeypatch):
+    def trained(augmentation, shift=None):
+        clients = blobs(SIZES)
+        if shift is not None:
+            clients = [Data(shift(data.x), data.labels) for data in clients]
+        monkeypatch.setattr(Data, "augmentation", augmentation, raising=False)
+        monkeypatch.setattr(
+            Data, "augmented", lambda data, _: Data(augmentation(data.x), data.labels, data.key), raising=False
+        )
+        train = {"engine": engine, "precision": "64-true"}
+        return run(2, norm=True, transfer=transfer, lam=0.5, clients=clients, train=train).log[1].uploads[0].params
+
+    plain, same, other = trained(None), trained(lambda x: x), trained(lambda x: -x)
+    assert torch.allclose(plain, same, rtol=0, atol=1e-12)
+    assert not torch.allclose(plain, other, rtol=0, atol=1e-4)
+    assert torch.allclose(other, trained(None, shift=lambda x: -x), rtol=0, atol=1e-12)
 
 
 def test_the_teacher_learns_after_the_fit_with_the_share_of_earlier_participations():
@@ -323,6 +342,7 @@ MUTANTS = [
     ("the own loss is not scaled", "(1 - s.lam) * loss", "loss"),
     ("the participation counts before its average", "self.options.mu, count,", "self.options.mu, count + 1,"),
     ("the inherited model is uploaded", "self.upload(client, trained,", "self.upload(client, now,"),
+    ("augmented images are taught by others", "if learner.alters(client.train):", "if False:"),
     ("the global model teaches", "self._lesson(client, past)", "self._lesson(client, received)"),
     (
         "running statistics are not averaged",
