@@ -131,6 +131,7 @@ class Learner(FlatModule):
         self.ledger = Ledger()
         self._squares: SquaredGradients | None = None
         self._products: TensorProducts | None = None
+        self._order: list[str] | None = None
         self._batchnorms = {n: m for n, m in module.named_modules() if isinstance(m, _BatchNorm)}
         if optimizer == "module" and self.hooks is not None:
             self._try_optimizers(self.hooks)
@@ -405,6 +406,9 @@ class Learner(FlatModule):
         with self.autocast():
             return loop.task_loss(module, batch)
 
+    def _noise_like(self, data: Batches) -> Tensor:
+        return self._noise(data.batch(torch.zeros(1, dtype=torch.int64, device=self.device))[0].shape[1:])
+
     def _noise(self, shape: Sequence[int]) -> Tensor:
         """Two inputs."""
         drawn = torch.randn(2, *shape, dtype=self.dtype, generator=torch.Generator().manual_seed(0))
@@ -432,11 +436,34 @@ class Learner(FlatModule):
     def _squared_gradients(self, data: Batches) -> SquaredGradients:
         """Made once, and on noise, so that every host takes the same way."""
         if self._squares is None:
-            shape = data.batch(torch.zeros(1, dtype=torch.int64, device=self.device))[0].shape[1:]
             with self._evaluating(self.initial()), self.autocast():
                 names = [slot.name for slot in self.layout.params]
-                self._squares = SquaredGradients(self.module, names, self._noise(shape))
+                self._squares = SquaredGradients(self.module, names, self._noise_like(data))
         return self._squares
+
+    def forward_order(self, data: Batches) -> list[str]:
+        """Dotted names of the module and all submodules, in the order in which a forward pass first enters them.
+
+        One that it does not enter, because the module around it uses its parameters itself, follows that. Found once,
+        on noise, so that every host takes the same way.
+        """
+        if self._order is None:
+            kept, names = self.weights(), {module: name for name, module in self.module.named_modules()}
+            places: dict[str, int] = {}
+
+            def enter(module: nn.Module, inputs: Any) -> None:
+                places.setdefault(names[module], len(places))
+
+            handles = [module.register_forward_pre_hook(enter) for module in names]
+            try:
+                with self._evaluating(self.initial()), torch.no_grad(), self.autocast():
+                    self.module(self._noise_like(data))
+            finally:
+                for handle in handles:
+                    handle.remove()
+            self.load(kept)
+            self._order = sorted(names.values(), key=lambda name: _place_of(name, places))
+        return self._order
 
     def logits(self, weights: Weights, data: Batches) -> Tensor:
         """Class scores `[n, C]` in evaluation mode, in the order of the data."""
@@ -507,6 +534,13 @@ class Learner(FlatModule):
             return self.train.steps
         size = samples if self.train.batch_size == "full" else int(self.train.batch_size)
         return self.train.epochs * max(1, ceil(samples / size))
+
+
+def _place_of(name: str, places: dict[str, int]) -> int:
+    """Of a module, or of the nearest one around it that has a place."""
+    while name not in places:
+        name = name.rpartition(".")[0]
+    return places[name]
 
 
 def has_bfloat16() -> bool:

@@ -15,7 +15,6 @@ Where we decide:
 
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property
 from math import floor
 
 import torch
@@ -39,30 +38,33 @@ class FedALA(Method):
         num_pre_loss: int = Field(10, ge=2, description="losses whose standard deviation that is")
         start_max_epochs: int = Field(100, ge=1, description="most passes of the first learning")
 
+    _top: Part | None = None
+
     def check(self) -> None:
-        known = len(layer_names(self.context.layout))
+        known = len({owner(slot) for slot in self.context.layout.params})
         if self.options.num_layers > known:
             raise ConfigError(
                 f"method.num_layers = {self.options.num_layers}: the model has {known} layers with parameters; "
                 f"take 1 to {known}"
             )
 
-    @cached_property
-    def top(self) -> Part:
+    def top(self, client: Client) -> Part:
         """P, the parameters of the top layers."""
-        layout = self.context.layout
-        chosen = layer_names(layout)[-self.options.num_layers :]
-        mask = torch.zeros(layout.size, dtype=torch.bool)
-        for slot in layout.params:
-            mask[slot.start : slot.stop] = owner(slot) in chosen
-        return Part(mask)
+        if self._top is None:
+            layout = self.context.layout
+            chosen = layer_names(layout, client.learner.forward_order(client.train))[-self.options.num_layers :]
+            mask = torch.zeros(layout.size, dtype=torch.bool)
+            for slot in layout.params:
+                mask[slot.start : slot.stop] = owner(slot) in chosen
+            self._top = Part(mask)
+        return self._top
 
     def receive(self, client: Client, download: Message) -> Weights:
         """The received model, in the top layers moved back towards the client's own (Algorithm 1)."""
         shared = super().receive(client, download)
         if "local" not in client.state:
             return shared
-        top = self.top
+        top = self.top(client)
         own, ratios = top.take(client.state["local"]), client.state.get("ratios")
         start = torch.ones_like(own) if ratios is None else ratios
         params, ratios, passes = self._learn(client, shared, top, own, start, once=ratios is not None)
@@ -111,10 +113,10 @@ class FedALA(Method):
         return self.upload(client, trained, traces=traces)
 
 
-def layer_names(layout: Layout) -> list[str]:
-    """The modules that own parameters, in order; those of the declared classifier last."""
-    names = {owner(slot): slot.head for slot in layout.params}
-    return sorted(names, key=lambda name: names[name])
+def layer_names(layout: Layout, order: Sequence[str]) -> list[str]:
+    """The modules that own parameters, as a forward pass enters them; those of the declared classifier last."""
+    heads = {owner(slot): slot.head for slot in layout.params}
+    return sorted((name for name in order if name in heads), key=heads.__getitem__)
 
 
 def owner(slot: Slot) -> str:

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional as F
 
 from fedbench.errors import ConfigError
 from fedbench.learner.learner import cross_entropy
@@ -247,7 +248,41 @@ def test_the_classifier_is_the_top_layer_wherever_it_is_made():
             del self.body, self.head
             self.head, self.body, self.scale = head, body, nn.Parameter(torch.ones(()))
 
-    assert layer_names(Simulation("fedala", blobs([9]), module=HeadFirst()).context.layout) == ["", "body.0", "head"]
+    assert layers_of(HeadFirst()) == ["", "body.0", "head"]
+
+
+class Backwards(Mlp):
+    """Layers made in another order than they work; one of them works through the parameters of its child."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.first, self.head = nn.Linear(6, 5), Outer(), nn.Linear(5, 4)
+        del self.body
+
+    def forward(self, x):
+        return self.head(self.last(self.first(x)))
+
+
+class Outer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.inner = nn.Parameter(torch.ones(())), nn.Linear(6, 6)
+
+    def forward(self, x):
+        return F.linear(x, self.inner.weight, self.inner.bias) * self.scale
+
+
+def layers_of(module) -> list[str]:
+    made = Simulation("fedala", blobs([9]), module=module)
+    return layer_names(made.context.layout, made.learner.forward_order(made.client(0, 1).train))
+
+
+def test_layers_are_in_the_order_of_their_work():
+    assert layers_of(Backwards()) == ["first", "first.inner", "last", "head"]
+    made = Simulation("fedala", blobs(SIZES), module=Backwards(), num_layers=2)
+    top = made.method.top(made.client(0, 1)).mask
+    for slot in made.context.layout.params:
+        assert top[slot.start : slot.stop].unique().tolist() == [not slot.name.startswith("first")]
 
 
 def test_bytes_are_fedavgs():
@@ -275,6 +310,7 @@ MUTANTS = [
     ("weights are forgotten", 'ratios = client.state["ratios"] =', "ratios ="),
     ("the deviation is that of a sample", "std(correction=0)", "std()"),
     ("learning may end one loss early", "len(losses) > last", "len(losses) >= last"),
+    ("layers are taken as they are made", "for name in order if name in heads", "for name in heads"),
     ("lower layers are mixed too", "owner(slot) in chosen", "True"),
     ("the share of images is a binary number", "Fraction(str(self.options.sample_ratio))", "self.options.sample_ratio"),
     ("images are drawn by a stream for all", 'generator=client.generator("weights")', "generator=torch.Generator()"),
