@@ -207,9 +207,10 @@ class FedCAC(Method):
         counts = mask_counts(masks, self.context.layout.size)
         if self.options.collaboration == "time_varying":
             seen[-1, "threshold"] = threshold(overlap, server.round / self.beta)
-        for layer in self.context.layout.layers():
-            seen[-1, f"mask_share/{layer.name}"] = common_share(counts[layer.start : layer.stop], len(clients))
-        seen[-1, "mask_share"] = common_share(counts, len(clients))
+        parts = {f"/{layer.name}": counts[layer.start : layer.stop] for layer in self.context.layout.layers()}
+        for name, part in {"": counts, **parts}.items():
+            seen[-1, f"mask_share{name}"] = float(part.mean()) / len(clients)
+            seen[-1, f"mask_agreement{name}"] = common_share(part, len(clients))
         if self.context.clients <= MOST_PAIRS:
             for i, j in zip(*np.nonzero(~np.eye(len(clients), dtype=bool)), strict=True):
                 seen[clients[i], f"overlap/{clients[j]}"] = float(overlap[i, j])

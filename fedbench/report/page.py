@@ -157,11 +157,14 @@ def _lambda_part(study: Study) -> Part:
 
 def _mask_part(study: Study) -> Part:
     share = traces.share_lines(study, "mask_share", "selected share of parameters, %")
+    layers = traces.layer_bars(study, "mask_share", "selected share of the layer, %")
+    common = traces.layer_bars(study, "mask_agreement", "of a mask, also in another client's, %")
     agree = traces.share_lines(study, "agreement", "agreement with the consensus, %")
     partners = traces.count_lines(study, "collaborators", "collaborators per client")
     made = charts(
         ("mask-share", "Share of parameters in the mask", share, ""),
-        ("mask-layers", "By layer, last round", traces.layer_bars(study), ""),
+        ("mask-layers", "By layer, last round", layers, ""),
+        ("mask-agreement", "Agreement of masks by layer", common, "Last round."),
         ("overlap", "Overlap of masks, %", traces.overlap_matrix(study), "Last round of the first seed."),
         ("weights", "Weights of other clients, %", traces.weight_matrix(study), "Last round of the first seed."),
         ("mixture", "Weights of the endpoints, %", traces.mixture_matrix(study), "Last round of the first seed."),

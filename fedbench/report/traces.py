@@ -14,6 +14,7 @@ DRAWN = (
     "loss_private",
     "loss_public",
     "mask_share",
+    "mask_agreement",
     "agreement",
     "collaborators",
     "threshold",
@@ -118,15 +119,15 @@ def _mean_with_band(table: pd.DataFrame, title: str, unit: str) -> go.Figure | N
     return fig
 
 
-def layer_bars(study: Study) -> go.Figure | None:
-    """Share of each layer that the mask selects in the last round, mean over clients and seeds, in layer order."""
-    rows = study.traces[study.traces["name"].str.startswith("mask_share/")]
+def layer_bars(study: Study, name: str, title: str) -> go.Figure | None:
+    """A share of each layer in the last round, in %: mean over clients and seeds, in layer order."""
+    rows = study.traces[study.traces["name"].str.startswith(f"{name}/")]
     if rows.empty:
         return None
     rows = rows[rows["round"] == rows["round"].max()]
     shares = rows.groupby("name", sort=False)["value"].mean() * 100
-    names = [name.removeprefix("mask_share/") for name in shares.index]
-    fig = figure(90 + 24 * len(names), 48, xaxis=axis("selected share of the layer, %", rangemode="tozero"))
+    names = [layer.removeprefix(f"{name}/") for layer in shares.index]
+    fig = figure(90 + 24 * len(names), 48, xaxis=axis(title, rangemode="tozero"))
     fig.update_layout(yaxis=axis(showgrid=False, autorange="reversed", type="category"), bargap=0.4)
     fig.add_bar(y=names, x=shares.tolist(), orientation="h", marker_color=LIGHT["accent"], texttemplate="%{x:.1f}")
     fig.data[-1].update(textposition="outside", cliponaxis=False, hovertemplate="%{y}: %{x:.2f} %<extra></extra>")

@@ -449,13 +449,15 @@ def test_traces():
     mine = run(rounds=2, beta=1)
     first, second = (seen.traces for seen in mine.log)
     pairs = [first[i, f"overlap/{j}"] for i in range(4) for j in range(4) if i != j]
-    assert first[-1, "mask_share"] == pytest.approx(sum(pairs) / 12)
+    assert first[-1, "mask_agreement"] == pytest.approx(sum(pairs) / 12)
+    layers = {s.name: int(0.5 * s.size) / s.size for s in mine.context.layout.layers()}
+    assert {n: first[-1, f"mask_share/{n}"] for n in layers} == pytest.approx(layers)
+    assert first[-1, "mask_share"] == pytest.approx(sum(int(0.5 * s.size) for s in mine.context.layout.layers()) / 59)
     assert first[-1, "threshold"] == max(pairs)
     assert sum(first[i, "collaborators"] for i in range(4)) >= 2
     assert [second[i, "collaborators"] for i in range(4)] == [0] * 4
-    assert {name for _, name in first if name.startswith("mask_share/")} == {
-        f"mask_share/{n}" for n in ("body.0.weight", "body.0.bias", "head.weight", "head.bias")
-    }
+    for name in ("mask_share", "mask_agreement"):
+        assert {found for _, found in first if found.startswith(f"{name}/")} == {f"{name}/{layer}" for layer in layers}
 
 
 def test_many_clients_trace_no_pairs_and_one_participant_no_masks():
