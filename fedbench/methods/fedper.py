@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedbench.learner import seeds
 from fedbench.learner.layout import Layout
-from fedbench.methods.base import Client, Method
+from fedbench.methods.base import Client, Method, Predictor
 
 
 class FedPer(Method):
@@ -35,6 +35,11 @@ class FedPer(Method):
     def start(self, client: Client) -> None:
         if self.options.head_init == "own":
             client.state["params"] = self.own.take(redrawn_head(client))
+
+    def untrained(self, client: Client) -> Predictor:
+        """The start model, under the client's own head where there is one."""
+        head = client.state.get("params", self.own.take(client.initial.params))
+        return client.initial.replace(params=self.own.put(client.initial.params, head))
 
 
 def redrawn_head(client: Client) -> Tensor:

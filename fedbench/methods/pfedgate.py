@@ -153,6 +153,10 @@ class PFedGate(Method):
             upload.charge = upload.wire_bytes() - left_out + ceil(len(training.kept) / 8)
         return upload
 
+    def untrained(self, client: Client) -> Predictor:
+        """The start model under the gate that the client was given."""
+        return self.predictor(client, client.initial) if self.options.gate else client.initial
+
     def personal(self, client: Client, download: Message) -> Predictor:
         received = self.receive(client, download)
         return self.predictor(client, received) if self.options.gate else received

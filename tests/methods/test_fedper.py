@@ -103,8 +103,18 @@ def test_heads_may_be_drawn_anew_by_every_client():
     assert_same(run, again)
 
 
+@pytest.mark.parametrize("head_init", ["common", "own"])
+def test_who_never_trained_is_evaluated_with_the_head_that_it_has(head_init):
+    run = Simulation("fedper", blobs([9, 17]), head_init=head_init)
+    client, start = run.client(1, 0), run.server.initial
+    untrained = run.method.untrained(client)
+    assert torch.equal(untrained.params, run.personal(1).params)
+    assert torch.equal(untrained.params, start.params) == (head_init == "common")
+
+
 MUTANTS = [
     ("the head is shared", 'params | layout.mask("head"), buffers', "params, buffers"),
     ("further layers are shared", 'return params | layout.mask("head")', 'return layout.mask("head")'),
+    ("the common head is evaluated", 'client.state.get("params", self', '{}.get("params", self'),
     ("everybody's head starts alike", 'if self.options.head_init == "own":', 'if self.options.head_init == "":'),
 ]

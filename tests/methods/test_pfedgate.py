@@ -368,6 +368,16 @@ def test_predictors_use_the_gate_of_the_client():
             assert torch.equal(predictor(test), expected)
 
 
+def test_who_never_trained_is_evaluated_under_its_gate():
+    mine, test = run(rounds=0), blobs([7], seed=5)[0]
+    untrained = [mine.method.untrained(mine.client(i, 0))(test) for i in range(2)]
+    assert torch.equal(untrained[0], mine.personal(0)(test))
+    assert not torch.equal(untrained[0], untrained[1])
+    assert mine.method.global_weights(mine.server) is None
+    plain = run(rounds=0, gate=False)
+    assert plain.method.untrained(plain.client(0, 0)) is plain.server.initial
+
+
 def test_a_batch_of_evaluation_has_its_own_factors():
     mine = run(rounds=1)
     test, predictor = blobs([7], seed=5)[0], mine.log[0].after_agg[0]
@@ -744,6 +754,11 @@ def test_clients_of_two_classes_gain_over_fedavg():
 
 
 MUTANTS = [
+    (
+        "who never trained has no gate",
+        "self.predictor(client, client.initial) if self.options.gate",
+        "client.initial if self.options.gate",
+    ),
     (
         "the adapted model is uploaded",
         "upload = self.upload(client, trained,",
