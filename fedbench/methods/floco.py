@@ -21,6 +21,7 @@ Longer than other method files because the model, the sampling and the projectio
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from functools import cached_property
 from math import ceil, log
 from typing import Any, Literal
@@ -170,7 +171,11 @@ class Floco(Method):
             path = self._draw(steps, centre.cpu(), draw, "centre" in download)
             step = torch.zeros(1, dtype=torch.int64, device=start.params.device)
             pull, more["loss"] = {**(pull or {}), "path": path.to(start.params), "step": step}, mixed_loss
-        memory = client.memory(purpose) if purpose != "projection" else None
+        # The pass before the projection goes on from the kept optimiser as a round would, and leaves it as it was.
+        if purpose == "projection":
+            memory = deepcopy(client.state.get("optimizer/fit"))
+        else:
+            memory = client.memory(purpose)
         trained = client.learner.fit(start, client.train, purpose=purpose, memory=memory, state=pull, **more)
         return self.at(trained, centre)
 

@@ -350,16 +350,23 @@ def test_the_projection_asks_everybody_and_changes_no_model():
     assert all(torch.equal(mine.states[i]["buffers"], other.states[i]["buffers"]) for i in (0, 1))
 
 
-def test_the_projection_trains_as_a_round_before_it_would():
-    mine = run(rounds=2, tau=5, train={"lr_decay": 0.5})
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_projection_trains_as_a_round_before_it_would(keep):
+    mine = run(rounds=2, tau=5, train={"lr_decay": 0.5, "momentum": 0.9, "keep_optimizer": keep})
     mine.learner.lr_factor = 0.25  # of the round to come
     question = mine.method.download(mine.server, 0)
-    answer = mine.method.answer(mine.client(2, 2), question).endpoints
+    asked, before = mine.client(2, 2), copy.deepcopy(mine.states[2])
+    answer = mine.method.answer(asked, question).endpoints
+    if keep:
+        kept = asked.state["optimizer/fit"]["optimizer"]["momentum_buffer"]
+        assert torch.equal(kept, before["optimizer/fit"]["optimizer"]["momentum_buffer"])
+        assert kept.any()
     path = mine.method._draw(4, BETA, mine.client(2, 2).generator("coordinates-projection"), projected=False)
     state = {"path": path.float(), "step": torch.zeros(1, dtype=torch.int64)}
     start = mine.method.receive(mine.client(2, 2), question)
     client = mine.client(2, 2)
-    trained = mine.learner.fit(start, client.train, purpose="projection", loss=mixed_loss, state=state)
+    memory = client.memory("fit")
+    trained = mine.learner.fit(start, client.train, purpose="projection", memory=memory, loss=mixed_loss, state=state)
     assert torch.equal(answer, trained.params[mine.method.endpoints])
 
 
@@ -528,6 +535,7 @@ def test_traces_are_the_centres():
 
 
 MUTANTS = [
+    ("the projection starts with a fresh optimiser", 'deepcopy(client.state.get("optimizer/fit"))', "None"),
     ("endpoints share one stream", "manual_seed(seed + number)", "manual_seed(seed)"),
     ("coordinates travel", "buffers[slot.start : slot.stop] = of_a_mixture(slot)", "pass"),
     ("the last batch's coordinates stay", "return self.at(trained, centre)", "return trained"),
