@@ -172,10 +172,8 @@ class Floco(Method):
             step = torch.zeros(1, dtype=torch.int64, device=start.params.device)
             pull, more["loss"] = {**(pull or {}), "path": path.to(start.params), "step": step}, mixed_loss
         # The pass before the projection goes on from the kept optimiser as a round would, and leaves it as it was.
-        if purpose == "projection":
-            memory = deepcopy(client.state.get("optimizer/fit"))
-        else:
-            memory = client.memory(purpose)
+        lent = purpose == "projection"
+        memory = deepcopy(client.state.get("optimizer/fit")) if lent else client.memory(purpose)
         trained = client.learner.fit(start, client.train, purpose=purpose, memory=memory, state=pull, **more)
         return self.at(trained, centre)
 
