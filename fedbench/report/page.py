@@ -158,7 +158,7 @@ def _lambda_part(study: Study) -> Part:
 def _mask_part(study: Study) -> Part:
     share = traces.share_lines(study, "mask_share", "selected share of parameters, %")
     layers = traces.layer_bars(study, "mask_share", "selected share of the layer, %")
-    common = traces.layer_bars(study, "mask_agreement", "of a mask, also in another client's, %")
+    common = traces.layer_bars(study, "mask_agreement", "selected by another client too, %")
     agree = traces.share_lines(study, "agreement", "agreement with the consensus, %")
     partners = traces.count_lines(study, "collaborators", "collaborators per client")
     made = charts(
