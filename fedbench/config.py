@@ -7,18 +7,33 @@ source's constructor arguments appear as `model.<argument>` and `data.<argument>
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+from yaml.constructor import ConstructorError
 
 from fedbench.errors import ConfigError, nearest
 
 PositiveInt = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""Records hold seeds in 32 bits."""
+OTHERS: dict[type, tuple[type, ...]] = {int: (bool, float, str), float: (bool, str)}
+"""What pydantic would make such a number of; its strict mode would refuse NumPy's numbers as well."""
 
 
 class Section(BaseModel):
@@ -31,6 +46,23 @@ class Section(BaseModel):
     def _none_by_name(cls, value: Any, info: ValidationInfo) -> Any:
         field = cls.model_fields.get(info.field_name or "")
         return None if value == "none" and field and NoneType in get_args(field.annotation) else value
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _as_written(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        """A whole number is not made of true, 1.0 or "1", a number not of true or "1"."""
+        found = check(value)
+        pairs = zip(found, value, strict=False) if isinstance(found, list) else [(found, value)]
+        if any(isinstance(written, OTHERS.get(type(taken), ())) for taken, written in pairs):
+            raise PydanticCustomError("written_otherwise", "not a number of this kind")
+        return found
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_null_byte(cls, value: Any) -> Any:
+        if isinstance(value, str | Path) and "\0" in str(value):
+            raise ValueError("a null byte is in it; leave it out")
+        return value
 
 
 class OpenSection(Section):
@@ -136,7 +168,7 @@ class PartitionConfig(NamedSection):
     path: Path | None = Field(
         None, description="JSON file with a list `clients` of row numbers (file), such as a run's partition.json"
     )
-    seed: int | None = Field(None, description="seed of the partition; none: the run's seed")
+    seed: Seed | None = Field(None, description="seed of the partition; none: the run's seed")
     flip_clients: list[int] = Field([], description="clients whose labels are permuted, c -> (c + 1) mod classes")
     noise_clients: list[int] = Field([], description="clients with wrong labels among training and validation images")
     noise_rate: float = Field(0.2, ge=0, le=1, description="share of wrong labels at noise_clients")
@@ -236,7 +268,7 @@ class Config(Section):
     rounds: int = Field(60, ge=1, description="communication rounds")
     participation: float = Field(1.0, gt=0, description="share of clients per round in (0, 1], or a count >= 2")
     evaluate: EvaluateConfig = EvaluateConfig()
-    seeds: list[int] = Field([0], min_length=1, description="seeds, each a full run: partition, start model, batches")
+    seeds: list[Seed] = Field([0], min_length=1, description="seeds, each a full run: partition, start model, batches")
     resources: ResourcesConfig = ResourcesConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     loggers: list[str] = Field([], description="wandb, csv, tensorboard, or package.module:Class of a Lightning Logger")
@@ -251,12 +283,17 @@ class Config(Section):
             raise ValueError("a share in (0, 1] or a whole count >= 2")
         return value
 
-    @field_validator("seeds")
+    @field_validator("seeds", "loggers")
     @classmethod
-    def _distinct(cls, value: list[int]) -> list[int]:
+    def _distinct(cls, value: list[Any], info: ValidationInfo) -> list[Any]:
         if len(set(value)) != len(value):
-            raise ValueError("each seed once")
+            raise ValueError(f"each {str(info.field_name).removesuffix('s')} once")
         return value
+
+    @field_validator("name")
+    @classmethod
+    def _one_folder(cls, value: str | None) -> str | None:
+        return value if value is None else folder_name(value)
 
     def __init__(self, **values: Any) -> None:
         """Raises ConfigError, one line, for unknown keys, wrong types and values out of range."""
@@ -278,6 +315,13 @@ class Config(Section):
 
     def to_yaml(self) -> str:
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+
+def folder_name(value: str) -> str:
+    """A name that is one folder's below the one it is put in. Raises ValueError."""
+    if value in ("", ".", "..") or "/" in value or not value.isprintable():
+        raise ValueError("must be the name of one folder, without / and line breaks; --out takes a path")
+    return value
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -313,6 +357,20 @@ class PlainLoader(yaml.SafeLoader):
     """YAML 1.2's idea of plain values: `1e-3` is a number; `on`, `yes`, `1:30`, `007` and dates are text."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - the name and type are PyYAML's
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Keys are text, and each is there once."""
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                raise ConstructorError(
+                    problem=f"key {key} is no text; keys are names, as rounds", problem_mark=key_node.start_mark
+                )
+            if key in seen:
+                raise ConstructorError(problem=f"key {key} is there twice; keep one", problem_mark=key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
 
 
 PlainLoader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(~|null|Null|NULL|)$"), [*"~nN", ""])
@@ -389,9 +447,13 @@ def _bounds(metadata: Iterable[Any]) -> str:
             limits |= {side: v for side in ("ge", "gt", "le", "lt") if (v := getattr(part, side, None)) is not None}
     low, high = limits.get("ge", limits.get("gt")), limits.get("le", limits.get("lt"))
     if low is not None and high is not None:
-        return f"in {'[' if 'ge' in limits else '('}{low:g}, {high:g}{']' if 'le' in limits else ')'}"
+        return f"in {'[' if 'ge' in limits else '('}{_plain(low)}, {_plain(high)}{']' if 'le' in limits else ')'}"
     signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-    return " ".join(f"{signs[side]} {value:g}" for side, value in limits.items())
+    return " ".join(f"{signs[side]} {_plain(value)}" for side, value in limits.items())
+
+
+def _plain(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def explain(error: ValidationError, root: type[BaseModel], prefix: str = "") -> str:
@@ -402,13 +464,16 @@ def explain(error: ValidationError, root: type[BaseModel], prefix: str = "") -> 
     if problem["type"] == "extra_forbidden":
         unknown = str(problem["loc"][len(path)])
         where = f"{key}.{unknown}" if path else f"{prefix}{unknown}"
-        return f"unknown key {where}: {nearest(unknown, section.model_fields)}"
+        elsewhere = [*_keys_called(unknown.replace("-", "_"), root)]
+        hint = f"did you mean {' or '.join(elsewhere)}?" if elsewhere else nearest(unknown, section.model_fields)
+        return f"unknown key {where}: {hint}"
     if problem["type"] == "value_error":
         return f"{key} = {value!r}: {problem['msg'].removeprefix('Value error, ')}"
     if problem["type"] == "missing":
         return f"{key}: a value is needed"
     if field is None:
-        return f"{key} = {value!r}: must be a name or a mapping of the keys {', '.join(section.model_fields)}"
+        name = "a name or " if "name" in section.model_fields else ""
+        return f"{key} = {value!r}: must be {name}a mapping of the keys {', '.join(section.model_fields)}"
     takes = legal_of(field)
     article = "a " if takes.startswith(("number", "whole", "list", "path")) else ""
     empty = "at least one value" if problem["type"] == "too_short" else ""
@@ -428,6 +493,16 @@ def _walk(root: type[BaseModel], loc: list[str]) -> tuple[type[BaseModel], Field
             break
         section = annotation
     return section, field, path
+
+
+def _keys_called(name: str, section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """The dotted keys of a section, and of those in it, whose last part is a name."""
+    for key, field in section.model_fields.items():
+        kind = field.annotation
+        if key == name:
+            yield prefix + key
+        elif isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _keys_called(name, kind, f"{prefix}{key}.")
 
 
 def _close(value: Any, field: FieldInfo) -> str:

@@ -1,8 +1,10 @@
 """The configuration refuses what is wrong in one line, and survives being written and read."""
 
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +44,11 @@ def test_open_sections_keep_further_keys():
         ({"train": {"lr": float("nan")}}, ["train.lr = nan"]),
         ({"train": {"batch_size": "ful"}}, ["train.batch_size = 'ful'", "a whole number >= 1 or full"]),
         ({"train": {"optimizer": "sdg"}}, ["sgd, adam or adamw", "did you mean sgd?"]),
-        ({"train": 5}, ["train = 5", "optimizer"]),
+        ({"train": 5}, ["train = 5: must be a mapping of the keys optimizer, lr"]),
+        ({"method": 5}, ["method = 5: must be a name or a mapping"]),
+        ({"hosts": 0}, ["unknown key hosts: did you mean resources.hosts?"]),
+        ({"train": {"gpus-per-host": 0}}, ["unknown key train.gpus-per-host: did you mean resources.gpus_per_host?"]),
+        ({"clients": 3}, ["did you mean partition.clients or evaluate.clients?"]),
         ({"data": {"val": 1}}, ["data.val = 1", "a number in [0, 1)"]),
         ({"partition": "dirichlt"}, ["partition.name = 'dirichlt'", "did you mean dirichlet"]),
         ({"partition": {"clients": 1.5}}, ["partition.clients = 1.5", "whole number >= 1"]),
@@ -50,6 +56,11 @@ def test_open_sections_keep_further_keys():
         ({"seeds": []}, ["seeds = []", "at least one"]),
         ({"seeds": [1, 1]}, ["seeds = [1, 1]", "each seed once"]),
         ({"seeds": ["a"]}, ["seeds = 'a'", "list of whole numbers"]),
+        ({"seeds": [10**22]}, ["whole numbers in [0, 2147483647]"]),
+        ({"seeds": [-1]}, ["whole numbers in [0, 2147483647]"]),
+        ({"partition": {"seed": 2**31}}, ["partition.seed = 2147483648", "in [0, 2147483647] or none"]),
+        ({"loggers": ["csv", "csv"]}, ["loggers = ['csv', 'csv']", "each logger once"]),
+        ({"out": "a\0b"}, ["null byte"]),
         ({"participation": 2.5}, ["participation = 2.5", "share in (0, 1]"]),
         ({"method": {"name": 1.5, "tau": 1}, "rounds": 0}, ["rounds = 0", ">= 1"]),
     ],
@@ -58,6 +69,36 @@ def test_mistakes_are_named_in_one_line_with_what_is_legal(values, parts):
     text = message(**values)
     for part in parts:
         assert part in text
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"rounds": True},
+        {"rounds": 1.0},
+        {"rounds": "1"},
+        {"seeds": [True]},
+        {"seeds": [0, 1.0]},
+        {"seeds": ["1"]},
+        {"train": {"batch_size": True}},
+        {"train": {"lr": True}},
+        {"train": {"lr": "0.1"}},
+        {"resources": {"hosts": 0.0}},
+    ],
+)
+def test_numbers_are_taken_as_they_are_written_only(values):
+    assert re.search(r"must be a (list of )?(whole )?number", message(**values))
+
+
+def test_numbers_of_numpy_and_whole_rates_are_numbers():
+    config = Config(rounds=np.int64(3), seeds=range(2), train={"lr": 1, "batch_size": np.int64(8)})
+    assert (config.rounds, config.seeds, config.train.lr, config.train.batch_size) == (3, [0, 1], 1.0, 8)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../../esc", "a/b", "/tmp/x", "a\nb", "a\0b"])
+def test_a_name_is_that_of_one_folder(name):
+    assert f"name = {name!r}: " in message(name=name)
+    assert Config(name="lr 0.1, Früh").name == "lr 0.1, Früh"
 
 
 def test_none_is_no_value_where_a_key_may_have_none():
@@ -108,7 +149,16 @@ def test_values_mean_what_they_look_like(text, value):
 
 @pytest.mark.parametrize(
     ("content", "part"),
-    [(None, "cannot be read"), ("a: [1", "not valid YAML (line 1"), ("5", "mapping"), ("", "mapping")],
+    [
+        (None, "cannot be read"),
+        ("a: [1", "not valid YAML (line 1"),
+        ("5", "mapping"),
+        ("", "mapping"),
+        ("rounds: 1\nrounds: 2", "line 2: key rounds is there twice"),
+        ("train:\n  lr: 1\n  lr: 1", "line 3: key lr is there twice"),
+        ("1: 2", "line 1: key 1 is no text"),
+        ("train: {[1]: 2}", "line 1: key [1] is no text"),
+    ],
 )
 def test_unreadable_files_are_named(tmp_path, content, part):
     path = tmp_path / "c.yaml"

@@ -121,7 +121,10 @@ def layered(preset: str | None, file: str | None, pairs: Pairs) -> Pairs:
 
 
 def normal(tree: dict[str, Any]) -> Pairs:
-    """A configuration tree as pairs, `method: fedcac` as `method.name`."""
+    """A configuration tree as pairs, `method: fedcac` as `method.name`. Raises ConfigError where a section is none."""
+    for name, value in tree.items():
+        if name in sections() and f"{name}.name" not in KEYS and not isinstance(value, dict):
+            Config(**{name: value})  # says what the section takes
     return {f"{key}.name" if f"{key}.name" in KEYS else key: value for key, value in flat(tree).items()}
 
 

@@ -5,13 +5,12 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from fedbench import methods
 from fedbench.cli.flags import COMMON, KEYS, SHORT, Flag, sections, yaml_value
-from fedbench.config import Config, explain, flat, legal_of
-from fedbench.errors import ConfigError
+from fedbench.config import Config, flat, legal_of
 
 Row = tuple[str, str]
 INDENT = 30
@@ -84,7 +83,7 @@ def config_text(config: Config) -> str:
     Raises ConfigError for options that the method does not have.
     """
     kind = methods.load(config.method.name)
-    options = method_options(config, kind)
+    options = methods.checked_options(config.method).model_dump(mode="json")
     defaults = flat(Config().model_dump(mode="json"))
     defaults |= {f"method.{key}": field.get_default() for key, field in kind.Options.model_fields.items()}
     tree = config.model_dump(mode="json")
@@ -93,15 +92,6 @@ def config_text(config: Config) -> str:
     tree["train"] |= own
     defaults |= {f"train.{key}": value for key, value in own.items()}
     return "\n".join(_config_lines(tree, defaults))
-
-
-def method_options(config: Config, kind: Any) -> dict[str, Any]:
-    """The method's options with their defaults. Raises ConfigError for unknown or illegal ones."""
-    try:
-        options: dict[str, Any] = kind.Options(**config.method.options).model_dump(mode="json")
-    except ValidationError as error:
-        raise ConfigError(explain(error, kind.Options, "method.")) from None
-    return options
 
 
 def _config_lines(tree: dict[str, Any], defaults: dict[str, Any]) -> Iterator[str]:

@@ -6,10 +6,9 @@ from typing import Any
 
 import torch
 from lightning import LightningModule
-from pydantic import ValidationError
 
 from fedbench import methods, models
-from fedbench.config import Config, explain
+from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition, resolved
 from fedbench.errors import ConfigError
@@ -26,7 +25,8 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
     _import_from_here()
     config = config.model_copy(deep=True)
     kind = methods.load(config.method.name)
-    _method_options(config, kind)
+    options = methods.checked_options(config.method).model_dump(mode="json")
+    config.method = type(config.method)(name=config.method.name, **options)
     _train_defaults(config, kind)
     dataset = Dataset.load(config.data)
     config.partition = resolved(config.partition, dataset)
@@ -58,14 +58,6 @@ def _import_from_here() -> None:
     """A user's module beside the working directory is importable, as it is for `python script.py`."""
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
-
-
-def _method_options(config: Config, kind: type[Method]) -> None:
-    try:
-        options = kind.Options(**config.method.options)
-    except ValidationError as error:
-        raise ConfigError(explain(error, kind.Options, "method.")) from None
-    config.method = type(config.method)(name=config.method.name, **options.model_dump(mode="json"))
 
 
 def _train_defaults(config: Config, kind: type[Method]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedbench.config import Config
+from fedbench.config import Config, folder_name
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.experiments import folder as places
@@ -70,7 +70,7 @@ def run(
     Raises ConfigError, before round 1, for what cannot be run.
     """
     config, dataset = resolve(config)
-    place = places.take(config, experiment, resume)
+    place = places.take(config, _experiment(experiment), resume)
     result = Result(place.folder, config)
     with places.alone_in(result.folder):
         # Whoever was in the folder may have changed it.
@@ -92,6 +92,13 @@ def run(
 
             make_report(place.folder)
     return result
+
+
+def _experiment(name: str) -> str:
+    try:
+        return folder_name(name)
+    except ValueError as error:
+        raise ConfigError(f"experiment = {name!r}: {error}") from None
 
 
 def _with_loggers(

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
+from fedbench.config import MethodConfig, Section, explain
 from fedbench.dotted import import_dotted
 from fedbench.errors import ConfigError, nearest
 
@@ -212,3 +215,25 @@ def load(name: str) -> "type[Method]":
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise ConfigError(f"method '{name}' is not a subclass of fedbench.methods.base.Method")
     return found
+
+
+def checked_options(config: MethodConfig) -> Section:
+    """The chosen method's options with their defaults. Raises ConfigError for unknown or illegal ones."""
+    kind = load(config.name).Options
+    for key in config.options:
+        if key not in kind.model_fields and kind.model_config.get("extra") != "allow":
+            raise ConfigError(f"unknown key method.{key}: {_known_options(key, config.name, kind)}")
+    try:
+        return kind(**config.options)
+    except ValidationError as error:
+        raise ConfigError(explain(error, kind, "method.")) from None
+
+
+def _known_options(key: str, method: str, kind: type[Section]) -> str:
+    """What a method takes instead of a key; which other methods have it."""
+    owners = [name for name in METHODS if key in load(name).Options.model_fields]
+    hint = nearest(key, kind.model_fields)
+    if hint.startswith("did you mean") and not owners:
+        return hint
+    have = f"; {', '.join(owners)} {'has' if len(owners) == 1 else 'have'} it (--method NAME)" if owners else ""
+    return f"method {method} takes {', '.join(sorted(kind.model_fields))}{have}"

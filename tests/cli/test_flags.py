@@ -85,6 +85,7 @@ def test_every_key_is_a_flag(key):
         ("--train.lr -1", ["train.lr = -1", "> 0"]),
         ("--rounds many", ["rounds = 'many'", "whole number >= 1"]),
         ("--model.x [1", ["'[1'", "not a value in YAML"]),
+        ("--seeds", ["--seeds", "a value is missing"]),
         ("--debug 3", ["--debug 3", "takes no value"]),
         ("--config", ["--config", "takes one value"]),
         ("--config /nowhere.yaml", ["/nowhere.yaml", "cannot be read"]),
@@ -104,6 +105,12 @@ def test_flags_beat_the_file_and_the_file_beats_the_preset(tmp_path):
     assert (asked.rounds, asked.train.lr, asked.method.options["tau"]) == (7, 0.5, 0.2)
     assert asked.method.options["beta"] == 100  # the preset's, for the same method
     assert asked.partition.clients == 40
+
+
+def test_a_section_of_a_file_is_a_mapping(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("train: 3\n")
+    assert mistake(f"--config {path} --train.epochs 1").startswith("train = 3: must be a mapping of the keys optimizer")
 
 
 def test_another_method_drops_the_options_of_the_one_below(tmp_path):
@@ -148,6 +155,14 @@ def test_print_config_marks_what_differs_and_can_be_read_back(capsys):
     assert "  lr: 0.5                                 # default 0.01" in text.splitlines()
     assert "  mu: 0.01" in text.splitlines()
     assert Config(**parse_value(text)).train.lr == 0.5
+
+
+def test_an_option_of_other_methods_names_them():
+    with pytest.raises(ConfigError) as caught:
+        config_text(config("--method.tau 0.5"))
+    assert str(caught.value) == (
+        "unknown key method.tau: method fedavg takes buffers, weighting; fedcac, floco have it (--method NAME)"
+    )
 
 
 def test_print_config_refuses_options_that_the_method_does_not_have():

@@ -187,6 +187,10 @@ def test_unknown_names(refused, line, parts):
             "fedcac names it method.bn_stats = local",
         ),
         ("--method fedmosaic", "method fedmosaic needs a public unlabelled set: set public.size"),
+        ("--loggers csv csv", "loggers = ['csv', 'csv']: each logger once"),
+        ("--seeds 99999999999999999999999", "must be a list of whole numbers in [0, 2147483647]"),
+        ("--name ../../esc", "name = '../../esc': must be the name of one folder"),
+        ("--method.tau 0.5", "unknown key method.tau: method fedavg takes buffers, weighting; fedcac, floco have it"),
         ("--public.size 5000", "at most 1270 class-balanced images are there"),
     ],
 )
@@ -350,10 +354,16 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
     (tmp_path / "list.yaml").write_text("- 1\n")
     (tmp_path / "bent.yaml").write_text("rounds: [1\n")
     (tmp_path / "typo.yaml").write_text("train: {lrr: 1}\n")
+    (tmp_path / "twice.yaml").write_text("rounds: 1\nrounds: 2\n")
+    (tmp_path / "number.yaml").write_text("1: 2\n")
+    (tmp_path / "null.yaml").write_text('name: "a\\0b"\n')
     for name, told in (
         ("list.yaml", "a mapping of keys is expected"),
         ("bent.yaml", "not valid YAML (line"),
         ("typo.yaml", "unknown key train.lrr: did you mean lr"),
+        ("twice.yaml", "line 2: key rounds is there twice"),
+        ("number.yaml", "line 1: key 1 is no text"),
+        ("null.yaml", "a null byte is in it"),
         ("none.yaml", "cannot be read (No such file or directory)"),
     ):
         assert told in refused(["run", "--config", name])
@@ -420,3 +430,5 @@ def test_in_python_the_mistake_is_a_config_error():
         Config(train={"lrr": 0.1})
     with pytest.raises(ConfigError, match="needs a public unlabelled set"):
         run(Config(method="fedmosaic"))
+    with pytest.raises(ConfigError, match=r"experiment = '\.\./x': must be the name of one folder"):
+        run(Config(), experiment="../x")
