@@ -156,6 +156,8 @@ def _tokens(argv: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 def _set(asked: Namespace, flag: Flag, values: list[str]) -> None:
     if flag.many:
+        if not values:
+            raise ConfigError(f"--{flag.name}: one or more values are missing, {flag.metavar}")
         getattr(asked, flag.attribute).extend(values)
     elif bool(flag.metavar) != (len(values) == 1) or len(values) > 1:
         takes = f"takes one value, {flag.metavar}" if flag.metavar else "takes no value"

@@ -7,12 +7,17 @@ from rich.console import Console
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, parse, yaml_value
-from fedbench.config import parse_value
+from fedbench.config import Config, parse_value
 from fedbench.errors import ConfigError
 from fedbench.results.progress import GridProgress
 
 FLAGS = (
-    Flag("space", "tried values of a key, instead of the method's tune space; may be repeated", "KEY=V1,V2", many=True),
+    Flag(
+        "space",
+        "tried values of a method.* or train.* key, instead of the method's tune space; may be repeated",
+        "KEY=V1,V2",
+        many=True,
+    ),
     Flag("trials", "most trials side by side [whole number >= 1 or auto; default auto: as many as fit]", "N"),
     Flag("final-seeds", "seeds of the final runs [whole numbers; default 0 1 2]", "SEED", many=True),
     Flag(
@@ -87,7 +92,12 @@ class Stages:
 
 def read_space(texts: list[str]) -> dict[str, list[Any]] | None:
     """`["method.tau=0.3,0.5"]` -> `{"method.tau": [0.3, 0.5]}`; None when there is none."""
-    return dict(_dimension(text) for text in texts) or None
+    space: dict[str, list[Any]] = {}
+    for key, values in map(_dimension, texts):
+        if key in space:
+            raise ConfigError(f"--space {key}: given twice; name all its values at once, {key}=V1,V2")
+        space[key] = values
+    return space or None
 
 
 def _dimension(text: str) -> tuple[str, list[Any]]:
@@ -111,9 +121,12 @@ def read_trials(text: str | None) -> int | None:
 def read_seeds(texts: list[str]) -> list[int] | None:
     """`0 1 2` or `0,1,2`; None when not given."""
     values = [parse_value(word) for text in texts for word in text.split(",") if word]
-    if any(not isinstance(value, int) or isinstance(value, bool) for value in values) or len(set(values)) < len(values):
-        raise ConfigError(f"--final-seeds {' '.join(texts)}: must be different whole numbers, for example 0 1 2")
-    return values or None
+    if not texts:
+        return None
+    try:
+        return Config(seeds=values).seeds
+    except ConfigError as error:
+        raise ConfigError(f"--final-{error}") from None
 
 
 def read_baselines(texts: list[str]) -> list[str] | None:

@@ -23,6 +23,7 @@ from fedbench.results.records import RunFolder, write_json_atomically
 BASELINES = ("local", "centralized", "fedavg-ft")
 SEEDS = (0, 1, 2)
 POINT, METRIC = "after_agg", "val_accuracy"
+SEARCHED = ("method.", "train.")
 Values = dict[str, Any]
 
 
@@ -60,6 +61,18 @@ def load_space(method: str) -> tuple[dict[str, list[Any]], Callable[[Values], bo
     return module.SPACE, getattr(module, "CONSTRAINT", None)
 
 
+def check_space(space: dict[str, list[Any]]) -> None:
+    """Raises ConfigError where points would not be different runs on the data, model and seeds of the baselines."""
+    for key, values in space.items():
+        if not key.startswith(SEARCHED) or key == "method.name":
+            raise ConfigError(
+                f"space: {key}: a grid searches keys of method.* and train.*, all else is the same for its points and "
+                f"baselines; leave it out, or set one value with --{key}"
+            )
+        if not values or len(set(map(_text, values))) < len(values):
+            raise ConfigError(f"space: {key} = {values}: must be one or more different values; give each once")
+
+
 def grid(
     config: Config,
     *,
@@ -74,6 +87,8 @@ def grid(
     constraint = None
     if space is None:
         space, constraint = load_space(config.method.name)
+    check_space(space)
+    final_seeds = Config(seeds=list(final_seeds)).seeds
     space = _without_fixed(space, config)
     baselines = [name for name in baselines if name != config.method.name]
     if not config.data.val:

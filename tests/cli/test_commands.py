@@ -112,10 +112,13 @@ def test_flags_of_the_grid_are_read():
     [
         lambda: read_space(["tau"]),
         lambda: read_space(["tau="]),
+        lambda: read_space(["method.tau=0.1", "method.tau=0.2"]),
         lambda: read_trials("0"),
         lambda: read_trials("many"),
         lambda: read_seeds(["a"]),
         lambda: read_seeds(["1", "1"]),
+        lambda: read_seeds(["1.0"]),
+        lambda: read_seeds([str(2**31)]),
         lambda: read_baselines(["locall"]),
     ],
 )

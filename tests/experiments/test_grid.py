@@ -11,7 +11,7 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.experiments.grid import grid, load_space
+from fedbench.experiments.grid import check_space, grid, load_space
 from fedbench.results.records import GridFolder, RunFolder
 from tests.runtime.rounds import small
 
@@ -111,6 +111,26 @@ def test_the_page_is_there_and_tunes_own_files_are_not(folder):
 def test_a_method_without_a_space_says_what_to_write():
     with pytest.raises(ConfigError, match=r"write tune_spaces/clumsy.py with SPACE = "):
         load_space("tests.runtime.accidents:Clumsy")
+
+
+@pytest.mark.parametrize(
+    "key", ["seeds", "rounds", "partition.alpha", "data.val", "public.size", "model.hidden", "method", "method.name"]
+)
+def test_what_a_grid_must_not_search_is_refused(key):
+    with pytest.raises(ConfigError, match=rf"space: {key}: a grid searches keys of method\.\* and train\.\*"):
+        check_space({"train.lr": [0.1], key: [1, 2]})
+
+
+@pytest.mark.parametrize("values", [[], [0.1, 0.1], [1, 1.0], [None, "none"]])
+def test_each_value_of_a_key_is_another(values):
+    with pytest.raises(ConfigError, match=r"space: method\.tau = .*different values"):
+        check_space({"method.tau": values})
+
+
+def test_final_seeds_are_refused_before_the_first_trial(tmp_path):
+    with pytest.raises(ConfigError, match="each seed once"):
+        grid(asked(tmp_path / "out"), space=SPACE, final_seeds=[1, 1])
+    assert not (tmp_path / "out").exists()
 
 
 def test_without_a_validation_split_there_is_nothing_to_choose_by(tmp_path):
