@@ -128,6 +128,11 @@ def _check_sizes(config: Config, kind: type[Method]) -> None:
         raise ConfigError(
             f"participation = {config.participation:g}: there are {clients} clients; take at most that many"
         )
+    if (config.evaluate.clients or 0) > clients:
+        raise ConfigError(
+            f"evaluate.clients = {config.evaluate.clients}: there are {clients} clients; take at most that many, or "
+            "none for all"
+        )
     if config.resources.hosts != "auto" and config.resources.hosts > clients:
         raise ConfigError(
             f"resources.hosts = {config.resources.hosts}: there are {clients} clients, and a host works for at least "

@@ -187,10 +187,13 @@ def test_unknown_names(refused, line, parts):
             "fedcac names it method.bn_stats = local",
         ),
         ("--method fedmosaic", "method fedmosaic needs a public unlabelled set: set public.size"),
+        ("--evaluate.clients 200", "evaluate.clients = 200: there are 10 clients; take at most that many"),
         ("--loggers csv csv", "loggers = ['csv', 'csv']: each logger once"),
         ("--seeds 99999999999999999999999", "must be a list of whole numbers in [0, 2147483647]"),
         ("--name ../../esc", "name = '../../esc': must be the name of one folder"),
         ("--method.tau 0.5", "unknown key method.tau: method fedavg takes buffers, weighting; fedcac, floco have it"),
+        ("--data parquet:", "--data parquet: names no path"),
+        ("--data folder:", "--data folder: names no path"),
         ("--public.size 5000", "at most 1270 class-balanced images are there"),
     ],
 )
@@ -206,6 +209,9 @@ def test_values(refused, line, told):
         ("pathological --partition.train_size 5000", ["a client needs 2500 of it", "lower partition.train_size"]),
         ("iid --partition.clients 1000", ["1000 clients", "there are 359", "lower partition.clients"]),
         ("dirichlet --partition.clients 2000", ["2000 clients", "need 20000, there are 1797"]),
+        ("dirichlet --partition.min_images 900", ["lower partition.clients or partition.min_images"]),
+        ("iid --partition.train_size 900", ["lower partition.clients or partition.train_size"]),
+        ("iid --partition.total 5", ["there are 5; lower partition.clients, or raise partition.total"]),
         (
             "dirichlet --partition.alpha 0.001 --partition.clients 50 --partition.max_draws 20",
             ["none of 20 draws with alpha 0.001 gave each of 50 clients", "raise partition.alpha"],

@@ -32,8 +32,8 @@ def even_deal(
     source: Source, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = ""
 ) -> Deal:
     """Even pieces of both parts for so many clients. where: names the source in messages."""
-    check_enough(len(source.train), options, "training", options.train_size or 1, clients, where)
-    check_enough(len(source.test), options, "test", options.test_size or 1, clients, where)
+    check_enough(len(source.train), options, "training", "train_size", options.train_size or 1, clients, where)
+    check_enough(len(source.test), options, "test", "test_size", options.test_size or 1, clients, where)
     return (
         deal_out(source.train, evenly(len(source.train), clients), rng, options.train_size),
         deal_out(source.test, evenly(len(source.test), clients), rng, options.test_size),

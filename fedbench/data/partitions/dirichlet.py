@@ -46,9 +46,10 @@ def cut_by_shares(source: Source, options: PartitionConfig, rng: np.random.Gener
     anew = pooled(source, options)
     source = sampled(source, options, rng)
     sizes = source.class_sizes(source.train)
-    check_enough(len(source.train), options, "training or test" if anew else "training", options.min_images)
+    part = "training or test" if anew else "training"
+    check_enough(len(source.train), options, part, "min_images", options.min_images)
     if not anew and options.test != "drawn":
-        check_enough(len(source.test), options, "test")
+        check_enough(len(source.test), options, "test", "test_size")
     for _ in range(options.max_draws):
         ends = draw_ends(sizes, options, rng, balanced)
         train = pieces(ends, sizes)

@@ -242,12 +242,17 @@ def in_pieces(rows: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
 
 
 def check_enough(
-    images: int, options: PartitionConfig, part: str, each: int = 1, clients: int = 0, where: str = ""
+    images: int, options: PartitionConfig, part: str, key: str, each: int = 1, clients: int = 0, where: str = ""
 ) -> None:
-    """Raises ConfigError where disjoint clients cannot have `each` images. clients: how many, if not all."""
+    """Raises ConfigError where disjoint clients cannot have `each` images, which `key` asks for.
+
+    clients: how many, if not all.
+    """
     clients = clients or options.clients
     if images < clients * each:
+        lower = f"partition.clients or partition.{key}" if each > 1 else "partition.clients"
+        raise_total = ", or raise partition.total" if options.total is not None else ""
         raise ConfigError(
             f"partition {options.name}: {where}{clients} clients with at least {each} {part} image(s) each need "
-            f"{clients * each}, there are {images}; lower partition.clients"
+            f"{clients * each}, there are {images}; lower {lower}{raise_total}"
         )

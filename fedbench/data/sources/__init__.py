@@ -51,7 +51,9 @@ def published_of(name: str) -> "Published | None":
 
 
 def module_of(name: str) -> str:
-    prefix, colon, _ = name.partition(":")
+    prefix, colon, path = name.partition(":")
+    if colon and not path and f"{prefix}:PATH" in SOURCES:
+        raise ConfigError(f"--data {name} names no path: give one, for example --data {prefix}:pictures")
     if name in SOURCES:
         return SOURCES[name]
     if colon:
