@@ -19,7 +19,7 @@ from fedbench.config import Config, flat, load_yaml
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
-from fedbench.results.records import write_atomically, write_json_atomically
+from fedbench.results.records import RunFolder, write_atomically, write_json_atomically
 
 DESCRIPTION = ("config.yaml", "environment.json", "partition.json")
 PATIENCE = 10.0
@@ -56,7 +56,7 @@ def take(config: Config, experiment: str, resume: bool) -> RunPlace:
     """The folder of a resolved configuration, made if need be. Raises ConfigError where it cannot be used."""
     folder = config.out or Path("results") / experiment / (config.name or default_name(config))
     made = _made(folder)
-    with nothing_left(RunPlace(folder, done=False, begun=False, made=made)):
+    with nothing_left(RunPlace(folder, done=False, begun=(folder / "config.yaml").exists(), made=made)):
         return _state_of(folder, config, resume, made)
 
 
@@ -142,8 +142,40 @@ def _state_of(folder: Path, config: Config, resume: bool, made: tuple[Path, ...]
             raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
         return RunPlace(folder, done=False, begun=False, made=made)
     check_same(folder, config)
-    done = (folder / "summary.json").exists() and json.loads((folder / "summary.json").read_text()).get("complete")
-    return RunPlace(folder, done=bool(done), begun=not done)
+    done = _is_done(folder)
+    return RunPlace(folder, done=done, begun=not done)
+
+
+def _is_done(folder: Path) -> bool:
+    """Whether the run in a folder is over. Raises ConfigError where it was and its records are not whole any more."""
+    summary = folder / "summary.json"
+    if not summary.exists() or not _kept_json(summary).get("complete"):
+        return False
+    if not RunFolder(folder).complete():
+        raise _damaged(folder / "metrics.jsonl", "ends before the last round of a run that was finished")
+    return True
+
+
+def _kept_json(path: Path) -> dict[str, Any]:
+    """A file of a run. Raises ConfigError where it is missing or damaged."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        raise _damaged(path, "missing or damaged") from None
+
+
+def _kept_config(path: Path) -> Config:
+    """The configuration of a run. Raises ConfigError where it cannot be read."""
+    try:
+        return Config(**load_yaml(path))
+    except (ConfigError, TypeError) as error:
+        raise _damaged(path, str(error).removeprefix(f"--config {path}: ")) from None
+
+
+def _damaged(path: Path, what: str) -> ConfigError:
+    return ConfigError(
+        f"{path}: {what}; bring the file back, delete {path.parent} to run it anew, or give another --out"
+    )
 
 
 def check_same(folder: Path, config: Config) -> None:
@@ -158,7 +190,7 @@ def check_same(folder: Path, config: Config) -> None:
 
 def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> None:
     """Raises ConfigError where a run began with other rows: a partition's file or the data have changed since."""
-    known = json.loads((folder / "environment.json").read_text())["partition_fingerprint"]
+    known = _kept_json(folder / "environment.json").get("partition_fingerprint", {})
     for seed, now in partitions.items():
         if known.get(str(seed)) != now.fingerprint():
             raise ConfigError(
@@ -170,7 +202,7 @@ def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> Non
 def changes_in(folder: Path, config: Config) -> list[str]:
     """What differs between the run in a folder, if there is one, and a resolved configuration."""
     kept = folder / "config.yaml"
-    return changes(Config(**load_yaml(kept)), config) if kept.exists() else []
+    return changes(_kept_config(kept), config) if kept.exists() else []
 
 
 def changes(before: Config, now: Config) -> list[str]:

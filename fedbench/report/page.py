@@ -254,7 +254,12 @@ def warnings(study: Study) -> list[str]:
     """What the runs warned of, unfinished runs, and what could not be read."""
     found = [f"{m}: {text}" for m, summary in study.summaries.items() for text in summary["warnings"]]
     for method, summary in study.summaries.items():
-        if not summary["complete"]:
+        if not summary["complete"] and study.runs[method].summary().get("complete"):
+            found.append(
+                f"{method}: metrics.jsonl ends before the last round of a run that was finished; the numbers are those "
+                "of what is left. Bring the file back, or delete the folder and run it anew."
+            )
+        elif not summary["complete"]:
             found.append(f"{method}: this run is not complete; the numbers are those so far.")
     return found + study.problems
 

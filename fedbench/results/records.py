@@ -205,6 +205,10 @@ class RunFolder:
         frame = pd.DataFrame(_whole_lines(self.path / "timings.jsonl", self.problems), columns=list(TIMINGS))
         return frame.drop_duplicates(["seed", "round"], keep="last").sort_values(["seed", "round"], ignore_index=True)
 
+    def complete(self) -> bool:
+        """Whether metrics.jsonl holds the last round of every seed and ends with a whole line."""
+        return _complete(self, self.config(), self.metrics())
+
     def summary(self) -> dict[str, Any]:
         """summary.json; empty while the run is not over."""
         return _read_json(self.path / "summary.json", self.problems)
@@ -304,7 +308,7 @@ def summarise(run: RunFolder, warnings: Sequence[str] = ()) -> dict[str, Any]:
         **_cost(run, config, metrics),
         "warnings": list(warnings),
         "failed": failures(metrics),
-        "complete": _complete(config, metrics),
+        "complete": _complete(run, config, metrics),
     }
 
 
@@ -355,6 +359,10 @@ def participants(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataF
     return rounds.join(counted, on=["seed", "round"])["counted"].fillna(asked)
 
 
-def _complete(config: dict[str, Any], metrics: pd.DataFrame) -> bool:
+def _complete(run: RunFolder, config: dict[str, Any], metrics: pd.DataFrame) -> bool:
     done = metrics[metrics["round"] == config.get("rounds")]["seed"]
-    return bool(config) and set(config.get("seeds") or []) <= set(done)
+    return bool(config) and set(config.get("seeds") or []) <= set(done) and _ends_whole(run.path / "metrics.jsonl")
+
+
+def _ends_whole(path: Path) -> bool:
+    return path.exists() and path.read_bytes().endswith(b"\n")

@@ -78,6 +78,43 @@ def test_asked_twice_done_once(tmp_path):
     assert not (tmp_path / "checkpoint").exists()
 
 
+@pytest.mark.parametrize("size", [0, 500, -1])
+def test_a_finished_run_whose_records_are_cut_short_is_not_taken_for_whole(tmp_path, size):
+    run(small(rounds=2, out=str(tmp_path)), report=False)
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:size])
+    left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ConfigError) as error:
+        run(small(rounds=2, out=str(tmp_path)))
+    assert str(error.value) == (
+        f"{path}: ends before the last round of a run that was finished; bring the file back, delete {tmp_path} to run "
+        "it anew, or give another --out"
+    )
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == left
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("summary.json", "", "missing or damaged"),
+        ("summary.json", "[1]", "missing or damaged"),
+        ("config.yaml", "train: [", "not valid YAML (line 1: "),
+        ("config.yaml", "", "a mapping of keys is expected"),
+        ("config.yaml", "no: 1", "unknown key no"),
+        ("environment.json", "{", "missing or damaged"),
+    ],
+)
+def test_a_damaged_file_of_a_run_is_named(tmp_path, name, content, told):
+    described(small(), tmp_path / "a")
+    (tmp_path / "a" / name).write_text(content)
+    with pytest.raises(ConfigError) as error:
+        run(small(out=str(tmp_path / "a")))
+    assert str(error.value).startswith(f"{tmp_path / 'a' / name}: {told}")
+    assert "; bring the file back, delete " in str(error.value)
+    assert "\n" not in str(error.value)
+    assert (tmp_path / "a" / "partition.json").exists()
+
+
 def test_an_unfinished_run_is_gone_on_with_unasked(tmp_path):
     config, folder = small("fedper", checkpoint={"every": 1}), tmp_path / "a"
     described(config, folder)

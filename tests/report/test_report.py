@@ -219,6 +219,13 @@ def test_a_run_that_is_not_over_says_how_far_it_is(make_run: Make) -> None:
     assert "this run is not complete" in page.text
 
 
+def test_a_finished_run_that_has_lost_its_end_is_named(make_run: Make) -> None:
+    folder = make_run()
+    path = folder / "metrics.jsonl"
+    path.write_text(path.read_text()[:900])
+    assert "metrics.jsonl ends before the last round of a run that was finished" in page_of(folder).text
+
+
 def test_failed_clients_and_warnings_are_listed(make_run: Make) -> None:
     page = page_of(make_run(warnings=["the public set is small"], failed=[(5, 3, "loss is nan")]))
     assert "fedcac: the public set is small" in page.text

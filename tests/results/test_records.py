@@ -150,6 +150,8 @@ def test_summary_is_complete_when_every_seed_reached_the_last_round(folder: Path
     assert not records.summarise(RunFolder(folder))["complete"]
     records.append_lines(path, [line(1, 3, "after_agg", 0.5)])
     assert records.summarise(RunFolder(folder))["complete"]
+    path.write_text(path.read_text() + "{")
+    assert not records.summarise(RunFolder(folder))["complete"]
 
 
 def test_summary_names_failed_clients_once(folder: Path) -> None:
