@@ -80,10 +80,11 @@ class Job:
 
 @dataclass
 class Ledger:
-    """What the fits of a client cost and said since the last reset."""
+    """What the fits of a client cost and said since the last reset. own_rate: the module's own optimiser made steps."""
 
     steps: int = 0
     loss_sum: float = 0.0
+    own_rate: bool = False
     logged: dict[str, float] = field(default_factory=dict)
 
     def add(self, losses: list[Tensor]) -> None:
@@ -567,7 +568,7 @@ def _told(what: str) -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"{what}: {type(error).__name__}: {first_line(error)}") from error
 
 

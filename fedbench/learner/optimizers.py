@@ -209,6 +209,7 @@ def restrain(optimizer: Optimizer, learner: "Learner", job: "Job") -> None:
         state = _cloned(held) if job.optimizer is None else by_tensor(held, learner.layout)
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     if own_optimizer(learner, job):
+        learner.ledger.own_rate = True
         first = optimizer.param_groups[0]
         own = 1.0 if job.lr is None else job.lr / first.get("initial_lr", first["lr"])
         if own * learner.lr_factor != 1:

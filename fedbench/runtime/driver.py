@@ -36,9 +36,13 @@ Event = dict[str, Any]
 
 @dataclass
 class Pending:
-    """What is known of a round before its personal models are evaluated, which happens with the next round's fits."""
+    """What is known of a round before its personal models are evaluated, which happens with the next round's fits.
+
+    idle: in how many rounds so far no client took a gradient step.
+    """
 
     round: int = 0
+    idle: int = 0
     took_part: list[int] = field(default_factory=list)
     train_loss: float | None = None
     steps: int = 0
@@ -152,7 +156,12 @@ class SeedRun:
         self._open(kept)
 
     def end(self) -> None:
-        """Give back what only this seed needed."""
+        """Give back what only this seed needed, and say whether it was trained at all."""
+        if self.pending.idle:
+            share = f"{self.pending.idle} of {self.config.rounds} rounds"
+            self.driver.warn(
+                f"seed {self.seed}: nothing was trained in {share}: no client ended a fit with a gradient step"
+            )
         if self._shared:
             checkpoint.remove(self._shared)
 
@@ -282,6 +291,7 @@ class SeedRun:
         asked = self.pending if round == 1 else Pending()  # bytes of a survey before round 1 count as round 1's
         self.pending = Pending(
             round=round,
+            idle=self.pending.idle + (not fits),
             took_part=list(self.server.participants) if POOL in trainers else [u.client for u in uploads],
             train_loss=sum(r.loss for r in fits if r.loss is not None) / len(fits) if fits else None,
             steps=sum(report.steps for report in fits),

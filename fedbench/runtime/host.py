@@ -229,7 +229,7 @@ class Host:
             self._answer(task, order, report) if order.question else self._task(task, order, report)
         except ConfigError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a model that calls sys.exit must not end the run
             where = traceback.extract_tb(error.__traceback__)[-1]
             text = str(error).strip().splitlines()
             report.failure = (
@@ -320,10 +320,11 @@ class Host:
         return client
 
     def _not_finite(self, client: Client, upload: Upload) -> str | None:
-        if self.learner.ledger.loss is not None and not torch.isfinite(torch.tensor(self.learner.ledger.loss)):
-            return f"the training loss became {self.learner.ledger.loss}: lower train.lr"
+        ledger = self.learner.ledger
+        if ledger.loss is not None and not torch.isfinite(torch.tensor(ledger.loss)):
+            return f"the training loss became {ledger.loss}: lower {self._rate_name()}"
         if isinstance(client.fitted, Weights) and not client.fitted.is_finite():
-            return "the trained model holds values that are not finite: lower train.lr"
+            return f"the trained model holds values that are not finite: lower {self._rate_name()}"
         known = client.fitted.params.data_ptr() if isinstance(client.fitted, Weights) else None
         for name, tensor in upload.tensors.items():
             if not tensor.is_floating_point() or not tensor.numel() or tensor.data_ptr() == known:
@@ -332,6 +333,12 @@ class Host:
             if bool(tensor.isnan().any()) if name == "buffers" else not bool(torch.isfinite(tensor.sum())):
                 return f"the upload's {name} holds values that are not finite"
         return None
+
+    def _rate_name(self) -> str:
+        """Where the user sets the learning rate of the steps."""
+        if not self.learner.ledger.own_rate:
+            return "train.lr"
+        return f"the rate in {type(self.learner.module).__name__}.configure_optimizers"
 
     def _scores(self, predictor: Any, client: Client) -> Scores:
         splits = {"val": client.val, "test": client.test}

@@ -30,6 +30,22 @@ class Crashing(Awkward):
         return super().training_step(batch, batch_idx)
 
 
+class Quitting(Awkward):
+    """One class is enough."""
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> dict[str, Tensor]:
+        if CLASS in batch[1]:
+            raise SystemExit(3)  # W&B puts a sys.exit of its own in place
+        return super().training_step(batch, batch_idx)
+
+
+class Resting(Awkward):
+    """Skips every batch."""
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:  # type: ignore[override]
+        return None
+
+
 class Clumsy(FedPer):
     """FedPer, but one client breaks its own state in round 2 and fails, in training or when it is evaluated."""
 

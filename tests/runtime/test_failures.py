@@ -17,15 +17,17 @@ from tests.runtime.accidents import CLASS, CLIENT
 from tests.runtime.rounds import small, stop
 
 REASONS = {
-    "Diverging": "the training loss became nan: lower train.lr",
+    "Diverging": "the training loss became nan: lower the rate in Diverging.configure_optimizers",
     "Crashing": "KeyError: 'no such class' (accidents.py:",
+    "Quitting": "SystemExit: 3 (accidents.py:",
 }
 
 
 def broken(network: str, **more) -> Config:
     """One class per client, so that exactly one client is hit."""
     model = {"name": f"tests.runtime.accidents:{network}", "head": "classifier"}
-    return small(partition={"name": "shards", "clients": 10, "classes": 1}, model=model, **({"rounds": 2} | more))
+    asked: dict = {"rounds": 2, "train": {"epochs": 1}} | more
+    return small(partition={"name": "shards", "clients": 10, "classes": 1}, model=model, **asked)
 
 
 def victim(config: Config) -> int:
@@ -47,6 +49,27 @@ def test_the_run_goes_on_and_says_so(network, tmp_path):
     assert not rows[rows["client"] == hit]["participated"].any()
     assert rows[rows["client"] != hit]["participated"].all()
     assert set(rows["client"]) == set(range(10))  # it is evaluated like the others
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "where"),
+    [
+        ("fedavg", {}, "the rate in Diverging.configure_optimizers"),
+        ("fedavg", {"train__optimizer": "sgd"}, "train.lr"),
+        ("per-fedavg", {}, "train.lr"),  # it makes its own steps
+    ],
+)
+def test_the_rate_to_lower_is_the_one_of_the_steps(method, more, where, tmp_path):
+    asked = broken("Diverging", method=method, rounds=1, out=str(tmp_path), **more)
+    assert run(asked, report=False).summary["failed"][0][3].endswith(f": lower {where}")
+
+
+def test_a_run_that_trained_nothing_says_so_on_its_page_too(tmp_path):
+    model = {"name": "tests.runtime.accidents:Resting"}
+    result = run(small(model=model, rounds=2, seeds=[0, 1], out=str(tmp_path)))
+    said = "seed 1: nothing was trained in 2 of 2 rounds: no client ended a fit with a gradient step"
+    assert said in result.summary["warnings"]
+    assert said in result.report.read_text()
 
 
 def test_failures_of_rounds_without_an_evaluation_are_told_with_the_next_one(tmp_path):
@@ -79,6 +102,7 @@ def test_a_round_in_which_everybody_fails_keeps_the_model(tmp_path):
     summary = run(config.model_copy(update={"out": tmp_path}), report=False).summary
     rounds = [entry[1] for entry in summary["failed"]]
     assert rounds
+    assert any(f"nothing was trained in {len(rounds)} of 12 rounds" in line for line in summary["warnings"])
     metrics = RunFolder(tmp_path).metrics().query("point == 'after_agg'").set_index("round")["test_loss"]
     assert all(metrics[t] == metrics[t - 1] for t in rounds if t > 1)
     assert not RunFolder(tmp_path).clients().query("round in @rounds")["participated"].any()
