@@ -187,7 +187,7 @@ def make_loggers(
     attached = []
     for name in config.loggers:
         try:
-            logger = _make(name, config, folder, run_id, job_type)
+            logger = _make(name, config, folder, run_id, job_type, warn)
         except ConfigError:
             raise
         except Exception as error:  # a mirror of the records must never cost the run itself
@@ -225,11 +225,11 @@ def log_records(
         logger.log_records(rows, traced)
 
 
-def _make(name: str, config: Config, folder: Path, run_id: str, job_type: str) -> Logger:
+def _make(name: str, config: Config, folder: Path, run_id: str, job_type: str, warn: Warn) -> Logger:
     if name == "wandb":
         from fedbench.results.wandb_log import WandbLog
 
-        return WandbLog(config, folder, run_id, job_type)
+        return WandbLog(config, folder, run_id, job_type, warn)
     if name == "csv":
         return _csv(folder)
     if name == "tensorboard":

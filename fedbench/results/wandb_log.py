@@ -5,7 +5,7 @@ import netrc
 import os
 import struct
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +30,14 @@ class WandbLog:
 
     takes_distributions = True
 
-    def __init__(self, config: Config, folder: Path, run_id: str, job_type: str) -> None:
+    def __init__(
+        self,
+        config: Config,
+        folder: Path,
+        run_id: str,
+        job_type: str,
+        warn: Callable[[str], None] = warnings.warn,
+    ) -> None:
         group = config.wandb.group or experiment(config, folder)
         # One point may stand in several grids: each has a run of its own, or W&B would mix them.
         run_id = f"{run_id[:50]}-{sha256(f'{group}/{run_id}'.encode()).hexdigest()[:8]}"
@@ -48,7 +55,13 @@ class WandbLog:
         }
         self._seeds, self._rounds = config.seeds, config.rounds
         self._segments = segments(folder, run_id)
-        self.run = _start(mode(config.wandb.mode), arguments)
+        started = mode(config.wandb.mode)
+        if config.wandb.mode == "online" and started == "offline":
+            warn(
+                "wandb.mode = online: no W&B account on this machine, logged offline; run `wandb login`, then "
+                f"`wandb sync --append {folder}/wandb/offline-run-*`"
+            )
+        self.run = _start(started, arguments, warn)
         self.run.define_metric("round")
         self.run.define_metric("*", step_metric="round")
 
@@ -85,14 +98,14 @@ def experiment(config: Config, folder: Path) -> str:
     return f"{config.data.name}-{config.partition.name}" if config.out else folder.parent.name
 
 
-def _start(mode: Mode, arguments: dict[str, Any]) -> Any:
+def _start(mode: Mode, arguments: dict[str, Any], warn: Callable[[str], None]) -> Any:
     try:
         return wandb.init(mode=mode, settings=_settings(), **arguments)
     except wandb.Error as error:
         if mode != "online":
             raise
         first = next(iter(str(error).splitlines()), type(error).__name__)
-        warnings.warn(f"W&B cannot be reached, logging offline ({first})", stacklevel=2)
+        warn(f"W&B cannot be reached, logged offline ({first})")
         wandb.teardown()  # the failed start still holds the id
         return wandb.init(mode="offline", settings=_settings(), **arguments)
 

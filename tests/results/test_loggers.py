@@ -234,6 +234,15 @@ def test_an_unknown_logger_is_refused_before_the_run(tmp_path, name):
         attach(tmp_path, name)
 
 
+def test_online_without_an_account_is_offline_and_says_so(tmp_path):
+    said: list[str] = []
+    log_records(attach(tmp_path, "wandb", warn=said.append, mode="online"), lines(1))
+    assert len(wandb_history(tmp_path)) == 1
+    (line,) = said
+    assert line.startswith("wandb.mode = online: no W&B account on this machine, logged offline; run `wandb login`")
+    assert line.endswith(f"`wandb sync --append {tmp_path}/wandb/offline-run-*`")
+
+
 def test_an_environment_that_disables_wandb_is_respected(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     loggers = attach(tmp_path, "wandb")
