@@ -5,7 +5,13 @@ from collections.abc import Iterable
 
 
 class ConfigError(Exception):
-    """A mistake of the user, worded for the reader: what, where, what is legal, what to do (one line)."""
+    """A mistake of the user, worded for the reader: what, where, what is legal, what to do.
+
+    One line, also where it tells what somebody else's exception said.
+    """
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, map(str.strip, super().__str__().splitlines())))
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:

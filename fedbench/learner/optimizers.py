@@ -193,7 +193,7 @@ def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]
         optimizers, schedulers, monitor = _configure_optimizers(asked)
         configs = _configure_schedulers_automatic_opt(schedulers, monitor)
     except (MisconfigurationException, ValueError) as error:
-        raise ConfigError(f"{where}: {first_line(error)}") from error
+        raise ConfigError(f"{where}: {error}") from error
     if len(optimizers) != 1:
         raise ConfigError(
             f"{where} returns {len(optimizers)} optimisers, one is expected: give it several parameter groups, "
@@ -263,9 +263,10 @@ def advance(schedulers: list[Any], interval: str, count: int, plateau: bool, met
 
 def _monitored(config: Any, metrics: dict[str, Any]) -> Any:
     if config.monitor not in metrics and config.strict:
+        others = f", or monitor one of {', '.join(sorted(metrics))}" if metrics else ""
         raise ConfigError(
             f"the learning-rate scheduler monitors '{config.monitor}', which the model has not logged while training: "
-            f"log it with self.log, or monitor one of {sorted(metrics) or 'nothing logged yet'}"
+            f"log it in training_step with self.log{others}"
         )
     return metrics.get(config.monitor)
 

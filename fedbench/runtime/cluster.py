@@ -45,6 +45,7 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
     quiet = dict(log_to_driver=False, logging_level="ERROR")
     address = config.resources.address
     if address != "local":
+        _check_address(address)
         try:
             _knock(address)
             ray.init(address=address, **quiet)
@@ -67,11 +68,19 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
     )
 
 
+def _check_address(address: str) -> None:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address != "auto" and not (host and port.isdecimal() and int(port) < 2**16):
+        raise ConfigError(
+            f"resources.address = {address!r}: must be local, auto or host:port, for example --address 10.0.0.1:6379"
+        )
+
+
 def _knock(address: str) -> None:
     """Raises OSError where nobody listens: Ray itself would knock for minutes and then end the process."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=10).close()
+    if host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _environment() -> None:

@@ -106,6 +106,21 @@ class NoOptimizer(NoSteps):
     training_step = Plain.training_step
 
 
+class ManyLines(Plain):
+    def __init__(self):
+        raise RuntimeError("one line\\nand another")
+
+
+class NamesAnOptimizer(Plain):
+    def configure_optimizers(self):
+        return "adam"
+
+
+class Leaves(Plain):
+    def training_step(self, batch, batch_idx):
+        raise SystemExit(3)
+
+
 def no_data():
     raise RuntimeError("the disk is gone")
 '''
@@ -238,6 +253,9 @@ def test_partitions_that_the_data_cannot_give(refused, line, parts):
         ("mine:Manual", ["Manual optimises manually", "--train.engine trainer"]),
         ("mine:AsksTheTrainer", ["self.trainer.strategy", "--train.engine trainer"]),
         ("mine:Raises", ["model Raises fails in training", "RuntimeError: no idea"]),
+        ("mine:Leaves", ["model Leaves fails in training", "SystemExit: 3"]),
+        ("mine:ManyLines", ["its constructor failed (RuntimeError: one line and another)"]),
+        ("mine:NamesAnOptimizer", ["NamesAnOptimizer.configure_optimizers: ", "should be one of: * `Optimizer`"]),
         ("mine:LossPerImage", ["must return a scalar loss", "shape [50]"]),
         ("mine:Normed --train.batch_size 1", ["train.batch_size = 1", "BatchNorm", "2 or more"]),
         ("mine:NeedsDepth", ["needs model.depth"]),
@@ -425,12 +443,16 @@ def test_the_lines_are_all_that_a_fresh_process_prints(tmp_path):
         "run --model mine:ThreeScores --hosts 0": "class scores of shape [batch, 10]",
         "run --hosts 2 --cpus-per-host 4000": "2 hosts of 4000 CPU need 8000 CPU",
         "run --hosts 1 --address 127.0.0.1:1": "no Ray cluster answers there",
+        "run --hosts 1 --address foo": "resources.address = 'foo': must be local, auto or host:port",
+        "run --hosts 1 --address=": "resources.address = '': must be",
+        "run --hosts 1 --address host:port": "resources.address = 'host:port': must be",
+        "run --hosts 1 --address host:66000": "resources.address = 'host:66000': must be",
     }
     code = "import sys; from fedbench.cli import main; sys.exit(sum(main(line.split()) for line in sys.argv[1:]))"
     done = subprocess.run([sys.executable, "-c", code, *lines], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (6, "")
+    assert (done.returncode, done.stdout) == (2 * len(lines), "")
     told = done.stderr.splitlines()
-    assert len(told) == 3, done.stderr
+    assert len(told) == len(lines), done.stderr
     assert all(part in line for part, line in zip(lines.values(), told, strict=True)), told
     assert not (tmp_path / "results").exists()
 
