@@ -20,6 +20,7 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.results.records import RunFolder, write_atomically, write_json_atomically
+from fedbench.runtime.cluster import COMMAND
 
 DESCRIPTION = ("config.yaml", "environment.json", "partition.json")
 PATIENCE = 10.0
@@ -226,11 +227,17 @@ def environment(fingerprints: dict[str, str]) -> dict[str, Any]:
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
         "machine": {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
         "git": _git(),
-        "command": " ".join(sys.argv),
+        "command": _command(),
         "partition_fingerprint": fingerprints,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "finished": None,
     }
+
+
+def _command() -> str | None:
+    """What the user typed. A worker of Ray was started by another line, and on another machine nobody tells it."""
+    in_worker = Path(sys.argv[0]).name == "default_worker.py"
+    return os.environ.get(COMMAND) if in_worker else " ".join(sys.argv)
 
 
 def finish(folder: Path) -> None:

@@ -14,6 +14,8 @@ from fedbench.errors import ConfigError
 from fedbench.runtime.actors import check_resources
 
 STORE_SHARE = 0.25
+COMMAND = "FEDBENCH_COMMAND"
+"""Variable by which the processes of a local Ray know what the user typed."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
@@ -86,6 +88,7 @@ def _knock(address: str) -> None:
 def _environment() -> None:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    os.environ[COMMAND] = " ".join(sys.argv)
     # Workers import the users' modules from where the command was given.
     here = [path or os.getcwd() for path in sys.path if path in ("", os.getcwd())]
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)

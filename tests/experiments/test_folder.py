@@ -10,9 +10,10 @@ import pytest
 from fedbench.config import Config
 from fedbench.data.partitions import partition
 from fedbench.errors import ConfigError
-from fedbench.experiments.folder import alone_in, default_name, describe, take
+from fedbench.experiments.folder import alone_in, default_name, describe, environment, take
 from fedbench.experiments.resolve import resolve
 from fedbench.experiments.run import run
+from fedbench.runtime.cluster import COMMAND
 from tests.runtime.rounds import read, small, stop
 
 
@@ -165,6 +166,15 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"file/sub: cannot be written to \(Not a directory\); choose another folder"):
         run(small(out=str(tmp_path / "file" / "sub")))
+
+
+def test_the_command_is_the_users_also_in_a_worker_of_ray(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["fedbench", "grid", "--method", "fedcac"])
+    assert environment({})["command"] == "fedbench grid --method fedcac"
+    monkeypatch.setattr("sys.argv", ["/ray/workers/default_worker.py", "--node-ip-address=127.0.0.1"])
+    assert environment({})["command"] is None
+    monkeypatch.setenv(COMMAND, "fedbench grid --method fedcac")
+    assert environment({})["command"] == "fedbench grid --method fedcac"
 
 
 def test_every_seed_is_described(tmp_path):
