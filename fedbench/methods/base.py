@@ -186,6 +186,7 @@ class Method:
     come from: the fit, or another point that is the same by definition. needs_head, needs_public: what it cannot do
     without. own_epochs: the method names its epochs itself and refuses `train.steps`. own_steps: it makes plain steps
     itself (`Learner.fit(step=...)`), so that the optimiser and its momentum, decay and memory have no part in them.
+    own_optimizer: it makes them with an optimiser that it brings, never with the module's.
     """
 
     class Options(Section):
@@ -204,6 +205,7 @@ class Method:
     needs_public: ClassVar[bool] = False
     own_epochs: ClassVar[bool] = False
     own_steps: ClassVar[bool] = False
+    own_optimizer: ClassVar[bool] = False
     wire: Mapping[str, float] = {"counters": 0}
 
     def __init__(self, options: Any, context: Context) -> None:

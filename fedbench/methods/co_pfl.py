@@ -92,6 +92,7 @@ class CoPFL(Method):
         "batch_size": 32,
         "epochs": 3,
     }
+    own_optimizer = True
     wire: Mapping[str, float] = {"counters": 0, "alpha": 32, "score": 32}
 
     def check(self) -> None:

@@ -395,7 +395,7 @@ class SeedRun:
 
 def unheeded(config: Config, method: Method) -> list[str]:
     """Says which values for the built-in optimisers the module's own one does not know."""
-    if config.train.optimizer != "module" or method.own_steps:
+    if config.train.optimizer != "module" or method.own_steps or method.own_optimizer:
         return []
     usual = TrainConfig(**method.train_defaults)
     keys = [k for k in ("lr", "momentum", "weight_decay") if getattr(config.train, k) != getattr(usual, k)]

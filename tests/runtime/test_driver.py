@@ -40,6 +40,10 @@ def test_values_that_a_models_own_optimiser_does_not_know_are_named(train, keys)
     assert said(model=OWN, train=train | {"optimizer": "sgd"}) == said(train=train) == []
 
 
+def test_a_method_that_brings_its_optimiser_heeds_them():
+    assert said("co-pfl", model=OWN, train={"optimizer": "module", "lr": 5}) == []
+
+
 def test_what_nobody_set_is_not_named():
     assert said(model=OWN, train={"lr_decay": 0.9}) == said("fedrep", model=OWN, train={}) == []
 
