@@ -172,6 +172,7 @@ def test_the_command_is_the_users_also_in_a_worker_of_ray(monkeypatch):
     monkeypatch.setattr("sys.argv", ["fedbench", "grid", "--method", "fedcac"])
     assert environment({})["command"] == "fedbench grid --method fedcac"
     monkeypatch.setattr("sys.argv", ["/ray/workers/default_worker.py", "--node-ip-address=127.0.0.1"])
+    monkeypatch.delenv(COMMAND, raising=False)
     assert environment({})["command"] is None
     monkeypatch.setenv(COMMAND, "fedbench grid --method fedcac")
     assert environment({})["command"] == "fedbench grid --method fedcac"
