@@ -790,7 +790,12 @@ MUTANTS = [
     ("the gradient is that of the adapted model", "self.blocks.scaled(g, factors, out=g)", "pass"),
     ("a factor weighs its own slope", "slopes = products / factors", "slopes = products / 0.5 + 0 * factors"),
     ("numbers of another step under autocast", "        torch.clear_autocast_cache()", "        #"),
-    ("factors of images that hooks change", "for hook in HOOKS_OF_BATCHES", "for hook in ()"),
+    (
+        "factors of images that hooks change",
+        "return augments or any(overrides(self.module, hook) for hook in CHANGE_BATCHES)",
+        "return augments",
+        "learner/learner.py",
+    ),
     (
         "the batches of evaluation in training",
         "images = parts(self.client.train, self.client, AT_ONCE)",
@@ -811,7 +816,11 @@ MUTANTS = [
         "return 0 * of_mix[0], of_mix[1],",
         "methods/gates.py",
     ),
-    ("factors of images that are not seen", "self.augmented = getattr(", "self.augmented = False and getattr("),
+    (
+        "factors of images that are not seen",
+        "self.augmented = self.learner.alters(client.train)",
+        "self.augmented = False",
+    ),
     ("the gate of the last epoch", "self.each = torch.cat(", "self.each = self.each if epoch else torch.cat("),
     ("factors of other images", "self.each[s.index]", "self.each[s.index - 1]"),
     (
