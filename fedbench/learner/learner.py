@@ -24,6 +24,7 @@ from fedbench.learner.flat import FlatModule
 from fedbench.learner.hooks import CHANGE_BATCHES, Hooks, overrides
 from fedbench.learner.layout import Layout
 from fedbench.learner.optimizers import first_line, module_optimizer
+from fedbench.learner.order import entered_order
 from fedbench.learner.products import TensorProducts
 from fedbench.learner.samples import SquaredGradients
 from fedbench.learner.weights import Weights
@@ -443,27 +444,15 @@ class Learner(FlatModule):
         return self._squares
 
     def forward_order(self, data: Batches) -> list[str]:
-        """Dotted names of the module and all submodules, in the order in which a forward pass first enters them.
+        """Dotted names of the module and all submodules as a forward pass enters them (`entered_order`).
 
-        One that it does not enter, because the module around it uses its parameters itself, follows that. Found once,
-        on noise, so that every host takes the same way.
+        Found once, on noise, so that every host takes the same way.
         """
         if self._order is None:
-            kept, names = self.weights(), {module: name for name, module in self.module.named_modules()}
-            places: dict[str, int] = {}
-
-            def enter(module: nn.Module, inputs: Any) -> None:
-                places.setdefault(names[module], len(places))
-
-            handles = [module.register_forward_pre_hook(enter) for module in names]
-            try:
-                with self._evaluating(self.initial()), torch.no_grad(), self.autocast():
-                    self.module(self._noise_like(data))
-            finally:
-                for handle in handles:
-                    handle.remove()
+            kept = self.weights()
+            with self._evaluating(self.initial()), torch.no_grad(), self.autocast():
+                self._order = entered_order(self.module, self._noise_like(data))
             self.load(kept)
-            self._order = sorted(names.values(), key=lambda name: _place_of(name, places))
         return self._order
 
     def logits(self, weights: Weights, data: Batches) -> Tensor:
@@ -535,13 +524,6 @@ class Learner(FlatModule):
             return self.train.steps
         size = samples if self.train.batch_size == "full" else int(self.train.batch_size)
         return self.train.epochs * max(1, ceil(samples / size))
-
-
-def _place_of(name: str, places: dict[str, int]) -> int:
-    """Of a module, or of the nearest one around it that has a place."""
-    while name not in places:
-        name = name.rpartition(".")[0]
-    return places[name]
 
 
 def has_bfloat16() -> bool:

@@ -152,6 +152,21 @@ class Server:
         def __setattr__(self, name: str, value: Any) -> None: ...
 
 
+@dataclass
+class OneBatch:
+    """A batch as data of its own. x: `[b, ...]`; y: `[b]`."""
+
+    x: Tensor
+    y: Tensor
+    key: tuple[int | str, ...]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        return self.x[index], self.y[index]
+
+
 class Part:
     """Some entries of a vector: all, none, or those of a mask."""
 

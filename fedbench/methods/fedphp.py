@@ -27,7 +27,7 @@ from torch.optim import Optimizer
 from fedbench.learner.learner import Batches, Learner
 from fedbench.learner.loop import task_loss_through
 from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Predictor, Upload
+from fedbench.methods.base import Client, Message, Method, OneBatch, Predictor, Upload
 
 
 class FedPHP(Method):
@@ -91,21 +91,6 @@ class FedPHP(Method):
 
 
 @dataclass
-class Shown:
-    """A batch as data. images: `[b, ...]`; labels: `[b]`."""
-
-    images: Tensor
-    labels: Tensor
-    key: tuple[int | str, ...]
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        return self.images[index], self.labels[index]
-
-
-@dataclass
 class Ensemble:
     """A predictor of the mean of its models' class probabilities, as logarithms."""
 
@@ -138,7 +123,7 @@ def teach(
 ) -> None:
     """Before a step on images that are not the data's: what the teacher makes of these."""
     student = learner.weights()
-    s.outputs[s.index] = outputs(Shown(batch[0], batch[1], key))
+    s.outputs[s.index] = outputs(OneBatch(batch[0], batch[1], key))
     learner.load(student)
 
 

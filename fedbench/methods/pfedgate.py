@@ -19,7 +19,6 @@ Longer than other method files because it trains a module of its own (gates.py) 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import ceil
@@ -36,7 +35,7 @@ from fedbench.learner import seeds
 from fedbench.learner.learner import Batches
 from fedbench.learner.loop import task_loss
 from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Context, Message, Method, Predictor, Server, Upload
+from fedbench.methods.base import Client, Context, Message, Method, OneBatch, Predictor, Server, Upload
 from fedbench.methods.gates import Blocks, Gate, GateState, copied, moments_of, selected
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -174,7 +173,7 @@ class PFedGate(Method):
         found = []
         for x, y, _ in parts(data, client, client.learner.evaluate_batch):
             factors, _ = self.gate(client, state)(x)
-            found.append(client.learner.logits(self._adapted(client, weights, factors), Batch(x, y, data.key)))
+            found.append(client.learner.logits(self._adapted(client, weights, factors), OneBatch(x, y, data.key)))
         return torch.cat(found)
 
     def _adapted(self, client: Client, weights: Weights, factors: Tensor) -> Weights:
@@ -339,21 +338,6 @@ def own_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
 def shortening(norm: Tensor, limit: float | None) -> Tensor | float:
     """What brings a gradient of this norm to the norm `limit`, if it is longer."""
     return 1.0 if limit is None else (limit / (norm + 1e-6)).clamp(max=1)
-
-
-@dataclass
-class Batch:
-    """One batch as data of its own."""
-
-    x: Tensor
-    y: Tensor
-    key: tuple[int | str, ...]
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        return self.x[index], self.y[index]
 
 
 def parts(data: Batches, client: Client, size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

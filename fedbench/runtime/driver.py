@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedbench.config import Config, TrainConfig
+from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import partition
 from fedbench.learner.learner import Score
-from fedbench.methods.base import POOL, Message, Method, Server, Upload
+from fedbench.methods.base import POOL, Message, Server, Upload
 from fedbench.results.records import MetricsLine
 from fedbench.runtime import checkpoint
+from fedbench.runtime.cautions import tied, unheeded
 from fedbench.runtime.host import (
     Order,
     Reply,
@@ -391,30 +392,6 @@ class SeedRun:
                 for (client, name), value in self._traces_told.items()
             ]
             self.driver.on_event(event)
-
-
-def unheeded(config: Config, method: Method) -> list[str]:
-    """Says which values for the built-in optimisers the module's own one does not know."""
-    if config.train.optimizer != "module" or method.own_steps or method.own_optimizer:
-        return []
-    usual = TrainConfig(**method.train_defaults)
-    keys = [k for k in ("lr", "momentum", "weight_decay") if getattr(config.train, k) != getattr(usual, k)]
-    values = ", ".join(f"train.{key} = {getattr(config.train, key):g}" for key in keys)
-    line = f"{values}: without effect on the steps of the model's configure_optimizers"
-    return [f"{line}; set it there, or choose --train.optimizer sgd"] if keys else []
-
-
-def tied(method: Method) -> list[str]:
-    """Says of every tensor that head and body share on which side a method that parts them counts it."""
-    if not method.needs_head or method.own.all or not method.own.size:
-        return []
-    name, shared = method.context.layout.head_name, [slot for slot in method.context.layout.params if slot.tied]
-    sides = [(slot, bool(method.own.mask[slot.start : slot.stop].any())) for slot in shared]
-    return [
-        f"{slot.name} belongs to the head '{name}' and to the body: {type(method).__name__} counts it as "
-        + ("private, it stays at the clients" if private else "shared, it travels")
-        for slot, private in sides
-    ]
 
 
 def round_seconds(seconds: float) -> float:

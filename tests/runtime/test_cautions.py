@@ -57,7 +57,7 @@ def test_what_nobody_set_is_not_named():
     ],
 )
 def test_a_tensor_of_head_and_body_is_named_with_its_side(method, side):
-    model = {"name": "tests.runtime.test_driver:Tied", "head": "classifier"}
+    model = {"name": "tests.runtime.test_cautions:Tied", "head": "classifier"}
     (line,) = said(method, model=model, train={})
     assert line.startswith("body.2.weight belongs to the head 'classifier' and to the body: ")
     assert line.endswith(f" counts it as {side}")

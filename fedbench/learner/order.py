@@ -1,0 +1,32 @@
+"""In which order the layers of a module work."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+
+def entered_order(module: nn.Module, x: Tensor) -> list[str]:
+    """Dotted names of a module and all its submodules, in the order in which `module(x)` first enters them.
+
+    One that it does not enter, because the module around it uses its parameters itself, follows that.
+    """
+    names = {child: name for name, child in module.named_modules()}
+    places: dict[str, int] = {}
+
+    def enter(child: nn.Module, inputs: Any) -> None:
+        places.setdefault(names[child], len(places))
+
+    handles = [child.register_forward_pre_hook(enter) for child in names]
+    try:
+        module(x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return sorted(names.values(), key=lambda name: _place_of(name, places))
+
+
+def _place_of(name: str, places: dict[str, int]) -> int:
+    """Of a module, or of the nearest one around it that has a place."""
+    while name not in places:
+        name = name.rpartition(".")[0]
+    return places[name]
