@@ -23,11 +23,14 @@ from fedbench.bits import choose
 
 # Not powers of two: rows so far apart fall into the same few lines of a cache, and a product takes up to twice as long.
 COLUMNS = 64_000
-CACHED = 20_000
-"""Columns of a chunk where all clients' rows are held at once: some MB of float64 for 100 clients. Eight to a byte."""
+GATHERED = 40_000
+"""Columns of a chunk where all clients' rows are held at once: 16 MB for 100 clients. Eight to a byte."""
+
+PIECE = 2_000
+"""Columns of a part of such a chunk that stays in a core's cache from one operation to the next."""
 
 PRODUCTS = 8_000
-"""Columns of a chunk of a matrix product over 100 rows or so, where it is fastest."""
+"""Columns of a chunk of a matrix product over 100 rows or so, where all else that is done to it is little."""
 
 
 def by_columns(work: Callable[[slice], None], size: int, columns: int = COLUMNS) -> None:
@@ -99,10 +102,13 @@ def group_means(vectors: Sequence[Tensor], groups: Tensor) -> list[Tensor]:
     out, group = [torch.empty_like(vector) for vector in vectors], Groups(groups)
 
     def part(columns: slice) -> None:
-        for target, row in zip(out, group.means(vectors, columns), strict=True):
+        rows = group.gathered(vectors, columns)
+        for piece in rows.split(PIECE, dim=1):
+            group.average(piece)
+        for target, row in zip(out, rows, strict=True):
             target[columns] = row
 
-    by_columns(part, len(out[0]), CACHED)
+    by_columns(part, len(out[0]), GATHERED)
     return out
 
 
@@ -110,47 +116,53 @@ def masked_merge(vectors: Sequence[Tensor], masks: Sequence[Tensor], groups: Ten
     """In place of vector i: the mean of i's group where i's mask is 1, the weighted mean of all vectors elsewhere.
 
     vectors: n of `[N]`; masks: n packed ones (`mask_to_bits`); groups: bool `[n, n]`, as in `group_means`. One pass
-    over column chunks that fit the cache, because at 100 clients every n x N array in between would cost as much
-    memory and time as the uploads themselves.
+    over column chunks, because at 100 clients every n x N array in between would cost as much memory and time as the
+    uploads themselves.
     """
     group = Groups(groups)
 
     def part(columns: slice) -> None:
-        means = group.means(vectors, columns)
-        common = _weighted_sum(group.exact.unbind(), weights).to(means.dtype)
+        rows = group.gathered(vectors, columns)
+        common = _weighted_sum(rows.unbind(), weights).to(rows.dtype)
         packed = np.stack([mask[columns.start // 8 : -(-columns.stop // 8)].cpu().numpy() for mask in masks])
-        chosen = torch.from_numpy(np.unpackbits(packed, axis=1, count=means.shape[1]))
-        for target, row in zip(vectors, choose(chosen.to(means.device), means, common, in_place=True), strict=True):
+        chosen = torch.from_numpy(np.unpackbits(packed, axis=1, count=rows.shape[1])).to(rows.device)
+        for piece in zip(*(whole.split(PIECE, dim=-1) for whole in (chosen, rows, common)), strict=True):
+            group.average(piece[1])
+            choose(*piece, in_place=True)
+        for target, row in zip(vectors, rows, strict=True):
             target[columns] = row
 
-    by_columns(part, len(vectors[0]), CACHED)
+    by_columns(part, len(vectors[0]), GATHERED)
 
 
 class Groups(local):
-    """Means over groups of clients, chunk by chunk, in memory that each thread takes once.
+    """Means over groups of clients, chunk by chunk. groups: bool `[n, n]`, one group in each row.
 
-    Fresh memory for every chunk would cost as much time as the sums. groups: bool `[n, n]`, one group in each row;
-    exact: the last chunk `[n, c]` in float64.
+    Chunks are gathered in memory that each thread takes once: fresh memory for every one would cost as much time.
     """
 
     def __init__(self, groups: Tensor) -> None:
-        self.alone = ((groups.sum(1) == 1) & groups.diagonal()).nonzero().flatten().tolist()
-        members = groups.to(torch.float64)
+        alone = (groups.sum(1) == 1) & groups.diagonal()
+        self.together = (~alone).nonzero().flatten()
+        members = groups[self.together].to(torch.float64)
         self.members = members.div_(members.sum(1, keepdim=True))
-        self.exact = torch.empty(0, 0, dtype=torch.float64)
+        self._rows = torch.empty(0, 0)
 
-    def means(self, vectors: Sequence[Tensor], columns: slice) -> Tensor:
-        """Means `[n, c]` of the columns; a group of itself keeps its bits. Valid until the next call."""
+    def gathered(self, vectors: Sequence[Tensor], columns: slice) -> Tensor:
+        """The columns of all vectors `[n, c]`. Valid until the next call."""
         shape = len(vectors), columns.stop - columns.start
-        if self.exact.shape != shape:
-            self.out = vectors[0].new_empty(shape)
-            self.exact, self.sums = (torch.empty_like(self.out, dtype=torch.float64) for _ in range(2))
-            self.members = self.members.to(self.out.device)
-        self.exact.copy_(torch.stack([vector[columns] for vector in vectors], out=self.out))
-        self.out.copy_(torch.mm(self.members, self.exact, out=self.sums))
-        for index in self.alone:
-            self.out[index] = vectors[index][columns]
-        return self.out
+        if self._rows.shape != shape:
+            self._rows = vectors[0].new_empty(shape)
+            self.together, self.members = self.together.to(self._rows.device), self.members.to(self._rows.device)
+        return torch.stack([vector[columns] for vector in vectors], out=self._rows)
+
+    def average(self, rows: Tensor) -> None:
+        """In place of each row of `[n, c]` the mean of its group; a group of itself keeps its bits."""
+        means = self.members @ rows.to(torch.float64)
+        if len(means) == len(rows):
+            rows.copy_(means)
+        else:
+            rows[self.together] = means.to(rows.dtype)
 
 
 def _weighted_sum(rows: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
@@ -258,10 +270,10 @@ def mask_overlaps(masks: Sequence[Tensor]) -> Tensor:
     def part(columns: slice) -> None:
         chunk, counts = np.ascontiguousarray(words[:, columns]), np.zeros((len(words), len(words)), np.int64)
         for i, row in enumerate(chunk):
-            counts[i, i:] = np.bitwise_count(chunk[i:] & row).sum(1, dtype=np.int64)
+            counts[i, i:] = np.bitwise_count(chunk[i:] & row).sum(1, dtype=np.uint32)  # int64 is slower
         parts.append(counts)
 
-    by_columns(part, words.shape[1], 1 << 10)
+    by_columns(part, words.shape[1], 1 << 11)
     upper = sum(parts, np.zeros((len(words), len(words)), np.int64))
     return torch.from_numpy(upper + np.triu(upper, 1).T)
 
@@ -276,7 +288,7 @@ def mask_counts(masks: Sequence[Tensor], size: int) -> np.ndarray:
         for start in range(0, len(bits), 255):  # sums of 255 bits fit a byte, which is fastest
             out[columns] += bits[start : start + 255].sum(0, dtype=np.uint8)
 
-    by_columns(part, size, CACHED)
+    by_columns(part, size, GATHERED)
     return out
 
 
@@ -290,13 +302,17 @@ def largest(scores: Tensor, count: int) -> Tensor:
         return mask
     values = scores.numpy()
     # NumPy's partition is vectorised: 1 ms for a million floats, where topk takes 15 and a sort 100. Half of it goes
-    # without floats: without a sign their bits have their order.
+    # without floats: those above zero have the order of their bits, and all others are below them.
     bits = values.view(f"i{values.itemsize}")
-    if bits.min() >= 0:
+    least = np.partition(bits, -count)[-count]
+    if least > 0:
         values = bits
-    least = np.partition(values, -count)[-count]
-    chosen = values > least
-    chosen[np.flatnonzero(values == least)[: count - np.count_nonzero(chosen)]] = True
+    else:
+        least = np.partition(values, -count)[-count]
+    chosen = values >= least
+    surplus = np.count_nonzero(chosen) - count
+    if surplus:
+        chosen[np.flatnonzero(values == least)[-surplus:]] = False
     return torch.from_numpy(chosen)
 
 

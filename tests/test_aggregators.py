@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fedbench import aggregators
 from fedbench.aggregators import (
-    CACHED,
     COLUMNS,
+    GATHERED,
     above_quantile,
     bits_to_mask,
     dot_products,
@@ -35,7 +35,7 @@ from fedbench.aggregators import (
     weighted_mean,
 )
 
-SIZES = [0, 1, 9, CACHED, COLUMNS + 13, 2 * COLUMNS + CACHED + 1]
+SIZES = [0, 1, 9, GATHERED, COLUMNS + 13, 2 * COLUMNS + GATHERED + 1]
 
 
 def vectors(count, size, dtype=torch.float32, seed=0):
@@ -136,7 +136,7 @@ def test_counts_of_more_masks_than_a_byte_holds():
     assert mask_counts([mask_to_bits(torch.ones(3, dtype=torch.bool))] * 600, 3).tolist() == [600] * 3
 
 
-@pytest.mark.parametrize("size", [1, 9, CACHED, 3 * CACHED + 5])
+@pytest.mark.parametrize("size", [1, 9, GATHERED, 3 * GATHERED + 5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_masked_merge_joins_both_means(size, dtype):
     given_vectors, given_masks, marked = vectors(5, size, dtype), masks(5, size), groups(5)
@@ -147,7 +147,7 @@ def test_masked_merge_joins_both_means(size, dtype):
         assert torch.equal(given_vectors[i], torch.where(given_masks[i], own[i], common))
 
 
-@pytest.mark.parametrize("size", [1, 9, CACHED, 3 * CACHED + 5])
+@pytest.mark.parametrize("size", [1, 9, GATHERED, 3 * GATHERED + 5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_dot_products(size, dtype):
     given_vectors = vectors(5, size, dtype)
@@ -173,7 +173,7 @@ def test_dot_products_keep_the_distances_of_close_vectors():
         assert float(found[i, i] + found[j, j] - 2 * found[i, j]) == pytest.approx(float(exact), rel=1e-4)
 
 
-@pytest.mark.parametrize("size", [0, 1, 9, CACHED, 3 * CACHED + 5])
+@pytest.mark.parametrize("size", [0, 1, 9, GATHERED, 3 * GATHERED + 5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_mixtures(size, dtype):
     given_vectors, out = vectors(4, size, dtype), [torch.empty(size, dtype=dtype) for _ in range(4)]
@@ -184,7 +184,7 @@ def test_mixtures(size, dtype):
     assert torch.equal(out[1], given_vectors[1])
 
 
-@pytest.mark.parametrize("size", [100, CACHED, 5 * CACHED + 77])
+@pytest.mark.parametrize("size", [100, GATHERED, 5 * GATHERED + 77])
 def test_bits_depend_neither_on_threads_nor_on_cores(size, monkeypatch):
     given_vectors, packed, marked = vectors(23, size), [mask_to_bits(m) for m in masks(23, size)], groups(23)
     results = []
