@@ -126,9 +126,10 @@ def masked_merge(vectors: Sequence[Tensor], masks: Sequence[Tensor], groups: Ten
         common = _weighted_sum(rows.unbind(), weights).to(rows.dtype)
         packed = np.stack([mask[columns.start // 8 : -(-columns.stop // 8)].cpu().numpy() for mask in masks])
         chosen = torch.from_numpy(np.unpackbits(packed, axis=1, count=rows.shape[1])).to(rows.device)
-        for piece in zip(*(whole.split(PIECE, dim=-1) for whole in (chosen, rows, common)), strict=True):
-            group.average(piece[1])
-            choose(*piece, in_place=True)
+        pieces = (whole.split(PIECE, dim=-1) for whole in (chosen, rows, common))
+        for ones, own, others in zip(*pieces, strict=True):
+            group.average(own)
+            choose(ones, own, others, in_place=True)
         for target, row in zip(vectors, rows, strict=True):
             target[columns] = row
 

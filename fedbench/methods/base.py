@@ -1,6 +1,6 @@
 """The hooks of a method. The defaults are FedAvg, so that a method says only in what it differs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -52,11 +52,14 @@ class Message:
 
     bits: bits per element that a real encoding would send, where it is not the size of the dtype (0: not sent at all).
     charge: bytes counted instead of the sum over the tensors, where the message is not what would be sent.
+    given: names of tensors of a download that no other client is sent and the server half never reads again once the
+    client's upload is there: large ones make room for uploads.
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     bits: Mapping[str, float] = field(default_factory=dict)
     charge: int | None = None
+    given: Collection[str] = ()
 
     def __getattr__(self, name: str) -> Tensor:
         try:

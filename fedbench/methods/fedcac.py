@@ -133,6 +133,7 @@ class FedCAC(Method):
             counters=server.counters,
         )
         message.charge = self.download_bytes(message, server.round)
+        message.given = ["params"] if client in server.rows else []
         return message
 
     def download_bytes(self, message: Message, round: int) -> int:

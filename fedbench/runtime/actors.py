@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fedbench.data.dataset import Dataset
     from fedbench.runtime.driver import Event
-    from fedbench.runtime.host import Order, Reply, Setup
+    from fedbench.runtime.host import Order, Reply, Report, Setup
     from fedbench.runtime.states import State
     from fedbench.runtime.transport import Packet
 
@@ -146,18 +146,24 @@ class RayHosts:
     def run(self, orders: Sequence[Order]) -> list[Reply]:
         self._post.begin_round()
         self._packets: dict[int, Packet] = {}
+        self._rescued: dict[int, list[Report]] = {}
         references = [self._send(i, order) for i, order in enumerate(orders)]
         return [self._received(i, reference, orders[i]) for i, reference in enumerate(references)]
 
     def _send(self, index: int, order: Order) -> Any:
+        rescued = self._rescued.setdefault(index, [])
         if index in self._packets:  # its host is dead
-            self._post.discard(self._packets[index])
-        self._packets[index], references = self._post.packet(order, self._near[index])
+            rescued += self._post.rescued(self._packets[index])
+        done = {report.client for report in rescued}
+        left = replace(order, tasks=[task for task in order.tasks if task.client not in done])
+        self._packets[index], references = self._post.packet(left, self._near[index])
         return self._actors[index].work.remote(self._packets[index], *references)
 
     def _received(self, index: int, reference: Any, order: Order) -> Reply:
         answer = self._answered(index, f"in round {order.round}", partial(self._send, index, order), reference)
-        return self._post.unpacked(self._packets[index], *answer)
+        reply = self._post.unpacked(self._packets[index], *answer)
+        reply.reports += self._rescued[index]
+        return reply
 
     def _answered(self, index: int, during: str, ask: Callable[[], Any], reference: Any) -> Any:
         """What a host answers; one that dies before it does is made anew and asked again."""

@@ -6,6 +6,7 @@ The driver gives out the files; a file is free again when the last tensor that w
 import mmap
 import os
 import weakref
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -83,6 +84,7 @@ class Arena:
         self._files = Files(folder)
         self._sizes: list[int] = []
         self._free: set[int] = set()
+        self._readers: Counter[int] = Counter()
         self._at: dict[int, int] = {}  # address of its mapping -> file
 
     def take(self, size: int) -> int:
@@ -95,7 +97,9 @@ class Arena:
         return file
 
     def give_back(self, file: int) -> None:
-        self._free.add(file)
+        """Nobody will write to the file: it is free unless tensors of it are left."""
+        if not self._readers[file]:
+            self._free.add(file)
 
     def store(self, tensor: Tensor) -> tuple[Place, Tensor]:
         """Where a tensor is, copied only if it is not in the arena, and the tensor that keeps the place taken."""
@@ -117,9 +121,14 @@ class Arena:
         if len(lease) != self._sizes[file]:  # it has grown, and is elsewhere now
             self._at = {at: known for at, known in self._at.items() if known != file}
             self._at[lease.ctypes.data], self._sizes[file] = file, len(lease)
-        weakref.finalize(lease, self.give_back, file).atexit = False
+        self._readers[file] += 1
+        weakref.finalize(lease, self._unread, file).atexit = False
         whole = torch.from_numpy(lease)
         return [view_of(whole, place) for place in places]
+
+    def _unread(self, file: int) -> None:
+        self._readers[file] -= 1
+        self.give_back(file)
 
     def _place(self, tensor: Tensor) -> Place | None:
         start = tensor.untyped_storage().data_ptr()

@@ -140,10 +140,10 @@ def make_method(config: Config, context: Context) -> Method:
 
 
 class Host:
-    """Works through orders, client by client, on one learner. ship: told of every upload as soon as it is made."""
+    """Works through orders, client by client, on one learner. ship: told of every fit as soon as it is done."""
 
     def __init__(
-        self, setup: Setup, dataset: Dataset | None = None, ship: Callable[[Upload], None] = lambda upload: None
+        self, setup: Setup, dataset: Dataset | None = None, ship: Callable[[Report], None] = lambda report: None
     ) -> None:
         self.config, self.seed, self.partition = setup.config, setup.seed, setup.partition
         torch.set_num_threads(setup.config.train.threads)
@@ -308,7 +308,7 @@ class Host:
         # Last, so that whatever fails before leaves no trace.
         self.states.save(client.id, order.round, client.state)
         report.upload = on_cpu(upload)
-        self._ship(report.upload)
+        self._ship(report)
         report.fit_seconds += time.perf_counter() - begun
 
     def _in_round(self, client: Client, round: int) -> Client:

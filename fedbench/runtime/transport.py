@@ -1,10 +1,13 @@
 """How messages travel between the driver and its hosts in Ray actors.
 
 Large tensors go through the arena where both sides see it, else through Ray's object store; small ones come along with
-their message.
+their message. A tensor that is given to a client makes room for the next upload when the client's own is in the arena.
+Its fit cannot be done again then, so its report is kept beside the upload, for the case that the host dies.
 """
 
-from collections.abc import Callable, Sequence
+import os
+import pickle
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +15,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fedbench.methods.base import Message, Upload
+from fedbench.methods.base import Message
 from fedbench.runtime.arena import LEAST, Arena, Files, Place
-from fedbench.runtime.host import Order, Reply, as_tensor
+from fedbench.runtime.host import Order, Reply, Report, as_tensor
 
 
 @dataclass(frozen=True)
@@ -27,18 +30,22 @@ class Slot:
 
 @dataclass
 class Packet:
-    """An order on its way, with places and slots for tensors. files: where each client's upload goes."""
+    """An order on its way, with places and slots for tensors.
+
+    files: free ones for uploads; given: more of them, by the client whose upload frees them.
+    """
 
     order: Order
     arrays: list[np.ndarray]
-    files: dict[int, int]
+    files: list[int]
+    given: dict[int, set[int]]
 
 
 class Post:
     """The driver's side. folder: of the arena; put: Ray's, for one array."""
 
     def __init__(self, folder: Path, put: Callable[[np.ndarray], Any]) -> None:
-        self._arena, self._put = Arena(folder), put
+        self._arena, self._put, self._kept = Arena(folder), put, KeptReports(folder)
         self._upload_bytes = 0
         self.begin_round()
 
@@ -67,8 +74,11 @@ class Post:
             return Slot(len(references) - 1, referred=True)
 
         packed = mapped(order, change)
-        trained = [task.client for task in order.tasks if task.fit] if near else []
-        return Packet(packed, arrays, {c: self._arena.take(self._upload_bytes) for c in trained}), references
+        trained = [pair for pair in zip(order.tasks, packed.tasks, strict=True) if near and pair[0].fit]
+        found = {task.client: given_files(task.download.given, sent.download) for task, sent in trained}
+        given = {client: files for client, files in found.items() if files}
+        needed = len(trained) - max(0, len(given) - 1)
+        return Packet(packed, arrays, [self._arena.take(self._upload_bytes) for _ in range(needed)], given), references
 
     def _stored(self, tensor: Tensor, near: bool) -> Any:
         key = (id(tensor), near)
@@ -85,43 +95,47 @@ class Post:
     def _by_ray(self, tensor: Tensor) -> tuple[Any, ...]:
         return (self._put(tensor.contiguous().numpy()),)
 
-    def discard(self, packet: Packet) -> None:
-        """Free the files of an order that its host did not live to answer."""
-        for file in packet.files.values():
-            self._arena.give_back(file)
+    def rescued(self, packet: Packet) -> list[Report]:
+        """What cannot be done again of an order that its host did not live to answer. The other files are free."""
+        reports = [self._kept.read(client, packet.order.round) for client in packet.given]
+        return self._unpacked(packet, [report for report in reports if report is not None], [])
 
     def unpacked(self, packet: Packet, reply: Reply, arrays: Sequence[np.ndarray]) -> Reply:
         """A host's reply with its tensors, the server's own to write to. Files that it did not use are free again."""
-        unused = dict(packet.files)
-        for report in reply.reports:
+        self._unpacked(packet, reply.reports, arrays)
+        return reply
+
+    def _unpacked(self, packet: Packet, reports: list[Report], arrays: Sequence[np.ndarray]) -> list[Report]:
+        unused = set(packet.files).union(*packet.given.values())
+        for report in reports:
             for message in (report.upload, report.answer):
                 if message is None:
                     continue
                 held: dict[str, Any] = dict(message.tensors)
                 places = {name: place for name, place in held.items() if isinstance(place, Place)}
                 if places:
-                    del unused[report.client]
                     read = self._arena.read(list(places.values()))
                     held.update(zip(places, read, strict=True))
                     self._upload_bytes = max(place.end for place in places.values())
+                    unused -= files_of(places.values())
                 message.tensors = {
                     n: as_tensor(arrays[t.index]).clone() if isinstance(t, Slot) else t for n, t in held.items()
                 }
-        for file in unused.values():
+        for file in unused:
             self._arena.give_back(file)
-        return reply
+        return reports
 
 
 class Mailbox:
     """The host's side."""
 
     def __init__(self, folder: Path) -> None:
-        self._files = Files(folder)
-        self._packet = Packet(Order(0, []), [], {})
+        self._files, self._kept = Files(folder), KeptReports(folder)
+        self._packet, self._free = Packet(Order(0, []), [], [], {}), list[int]()
 
     def opened(self, packet: Packet, references: Sequence[np.ndarray]) -> Order:
         """The order with its tensors, views of memory that is not this host's to write to."""
-        self._packet = packet
+        self._packet, self._free = packet, list(packet.files)
 
         def change(found: Any) -> Tensor:
             if isinstance(found, Place):
@@ -130,17 +144,21 @@ class Mailbox:
 
         return mapped(packet.order, change)
 
-    def ship(self, upload: Upload) -> None:
+    def ship(self, report: Report) -> None:
         """Put the large tensors of an upload where the driver reads them, as soon as it is made."""
-        large = {n: t for n, t in upload.tensors.items() if t.nbytes >= LEAST}
-        file = self._packet.files.get(upload.client)
-        if not large or file is None:
+        assert report.upload is not None
+        large = {n: t for n, t in report.upload.tensors.items() if t.nbytes >= LEAST}
+        if not large or not self._free:
             return
         try:
-            places: list[Any] = self._files.write(file, list(large.values()))
+            places: list[Any] = self._files.write(self._free[-1], list(large.values()))
         except OSError:  # shared memory is full: with the reply
             return
-        upload.tensors.update(zip(large, places, strict=True))
+        self._free.pop()
+        report.upload.tensors.update(zip(large, places, strict=True))
+        given = self._packet.given.get(report.client)
+        if given and self._kept.write(report, self._packet.order.round):
+            self._free += given
 
     def packed(self, reply: Reply) -> tuple[Reply, list[np.ndarray]]:
         """A reply whose tensors are in the list of arrays, or in the arena already."""
@@ -157,6 +175,41 @@ class Mailbox:
                 if message is not None:
                     message.tensors = {n: change(t) for n, t in message.tensors.items()}
         return reply, arrays
+
+
+class KeptReports:
+    """Reports in files of a folder, the newest of every client."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, report: Report, round: int) -> bool:
+        """False where there is no room for it."""
+        path = f"{self._folder}/report-{report.client}"
+        try:
+            Path(f"{path}.part").write_bytes(pickle.dumps((round, report)))
+            os.replace(f"{path}.part", path)
+        except OSError:
+            return False
+        return True
+
+    def read(self, client: int, round: int) -> Report | None:
+        """A client's report of this round, if it is there."""
+        try:
+            written, report = pickle.loads(Path(f"{self._folder}/report-{client}").read_bytes())
+        except FileNotFoundError:
+            return None
+        return report if written == round else None
+
+
+def files_of(tensors: Iterable[Any]) -> set[int]:
+    """The files of those that are places."""
+    return {place.file for place in tensors if isinstance(place, Place)}
+
+
+def given_files(names: Collection[str], sent: Message) -> set[int]:
+    """The files of the tensors of a packed message with these names."""
+    return files_of(sent.tensors[name] for name in names)
 
 
 def mapped(order: Order, change: Callable[[Any], Any]) -> Order:

@@ -1,5 +1,8 @@
-"""What users' code does to a run: networks that fail on one class, a method that fails for one client."""
+"""What users' code does to a run: networks that fail on one class, methods that fail for one client or kill."""
 
+import os
+import signal
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -7,6 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.methods.base import Client, Message, Predictor, Upload
+from fedbench.methods.fedcac import FedCAC
 from fedbench.methods.fedper import FedPer
 from tests.runtime.networks import Awkward
 
@@ -71,3 +75,19 @@ class Clumsy(FedPer):
         if self.options.when == "personal" and client.id == CLIENT and client.round == 2:
             raise RuntimeError("cannot be looked at")
         return super().personal(client, download)
+
+
+class Deadly(FedCAC):
+    """FedCAC, whose third fit in round 3 ends its host, the first time. `notes` is a file of all fits."""
+
+    class Options(FedCAC.Options):
+        notes: str = Field(description="where fits are noted")
+
+    def fit(self, client: Client, received: Any, download: Message) -> Upload:
+        notes = Path(self.options.notes)
+        with notes.open("a") as file:
+            file.write(f"{client.round} {client.id}\n")
+        fits = notes.read_text().splitlines()
+        if client.round == 3 and sum(fit.startswith("3 ") for fit in fits) == CLIENT:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(client, received, download)

@@ -13,7 +13,7 @@ from fedbench.errors import ConfigError
 from fedbench.experiments.resolve import resolve
 from fedbench.runtime.actors import RayHosts, check_resources
 from fedbench.runtime.host import Order, Setup
-from tests.runtime.rounds import small
+from tests.runtime.rounds import play, small
 
 
 def test_an_actor_starts_without_what_takes_long_to_import():
@@ -64,3 +64,22 @@ def test_a_host_that_died_between_two_messages_is_made_anew(local_ray, tmp_path)
         assert again.process != reply.process
     finally:
         hosts.close()
+
+
+def test_a_fit_whose_download_is_gone_is_not_done_again(local_ray, tmp_path):
+    """A host dies while its third client trains; uploads of the first two lie where their downloads were."""
+    expected = play(small("fedcac"), tmp_path / "undisturbed")
+    notes, hosts = tmp_path / "notes", RayHosts(1, cpus=1, gpus=0)
+    try:
+        found = play(
+            small("fedcac", method__name="tests.runtime.accidents:Deadly", method__notes=str(notes)),
+            tmp_path / "out",
+            hosts,
+        )
+    finally:
+        hosts.close()
+    assert found == expected
+    fits = [tuple(map(int, line.split())) for line in notes.read_text().splitlines()]
+    third = [client for round, client in fits if round == 3]
+    assert len(third) == 11
+    assert third[2] == third[3]

@@ -1,6 +1,7 @@
 """Messages arrive as they were sent: through shared memory, through Ray's store, or along with their order."""
 
 import gc
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from fedbench.methods.base import Message, Upload
 from fedbench.runtime.arena import LEAST, Arena, Files, Place
 from fedbench.runtime.host import Order, Reply, Report, Task
-from fedbench.runtime.transport import Mailbox, Post
+from fedbench.runtime.transport import Mailbox, Packet, Post
 
 LARGE = torch.arange(5000, dtype=torch.float32)
 SMALL = torch.arange(3)
@@ -39,9 +40,14 @@ def exchange(post: Post, mailbox: Mailbox, order: Order, near: bool, uploads: li
             assert torch.equal(arrived.download.tensors[name], tensor)
             assert arrived.download.tensors[name].dtype == tensor.dtype
         assert (arrived.download.bits, arrived.download.charge) == (sent.download.bits, sent.download.charge)
-    for upload in uploads:
-        mailbox.ship(upload)
-    reply, arrays = mailbox.packed(Reply([Report(u.client, upload=u) for u in uploads], 0, 0, 0, 0, 0))
+    return arrived_reports(post, mailbox, packet, uploads)
+
+
+def arrived_reports(post: Post, mailbox: Mailbox, packet: Packet, uploads: list[Upload]) -> list[Report]:
+    reports = [Report(upload.client, upload=upload) for upload in uploads]
+    for report in reports:
+        mailbox.ship(report)
+    reply, arrays = mailbox.packed(Reply(reports, 0, 0, 0, 0, 0))
     return post.unpacked(packet, reply, arrays).reports
 
 
@@ -107,7 +113,7 @@ def test_an_order_whose_host_died_gives_its_files_back(tmp_path):
     post = Post(tmp_path, pytest.fail)
     order = Order(1, [Task(0, message(), fit=True)])
     first, _ = post.packet(order, True)
-    post.discard(first)
+    assert post.rescued(first) == []
     again, _ = post.packet(order, True)
     assert again.files == first.files
 
@@ -116,7 +122,92 @@ def test_a_client_that_failed_leaves_its_file_free(tmp_path):
     post, mailbox = Post(tmp_path, pytest.fail), Mailbox(tmp_path)
     order = Order(1, [Task(0, Message(), fit=True)])
     assert exchange(post, mailbox, order, True, []) == []
-    assert list(post.packet(order, True)[0].files.values()) == [0]
+    assert post.packet(order, True)[0].files == [0]
+
+
+def rows_of(post: Post, mailbox: Mailbox, clients: int) -> dict[int, torch.Tensor]:
+    """Uploads of a first round: vectors that lie in shared memory."""
+    order = Order(1, [Task(client, message(), fit=True) for client in range(clients)])
+    uploads = [Upload({"params": LARGE + client, "counters": SMALL}, client=client) for client in range(clients)]
+    rows = {r.client: r.upload.params for r in exchange(post, mailbox, order, True, uploads)}
+    post.begin_round()
+    return rows
+
+
+def giving(rows: dict[int, torch.Tensor], round: int) -> Order:
+    """Sends everybody the own row, which the server half does not need any more."""
+    return Order(round, [Task(c, Message({"params": row}, given=["params"]), fit=True) for c, row in rows.items()])
+
+
+def test_uploads_take_the_place_of_what_was_given_away(tmp_path):
+    post, mailbox = Post(tmp_path, pytest.fail), Mailbox(tmp_path)
+    rows = rows_of(post, mailbox, 5)
+    for round in range(2, 6):
+        post.begin_round()
+        order = giving(rows, round)
+        uploads = [Upload({"params": LARGE * round + c, "counters": SMALL + c}, client=c) for c in rows]
+        for report in exchange(post, mailbox, order, True, uploads):
+            rows[report.client] = report.upload.params
+            assert report.upload.counters.tolist() == [report.client, report.client + 1, report.client + 2]
+        assert all(torch.equal(row, LARGE * round + c) for c, row in rows.items())
+    del order, uploads, report
+    assert len(arena_files(tmp_path)) == 5 + 1  # one to begin a round with, before that the first download
+
+
+def test_what_a_client_was_given_stays_while_it_has_sent_nothing(tmp_path):
+    post, mailbox = Post(tmp_path, pytest.fail), Mailbox(tmp_path)
+    rows = rows_of(post, mailbox, 4)
+    found = exchange(post, mailbox, giving(rows, 2), True, [Upload({"params": -LARGE}, client=c) for c in (0, 2)])
+    assert all(torch.equal(report.upload.params, -LARGE) for report in found)
+    assert all(torch.equal(rows[c], LARGE + c) for c in (1, 3))
+    later = [post.packet(Order(3, [Task(c, message(), fit=True)]), True)[0].files for c in range(9)]
+    assert not {file for files in later for file in files} & {place.file for place in places_of(post, rows, found)}
+
+
+def test_what_cannot_be_done_again_is_rescued_from_a_host_that_died(tmp_path):
+    post, dead = Post(tmp_path, pytest.fail), Mailbox(tmp_path)
+    rows = rows_of(post, dead, 4)
+    order = giving(rows, 2)
+    packet, references = post.packet(order, True)
+    dead.opened(packet, references)
+    for client in (0, 1):
+        upload = Upload({"params": LARGE / 7 + client, "counters": SMALL}, client=client, traces={"t": client})
+        dead.ship(Report(client, upload=upload, loss=float(client), steps=3))
+    dead._files.write(dead._free[-1], [torch.zeros(5000)])  # the third upload was under way
+    rescued = post.rescued(packet)
+    assert [(r.client, r.loss, r.steps, r.upload.traces) for r in rescued] == [(c, c, 3, {"t": c}) for c in (0, 1)]
+    left = giving({c: rows[c] for c in (2, 3)}, 2)
+    others = exchange(post, Mailbox(tmp_path), left, True, [Upload({"params": -LARGE - c}, client=c) for c in (2, 3)])
+    for report in rescued:
+        assert torch.equal(report.upload.params, LARGE / 7 + report.client)
+        assert torch.equal(report.upload.counters, SMALL)
+    for report in others:
+        assert torch.equal(report.upload.params, -LARGE - report.client)
+    packet, _ = post.packet(giving({r.client: r.upload.params for r in [*rescued, *others]}, 3), True)
+    assert post.rescued(packet) == []  # the reports of the round before are there still
+
+
+def test_without_room_for_its_report_a_fit_can_be_done_again(tmp_path, monkeypatch):
+    post, mailbox = Post(tmp_path, pytest.fail), Mailbox(tmp_path)
+    rows = rows_of(post, mailbox, 3)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fedbench.runtime.transport.os.replace", full)
+    uploads = [Upload({"params": -LARGE - client}, client=client) for client in rows]
+    for report in exchange(post, mailbox, giving(rows, 2), True, uploads):
+        assert torch.equal(report.upload.params, -LARGE - report.client)
+    assert all(torch.equal(row, LARGE + client) for client, row in rows.items())
+
+
+def arena_files(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.name.isdigit()]
+
+
+def places_of(post: Post, rows: dict[int, torch.Tensor], found: list[Report]) -> list[Place]:
+    """Where tensors that are still read lie."""
+    return [post._arena.store(tensor)[0] for tensor in (*rows.values(), *(r.upload.params for r in found))]
 
 
 def test_an_arena_knows_its_own_tensors_only(tmp_path):
