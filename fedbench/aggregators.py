@@ -23,8 +23,8 @@ from fedbench.bits import choose
 
 # Not powers of two: rows so far apart fall into the same few lines of a cache, and a product takes up to twice as long.
 COLUMNS = 64_000
-GATHERED = 24_000
-"""Columns of a chunk where all clients' rows are held at once: 10 MB for 100 clients. Eight to a byte."""
+GATHERED = 22_000
+"""Columns of a chunk where all clients' rows are held at once: 9 MB for 100 clients. Eight to a byte."""
 
 PIECE = 2_000
 """Columns of a part of such a chunk that stays in a core's cache from one operation to the next."""
