@@ -125,6 +125,27 @@ def test_what_is_evaluated_and_when_changes_no_later_number(method, undisturbed,
     assert set(seldom.metrics()["round"]) <= {0, 3, 4}
 
 
+@every_kind
+@every_method
+def test_what_is_given_away_is_not_read_again(method, kind, undisturbed, tmp_path):
+    sent = undisturbed(method, kind).orders
+    if any(task.download.given for order in sent for task in order.tasks):
+        config, dataset = resolve(asked(method, kind))
+        assert play(config, tmp_path, Spoiling(dataset)) == read(undisturbed(method, kind).folder)
+
+
+class Spoiling(InProcess):
+    """Writes over what was given to a client as soon as its upload is made, as uploads in shared memory do."""
+
+    def run(self, orders: Sequence[Order]) -> list[Reply]:
+        replies = super().run(orders)
+        answered = {report.client for reply in replies for report in reply.reports if report.upload is not None}
+        for task in (task for order in orders for task in order.tasks if task.fit and task.client in answered):
+            for name in task.download.given:
+                task.download.tensors[name].fill_(torch.nan)
+        return replies
+
+
 def in_rounds(frame: pd.DataFrame, *rounds: int) -> pd.DataFrame:
     return frame[frame["round"].isin(rounds)].reset_index(drop=True)
 

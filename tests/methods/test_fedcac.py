@@ -318,6 +318,12 @@ def test_absent_clients_keep_their_models():
     assert all(torch.equal(made.download(server, "ABCD".index(n)).params, kept[n]) for n in "CD")
 
 
+def test_a_client_is_given_its_own_model_but_not_the_first_one_of_all():
+    made = method(beta=4)
+    _, server = merged(made, "AB", round=1)
+    assert [list(made.download(server, client).given) for client in range(4)] == [["params"], ["params"], [], []]
+
+
 @pytest.mark.parametrize(("bn_stats", "value"), [("critical", 1.5), ("global", 4.0)])
 def test_running_statistics(bn_stats, value):
     made = method(clients=3, bn_stats=bn_stats, beta=1)
@@ -503,4 +509,5 @@ MUTANTS = [
         "return ~largest(scores if self.options.selection",
     ),
     ("tau is ignored", "int(self.options.tau * layer.size)", "int(0.5 * layer.size)"),
+    ("the first model is given away", '["params"] if client in server.rows else []', '["params"]'),
 ]
