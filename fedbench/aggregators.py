@@ -103,8 +103,9 @@ def group_means(vectors: Sequence[Tensor], groups: Tensor) -> list[Tensor]:
 
     def part(columns: slice) -> None:
         rows = group.gathered(vectors, columns)
+        finite = bool(rows.sum().isfinite())
         for piece in rows.split(PIECE, dim=1):
-            group.average(piece)
+            group.average(piece, finite)
         for target, row in zip(out, rows, strict=True):
             target[columns] = row
 
@@ -157,9 +158,18 @@ class Groups(local):
             self.together, self.members = self.together.to(self._rows.device), self.members.to(self._rows.device)
         return torch.stack([vector[columns] for vector in vectors], out=self._rows)
 
-    def average(self, rows: Tensor) -> None:
-        """In place of each row of `[n, c]` the mean of its group; a group of itself keeps its bits."""
-        means = self.members @ rows.to(torch.float64)
+    def average(self, rows: Tensor, finite: bool = True) -> None:
+        """In place of each row of `[n, c]` the mean of its group; a group of itself keeps its bits.
+
+        finite: no number is infinite, as constant buffers may be: 0 times what another row holds would not be 0.
+        """
+        if not len(self.together):
+            return
+        exact = rows.to(torch.float64)
+        if finite:
+            means = self.members @ exact
+        else:
+            means = torch.stack([members[members > 0] @ exact[members > 0] for members in self.members])
         if len(means) == len(rows):
             rows.copy_(means)
         else:

@@ -107,6 +107,13 @@ def test_group_means(size):
     assert torch.equal(found[0], given_vectors[0])
 
 
+def test_infinite_entries_of_a_group_are_no_business_of_others():
+    rows = [torch.tensor([-torch.inf, 1.0]), torch.tensor([-torch.inf, 2.0]), torch.tensor([3.0, torch.inf])]
+    groups = torch.tensor([[True, True, False], [True, True, False], [False, False, True]])
+    found = group_means(rows, groups)
+    assert [row.tolist() for row in found] == [[-torch.inf, 1.5], [-torch.inf, 1.5], [3.0, torch.inf]]
+
+
 def test_a_group_of_one_is_untouched_by_what_others_hold():
     rows = [torch.tensor([-0.0, 1.0]), torch.tensor([float("inf"), float("nan")])]
     own = group_means(rows, torch.tensor([[True, False], [False, True]]))[0]

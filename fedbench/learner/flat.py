@@ -113,10 +113,6 @@ class FlatModule:
                     "parameter or a buffer (register_buffer), so that it stays with its client"
                 )
 
-    def forget_gradients(self) -> None:
-        for parameter in self.parameters:
-            parameter.grad = None
-
 
 def _joined(tensors: list[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
     flat = [t.reshape(-1).to(dtype) for t in tensors]

@@ -84,8 +84,7 @@ class FlatStepper(Stepper):
         self._resumed: State = (job.memory or {}).get("optimizer", {})
         if self._resumed:
             self._resume(self._resumed)
-        for parameter, view in self._pairs:
-            parameter.grad = view  # which `zero_grad` clears before every backward pass
+        self.gather()
 
     def zero_grad(self) -> None:
         self.g.zero_()

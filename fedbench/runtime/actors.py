@@ -170,7 +170,8 @@ class RayHosts:
         for _ in range(RESTARTS):
             try:
                 return self._unwrapped(reference)
-            except self._ray.exceptions.RayActorError:
+            except self._ray.exceptions.RayActorError as error:
+                error.__traceback__ = None  # Ray keeps the error, whose frames would keep the round's tensors
                 self.restarts.append(f"host {index} died {during} and was made anew")
                 self._remake(index)
                 reference = ask()
@@ -178,6 +179,7 @@ class RayHosts:
 
     def _remake(self, index: int) -> None:
         deadline = time.monotonic() + START_TIMEOUT
+        self._ray.kill(self._actors[index])  # it may be out of reach only, and still write
         while True:
             self._actors[index] = self._create(index)
             try:

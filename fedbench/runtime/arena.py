@@ -117,14 +117,21 @@ class Arena:
     def read(self, places: Sequence[Place]) -> list[Tensor]:
         """The tensors at places of one taken file, which is free again when all of them are gone."""
         file, end = places[0].file, max(place.end for place in places)
-        lease = self._files.mapped(file, end).view()
-        if len(lease) != self._sizes[file]:  # it has grown, and is elsewhere now
+        whole = self._files.mapped(file, end)
+        if len(whole) != self._sizes[file]:  # it has grown, and is elsewhere now
             self._at = {at: known for at, known in self._at.items() if known != file}
-            self._at[lease.ctypes.data], self._sizes[file] = file, len(lease)
-        self._readers[file] += 1
-        weakref.finalize(lease, self._unread, file).atexit = False
-        whole = torch.from_numpy(lease)
-        return [view_of(whole, place) for place in places]
+            self._at[whole.ctypes.data], self._sizes[file] = file, len(whole)
+        return [self._leased(whole, place) for place in places]
+
+    def holds(self, file: int, tensors: int) -> bool:
+        """Whether just so many tensors that were read from a file are left."""
+        return self._readers[file] == tensors
+
+    def _leased(self, whole: np.ndarray, place: Place) -> Tensor:
+        lease = whole.view()
+        self._readers[place.file] += 1
+        weakref.finalize(lease, self._unread, place.file).atexit = False
+        return view_of(torch.from_numpy(lease), place)
 
     def _unread(self, file: int) -> None:
         self._readers[file] -= 1

@@ -7,7 +7,8 @@ Its fit cannot be done again then, so its report is kept beside the upload, for 
 
 import os
 import pickle
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,10 +76,16 @@ class Post:
 
         packed = mapped(order, change)
         trained = [pair for pair in zip(order.tasks, packed.tasks, strict=True) if near and pair[0].fit]
-        found = {task.client: given_files(task.download.given, sent.download) for task, sent in trained}
+        found = {task.client: self._given(task.download.given, sent.download) for task, sent in trained}
         given = {client: files for client, files in found.items() if files}
         needed = len(trained) - max(0, len(given) - 1)
         return Packet(packed, arrays, [self._arena.take(self._upload_bytes) for _ in range(needed)], given), references
+
+    def _given(self, names: Collection[str], sent: Message) -> set[int]:
+        """The files that hold nothing but tensors of these names."""
+        places: list[Any] = [sent.tensors[name] for name in names]
+        counts = Counter(place.file for place in places if isinstance(place, Place))
+        return {file for file, count in counts.items() if self._arena.holds(file, count)}
 
     def _stored(self, tensor: Tensor, near: bool) -> Any:
         key = (id(tensor), near)
@@ -117,7 +124,7 @@ class Post:
                     read = self._arena.read(list(places.values()))
                     held.update(zip(places, read, strict=True))
                     self._upload_bytes = max(place.end for place in places.values())
-                    unused -= files_of(places.values())
+                    unused -= {place.file for place in places.values()}
                 message.tensors = {
                     n: as_tensor(arrays[t.index]).clone() if isinstance(t, Slot) else t for n, t in held.items()
                 }
@@ -157,8 +164,12 @@ class Mailbox:
         self._free.pop()
         report.upload.tensors.update(zip(large, places, strict=True))
         given = self._packet.given.get(report.client)
-        if given and self._kept.write(report, self._packet.order.round):
-            self._free += given
+        if given:
+            # Small ones may be views of what was given.
+            for name in report.upload.tensors.keys() - large:
+                report.upload.tensors[name] = report.upload.tensors[name].clone()
+            if self._kept.write(report, self._packet.order.round):
+                self._free += given
 
     def packed(self, reply: Reply) -> tuple[Reply, list[np.ndarray]]:
         """A reply whose tensors are in the list of arrays, or in the arena already."""
@@ -200,16 +211,6 @@ class KeptReports:
         except FileNotFoundError:
             return None
         return report if written == round else None
-
-
-def files_of(tensors: Iterable[Any]) -> set[int]:
-    """The files of those that are places."""
-    return {place.file for place in tensors if isinstance(place, Place)}
-
-
-def given_files(names: Collection[str], sent: Message) -> set[int]:
-    """The files of the tensors of a packed message with these names."""
-    return files_of(sent.tensors[name] for name in names)
 
 
 def mapped(order: Order, change: Callable[[Any], Any]) -> Order:

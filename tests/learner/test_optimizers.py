@@ -97,6 +97,22 @@ def test_what_a_model_does_to_its_parameters_between_steps_counts(learner, net, 
     assert weights.params[mask].abs().max() <= 0.05
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "module"])
+def test_a_fit_begins_without_the_gradients_of_the_one_before(learner, net, blobs, optimizer):
+    seen = []
+
+    class Curious(net):
+        def on_train_batch_start(self, batch, batch_idx):
+            seen.append(sum(float(p.grad.abs().sum()) for p in self.parameters() if p.grad is not None))
+
+    made = learner(Curious, optimizer=optimizer, epochs=1)
+    for _ in range(2):
+        made.fit(made.initial(), blobs(12))
+    first, *_ = seen
+    assert first == seen[len(seen) // 2] == 0
+    assert max(seen) > 0
+
+
 def test_freezing_a_part_does_not_change_how_the_rest_moves(learner, net, blobs, same, way):
     """Leaving out ranges, freezing whole tensors and undoing a scattered mask are the same thing."""
 

@@ -187,6 +187,32 @@ def test_what_cannot_be_done_again_is_rescued_from_a_host_that_died(tmp_path):
     assert post.rescued(packet) == []  # the reports of the round before are there still
 
 
+def test_a_file_with_more_in_it_than_what_is_given_is_left_alone(tmp_path):
+    post, mailbox = Post(tmp_path, pytest.fail), Mailbox(tmp_path)
+    order = Order(1, [Task(client, message(), fit=True) for client in range(3)])
+    first = [Upload({"params": LARGE + c, "control": LARGE / 2 - c}, client=c) for c in range(3)]
+    kept = {r.client: r.upload for r in exchange(post, mailbox, order, True, first)}
+    post.begin_round()
+    uploads = [Upload({"params": -LARGE, "control": LARGE}, client=client) for client in range(3)]
+    exchange(post, mailbox, giving({c: upload.params for c, upload in kept.items()}, 2), True, uploads)
+    assert all(torch.equal(upload.control, LARGE / 2 - client) for client, upload in kept.items())
+
+
+def test_a_small_part_of_what_was_given_may_be_sent_back(tmp_path):
+    post, mailbox = Post(tmp_path, pytest.fail), Mailbox(tmp_path)
+    packet, references = post.packet(giving(rows_of(post, mailbox, 3), 2), True)
+    tasks = mailbox.opened(packet, references).tasks
+    reports = [
+        Report(t.client, upload=Upload({"params": -LARGE, "part": t.download.params[1:4]}, client=t.client))
+        for t in tasks
+    ]
+    for report in reports:
+        mailbox.ship(report)
+    reply, arrays = mailbox.packed(Reply(reports, 0, 0, 0, 0, 0))
+    for report in post.unpacked(packet, reply, arrays).reports:
+        assert torch.equal(report.upload.part, LARGE[1:4] + report.client)
+
+
 def test_without_room_for_its_report_a_fit_can_be_done_again(tmp_path, monkeypatch):
     post, mailbox = Post(tmp_path, pytest.fail), Mailbox(tmp_path)
     rows = rows_of(post, mailbox, 3)
