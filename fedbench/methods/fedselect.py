@@ -14,6 +14,7 @@ Where we decide, mostly with the authors' code:
 - A pass over an empty part is not run; the code runs it, which moves running statistics.
 """
 
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -98,41 +99,37 @@ class FedSelect(Method):
 
     def _train(self, client: Client, received: Weights, mask: Tensor) -> Weights:
         """LocalAlt: in every epoch a pass over the data for the personal part, then one for the shared part."""
-        learner, train, model = client.learner, self.context.train, received
-        number = received.params.new_tensor
+        train, model, number = self.context.train, received, received.params.new_tensor
         limit = float("inf") if self.options.clip_norm is None else self.options.clip_norm
-        scalars = {"limit": limit, "decay": train.weight_decay, "momentum": train.momentum}
-        parts = {"personal": mask, "shared": ~mask}
-        parts = {name: part.to(received.params.dtype) for name, part in parts.items() if holds_one(part)}
-        states = {
-            name: {"part": part, "velocity": self._velocity(client, name, part)}
-            | {key: number(value) for key, value in scalars.items()}
-            for name, part in parts.items()
-        }
+        scalars = {"limit": number(limit), "decay": number(train.weight_decay)}
+        parts = {name: part for name, part in {"personal": mask, "shared": ~mask}.items() if holds_one(part)}
+        states = {name: {"part": part.to(received.params.dtype), **scalars} for name, part in parts.items()}
+        memories = {name: self._memory(client, name, part) for name, part in parts.items()}
         for epoch in range(train.epochs):
-            for name, state in states.items():
-                purpose = f"{name}/{epoch}"
-                model = learner.fit(
+            for name in parts:
+                model = client.learner.fit(
                     model,
                     client.train,
-                    purpose=purpose,
+                    purpose=f"{name}/{epoch}",
                     epochs=1,
-                    gradient=part_step,
-                    state=state,
-                    optimizer=torch.optim.SGD,
+                    gradient=part_of_edited if train.weight_decay or self.options.clip_norm else part_of_gradient,
+                    state=states[name],
+                    memory=memories[name],
+                    optimizer=partial(torch.optim.SGD, momentum=train.momentum),
                 )
         return model
 
-    def _velocity(self, client: Client, name: str, part: Tensor) -> Tensor:
+    def _memory(self, client: Client, name: str, part: Tensor) -> dict[str, Any]:
         """Momentum of a part, which rests during the other's passes; kept across rounds with train.keep_optimizer.
 
         What has turned personal since then must not go on moving in the passes of the shared part.
         """
         memory = client.memory(name)
         if memory is None:
-            return torch.zeros_like(part)
-        memory["velocity"] = memory["velocity"] * part if "velocity" in memory else torch.zeros_like(part)
-        return memory["velocity"]
+            return {}
+        held = memory.get("optimizer", {})
+        memory["optimizer"] = {key: velocity * part for key, velocity in held.items()}
+        return memory
 
     def _grown(self, client: Client, mask: Tensor, received: Tensor, trained: Tensor) -> Tensor:
         """GradSelect: the next mask `[N]`, in the rounds where masks grow."""
@@ -188,9 +185,12 @@ def scopes(layout: Layout, scope: str, mask_biases: bool) -> list[Any]:
     return [everything]
 
 
-def part_step(g: Tensor, w: Tensor, s: Any) -> None:
-    """Clip the gradient, add decay, and give the heavy-ball step of a part; `[N]`, or a stack of clients `[K, N]`."""
+def part_of_gradient(g: Tensor, w: Tensor, s: Any) -> None:
+    """Leave a part of the gradient; `[N]`, or a stack of clients `[K, N]`."""
+    g.mul_(s.part)
+
+
+def part_of_edited(g: Tensor, w: Tensor, s: Any) -> None:
+    """Clip the whole gradient, add decay, and leave a part of both; shapes as above."""
     g.mul_((s.limit / (g.norm(dim=-1, keepdim=True) + 1e-6)).clamp_(max=1))
     g.add_(w * s.decay).mul_(s.part)
-    torch.add(s.velocity.mul_(s.momentum), g, out=g)
-    s.velocity.copy_(g)
