@@ -132,22 +132,39 @@ def taught_loss(
 ) -> Tensor:
     """(1 - lam) times the own loss plus lam times the transfer, in one pass. part: the head, or the whole network."""
     loss, features, logits = task_loss_through(net, batch, part)
-    taught = s.outputs[s.index]
+    taught = s.outputs.index_select(0, s.index)
     with torch.autocast(taught.device.type, enabled=False):
-        return (1 - s.lam) * loss + s.lam * transfer(features.flatten(1).to(taught), logits.to(taught), taught)
+        return loss.to(taught).lerp(transfer(features.flatten(1).to(taught), logits.to(taught), taught), s.lam)
 
 
 def discrepancy(features: Tensor, logits: Tensor, taught: Tensor) -> Tensor:
     """Squared maximum mean discrepancy of features `[n, d]` to the teacher's, with five kernels, all pairs counted."""
-    both = torch.cat([features, taught])
-    both = both - both.detach().mean(0)  # distances stay, rounding shrinks
-    norms = both.square().sum(1)
-    squared = (norms[:, None] + norms - 2 * both @ both.T).clamp(min=0)  # [2n, 2n]
-    count = len(both)
-    base = squared.detach().sum() / (count * count - count) + 1e-8
-    kernels = torch.stack([torch.exp(-squared / (base / 4 * 2**i)) for i in range(5)]).sum(0)
-    own, other = slice(count // 2), slice(count // 2, None)
-    return (kernels[own, own] + kernels[other, other] - 2 * kernels[own, other]).mean()
+    value: Tensor = Discrepancy.apply(features, taught)
+    return value
+
+
+class Discrepancy(torch.autograd.Function):
+    """`discrepancy` with its gradient written out, for which autograd takes some per cent of a small net's step."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, taught: Tensor) -> Tensor:
+        n, both = len(features), torch.cat([features, taught])
+        both -= both.mean(0)  # distances stay, rounding shrinks
+        norms = both.square().sum(1)
+        squared = torch.addmm(norms[:, None] + norms, both, both.T, alpha=-2).clamp_(min=0)  # [2n, 2n]
+        base = squared.sum() / (4 * n * n - 2 * n) + 1e-8  # the pairs of 2n, without gradient
+        rates = (2.0 ** torch.arange(2, -3, -1).to(both) / base)[:, None, None]  # 4 to 1/4
+        kernels = torch.exp(squared * -rates)
+        own, other = slice(n), slice(n, None)
+        slopes = (kernels[:, own] * rates).sum(0)  # [n, 2n]: of the kernels, by the squared distance, turned round
+        slopes[:, own] *= -1
+        ctx.save_for_backward((slopes.sum(1, keepdim=True) * both[own] - slopes @ both) * (4 / n**2))
+        total = kernels.sum(0)
+        return (total[own, own] + total[other, other] - 2 * total[own, other]).mean()
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
+        return ctx.saved_tensors[0] * slope, None
 
 
 def distillation(features: Tensor, logits: Tensor, taught: Tensor) -> Tensor:

@@ -339,7 +339,7 @@ def test_probabilities_need_no_head():
 
 
 MUTANTS = [
-    ("the own loss is not scaled", "(1 - s.lam) * loss", "loss"),
+    ("the own loss is not scaled", "loss.to(taught).lerp(", "(loss / (1 - s.lam)).to(taught).lerp("),
     ("the participation counts before its average", "self.options.mu, count,", "self.options.mu, count + 1,"),
     ("the inherited model is uploaded", "self.upload(client, trained,", "self.upload(client, now,"),
     ("augmented images are taught by others", "if learner.alters(client.train):", "if False:"),
@@ -354,9 +354,9 @@ MUTANTS = [
         "torch.lerp(trained.params, past.params",
         "torch.lerp(past.params, trained.params",
     ),
-    ("the bandwidth has a gradient", "squared.detach().sum()", "squared.sum()"),
-    ("kernels centred elsewhere", "(base / 4 * 2**i)", "(base / 2 * 2**i)"),
-    ("the diagonal counts in the bandwidth", "(count * count - count)", "(count * count)"),
+    ("half the gradient", "(4 / n**2)", "(2 / n**2)"),
+    ("kernels centred elsewhere", "arange(2, -3, -1)", "arange(1, -4, -1)"),
+    ("the diagonal counts in the bandwidth", "(4 * n * n - 2 * n)", "(4 * n * n)"),
     ("a temperature on the student too", "(taught * logits.log_softmax(1))", "(taught * (logits / 4).log_softmax(1))"),
     ("l2 without its half", "/ (2 * len(features))", "/ len(features)"),
     ("shares by real numbers", "drawn * rounds // clients", "int(drawn / clients * rounds)"),
