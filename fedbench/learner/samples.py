@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 
-AT_ONCE = 50
+AT_ONCE = 100
 """Samples of one pass by layers."""
 
-UNFOLDED_AT_ONCE = 16
+UNFOLDED_AT_ONCE = 8
 """Samples of which is held at once what a convolution unfolds."""
 
 NUMBERS_AT_ONCE = 1 << 24
@@ -154,23 +154,24 @@ def of_linear(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
 
 
 def of_convolution(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
-    """x `[b, in, h, w]`, error `[b, out, h', w']`."""
+    """x `[b, in, h, w]`, error `[b, out, h', w']`. Worked on with channels last, where patches are longer runs."""
     assert isinstance(layer, nn.Conv2d)
-    total, error = torch.zeros(layer.weight.numel(), dtype=torch.float64, device=x.device), error.flatten(2)
-    for some, errors in zip(x.to(error.dtype).split(UNFOLDED_AT_ONCE), error.split(UNFOLDED_AT_ONCE), strict=True):
-        total += squares_of((errors @ unfolded(layer, some).mT).flatten(1))
-    return [total, squares_of(error.sum(2))] if layer.bias is not None else [total]
+    assert not isinstance(layer.padding, str)
+    (below, beside), (high, wide) = layer.padding, layer.kernel_size
+    x = F.pad(x, (beside, beside, below, below)).to(error.dtype).permute(0, 2, 3, 1).contiguous()
+    error = error.permute(0, 2, 3, 1).flatten(1, 2)  # [b, h' * w', out]
+    total = torch.zeros(layer.weight.numel(), dtype=torch.float64, device=x.device)
+    for some, errors in zip(x.split(UNFOLDED_AT_ONCE), error.split(UNFOLDED_AT_ONCE), strict=True):
+        total += squares_of((unfolded(layer, some).mT @ errors).flatten(1))
+    sums = [total.view(high, wide, x.shape[3], -1).permute(3, 2, 0, 1).flatten(), squares_of(error.sum(1))]
+    return sums if layer.bias is not None else sums[:1]
 
 
 def unfolded(layer: nn.Conv2d, x: Tensor) -> Tensor:
-    """What `F.unfold` gives, `[b, in * kernel, h' * w']`, as one copy of a view, which takes a third of its time."""
-    assert not isinstance(layer.padding, str)
-    (below, beside), view = layer.padding, x
-    if below or beside:
-        view = F.pad(view, (beside, beside, below, below))
-    for dim, size, stride, gap in zip((2, 3), layer.kernel_size, layer.stride, layer.dilation, strict=True):
-        view = view.unfold(dim, gap * (size - 1) + 1, stride)[..., ::gap]
-    return view.permute(0, 1, 4, 5, 2, 3).flatten(1, 3).flatten(2)
+    """Patches of x `[b, h, w, in]` as `[b, h' * w', kernel * in]`: one copy of a view, unlike `F.unfold`."""
+    for dim, size, stride, gap in zip((1, 2), layer.kernel_size, layer.stride, layer.dilation, strict=True):
+        x = x.unfold(dim, gap * (size - 1) + 1, stride)[..., ::gap]
+    return x.permute(0, 1, 2, 4, 5, 3).flatten(1, 2).flatten(2)
 
 
 def of_batch_norm(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
