@@ -4,6 +4,7 @@ A scattered mask makes `torch.where` miss every second branch on a CPU; integers
 its time.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,13 @@ INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 def holds_one(mask: Tensor) -> bool:
     """Whether a mask (bool, or 0 and 1 in bytes) is 1 anywhere. `any` takes thirty times as long on a CPU."""
     return bool(mask.numel()) and bool(mask.view(torch.int8).amax())
+
+
+def places(mask: Tensor) -> Tensor:
+    """Indices `[n]` of the ones of a mask `[N]`, bool. `nonzero` takes two to eight times as long on a CPU."""
+    if mask.device.type != "cpu":
+        return mask.nonzero().flatten()
+    return torch.from_numpy(np.flatnonzero(mask.numpy()))
 
 
 def bitmask(mask: Tensor, like: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from fedbench.bits import bitmask, choose, holds_one
+from fedbench.bits import bitmask, choose, holds_one, places
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout, ranges_of
 
@@ -143,10 +143,10 @@ def parts_of(trainable: Tensor | None, size: int) -> tuple[list[Part], Tensor | 
     runs = ranges_of(trainable, MAX_RANGES)
     if runs is not None:
         return [slice(*both) for both in runs], None
-    moving = trainable.nonzero().flatten()
+    moving = places(trainable)
     if len(moving) <= LITTLE * size:
         return [moving], None
-    return [slice(0, size)], (~trainable).nonzero().flatten()
+    return [slice(0, size)], places(~trainable)
 
 
 def make_stepper(learner: "Learner", job: "Job") -> Stepper:

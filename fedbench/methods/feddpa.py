@@ -27,7 +27,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregators import above_quantile, min_max, weighted_mean
-from fedbench.bits import choose, holds_one
+from fedbench.bits import choose, holds_one, places
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Slot
 from fedbench.learner.optimizers import LITTLE
@@ -130,12 +130,11 @@ class FedDPA(Method):
         if self.options.constraint_form == "layer_norm":
             state |= {"anchor": reference, "room": torch.empty_like(reference)}
             return {"gradient": partial(layer_norm_pull, self.context.layout.params), "state": state}
-        (whole, few), part = PULLS[self.options.constraint_form], part.to(reference.device)
-        if int(part.count_nonzero()) <= LITTLE * len(part):  # it is stepped by itself, so it is pulled by itself
-            state["part"] = part.nonzero().flatten()
-            state["anchor"] = reference[state["part"]]
+        (whole, few), own = PULLS[self.options.constraint_form], places(part).to(reference.device)
+        if len(own) <= LITTLE * len(part):  # it is stepped by itself, so it is pulled by itself
+            state |= {"part": own, "anchor": reference[own]}
         else:  # the distance of a part is that of the whole from where the others stay
-            state["anchor"] = choose(part, reference, start)
+            state["anchor"] = choose(part.to(reference.device), reference, start)
         state["room"] = torch.empty_like(state["anchor"])
         return {"gradient": few if "part" in state else whole, "state": state}
 
@@ -194,22 +193,22 @@ PULLS = {"norm": (norm_pull, norm_pull_of_part), "squared": (squared_pull, squar
 
 
 def norm_slope(distance: Tensor, goal: Tensor, weight: Tensor) -> Tensor:
-    return (distance - goal).sign_().mul_(weight / 2) * inverse(distance)
+    return (distance - goal).sign_().mul_(weight / 2).div_(above_zero(distance))
 
 
 def squared_slope(distance: Tensor, goal: Tensor, weight: Tensor) -> Tensor:
-    return (distance - goal).mul_(weight) * inverse(distance)
+    return (distance - goal).mul_(weight).div_(above_zero(distance))
 
 
 def offset_of(w: Tensor, anchor: Tensor, room: Tensor) -> tuple[Tensor, Tensor]:
     """From the anchor to `w`, and how far that is."""
     offset = torch.sub(w, anchor, out=room)
-    return offset, offset.norm(dim=-1, keepdim=True)
+    return offset, torch.linalg.vector_norm(offset, dim=-1, keepdim=True)  # `norm` adds a third to it
 
 
-def inverse(distance: Tensor) -> Tensor:
-    """1 / distance, and 0 of 0: a distance of 0 pulls nowhere."""
-    return torch.where(distance > 0, 1 / distance, 0.0)
+def above_zero(distance: Tensor) -> Tensor:
+    """To divide by: an offset of 0 pulls nowhere."""
+    return distance.clamp(min=1e-30)
 
 
 def layer_norm_pull(slots: Sequence[Slot], g: Tensor, w: Tensor, s: Any) -> None:
@@ -218,7 +217,7 @@ def layer_norm_pull(slots: Sequence[Slot], g: Tensor, w: Tensor, s: Any) -> None
     for slot in slots:
         tensor = offset[..., slot.start : slot.stop]
         distance = tensor.norm(dim=-1, keepdim=True)
-        tensor.mul_(inverse(distance))
+        tensor.div_(above_zero(distance))
         total.add_(distance)
     g.add_(offset.mul_((total - s.goal).sign_().mul_(s.weight / 2)))
 

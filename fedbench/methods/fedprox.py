@@ -109,4 +109,4 @@ class FedProx(Method):
 
 def proximal_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add mu (w - anchor) to the gradient; `[N]`, or a stack of clients `[K, N]`."""
-    g.add_((w - s.anchor).mul_(s.mu))
+    g.addcmul_(w - s.anchor, s.mu)

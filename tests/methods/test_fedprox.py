@@ -203,8 +203,8 @@ def test_bytes_are_fedavgs():
 
 MUTANTS = [
     ("no pull", "if float(download.mu) > 0:", "if float(download.mu) > 1e9:"),
-    ("pushed away", "g.add_((w - s.anchor).mul_(s.mu))", "g.sub_((w - s.anchor).mul_(s.mu))"),
-    ("half the pull", "(w - s.anchor).mul_(s.mu)", "(w - s.anchor).mul_(s.mu / 2)"),
+    ("pushed away", "g.addcmul_(w - s.anchor", "g.addcmul_(s.anchor - w"),
+    ("half the pull", "(w - s.anchor, s.mu)", "(w - s.anchor, s.mu / 2)"),
     ("stragglers are kept", 'if self.options.straggler_policy == "drop":', 'if self.options.straggler_policy == "":'),
     ("mu falls when the loss rises", "server.mu + 0.1, 0", "server.mu - 0.1, 0"),
     ("after four falls", "if server.calm == 5:", "if server.calm == 4:"),
