@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedbench.bits import bitmask, choose, holds_one
+from fedbench.bits import bitmask, choose, holds_one, places
 
 ONES, ZEROS = [1.5, -0.0, torch.nan, torch.inf, 5.0], [-0.0, 2.5, 3.5, torch.nan, -torch.inf]
 MASK = torch.tensor([False, True, True, False, True])
@@ -32,3 +32,9 @@ def test_whether_a_mask_is_one_anywhere():
         assert holds_one(mask.to(torch.uint8))
     for mask in (MASK[:1], MASK[3:4], MASK[:0]):
         assert not holds_one(mask)
+
+
+def test_the_places_of_ones():
+    for mask in (MASK, MASK[:1], MASK[:0], MASK | True):
+        assert places(mask).tolist() == [i for i, one in enumerate(mask.tolist()) if one]
+        assert places(mask).dtype == torch.int64
