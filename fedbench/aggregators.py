@@ -19,7 +19,7 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from fedbench.bits import choose
+from fedbench.bits import choose, places
 
 # Not powers of two: rows so far apart fall into the same few lines of a cache, and a product takes up to twice as long.
 COLUMNS = 64_000
@@ -302,8 +302,11 @@ def mask_counts(masks: Sequence[Tensor], size: int) -> np.ndarray:
     return out
 
 
-def largest(scores: Tensor, count: int) -> Tensor:
-    """bool `[n]`: exactly `count` largest scores; of equal ones the lower index first."""
+def largest(scores: Tensor, count: int, among: Tensor | None = None) -> Tensor:
+    """bool `[n]`: exactly `count` largest scores; of equal ones the lower index first. among: bool `[n]`, of these."""
+    if among is not None:
+        index = places(among)
+        return torch.zeros_like(among).scatter_(0, index, largest(scores.index_select(0, index), count))
     if count <= 0 or count >= len(scores):
         return torch.full(scores.shape, count > 0, device=scores.device)
     if scores.device.type != "cpu":

@@ -28,6 +28,12 @@ def bitmask(mask: Tensor, like: Tensor) -> Tensor:
     return mask.view(torch.int8).neg().to(INTEGERS[like.element_size()])
 
 
+def without(values: Tensor, mask: Tensor) -> Tensor:
+    """`values` `[N]` with 0 where the mask is 1. `masked_fill` takes five times as long on a CPU."""
+    kept = bitmask(mask, values).bitwise_not_()
+    return kept.bitwise_and_(values.view(kept.dtype)).view(values.dtype)
+
+
 def choose(mask: Tensor, ones: Tensor, zeros: Tensor, in_place: bool = False) -> Tensor:
     """`ones` `[..., N]` where the mask is 1, else `zeros` `[N]`. mask: as for `bitmask`, or what that returned.
 

@@ -216,6 +216,15 @@ def test_largest_is_a_stable_sort(values, count):
     assert largest(torch.tensor(values), count).nonzero().flatten().tolist() == order.sort().values.tolist()
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.5, 7.0]), st.booleans()), min_size=1, max_size=60), st.integers(0, 60)
+)
+def test_the_largest_among_some(entries, count):
+    values, among = (torch.tensor(column) for column in zip(*entries, strict=True))
+    count = min(count, int(among.sum()))
+    assert torch.equal(largest(values, count, among), largest(values.masked_fill(~among, -1), count))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("values", [[0.0, -0.0, 0.0, 1.0], [torch.inf, 1e-45, 0.0, 3.0], [-1.0, -2.0, 5.0, -torch.inf]])
 def test_largest_knows_every_kind_of_number(values, dtype):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedbench.bits import bitmask, choose, holds_one, places
+from fedbench.bits import bitmask, choose, holds_one, places, without
 
 ONES, ZEROS = [1.5, -0.0, torch.nan, torch.inf, 5.0], [-0.0, 2.5, 3.5, torch.nan, -torch.inf]
 MASK = torch.tensor([False, True, True, False, True])
@@ -32,6 +32,13 @@ def test_whether_a_mask_is_one_anywhere():
         assert holds_one(mask.to(torch.uint8))
     for mask in (MASK[:1], MASK[3:4], MASK[:0]):
         assert not holds_one(mask)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_a_mask_leaves(dtype):
+    values, expected = torch.tensor(ONES, dtype=dtype), torch.tensor([1.5, 0, 0, torch.inf, 0], dtype=dtype)
+    assert torch.equal(without(values, MASK), expected)
+    assert torch.equal(values.nan_to_num(9), torch.tensor(ONES, dtype=dtype).nan_to_num(9))
 
 
 def test_the_places_of_ones():

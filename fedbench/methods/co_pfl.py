@@ -30,7 +30,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregators import bits_to_mask, largest, mask_counts, mask_to_bits, masked_mean, normalised
-from fedbench.bits import bitmask, choose, holds_one
+from fedbench.bits import bitmask, choose, holds_one, without
 from fedbench.errors import ConfigError
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import Client, Message, Method, Server, Upload
@@ -145,10 +145,11 @@ class CoPFL(Method):
     def _pack(self, client: Client, trained: Weights, mask: Tensor, scores: dict[str, float]) -> Upload:
         """The shared values, the mask and the score."""
         score = torch.tensor(sum(scores.values()), dtype=torch.float64)
-        traces = {"mask_share": float(mask.sum()) / len(mask), **scores}
+        personal = int(mask.sum())
+        traces = {"mask_share": personal / len(mask), **scores}
         upload = self.upload(client, trained, traces=traces, mask=mask_to_bits(mask), score=score)
-        upload.tensors["params"] = trained.params.masked_fill(mask, 0)  # only the others are sent, and counted
-        upload.charge = upload.wire_bytes() - trained.params.element_size() * int(mask.sum())
+        upload.tensors["params"] = without(trained.params, mask)  # only the others are sent, and counted
+        upload.charge = upload.wire_bytes() - trained.params.element_size() * personal
         return upload
 
     def _train(self, client: Client, received: Weights, mask: Tensor) -> Weights:
@@ -210,10 +211,10 @@ class CoPFL(Method):
         """The next mask `[N]`, given how far every parameter moved (eq. 6 and 7)."""
         selected = floor_of(self.options.personalization_rate, len(mask))
         room = floor_of(self.options.personalization_budget, len(mask)) - int(mask.sum())
-        ranked = change if self.options.select_from == "all" else change.masked_fill(mask, -1)
-        candidates = largest(ranked, selected) & ~mask
+        among = None if self.options.select_from == "all" else ~mask
+        candidates = largest(change, selected, among) & ~mask
         if room < int(candidates.sum()):
-            candidates = largest(change.masked_fill(~candidates, -1), room)
+            candidates = largest(change, room, candidates)
         return mask | candidates
 
     def _scores(

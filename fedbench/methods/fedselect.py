@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregators import bits_to_mask, largest, mask_counts, mask_to_bits, masked_mean
-from fedbench.bits import choose, holds_one
+from fedbench.bits import choose, holds_one, without
 from fedbench.errors import ConfigError
 from fedbench.learner.layout import Layout
 from fedbench.learner.weights import Weights
@@ -93,7 +93,7 @@ class FedSelect(Method):
         held |= {"trained": trained.params, "mask": grown, "kept": kept}
         traces = {"mask_share": float(grown.sum()) / len(grown)}
         upload = self.upload(client, trained, traces=traces, mask=mask_to_bits(kept))
-        upload.tensors["params"] = trained.params.masked_fill(kept, 0)  # only the others are sent, and counted
+        upload.tensors["params"] = without(trained.params, kept)  # only the others are sent, and counted
         upload.charge = upload.wire_bytes() - trained.params.element_size() * int(kept.sum())
         return upload
 
@@ -149,7 +149,7 @@ class FedSelect(Method):
             free = int((~personal).sum())
             count = free - round((1 - rate) * free)
             room = int(limit * len(personal) + 1e-9) - (len(personal) - free)
-            out[scope] |= largest(change[scope].masked_fill(personal, -1), min(count, room))
+            out[scope] |= largest(change[scope], min(count, room), ~personal)
         return out
 
     # -- the server half ----------------------------------------------------------------------------------------------

@@ -467,7 +467,7 @@ MUTANTS = [
     ("a share of all entries is selected", "free - round((1 - rate) * free)", "int(rate * len(personal))"),
     ("halves are rounded up", "round((1 - rate) * free)", "int((1 - rate) * free + 0.5)"),
     ("the limit counts new entries only", " - (len(personal) - free)", ""),
-    ("personal entries are selected again", "change[scope].masked_fill(personal, -1)", "change[scope]"),
+    ("personal entries are selected again", "min(count, room), ~personal)", "min(count, room))"),
     ("masks grow in the rounds between", "if client.round % self.options.mask_interval:", "if False:"),
     ("the reference never moves on", 'client.state["reference"] = trained', "pass"),
     ("the passes change places", '{"personal": mask, "shared": ~mask}', '{"shared": ~mask, "personal": mask}'),
@@ -477,6 +477,6 @@ MUTANTS = [
     ("kept momentum moves what turned personal", "velocity * part for", "velocity.clone() for"),
     ("personal values are averaged", "sent = [~bits_to_mask(u.mask, size) for u in uploads]",
      "sent = [torch.ones(size, dtype=torch.bool) for u in uploads]"),
-    ("personal values are sent", "trained.params.masked_fill(kept, 0)", "trained.params"),
+    ("personal values are sent", "without(trained.params, kept)", "trained.params"),
     ("own values are kept where they are new", 'choose(client.state["kept"]', 'choose(client.state["mask"]'),
 ]  # fmt: skip
