@@ -30,6 +30,14 @@ class Lane:
         self._job, self._streams = Job(data, [], memory=memory), seeds.TorchStream(*data.key, purpose)
         self._stepper: Stepper | None = None
         self._losses: list[Tensor] = []
+        self._moved = True
+
+    def present(self) -> Weights:
+        """The lane's numbers while the module holds them, not to be written to: a copy only where a step moved them.
+
+        Some optimisers, such as LBFGS, ask for several gradients in a step and move in between.
+        """
+        return self.learner.weights() if self._moved else self.weights
 
     def step(self, closure: Callable[[Weights], Tensor], like: Optimizer) -> None:
         """One gradient step, with the settings that a scheduler has given to the optimiser `like`.
@@ -40,6 +48,7 @@ class Lane:
         learner, other = self.learner, self.learner.weights()
         with self._streams.entered(), _unlogged(learner.module), torch.enable_grad():
             learner.load(self.weights)
+            self._moved = False
             stepper = self._stepper = self._stepper or make_stepper(learner, self._job)
             for own, followed in zip(stepper.optimizer.param_groups, like.param_groups, strict=True):
                 own.update({name: value for name, value in followed.items() if name != "params"})
@@ -49,7 +58,7 @@ class Lane:
         learner.load(other)
 
     def _loss(self, loss: Tensor) -> Tensor:
-        self._last = loss.detach()
+        self._last, self._moved = loss.detach(), True
         return loss
 
     def gradient(self, loss: Tensor) -> Tensor:

@@ -104,7 +104,7 @@ class Mixture:
 
     def _loss_of_parameters(self, batch: Any, common: Weights) -> Tensor:
         """Loss at the mixed vector; its gradient there is that by v but for the factor alpha."""
-        learner, own, alpha = self.learner, self.lane.weights.params, self.alpha.to(self.learner.dtype)
+        learner, own, alpha = self.learner, self.lane.present().params, self.alpha.to(self.learner.dtype)
         torch.lerp(common.params, own, alpha, out=learner.w)
         with learner.autocast():
             loss = task_loss(learner.module, batch)
@@ -117,7 +117,7 @@ class Mixture:
 
     def _loss_of_logits(self, batch: Any, common: Weights) -> Tensor:
         """Cross-entropy of the mixed class scores, with the same dropout masks in both models."""
-        learner, net, own, (x, y) = self.learner, self.learner.module, self.lane.weights, batch
+        learner, net, own, (x, y) = self.learner, self.learner.module, self.lane.present(), batch
         alpha = self.alpha.clone().requires_grad_()
         learner.load(common)
         with torch.no_grad(), seeds.preserved_torch_stream(), learner.autocast():

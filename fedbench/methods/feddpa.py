@@ -130,8 +130,9 @@ class FedDPA(Method):
         if self.options.constraint_form == "layer_norm":
             state |= {"anchor": reference, "room": torch.empty_like(reference)}
             return {"gradient": partial(layer_norm_pull, self.context.layout.params), "state": state}
-        (whole, few), own = PULLS[self.options.constraint_form], places(part).to(reference.device)
+        (whole, few), own = PULLS[self.options.constraint_form], places(part)
         if len(own) <= LITTLE * len(part):  # it is stepped by itself, so it is pulled by itself
+            own = own.to(reference.device)
             state |= {"part": own, "anchor": reference[own]}
         else:  # the distance of a part is that of the whole from where the others stay
             state["anchor"] = choose(part.to(reference.device), reference, start)
@@ -207,8 +208,8 @@ def offset_of(w: Tensor, anchor: Tensor, room: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def above_zero(distance: Tensor) -> Tensor:
-    """To divide by: an offset of 0 pulls nowhere."""
-    return distance.clamp(min=1e-30)
+    """To divide by: an offset of 0 pulls nowhere. One so short that its float32 norm is 0 hardly does."""
+    return distance.clamp(min=1e-20)
 
 
 def layer_norm_pull(slots: Sequence[Slot], g: Tensor, w: Tensor, s: Any) -> None:
@@ -216,7 +217,7 @@ def layer_norm_pull(slots: Sequence[Slot], g: Tensor, w: Tensor, s: Any) -> None
     offset, total = torch.sub(w, s.anchor, out=s.room), torch.zeros_like(w[..., :1])
     for slot in slots:
         tensor = offset[..., slot.start : slot.stop]
-        distance = tensor.norm(dim=-1, keepdim=True)
+        distance = torch.linalg.vector_norm(tensor, dim=-1, keepdim=True)
         tensor.div_(above_zero(distance))
         total.add_(distance)
     g.add_(offset.mul_((total - s.goal).sign_().mul_(s.weight / 2)))

@@ -22,6 +22,7 @@ import torch
 from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.optim import Optimizer
 
 from fedbench.learner.learner import Batches, Learner
@@ -153,16 +154,18 @@ class Discrepancy(torch.autograd.Function):
         norms = both.square().sum(1)
         squared = torch.addmm(norms[:, None] + norms, both, both.T, alpha=-2).clamp_(min=0)  # [2n, 2n]
         base = squared.sum() / (4 * n * n - 2 * n) + 1e-8  # the pairs of 2n, without gradient
-        rates = (2.0 ** torch.arange(2, -3, -1).to(both) / base)[:, None, None]  # 4 to 1/4
+        halvings = 2.0 ** torch.arange(2, -3, -1, dtype=both.dtype, device=both.device)  # 4 to 1/4
+        rates = (halvings / base)[:, None, None]
         kernels = torch.exp(squared * -rates)
         own, other = slice(n), slice(n, None)
-        slopes = (kernels[:, own] * rates).sum(0)  # [n, 2n]: of the kernels, by the squared distance, turned round
+        slopes = (kernels[:, own] * rates).sum(0)  # [n, 2n]: of the kernels, by the squared distance, their sign turned
         slopes[:, own] *= -1
         ctx.save_for_backward((slopes.sum(1, keepdim=True) * both[own] - slopes @ both) * (4 / n**2))
         total = kernels.sum(0)
         return (total[own, own] + total[other, other] - 2 * total[own, other]).mean()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
         return ctx.saved_tensors[0] * slope, None
 

@@ -170,6 +170,25 @@ def test_all_personal_scores_are_trained_as_locally():
     assert all(equal(Weights(**apfl.states[i]["personal"]), local.log[-1].after_agg[i]) for i in (0, 1))
 
 
+class Searching(Mlp):
+    """Whose optimiser asks for several gradients in a step, and moves in between."""
+
+    def configure_optimizers(self):
+        return torch.optim.LBFGS(self.parameters(), lr=0.1, max_iter=4)
+
+
+@pytest.mark.parametrize("mixing", ["parameters", "logits"])
+def test_an_optimiser_that_moves_between_the_gradients_of_a_step(mixing):
+    runs = []
+    for method, options in (("apfl", {"alpha": 1, "alpha_update": "off", "mixing": mixing}), ("local", {})):
+        runs.append(Simulation(method, blobs([9, 17]), module=Searching(), train={"batch_size": "full"}, **options))
+        runs[-1].learner.optimizer = "module"
+    apfl, local = (run.run(2) for run in runs)
+    for i in (0, 1):
+        assert torch.equal(apfl.states[i]["personal"]["params"], local.log[-1].after_agg[i].params)
+        assert not torch.equal(apfl.states[i]["personal"]["params"], apfl.server.initial.params)
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"alpha": 0.9}, {"alpha_update": "step", "alpha_lr": 3.0}, {"mixing": "logits"}, {"mix_with": "updated"}],
@@ -363,5 +382,11 @@ MUTANTS = [
     ("after_fit is the own copy of w", "        client.fitted = self._mixed(client, client.fitted)\n", ""),
     ("the slope of scores is lost", "        self.slope = alpha.grad\n", ""),
     ("scores of w move its statistics into v's", "        learner.load(own)\n", ""),
+    (
+        "a step's gradients are all taken where it began",
+        "loss.detach(), True",
+        "loss.detach(), False",
+        "learner/lane.py",
+    ),
     ("dropout of w's scores shifts v's stream", "seeds.preserved_torch_stream(), ", ""),
 ]

@@ -391,7 +391,7 @@ MUTANTS = [
     ),
     ("the distance is from the start of the phase", "choose(part.to(reference.device), reference, start)", "start"),
     ("a small part is pulled where it starts", "reference[own]", "start[own]"),
-    ("a distance of 0 divides", "return distance.clamp(min=1e-30)", "return distance"),
+    ("a distance of 0 divides", "return distance.clamp(min=1e-20)", "return distance"),
     ("updates are scaled up to the bound", "max(1.0, float(update.norm())", "max(0.0, float(update.norm())"),
     ("noise is not shared out", "multiplier / sqrt(participants)", "multiplier"),
     ("the own model is the received one", '["local"] = trained.params', '["local"] = received.params'),

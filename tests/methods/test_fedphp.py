@@ -355,7 +355,7 @@ MUTANTS = [
         "torch.lerp(past.params, trained.params",
     ),
     ("half the gradient", "(4 / n**2)", "(2 / n**2)"),
-    ("kernels centred elsewhere", "arange(2, -3, -1)", "arange(1, -4, -1)"),
+    ("kernels centred elsewhere", "arange(2, -3, -1,", "arange(1, -4, -1,"),
     ("the diagonal counts in the bandwidth", "(4 * n * n - 2 * n)", "(4 * n * n)"),
     ("a temperature on the student too", "(taught * logits.log_softmax(1))", "(taught * (logits / 4).log_softmax(1))"),
     ("l2 without its half", "/ (2 * len(features))", "/ len(features)"),
