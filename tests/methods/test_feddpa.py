@@ -135,6 +135,15 @@ def test_at_the_reference_there_is_no_pull(form):
         assert not pulled(form, torch.tensor(W), W, [1.0] * 4, 0.1, goal).any()
 
 
+@pytest.mark.parametrize("form", ["norm", "squared", "layer_norm"])
+@pytest.mark.parametrize("distance", [0.0, 1e-24, 1e-15])
+@pytest.mark.parametrize("weight", [0.1, 1e9])
+def test_near_the_reference_a_pull_stays_within_its_weight(form, distance, weight):
+    """Squares of 1e-24 are 0 in float32, and so is the norm of such a distance."""
+    found = pulled(form, torch.full((4,), distance), [0.0] * 4, [1.0] * 4, weight, 0.5)
+    assert found.norm() <= weight
+
+
 @pytest.mark.parametrize("form", ["norm", "layer_norm"])
 def test_at_the_goal_there_is_no_pull(form):
     assert not pulled(form, torch.tensor([3.0, 4, 0, 0]), [0.0] * 4, [1.0] * 4, 0.1, 5.0).any()
@@ -392,6 +401,7 @@ MUTANTS = [
     ("the distance is from the start of the phase", "choose(part.to(reference.device), reference, start)", "start"),
     ("a small part is pulled where it starts", "reference[own]", "start[own]"),
     ("a distance of 0 divides", "return distance.clamp(min=1e-20)", "return distance"),
+    ("short distances pull without limit", "clamp(min=1e-20)", "clamp(min=1e-30)"),
     ("updates are scaled up to the bound", "max(1.0, float(update.norm())", "max(0.0, float(update.norm())"),
     ("noise is not shared out", "multiplier / sqrt(participants)", "multiplier"),
     ("the own model is the received one", '["local"] = trained.params', '["local"] = received.params'),
