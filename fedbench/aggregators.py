@@ -113,26 +113,24 @@ def group_means(vectors: Sequence[Tensor], groups: Tensor) -> list[Tensor]:
     return out
 
 
-def masked_merge(vectors: Sequence[Tensor], masks: Sequence[Tensor], groups: Tensor, weights: Sequence[float]) -> None:
+def masked_merge(vectors: Sequence[Tensor], masks: Tensor, groups: Tensor, weights: Sequence[float]) -> None:
     """In place of vector i: the mean of i's group where i's mask is 1, the weighted mean of all vectors elsewhere.
 
-    vectors: n of `[N]`; masks: n packed ones (`mask_to_bits`); groups: bool `[n, n]`, as in `group_means`. One pass
+    vectors: n of `[N]`; masks: packed, uint8 `[n, ceil(N / 8)]`; groups: bool `[n, n]`, as in `group_means`. One pass
     over column chunks, because at 100 clients every n x N array in between would cost as much memory and time as the
     uploads themselves.
     """
-    group = Groups(groups)
+    group, packed = Groups(groups), masks.cpu().numpy()
 
     def part(columns: slice) -> None:
         rows = group.gathered(vectors, columns)
         common = _weighted_sum(rows.unbind(), weights).to(rows.dtype)
-        packed = np.stack([mask[columns.start // 8 : -(-columns.stop // 8)].cpu().numpy() for mask in masks])
-        chosen = torch.from_numpy(np.unpackbits(packed, axis=1, count=rows.shape[1])).to(rows.device)
+        chosen = torch.from_numpy(unpacked(packed, columns)).to(rows.device)
         pieces = (whole.split(PIECE, dim=-1) for whole in (chosen, rows, common))
         for ones, own, others in zip(*pieces, strict=True):
             group.average(own)
             choose(ones, own, others, in_place=True)
-        for target, row in zip(vectors, rows, strict=True):
-            target[columns] = row
+        torch._foreach_copy_([vector[columns] for vector in vectors], rows.unbind())
 
     by_columns(part, len(vectors[0]), GATHERED)
 
@@ -267,34 +265,41 @@ def mask_to_bits(mask: Tensor) -> Tensor:
     return torch.from_numpy(np.packbits(mask.cpu().numpy()))
 
 
-def mask_overlaps(masks: Sequence[Tensor]) -> Tensor:
-    """int64 `[n, n]`: how many ones each two of n packed masks have in common; the diagonal counts a mask's ones.
+def unpacked(packed: np.ndarray, columns: slice) -> np.ndarray:
+    """0 and 1 in bytes `[n, c]`: these columns, from a multiple of 8 on, of n packed masks."""
+    part = packed[:, columns.start // 8 : -(-columns.stop // 8)]
+    return np.unpackbits(part, axis=1, count=columns.stop - columns.start)
 
-    Counted in words: a third of the time of a matrix product of unpacked masks. The padding of masks must be 0.
+
+def mask_overlaps(masks: Tensor) -> Tensor:
+    """int64 `[n, n]`: how many ones each two masks have in common; the diagonal counts a mask's ones.
+
+    masks: packed, uint8 `[n, bytes]`, with 0 in the padding. Counted in words: a third of the time of a matrix product
+    of unpacked masks.
     """
     parts: list[np.ndarray] = []
+    packed = masks.cpu().numpy()
 
     def part(columns: slice) -> None:
-        packed = np.zeros((len(masks), -(-(columns.stop - columns.start) // 8) * 8), np.uint8)
-        for row, mask in zip(packed, masks, strict=True):
-            row[: columns.stop - columns.start] = mask[columns].cpu().numpy()
-        words, counts = packed.view(np.uint64), np.zeros((len(masks), len(masks)), np.int64)
+        width = columns.stop - columns.start
+        padded = np.zeros((len(masks), -(-width // 8) * 8), np.uint8)
+        padded[:, :width] = packed[:, columns]
+        words, counts = padded.view(np.uint64), np.zeros((len(masks), len(masks)), np.int64)
         for i, row in enumerate(words):
             counts[i, i:] = np.bitwise_count(words[i:] & row).sum(1, dtype=np.uint32)  # int64 is slower
         parts.append(counts)
 
-    by_columns(part, len(masks[0]), 1 << 14)
+    by_columns(part, masks.shape[1], 1 << 14)
     upper = sum(parts, np.zeros((len(masks), len(masks)), np.int64))
     return torch.from_numpy(upper + np.triu(upper, 1).T)
 
 
-def mask_counts(masks: Sequence[Tensor], size: int) -> np.ndarray:
-    """int64 `[size]`: how many of the packed masks are 1 at each element."""
-    out = np.zeros(size, np.int64)
+def mask_counts(masks: Tensor, size: int) -> np.ndarray:
+    """int64 `[size]`: how many of the packed masks, uint8 `[n, ceil(size / 8)]`, are 1 at each element."""
+    out, packed = np.zeros(size, np.int64), masks.cpu().numpy()
 
     def part(columns: slice) -> None:
-        packed = np.stack([mask[columns.start // 8 : -(-columns.stop // 8)].cpu().numpy() for mask in masks])
-        bits = np.unpackbits(packed, axis=1, count=columns.stop - columns.start)
+        bits = unpacked(packed, columns)
         for start in range(0, len(bits), 255):  # sums of 255 bits fit a byte, which is fastest
             out[columns] += bits[start : start + 255].sum(0, dtype=np.uint8)
 

@@ -134,13 +134,13 @@ def test_masks_survive_packing(values):
 def test_overlaps_and_counts_are_exact(size):
     given_masks = masks(5, size)
     stacked = torch.stack(given_masks).to(torch.int64)
-    packed = [mask_to_bits(m) for m in given_masks]
+    packed = torch.stack([mask_to_bits(m) for m in given_masks])
     assert torch.equal(mask_overlaps(packed), stacked @ stacked.T)
     assert mask_counts(packed, size).tolist() == stacked.sum(0).tolist()
 
 
 def test_counts_of_more_masks_than_a_byte_holds():
-    assert mask_counts([mask_to_bits(torch.ones(3, dtype=torch.bool))] * 600, 3).tolist() == [600] * 3
+    assert mask_counts(mask_to_bits(torch.ones(3, dtype=torch.bool)).expand(600, -1), 3).tolist() == [600] * 3
 
 
 @pytest.mark.parametrize("size", [1, 9, GATHERED, 3 * GATHERED + 5])
@@ -149,7 +149,7 @@ def test_masked_merge_joins_both_means(size, dtype):
     given_vectors, given_masks, marked = vectors(5, size, dtype), masks(5, size), groups(5)
     weights = [0.1, 0.2, 0.3, 0.15, 0.25]
     common, own = weighted_mean(given_vectors, weights), group_means(given_vectors, marked)
-    masked_merge(given_vectors, [mask_to_bits(m) for m in given_masks], marked, weights)
+    masked_merge(given_vectors, torch.stack([mask_to_bits(m) for m in given_masks]), marked, weights)
     for i in range(5):
         assert torch.equal(given_vectors[i], torch.where(given_masks[i], own[i], common))
 
@@ -193,7 +193,8 @@ def test_mixtures(size, dtype):
 
 @pytest.mark.parametrize("size", [100, GATHERED, 5 * GATHERED + 77])
 def test_bits_depend_neither_on_threads_nor_on_cores(size, monkeypatch):
-    given_vectors, packed, marked = vectors(23, size), [mask_to_bits(m) for m in masks(23, size)], groups(23)
+    given_vectors, marked = vectors(23, size), groups(23)
+    packed = torch.stack([mask_to_bits(m) for m in masks(23, size)])
     results = []
     for threads, cores in ((1, 1), (2, 1), (1, 2), (2, 5)):
         monkeypatch.setattr(aggregators, "cpu_count", lambda cores=cores: cores)

@@ -84,10 +84,11 @@ class FlatStepper(Stepper):
         self._resumed: State = (job.memory or {}).get("optimizer", {})
         if self._resumed:
             self._resume(self._resumed)
-        self.gather()
 
     def zero_grad(self) -> None:
         self.g.zero_()
+        for parameter, view in self._pairs:
+            parameter.grad = view
 
     def step(self, closure: Closure) -> None:
         if closure() is None:

@@ -276,9 +276,9 @@ class CoPFL(Method):
             params = masked_mean([u.params for u in uploads], sent, self.weights(uploads), before)
         server.previous, server.params, server.live = before, params, float(live.sum()) / size
         server.alphas = dict(zip([u.client for u in uploads], self.weights(uploads), strict=True))
-        server.shares = self._shares([u.mask for u in uploads])
+        server.shares = self._shares(torch.stack([u.mask for u in uploads]))
 
-    def _shares(self, masks: list[Tensor]) -> dict[str, float]:
+    def _shares(self, masks: Tensor) -> dict[str, float]:
         """Personal share of every layer, mean over the clients."""
         counts = mask_counts(masks, self.context.layout.size)
         return {

@@ -35,11 +35,11 @@ MOST_PAIRS = 20
 
 
 class Aggregation(NamedTuple):
-    """What traces tell of: masks (packed), overlaps `[n, n]` where they decided, partners bool `[n, n]`."""
+    """What traces tell of: packed masks `[n, bytes]`, overlaps `[n, n]` where they decided, partners bool `[n, n]`."""
 
     round: int
     clients: list[int]
-    masks: list[Tensor]
+    masks: Tensor
     overlap: Tensor | None
     partners: Tensor
 
@@ -103,14 +103,14 @@ class FedCAC(Method):
     def critical(self, client: Client, received: Tensor, trained: Tensor) -> Tensor:
         """The mask `[N]` of critical parameters (eq. 5 and 6), tensor by tensor."""
         scores = sensitivity(received, trained)
-        stream = client.generator("mask")
+        stream = client.generator("mask") if self.options.selection == "random" else None
         mask = torch.empty(scores.shape, dtype=torch.bool, device=scores.device)
         for layer in self.context.layout.layers():
             part = slice(layer.start, layer.stop)
             mask[part] = self._critical_in_layer(scores[part], int(self.options.tau * layer.size), stream)
         return mask
 
-    def _critical_in_layer(self, scores: Tensor, count: int, stream: torch.Generator) -> Tensor:
+    def _critical_in_layer(self, scores: Tensor, count: int, stream: torch.Generator | None) -> Tensor:
         if self.options.selection == "random":
             mask = torch.zeros(len(scores), dtype=torch.bool)
             mask[torch.randperm(len(scores), generator=stream)[:count]] = True
@@ -147,18 +147,18 @@ class FedCAC(Method):
         return params + (buffers if self.options.bn_stats == "global" else 0)
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
-        masks = [u.mask.clone() for u in uploads]  # kept for the traces; the uploads' shared memory is not
+        masks = torch.stack([u.mask for u in uploads])  # kept for the traces; the uploads' shared memory is not
         # Overlaps cost as much as the means of all: only where they decide.
         overlap, partners = None, torch.zeros(len(masks), len(masks), dtype=torch.bool)
         if self.collaborates(server.round):
             overlap = self.overlap(masks)
             partners = self.collaborators(overlap, server.round)
         groups = partners | torch.eye(len(uploads), dtype=torch.bool)
-        self._merge_params(server, uploads, groups)
+        self._merge_params(server, uploads, masks, groups)
         self._merge_buffers(server, uploads, groups)
         self.last = Aggregation(server.round, [u.client for u in uploads], masks, overlap, partners)
 
-    def overlap(self, masks: list[Tensor]) -> Tensor:
+    def overlap(self, masks: Tensor) -> Tensor:
         return overlaps(mask_overlaps(masks), self.context.layout.size, self.options.overlap)
 
     def collaborates(self, round: int) -> bool:
@@ -180,11 +180,10 @@ class FedCAC(Method):
             return torch.zeros_like(others).scatter_(1, order[:, : self.options.top_k], True) & others
         return (overlap >= threshold(overlap, round / self.beta) - 1e-12) & others
 
-    def _merge_params(self, server: Server, uploads: list[Upload], groups: Tensor) -> None:
+    def _merge_params(self, server: Server, uploads: list[Upload], masks: Tensor, groups: Tensor) -> None:
         """Eq. 9 to 11, written over the uploads, which saves n x N floats."""
-        masks = [u.mask for u in uploads]
         if self.options.noncritical == "as_critical":
-            masks = [torch.full_like(mask, 255) for mask in masks]
+            masks = torch.full_like(masks, 255)
         masked_merge([u.params for u in uploads], masks, groups, self.weights(uploads))
         server.rows.update({u.client: u.params for u in uploads})
 

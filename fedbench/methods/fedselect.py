@@ -163,7 +163,7 @@ class FedSelect(Method):
         super().aggregate(server, uploads)
         sent = [~bits_to_mask(u.mask, size) for u in uploads]
         server.params = masked_mean([u.params for u in uploads], sent, self.weights(uploads), before)
-        counts = mask_counts([u.mask for u in uploads], size)
+        counts = mask_counts(torch.stack([u.mask for u in uploads]), size)
         server.shares = {
             s.name: float(counts[s.start : s.stop].sum()) / (s.size * len(uploads))
             for s in self.context.layout.layers()

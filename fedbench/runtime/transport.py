@@ -5,6 +5,7 @@ their message. A tensor that is given to a client makes room for the next upload
 Its fit cannot be done again then, so its report is kept beside the upload, for the case that the host dies.
 """
 
+import copyreg
 import os
 import pickle
 from collections import Counter
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedbench.methods.base import Message
@@ -198,7 +200,8 @@ class KeptReports:
         """False where there is no room for it."""
         path = f"{self._folder}/report-{report.client}"
         try:
-            Path(f"{path}.part").write_bytes(pickle.dumps((round, report)))
+            with open(f"{path}.part", "wb") as file:
+                _ReportPickler(file).dump((round, report))
             os.replace(f"{path}.part", path)
         except OSError:
             return False
@@ -211,6 +214,12 @@ class KeptReports:
         except FileNotFoundError:
             return None
         return report if written == round else None
+
+
+class _ReportPickler(pickle.Pickler):
+    """Writes tensors as arrays: between two fits, PyTorch's own way takes a tenth of a millisecond for each."""
+
+    dispatch_table = copyreg.dispatch_table | {Tensor: lambda tensor: (torch.from_numpy, (tensor.numpy(),))}
 
 
 def mapped(order: Order, change: Callable[[Any], Any]) -> Order:

@@ -56,7 +56,7 @@ def critical(received, trained, **options) -> str:
 
 
 def overlap_of(*masks: str, kind="critical") -> torch.Tensor:
-    return overlaps(mask_overlaps([mask_to_bits(bits(m)) for m in masks]), len(masks[0]), kind)
+    return overlaps(mask_overlaps(torch.stack([mask_to_bits(bits(m)) for m in masks])), len(masks[0]), kind)
 
 
 def sets(made: FedCAC, overlap: torch.Tensor, round: int) -> dict[str, str]:
