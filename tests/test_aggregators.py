@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
 from fedbench import aggregators
 from fedbench.aggregators import (
@@ -29,6 +30,7 @@ from fedbench.aggregators import (
     mixtures,
     normalised,
     plurality,
+    product,
     quantile_rank,
     simplex_minimum,
     vote,
@@ -199,15 +201,24 @@ def test_bits_depend_neither_on_threads_nor_on_cores(size, monkeypatch):
     for threads, cores in ((1, 1), (2, 1), (1, 2), (2, 5)):
         monkeypatch.setattr(aggregators, "cpu_count", lambda cores=cores: cores)
         torch.set_num_threads(threads)
-        merged = [v.clone() for v in given_vectors]
-        masked_merge(merged, packed, marked, [1 / 23] * 23)
-        results.append([torch.stack(merged), torch.stack(group_means(given_vectors, marked)), mask_overlaps(packed)])
-        out = [torch.empty(size) for _ in range(23)]
-        mixtures(given_vectors, dot_products(given_vectors), out)
-        results[-1].append(torch.stack(out))
+        merged, out = [v.clone() for v in given_vectors], [torch.empty(size) for _ in range(23)]
+        with threadpool_limits(threads):
+            masked_merge(merged, packed, marked, [1 / 23] * 23)
+            means, common = group_means(given_vectors, marked), mask_overlaps(packed)
+            mixtures(given_vectors, dot_products(given_vectors), out)
+        results.append([torch.stack(merged), torch.stack(means), common, torch.stack(out)])
     torch.set_num_threads(1)
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize("on_amd", [False, True])
+def test_products_of_either_library(on_amd, monkeypatch):
+    monkeypatch.setattr(aggregators, "_on_amd", lambda: on_amd)
+    left, right = torch.randint(-9, 9, (7, 5)).double(), torch.randint(-9, 9, (5, 1001)).double()
+    found = product(left, right)
+    assert found.dtype == torch.float64
+    assert torch.equal(found, (left[:, :, None] * right).sum(1))
 
 
 @given(st.lists(st.sampled_from([0.0, -0.0, 1e-30, 0.5, 1.0, 7.0]), min_size=1, max_size=60), st.integers(0, 60))

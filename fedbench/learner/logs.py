@@ -32,11 +32,8 @@ class Entry:
         """The value of the epoch: a mean is weighted by batch sizes, as Lightning does."""
         if self.metric is not None:
             return torch.as_tensor(self.metric.compute())
-        averaged = self.reduce_fx in ("mean", "avg", torch.mean)
-        if averaged and len(self.values) == 1:  # a tenth of a millisecond less
-            return torch.as_tensor(self.values[0], dtype=torch.float64).reshape(())
         values = torch.stack([torch.as_tensor(v, dtype=torch.float64).reshape(()) for v in self.values])
-        if averaged:
+        if self.reduce_fx in ("mean", "avg", torch.mean):
             sizes = torch.tensor(self.sizes, dtype=values.dtype, device=values.device)
             return (values * sizes).sum() / sizes.sum()
         return REDUCTIONS.get(self.reduce_fx, self.reduce_fx)(values)

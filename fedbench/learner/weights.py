@@ -1,7 +1,6 @@
 """The numbers of a module: what travels and what is averaged."""
 
 from dataclasses import dataclass
-from math import isfinite
 
 import torch
 from torch import Tensor
@@ -29,5 +28,5 @@ class Weights:
     def is_finite(self) -> bool:
         """Whether every parameter is finite and no buffer NaN; a constant buffer, such as a mask, may be infinite."""
         # A sum finds every NaN and infinity in one pass; where that of float32 overflows, float64 decides.
-        finite = isfinite(self.params.sum()) or isfinite(self.params.sum(dtype=torch.float64))
-        return finite and not (self.buffers.numel() and bool(self.buffers.isnan().any()))
+        finite = torch.isfinite(self.params.sum()) or torch.isfinite(self.params.sum(dtype=torch.float64))
+        return bool(finite) and not bool(self.buffers.isnan().any())

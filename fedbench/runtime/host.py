@@ -1,6 +1,5 @@
 """A host: one learner and the clients that it works for, in a Ray actor or in the calling process."""
 
-import math
 import os
 import time
 import traceback
@@ -190,7 +189,8 @@ class Host:
             numbers = []
         rows = [torch.as_tensor(getattr(self.partition.clients[n], part)) for n in numbers]
         labels = [client_labels(self.dataset, self.partition, self.config, n, part) for n in numbers]
-        return self._gatherer(_joined(rows), _joined(labels), key)
+        empty = [torch.zeros(0, dtype=torch.int64)]
+        return self._gatherer(torch.cat(rows or empty), torch.cat(labels or empty), key)
 
     def _public(self, key: tuple[int | str, ...]) -> Split | None:
         if self.partition.public is None:
@@ -321,7 +321,7 @@ class Host:
 
     def _not_finite(self, client: Client, upload: Upload) -> str | None:
         ledger = self.learner.ledger
-        if ledger.loss is not None and not math.isfinite(ledger.loss):
+        if ledger.loss is not None and not torch.isfinite(torch.tensor(ledger.loss)):
             return f"the training loss became {ledger.loss}: lower {self._rate_name()}"
         if isinstance(client.fitted, Weights) and not client.fitted.is_finite():
             return f"the trained model holds values that are not finite: lower {self._rate_name()}"
@@ -375,11 +375,6 @@ def resident(images: Tensor, device: torch.device) -> Tensor:
     if device.type == "cuda" and images.nbytes > torch.cuda.mem_get_info(device)[0] // 4:
         return images
     return images.to(device)
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    """int64 vectors one after the other; a single one as it is."""
-    return parts[0] if len(parts) == 1 else torch.cat([torch.zeros(0, dtype=torch.int64), *parts])
 
 
 def as_weights(message: Message) -> Weights:
