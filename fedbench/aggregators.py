@@ -35,6 +35,10 @@ PRODUCTS = 8_000
 """Columns of a chunk that is read, multiplied and written row by row: narrower ones cost more calls than they save."""
 
 
+_libraries = ThreadpoolController()
+"""Those that NumPy and SciPy compute with, which would start threads of their own in every one of ours."""
+
+
 def by_columns(work: Callable[[slice], None], size: int, columns: int = COLUMNS) -> None:
     """Run `work` on column ranges side by side, each on one core.
 
@@ -44,9 +48,6 @@ def by_columns(work: Callable[[slice], None], size: int, columns: int = COLUMNS)
     chunks = [slice(start, min(start + columns, size)) for start in range(0, size, columns)]
     with _libraries.limit(limits=1, user_api="blas"):
         list(_pool(cpu_count() or 1).map(work, chunks))
-
-
-_libraries = ThreadpoolController()
 
 
 @cache
@@ -136,7 +137,8 @@ def masked_merge(vectors: Sequence[Tensor], masks: Tensor, groups: Tensor, weigh
         for ones, own, others in zip(*pieces, strict=True):
             group.average(own)
             choose(ones, own, others, in_place=True)
-        torch._foreach_copy_([vector[columns] for vector in vectors], rows.unbind())
+        for target, row in zip(vectors, rows, strict=True):
+            target[columns] = row
 
     by_columns(part, len(vectors[0]), GATHERED)
 
