@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from fedbench import aggregators
+from fedbench import aggregators, processor
 from fedbench.aggregators import (
     COLUMNS,
     GATHERED,
@@ -132,8 +132,10 @@ def test_masks_survive_packing(values):
     assert torch.equal(bits_to_mask(packed, len(values)), mask)
 
 
+@pytest.mark.parametrize("by_product", [False, True])
 @pytest.mark.parametrize("size", [1, 9, 64, 1000, 70_001, 150_000])
-def test_overlaps_and_counts_are_exact(size):
+def test_overlaps_and_counts_are_exact(size, by_product, monkeypatch):
+    monkeypatch.setattr(aggregators, "_multiplies_bytes", lambda: by_product)
     given_masks = masks(5, size)
     stacked = torch.stack(given_masks).to(torch.int64)
     packed = torch.stack([mask_to_bits(m) for m in given_masks])
@@ -214,7 +216,7 @@ def test_bits_depend_neither_on_threads_nor_on_cores(size, monkeypatch):
 
 @pytest.mark.parametrize("on_amd", [False, True])
 def test_products_of_either_library(on_amd, monkeypatch):
-    monkeypatch.setattr(aggregators, "_on_amd", lambda: on_amd)
+    monkeypatch.setattr(processor, "is_amd", lambda: on_amd)
     left, right = torch.randint(-9, 9, (7, 5)).double(), torch.randint(-9, 9, (5, 1001)).double()
     found = product(left, right)
     assert found.dtype == torch.float64

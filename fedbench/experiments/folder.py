@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from fedbench import processor
 from fedbench.config import Config, flat, load_yaml
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
@@ -225,7 +226,7 @@ def environment(fingerprints: dict[str, str]) -> dict[str, Any]:
     """Versions, machine, state of the code, partitions and the time of the start."""
     return {
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
-        "machine": {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
+        "machine": {"system": platform.platform(), "processor": processor.name(), "cores": os.cpu_count()},
         "git": _git(),
         "command": _command(),
         "partition_fingerprint": fingerprints,
@@ -262,14 +263,6 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
 
 
 def _git() -> dict[str, Any] | None:

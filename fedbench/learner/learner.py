@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import ceil
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
+from fedbench import processor
 from fedbench.bits import holds_one
 from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
@@ -511,7 +511,7 @@ class Learner(FlatModule):
                 f"{single} client(s) have one training image: their BatchNorm layers train with running statistics, "
                 "because one image has no variance"
             )
-        if self.train.precision == "bf16-mixed" and self.device.type == "cpu" and not has_bfloat16():
+        if self.train.precision == "bf16-mixed" and self.device.type == "cpu" and processor.has("bf16") is False:
             lines.append(
                 "train.precision = bf16-mixed: this processor has no bfloat16 instructions, which makes it many times "
                 "slower than 32-true"
@@ -524,15 +524,6 @@ class Learner(FlatModule):
             return self.train.steps
         size = samples if self.train.batch_size == "full" else int(self.train.batch_size)
         return self.train.epochs * max(1, ceil(samples / size))
-
-
-def has_bfloat16() -> bool:
-    """Whether the processor computes with bfloat16 itself."""
-    try:
-        flags = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return True
-    return "bf16" in flags
 
 
 def augmented(data: Batches, purpose: str) -> Batches:

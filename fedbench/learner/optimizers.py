@@ -167,7 +167,9 @@ def built_in(learner: "Learner", parameters: list[nn.Parameter], job: "Job", fus
     if job.optimizer is not None:
         return job.optimizer(parameters, lr=rate, fused=fused)
     if learner.optimizer in ("sgd", "module"):
-        return torch.optim.SGD(parameters, rate, momentum=train.momentum, weight_decay=train.weight_decay, fused=fused)
+        once = job.memory is None and sum(map(len, job.epochs)) == 1  # no second step will read a momentum
+        momentum = 0 if once else train.momentum
+        return torch.optim.SGD(parameters, rate, momentum=momentum, weight_decay=train.weight_decay, fused=fused)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[learner.optimizer]
     return kind(parameters, rate, weight_decay=train.weight_decay, fused=fused)
 

@@ -8,9 +8,11 @@ Its fit cannot be done again then, so its report is kept beside the upload, for 
 import copyreg
 import os
 import pickle
+import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from torch import Tensor
 from fedbench.methods.base import Message
 from fedbench.runtime.arena import LEAST, Arena, Files, Place
 from fedbench.runtime.host import Order, Reply, Report, as_tensor
+
+ROUND = struct.Struct("q")
 
 
 @dataclass(frozen=True)
@@ -191,29 +195,36 @@ class Mailbox:
 
 
 class KeptReports:
-    """Reports in files of a folder, the newest of every client."""
+    """Reports in files of a folder, the newest of every client: its round, and behind it the report.
+
+    Each is written over the one before, because fresh pages would cost more than the bytes. The round is 0 meanwhile,
+    so that what a host had not written to the end when it died is no report.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def write(self, report: Report, round: int) -> bool:
         """False where there is no room for it."""
-        path = f"{self._folder}/report-{report.client}"
+        content = BytesIO()
+        _ReportPickler(content, pickle.HIGHEST_PROTOCOL).dump(report)
         try:
-            with open(f"{path}.part", "wb") as file:
-                _ReportPickler(file).dump((round, report))
-            os.replace(f"{path}.part", path)
+            file = os.open(f"{self._folder}/report-{report.client}", os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                parts = (ROUND.pack(0), 0), (content.getbuffer(), ROUND.size), (ROUND.pack(round), 0)
+                return all(os.pwrite(file, part, place) == len(part) for part, place in parts)
+            finally:
+                os.close(file)
         except OSError:
             return False
-        return True
 
     def read(self, client: int, round: int) -> Report | None:
         """A client's report of this round, if it is there."""
         try:
-            written, report = pickle.loads(Path(f"{self._folder}/report-{client}").read_bytes())
+            content = Path(f"{self._folder}/report-{client}").read_bytes()
         except FileNotFoundError:
             return None
-        return report if written == round else None
+        return pickle.loads(content[ROUND.size :]) if content.startswith(ROUND.pack(round)) else None
 
 
 class _ReportPickler(pickle.Pickler):

@@ -1,6 +1,7 @@
 """Messages arrive as they were sent: through shared memory, through Ray's store, or along with their order."""
 
 import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from fedbench.methods.base import Message, Upload
 from fedbench.runtime.arena import LEAST, Arena, Files, Place
 from fedbench.runtime.host import Order, Reply, Report, Task
-from fedbench.runtime.transport import Mailbox, Packet, Post
+from fedbench.runtime.transport import KeptReports, Mailbox, Packet, Post
 
 LARGE = torch.arange(5000, dtype=torch.float32)
 SMALL = torch.arange(3)
@@ -187,6 +188,32 @@ def test_what_cannot_be_done_again_is_rescued_from_a_host_that_died(tmp_path):
     assert post.rescued(packet) == []  # the reports of the round before are there still
 
 
+def test_a_report_that_was_not_written_to_the_end_is_none(tmp_path, monkeypatch):
+    kept, write, parts = KeptReports(tmp_path), os.pwrite, iter(range(9))
+    old, new = (Report(3, upload=Upload({"params": torch.full((n,), float(n))}, client=3)) for n in (40, 20))
+
+    def dies(*what):
+        if next(parts) >= written:
+            raise KeyboardInterrupt
+        return write(*what)
+
+    for written in range(3):
+        monkeypatch.setattr("fedbench.runtime.transport.os.pwrite", write)
+        assert kept.write(old, 2)
+        assert torch.equal(kept.read(3, 2).upload.params, old.upload.params)
+        parts = iter(range(9))
+        monkeypatch.setattr("fedbench.runtime.transport.os.pwrite", dies)
+        with pytest.raises(KeyboardInterrupt):
+            kept.write(new, 2)  # a second time in this round, after its host died
+        assert (kept.read(3, 2) is None) == (written > 0)
+    monkeypatch.setattr("fedbench.runtime.transport.os.pwrite", write)
+    assert kept.write(new, 3)
+    assert kept.read(3, 2) is None
+    assert torch.equal(kept.read(3, 3).upload.params, new.upload.params)
+    monkeypatch.setattr("fedbench.runtime.transport.os.pwrite", lambda file, part, place: len(part) - 1)
+    assert not kept.write(old, 4)  # a part, where the disk is full
+
+
 def test_a_file_with_more_in_it_than_what_is_given_is_left_alone(tmp_path):
     post, mailbox = Post(tmp_path, pytest.fail), Mailbox(tmp_path)
     order = Order(1, [Task(client, message(), fit=True) for client in range(3)])
@@ -220,7 +247,7 @@ def test_without_room_for_its_report_a_fit_can_be_done_again(tmp_path, monkeypat
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fedbench.runtime.transport.os.replace", full)
+    monkeypatch.setattr("fedbench.runtime.transport.os.pwrite", full)
     uploads = [Upload({"params": -LARGE - client}, client=client) for client in rows]
     for report in exchange(post, mailbox, giving(rows, 2), True, uploads):
         assert torch.equal(report.upload.params, -LARGE - report.client)
