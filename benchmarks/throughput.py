@@ -1,10 +1,12 @@
 """Seconds per round, ours and a bare PyTorch loop interleaved in one run.
 
-    python benchmarks/throughput.py [W0 W1 W2 W3] [--rounds 12] [--precision bf16-mixed] [--json]
+    python benchmarks/throughput.py [W0 W1 W2 W3] [--rounds 12] [--starts 3] [--precision bf16-mixed] [--json]
 
 The bare loop is one process per core, the same model in plain PyTorch (contiguous, torch.optim.SGD), the same steps on
 data that are in memory as floats: no messages, no aggregation, no evaluation. Ours is the whole engine: two hosts in
 Ray actors, messages, states, the server half. Below a ratio of 1 ours is faster; only ratios inside one run count.
+Both are started several times, because where memory happens to lie makes a process up to a fifth slower or faster for
+all of its life.
 """
 
 import argparse
@@ -149,17 +151,19 @@ class Ours:
         self.hosts.close()
 
 
-def measure(name: str, rounds: int, processes: int, precision: str) -> dict[str, Any]:
-    """Medians over interleaved rounds."""
+def measure(name: str, rounds: int, starts: int, processes: int, precision: str) -> dict[str, Any]:
+    """Medians over interleaved rounds of processes that are started so many times."""
     workload = WORKLOADS[name]
-    bare, ours = Bare(workload, processes), Ours(workload, processes, precision)
-    bare.round(), ours.round(), bare.round(), ours.round()  # warm-up
-    plain, engine = [], []
-    for _ in range(rounds):
-        plain.append(bare.round())
-        engine.append(ours.round())
-    bare.close()
-    ours.close()
+    plain: list[float] = []
+    engine: list[dict[str, Any]] = []
+    for start in range(starts):
+        bare, ours = Bare(workload, processes), Ours(workload, processes, precision)
+        bare.round(), ours.round(), bare.round(), ours.round()  # warm-up
+        for _ in range(start, rounds, starts):
+            plain.append(bare.round())
+            engine.append(ours.round())
+        bare.close()
+        ours.close()
     median = statistics.median
     total = median(line["total"] for line in engine)
     busy = [max(line["host_busy"]) / max(1e-9, min(line["host_busy"])) - 1 for line in engine]
@@ -172,6 +176,7 @@ def measure(name: str, rounds: int, processes: int, precision: str) -> dict[str,
         "parts_s": parts,
         "busy_spread": median(busy),
         "rounds": rounds,
+        "starts": starts,
         "processes": processes,
         "precision": precision,
     }
@@ -180,7 +185,8 @@ def measure(name: str, rounds: int, processes: int, precision: str) -> dict[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("workloads", nargs="*", default=list(WORKLOADS), help=f"of {', '.join(WORKLOADS)}")
-    parser.add_argument("--rounds", type=int, default=12, help="measured rounds of each")
+    parser.add_argument("--rounds", type=int, default=12, help="measured rounds of each, in all")
+    parser.add_argument("--starts", type=int, default=3, help="how often the processes are started anew meanwhile")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="hosts, and processes of the bare loop")
     parser.add_argument(
         "--precision",
@@ -193,8 +199,10 @@ def main() -> None:
     unknown = [name for name in asked.workloads if name not in WORKLOADS]
     if unknown:
         parser.error(f"no workload {unknown[0]}: one of {', '.join(WORKLOADS)}")
-    if min(asked.rounds, asked.processes) < 1:
-        parser.error("--rounds and --processes are at least 1")
+    if min(asked.rounds, asked.starts, asked.processes) < 1:
+        parser.error("--rounds, --starts and --processes are at least 1")
+    if asked.starts > asked.rounds:
+        parser.error(f"--starts {asked.starts}: every start needs a round, and --rounds is {asked.rounds}")
     from fedbench.config import Config
     from fedbench.runtime import cluster
 
@@ -203,7 +211,7 @@ def main() -> None:
     found = {}
     with cluster.connected(Config(resources={"hosts": asked.processes})):
         for name in asked.workloads:
-            found[name] = result = measure(name, asked.rounds, asked.processes, asked.precision)
+            found[name] = result = measure(name, asked.rounds, asked.starts, asked.processes, asked.precision)
             if not asked.json:
                 parts = ", ".join(f"{part} {1000 * s:.1f}" for part, s in result["parts_s"].items())
                 print(
