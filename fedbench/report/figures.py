@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.theme import LIGHT, axis, dash_of, faded, figure, label_ends, percent_axis
+from fedbench.report.theme import LIGHT, axis, dash_of, faded, figure, label_ends, percent_axis, round_axis
 from fedbench.results.records import participants
 from fedbench.results.tables import BASELINE, LAST, clients_at, pair
 
@@ -50,7 +50,8 @@ def curve_limits(study: Study) -> list[float]:
 def _curves(curves: dict[str, tuple[pd.DataFrame, str, str]], limits: list[float]) -> go.Figure | None:
     if not curves:
         return None
-    fig = figure(360, xaxis=axis("round", showgrid=False), yaxis=percent_axis(limits, "test accuracy, %"))
+    last = max(curve["round"].max() for curve, _, _ in curves.values())
+    fig = figure(360, xaxis=round_axis(last), yaxis=percent_axis(limits, "test accuracy, %"))
     fig.update_layout(hovermode="x unified")
     for name, (curve, colour, dash) in curves.items():
         _band(fig, curve, colour)

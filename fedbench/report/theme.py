@@ -108,6 +108,11 @@ def axis(title: str | None = None, **more: Any) -> dict[str, Any]:
     }
 
 
+def round_axis(last: int) -> dict[str, Any]:
+    """An axis of rounds up to the last one, without a tick between two of a short run."""
+    return axis("round", showgrid=False, dtick=1 if last <= 8 else None)
+
+
 def percent_axis(values: Sequence[float], title: str = "accuracy, %") -> dict[str, Any]:
     """An axis for accuracies in %, with a little air around the values and never beyond 0 and 100."""
     low, high = min(values), max(values)

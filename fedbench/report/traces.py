@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 
 from fedbench.report.figures import legend
 from fedbench.report.study import Study
-from fedbench.report.theme import LIGHT, SCALE, axis, faded, figure, label_ends
+from fedbench.report.theme import LIGHT, SCALE, axis, faded, figure, label_ends, round_axis
 
 MOST_LINES = 60
 MOST_CELLS = 20
@@ -41,7 +41,7 @@ def lambda_lines(study: Study) -> go.Figure | None:
     others = [client for client in table if client not in flipped][:MOST_LINES]
     top = max(1.0, float(table[[*flipped, *others]].max().max()))
     yaxis = axis("λ, weight of the consensus", range=[-0.03 * top, 1.06 * top])
-    fig = figure(360, yaxis=yaxis, xaxis=axis("round", showgrid=False))
+    fig = figure(360, yaxis=yaxis, xaxis=round_axis(table.index.max()))
     for client in [*others, *flipped]:
         _line(fig, table[client].dropna(), client, client in flipped)
     if flipped and others:
@@ -78,7 +78,8 @@ def loss_lines(study: Study) -> go.Figure | None:
     tables = {name: by_round(study.traces, f"loss_{name}") for name in ("private", "public")}
     if any(table.empty for table in tables.values()):
         return None
-    fig = figure(360, 16, xaxis=axis("round", showgrid=False), yaxis=axis("loss", rangemode="tozero"))
+    last = max(table.index.max() for table in tables.values())
+    fig = figure(360, 16, xaxis=round_axis(last), yaxis=axis("loss", rangemode="tozero"))
     for name, table in tables.items():
         flipped = [client for client in study.flipped if client in table]
         groups = {
@@ -108,7 +109,7 @@ def count_lines(study: Study, name: str, title: str) -> go.Figure | None:
 def _mean_with_band(table: pd.DataFrame, title: str, unit: str) -> go.Figure | None:
     if table.empty:
         return None
-    fig = figure(300, 16, xaxis=axis("round", showgrid=False), yaxis=axis(title, rangemode="tozero"))
+    fig = figure(300, 16, xaxis=round_axis(table.index.max()), yaxis=axis(title, rangemode="tozero"))
     rounds, low, high = table.index.tolist(), table.min(axis=1).tolist(), table.max(axis=1).tolist()
     fig.add_scatter(x=rounds + rounds[::-1], y=high + low[::-1], fill="toself", fillcolor=faded(LIGHT["accent"], 0.14))
     fig.data[-1].update(mode="lines", line={"width": 0}, hoverinfo="skip")

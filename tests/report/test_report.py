@@ -213,6 +213,15 @@ def test_no_interval_promises_more_than_everything(make_run: Make) -> None:
     assert not re.search(r"1\d\d\.[1-9]", page.answer)
 
 
+def test_a_short_run_has_no_ticks_between_its_rounds(make_run: Make, with_lambda: Callable) -> None:
+    for rounds, tick in ((3, 1), (20, None)):
+        folder = make_run(f"of-{rounds}", method="fedmosaic", rounds=rounds)
+        with_lambda(folder, rounds)
+        charts = page_of(folder).charts
+        axes = [charts[name]["layout"]["xaxis"] for name in ("curve", "lambda")]
+        assert [axis.get("dtick") for axis in axes] == [tick] * 2
+
+
 def test_a_run_that_is_not_over_says_how_far_it_is(make_run: Make) -> None:
     page = page_of(make_run(done=4))
     assert page.answer.startswith("So far, after round 4 of 6, fedcac reached ")
