@@ -18,7 +18,6 @@ LEAST = 1 << 21
 NARROW = 4
 """Rows or columns of a result below which it is not: such a product reads its inputs and hardly computes."""
 
-KERNELS = torch.ops.aten
 ONEDNN: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 
 
@@ -65,5 +64,5 @@ def max_pool2d_backward(grad: Tensor, images: Tensor, *options: Any) -> Tensor:
     """
     if images.is_contiguous(memory_format=torch.channels_last):
         grad = grad.contiguous(memory_format=torch.channels_last)
-    out = images.new_empty(0)
-    return KERNELS.max_pool2d_with_indices_backward.grad_input(grad, images, *options, grad_input=out)
+    own = torch.ops.aten.max_pool2d_with_indices_backward.grad_input
+    return own(grad, images, *options, grad_input=images.new_empty(0))
