@@ -202,7 +202,8 @@ def difference(before: list[str], after: list[str]) -> str:
         if key.endswith("test_accuracy") and key in old and key in new
     ]
     first = changed[0] if changed else "order"
-    return f"{len(changed)} of {len(old)}: {first} {old.get(first)} -> {new.get(first)}; accuracy {max(shares, default=0):.2g}"
+    moved = max(shares, default=0)
+    return f"{len(changed)} of {len(old)}: {first} {old.get(first)} -> {new.get(first)}; accuracy {moved:.2g}"
 
 
 if __name__ == "__main__":
