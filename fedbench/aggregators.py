@@ -20,7 +20,6 @@ from scipy.optimize import nnls
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from fedbench import processor
 from fedbench.bits import choose, places
 
 # Not powers of two: rows so far apart fall into the same few lines of a cache, and a product takes up to twice as long.
@@ -183,11 +182,8 @@ class Groups(local):
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """`left @ right`, float64, with the library that is faster here.
-
-    On AMD's processors PyTorch's stays with AVX2; NumPy's goes on to AVX-512 and takes two thirds of the time.
-    """
-    if left.device.type != "cpu" or not processor.is_amd():
+    """`left @ right`, float64. On a CPU by NumPy, whose library asks the processor itself what it can do."""
+    if left.device.type != "cpu":
         return left @ right
     return torch.from_numpy(left.numpy() @ right.numpy())
 
@@ -292,21 +288,15 @@ def unpacked(packed: np.ndarray, columns: slice) -> np.ndarray:
 def mask_overlaps(masks: Tensor) -> Tensor:
     """int64 `[n, n]`: how many ones each two masks have in common; the diagonal counts a mask's ones.
 
-    masks: packed, uint8 `[n, bytes]`, with 0 in the padding. A product of unpacked masks takes half the time of
-    counting in words where the processor has instructions for bytes, and twice the time where it has not.
+    masks: packed, uint8 `[n, bytes]`, with 0 in the padding.
     """
     packed, parts = masks.cpu().numpy(), list[np.ndarray]()
-    common, width = (_common_by_product, GATHERED // 8) if _multiplies_bytes() else (_common_by_words, 1 << 14)
-    by_columns(lambda columns: parts.append(common(packed[:, columns])), packed.shape[1], width)
+    by_columns(lambda columns: parts.append(_common(packed[:, columns])), packed.shape[1], 1 << 14)
     return torch.from_numpy(sum(parts, np.zeros((len(masks), len(masks)), np.int64)))
 
 
-def _common_by_product(packed: np.ndarray) -> np.ndarray:
-    ones = torch.from_numpy(np.unpackbits(packed, axis=1).view(np.int8))
-    return torch._int_mm(ones, ones.T).numpy()
-
-
-def _common_by_words(packed: np.ndarray) -> np.ndarray:
+def _common(packed: np.ndarray) -> np.ndarray:
+    """Counted in words of eight bytes."""
     size, width = packed.shape
     padded = np.zeros((size, -(-width // 8) * 8), np.uint8)
     padded[:, :width] = packed
@@ -314,12 +304,6 @@ def _common_by_words(packed: np.ndarray) -> np.ndarray:
     for i, row in enumerate(words):
         counts[i, i:] = np.bitwise_count(words[i:] & row).sum(1, dtype=np.uint32)  # int64 is slower
     return counts + np.triu(counts, 1).T
-
-
-@cache
-def _multiplies_bytes() -> bool:
-    """Whether the processor and this PyTorch multiply matrices of bytes fast."""
-    return bool(processor.has("avx512_vnni")) and torch.backends.mkldnn.is_available() and hasattr(torch, "_int_mm")
 
 
 def mask_counts(masks: Tensor, size: int) -> np.ndarray:

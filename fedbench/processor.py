@@ -21,10 +21,6 @@ def name() -> str:
     return described().get("model name") or platform.processor()
 
 
-def is_amd() -> bool:
-    return described().get("vendor_id") == "AuthenticAMD"
-
-
 def has(instructions: str) -> bool | None:
     """Whether it has these instructions, such as avx512f or any with bf16; None where Linux does not say."""
     listed = described().get("flags") or described().get("Features")

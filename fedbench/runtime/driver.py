@@ -13,7 +13,7 @@ from fedbench.data.partitions import partition
 from fedbench.learner.learner import Score
 from fedbench.methods.base import POOL, Message, Server, Upload
 from fedbench.results.records import MetricsLine
-from fedbench.runtime import checkpoint, kernels
+from fedbench.runtime import checkpoint
 from fedbench.runtime.cautions import tied, unheeded
 from fedbench.runtime.host import (
     Order,
@@ -76,7 +76,6 @@ class Driver:
         self.config, self.folder, self.hosts, self.dataset = config, folder, hosts, dataset
         self.on_event = on_event or (lambda event: None)
         self.recorder = Recorder(folder)
-        kernels.install()
 
     def run(self, resume: bool = False) -> list[str]:
         """All seeds; returns the warnings."""

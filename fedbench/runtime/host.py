@@ -25,7 +25,6 @@ from fedbench.learner import seeds
 from fedbench.learner.learner import Learner, Score
 from fedbench.learner.weights import Weights
 from fedbench.methods.base import POOL, Client, Context, Message, Method, Upload
-from fedbench.runtime import kernels
 from fedbench.runtime.allocator import keep_freed_memory
 from fedbench.runtime.sampling import count_of
 from fedbench.runtime.states import MemoryStates, SharedStates, State, States, states_folder
@@ -151,7 +150,6 @@ class Host:
         self.device = torch.device(setup.device)
         if self.device.type == "cpu":
             keep_freed_memory()
-        kernels.install()
         self.dataset = dataset or Dataset.load(setup.config.data)
         self.learner = build_learner(setup.config, self.dataset, setup.seed, setup.device)
         self.context = make_context(setup.config, self.dataset, setup.partition, setup.seed, self.learner)
