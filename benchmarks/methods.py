@@ -55,8 +55,9 @@ class Rounds:
         from fedbench import methods
         from fedbench.config import Config
         from fedbench.experiments.resolve import resolve
-        from fedbench.runtime.driver import Driver, SeedRun
-        from fedbench.runtime.placement import InProcess
+        from fedbench.runtime.driver import Driver
+        from fedbench.runtime.hosts import InProcess
+        from fedbench.runtime.recorder import Recorder
 
         public = PUBLIC if methods.load(method).needs_public else 0
         config, dataset = resolve(
@@ -74,15 +75,15 @@ class Rounds:
             )
         )
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-methods-"))
-        self.run = SeedRun(Driver(config, self.folder, InProcess(dataset), dataset), 0)
+        self.run = Driver(config, 0, InProcess(dataset), dataset, Recorder(self.folder))
         self.run.begin()
         self.counted, self.done, self.steps, self.passes = passes, 0, [], []
 
     def next(self) -> None:
         before = self.counted.total
+        self.run.exchange(self.done)
         self.done += 1
-        self.run.round(self.done)
-        self.steps.append(self.run.pending.steps)
+        self.steps.append(self.run.record.steps)
         self.passes.append(self.counted.total - before)
 
     def cost(self) -> dict[str, float]:

@@ -117,7 +117,8 @@ class Ours:
         from fedbench.config import Config
         from fedbench.experiments.resolve import resolve
         from fedbench.runtime.actors import RayHosts
-        from fedbench.runtime.driver import Driver, SeedRun
+        from fedbench.runtime.driver import Driver
+        from fedbench.runtime.recorder import Recorder
 
         config = Config(
             method=workload.method,
@@ -139,11 +140,11 @@ class Ours:
         config, dataset = resolve(config)
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-throughput-"))
         self.hosts = RayHosts(hosts, 1, 0.0)
-        self.run = SeedRun(Driver(config, self.folder, self.hosts, dataset), 0)
+        self.run = Driver(config, 0, self.hosts, dataset, Recorder(self.folder))
         self.run.begin()
 
     def round(self) -> dict[str, Any]:
-        self.run.round(self.run.server.round + 1)
+        self.run.exchange(self.run.record.number)
         return json.loads((self.folder / "timings.jsonl").read_text().splitlines()[-1])
 
     def close(self) -> None:

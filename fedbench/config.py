@@ -242,6 +242,14 @@ class ResourcesConfig(Section):
         "auto", description="fraction of a GPU per host; auto: by hosts and GPUs"
     )
     address: str = Field("local", description="Ray cluster to join: local, auto, or host:port")
+    states: Literal["auto", "memory", "disk"] = Field(
+        "auto",
+        description="private states of clients between rounds: in their host's memory, or in files; auto: files where "
+        "hosts are processes of their own, so that a host's death costs no state",
+    )
+    scratch: Path | None = Field(
+        None, description="folder for these files and for messages; none: shared memory, or /tmp where that is small"
+    )
 
 
 class CheckpointConfig(Section):

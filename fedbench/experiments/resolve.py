@@ -13,7 +13,9 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition, resolved
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
-from fedbench.runtime.host import Host, Setup, build_learner, make_context, make_method
+from fedbench.runtime.build import build_learner, make_context, make_method
+from fedbench.runtime.exchange import Setup
+from fedbench.runtime.host import Host
 
 CONTIGUOUS_ON_CPU = ("mlp", "resnet8", "resnet10", "resnet18", "vit")
 SMALL_HIDDEN = [64]

@@ -17,8 +17,8 @@ from fedbench.results.loggers import catch_up, log_records, make_loggers
 from fedbench.results.records import RunFolder, summarise, write_json_atomically
 from fedbench.runtime import checkpoint
 from fedbench.runtime.actors import DriverActor, reserve, with_hosts
-from fedbench.runtime.driver import Driver, Event
-from fedbench.runtime.placement import InProcess
+from fedbench.runtime.driver import Event, drive
+from fedbench.runtime.hosts import InProcess
 
 DRIVER_RESTARTS = 5
 Watcher = Callable[[Event], None]
@@ -133,7 +133,7 @@ def _with_loggers(
 
 def _rounds(config: Config, dataset: Dataset, folder: Path, resume: bool, on_event: Watcher) -> list[str]:
     if config.resources.hosts == 0:
-        return Driver(config, folder, InProcess(dataset), dataset, on_event).run(resume)
+        return drive(config, folder, InProcess(dataset), dataset, on_event, resume)
     from fedbench.runtime import cluster
 
     if cluster.inside_a_trial():

@@ -48,7 +48,7 @@ TRACES_SCHEMA = pa.schema(
 CLIENTS_KEY = ["seed", "round", "client", "point"]
 TRACES_KEY = ["seed", "round", "client", "name"]
 METRICS_KEY = ["seed", "round", "point"]
-TIMINGS = ("seed", "round", "train", "comm", "server", "eval", "log", "total", "host_busy", "rss_mb")
+TIMINGS = ("seed", "exchange", "train", "comm", "server", "eval", "log", "total", "host_busy", "rss_mb")
 
 
 @dataclass
@@ -201,9 +201,11 @@ class RunFolder:
         return _read_table(self.path / "traces.parquet", TRACES_SCHEMA, TRACES_KEY, self.problems)
 
     def timings(self) -> pd.DataFrame:
-        """timings.jsonl: seconds per seed and round; `host_busy` is a list, `rss_mb` megabytes."""
+        """timings.jsonl: seconds per seed and exchange; `host_busy` is a list, `rss_mb` megabytes."""
         frame = pd.DataFrame(_whole_lines(self.path / "timings.jsonl", self.problems), columns=list(TIMINGS))
-        return frame.drop_duplicates(["seed", "round"], keep="last").sort_values(["seed", "round"], ignore_index=True)
+        return frame.drop_duplicates(["seed", "exchange"], keep="last").sort_values(
+            ["seed", "exchange"], ignore_index=True
+        )
 
     def complete(self) -> bool:
         """Whether metrics.jsonl holds the last round of every seed and ends with a whole line."""

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fedbench.data.dataset import Dataset
+    from fedbench.runtime.channel import PackedOrder
     from fedbench.runtime.driver import Event
-    from fedbench.runtime.host import Order, Reply, Report, Setup
-    from fedbench.runtime.states import State
-    from fedbench.runtime.transport import Packet
+    from fedbench.runtime.exchange import Move, Order, Reply, Setup
+    from fedbench.runtime.store import Versions
 
 START_TIMEOUT = 600.0
 RESTARTS = 5
@@ -51,49 +51,57 @@ def with_hosts(
     hosts = RayHosts(int(resources.hosts), resources.cpus_per_host, float(resources.gpus_per_host))
     try:
         from fedbench.data.dataset import Dataset
-        from fedbench.runtime.driver import Driver
+        from fedbench.runtime.driver import drive
 
-        return Driver(config, folder, hosts, dataset or Dataset.load(config.data), on_event).run(resume)
+        return drive(config, folder, hosts, dataset or Dataset.load(config.data), on_event, resume)
     finally:
         hosts.close()
 
 
 class HostActor:
-    """The Ray twin of a host: unpacks orders and packs replies."""
+    """The Ray twin of a host: opens orders and packs replies."""
 
     def __init__(self) -> None:
-        import fedbench.runtime.transport  # noqa: F401  # takes seconds, in which the driver does the same
+        import fedbench.runtime.channel  # noqa: F401  # takes seconds, in which the driver does the same
 
-    def begin(self, setup: Setup) -> str:
+    def begin(self, setup: Setup, states: Path | None, messages: Path) -> str:
         """Returns the node that this host is on."""
         import ray
+        import torch
 
+        from fedbench.runtime.allocator import keep_freed_memory
+        from fedbench.runtime.channel import HostEnd
         from fedbench.runtime.host import Host
-        from fedbench.runtime.states import messages_folder
-        from fedbench.runtime.transport import Mailbox
 
-        assert setup.shared is not None
-        self._mailbox = Mailbox(messages_folder(setup.shared))
-        self._host = Host(setup, ship=self._mailbox.ship)
+        torch.set_num_threads(setup.config.train.threads)
+        keep_freed_memory()
+        self._channel = HostEnd(messages)
+        self._host = Host(replace(setup, states=states), ship=self._channel.ship)
         return ray.get_runtime_context().get_node_id()
 
-    def work(self, packet: Packet, *references: np.ndarray) -> tuple[Reply, list[np.ndarray]]:
-        return self._mailbox.packed(self._host.work(self._mailbox.opened(packet, references)))
+    def work(self, packed: PackedOrder, *references: np.ndarray) -> tuple[Reply, list[np.ndarray]]:
+        return self._channel.packed(self._host.work(self._channel.opened(packed, references)))
 
-    def put_states(self, states: dict[int, State], round: int) -> None:
-        self._host.put_states(states, round)
+    def give(self, versions: Versions) -> tuple[bool, dict[int, np.ndarray]]:
+        return True, self._host.store.give(versions)
 
-    def get_states(self, committed: int) -> dict[int, State]:
-        return self._host.get_states(committed)
+    def take(self, versions: Versions, contents: dict[int, np.ndarray]) -> None:
+        self._host.store.take(versions, contents)
+
+    def snapshot(self, versions: Versions, path: Path) -> None:
+        self._host.store.snapshot(versions, path)
+
+    def restore(self, versions: Versions, paths: Sequence[Path]) -> None:
+        for path in paths:
+            self._host.store.restore(versions, path)
 
 
 class RayHosts:
     """Hosts as Ray actors, each pinned to its bundle of a placement group.
 
-    A host that dies is made anew, and its part of the round is done again from the last committed states.
+    A host that dies is made anew and goes on with the states of the one before it, whose part of the exchange is done
+    again.
     """
-
-    share_states = True
 
     def __init__(self, count: int, cpus: float, gpus: float) -> None:
         import ray
@@ -102,6 +110,7 @@ class RayHosts:
         self.restarts: list[str] = []
         self._node = ray.get_runtime_context().get_node_id()
         self._near = [True] * count
+        self._scratch: Any = None
         self._group, self._offset, self._own = self._placement()
         self._actors: list[Any] = [self._create(i) for i in range(count)]
 
@@ -124,46 +133,74 @@ class RayHosts:
         return actor.remote()
 
     def begin(self, setup: Setup) -> None:
-        from fedbench.runtime.states import messages_folder
-        from fedbench.runtime.transport import Post
+        from fedbench.runtime.channel import DriverEnd
+        from fedbench.runtime.scratch import Scratch
 
-        assert setup.shared is not None
+        self.end()
+        resources = setup.config.resources
+        self._scratch, self._in_memory = Scratch(resources.scratch), resources.states == "memory"
         self._setup = self._ray.put(replace(setup, device="cuda" if self._gpus else "cpu"))
-        self._post = Post(messages_folder(setup.shared), self._ray.put)
+        self._channel = DriverEnd(self._scratch.folder / "messages", self._ray.put)
         references = [self._begin(i) for i in range(self.count)]
         nodes = [self._answered(i, "at the start", partial(self._begin, i), ref) for i, ref in enumerate(references)]
         self._near = [node == self._node for node in nodes]
+        if not all(self._near):
+            raise ConfigError(
+                f"resources.hosts = {self.count}: they have places on several nodes of the cluster, and private states "
+                "are kept on one so far; take at most as many as one node has room for"
+            )
 
     def _begin(self, index: int) -> Any:
-        return self._actors[index].begin.remote(self._setup)
+        folder = self._scratch.folder
+        states = None if self._in_memory else folder / f"host-{index}"
+        return self._actors[index].begin.remote(self._setup, states, folder / "messages")
 
     def _unwrapped(self, reference: Any) -> Any:
+        from fedbench.runtime.store import StateLostError
+
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
-            raise error.cause if isinstance(error.cause, ConfigError) else error from None
+            raise error.cause if isinstance(error.cause, ConfigError | StateLostError) else error from None
 
-    def run(self, orders: Sequence[Order]) -> list[Reply]:
-        self._post.begin_round()
-        self._packets: dict[int, Packet] = {}
-        self._rescued: dict[int, list[Report]] = {}
+    # -- exchanges ----------------------------------------------------------------------------------------------------
+
+    def exchange(self, orders: Sequence[Order], moves: Sequence[Move] = ()) -> list[Reply]:
+        self._channel.begin_exchange()
+        self._packed: dict[int, PackedOrder] = {}
+        self._arrivals: dict[int, list[tuple[Versions, Any]]] = {}
+        self._move(moves)
         references = [self._send(i, order) for i, order in enumerate(orders)]
         return [self._received(i, reference, orders[i]) for i, reference in enumerate(references)]
 
+    def _move(self, moves: Sequence[Move]) -> None:
+        """Have states travel from store to store; their content does not pass through this process."""
+        ways = sorted({(move.source, move.target) for move in moves})
+        leaving = [{m.client: m.kept for m in moves if (m.source, m.target) == way} for way in ways]
+        given: list[Any] = []
+
+        def give(source: int, versions: Versions) -> Any:
+            sent, contents = self._actors[source].give.options(num_returns=2).remote(versions)
+            given.append(contents)
+            return sent
+
+        for (source, target), versions in zip(ways, leaving, strict=True):
+            ask = partial(give, source, versions)
+            self._answered(source, "while clients moved", ask, ask())
+            self._arrivals.setdefault(target, []).append((versions, given[-1]))
+
     def _send(self, index: int, order: Order) -> Any:
-        rescued = self._rescued.setdefault(index, [])
-        if index in self._packets:  # its host is dead
-            rescued += self._post.rescued(self._packets[index])
-        done = {report.client for report in rescued}
-        left = replace(order, tasks=[task for task in order.tasks if task.client not in done])
-        self._packets[index], references = self._post.packet(left, self._near[index])
-        return self._actors[index].work.remote(self._packets[index], *references)
+        if index in self._packed:  # its host is dead
+            self._channel.lost(self._packed[index])
+        for versions, contents in self._arrivals.get(index, ()):
+            self._actors[index].take.remote(versions, contents)
+        self._packed[index], references = self._channel.packed(order, self._near[index])
+        return self._actors[index].work.remote(self._packed[index], *references)
 
     def _received(self, index: int, reference: Any, order: Order) -> Reply:
-        answer = self._answered(index, f"in round {order.round}", partial(self._send, index, order), reference)
-        reply = self._post.unpacked(self._packets[index], *answer)
-        reply.reports += self._rescued[index]
-        return reply
+        during = f"in exchange {order.number}"
+        answer = self._answered(index, during, partial(self._send, index, order), reference)
+        return self._channel.opened(self._packed[index], *answer)
 
     def _answered(self, index: int, during: str, ask: Callable[[], Any], reference: Any) -> Any:
         """What a host answers; one that dies before it does is made anew and asked again."""
@@ -171,7 +208,7 @@ class RayHosts:
             try:
                 return self._unwrapped(reference)
             except self._ray.exceptions.RayActorError as error:
-                error.__traceback__ = None  # Ray keeps the error, whose frames would keep the round's tensors
+                error.__traceback__ = None  # Ray keeps the error, whose frames would keep the exchange's tensors
                 self.restarts.append(f"host {index} died {during} and was made anew")
                 self._remake(index)
                 reference = ask()
@@ -189,19 +226,35 @@ class RayHosts:
                 if time.monotonic() > deadline:
                     raise
 
-    # The states are in shared memory, where any host can reach them.
+    # -- checkpoints --------------------------------------------------------------------------------------------------
 
-    def put_states(self, states: dict[int, State], round: int) -> None:
-        ask = lambda: self._actors[0].put_states.remote(states, round)  # noqa: E731
-        self._answered(0, "while states were restored", ask, ask())
+    def snapshot(self, versions: Sequence[Versions], folder: Path) -> None:
+        from fedbench.runtime.hosts import shard
 
-    def get_states(self, committed: int) -> dict[int, State]:
-        ask = lambda: self._actors[0].get_states.remote(committed)  # noqa: E731
-        return self._answered(0, f"after round {committed}", ask, ask())
+        self._all("while states were kept", lambda i: ("snapshot", versions[i], shard(folder.absolute(), i)))
+
+    def restore(self, versions: Sequence[Versions], folder: Path) -> None:
+        from fedbench.runtime.hosts import shards
+
+        self._all("while states were restored", lambda i: ("restore", versions[i], shards(folder.absolute())))
+
+    def _all(self, during: str, asked: Callable[[int], tuple[Any, ...]]) -> None:
+        def ask(index: int) -> Any:
+            name, *arguments = asked(index)
+            return getattr(self._actors[index], name).remote(*arguments)
+
+        for index, reference in enumerate([ask(i) for i in range(self.count)]):
+            self._answered(index, during, partial(ask, index), reference)
+
+    def end(self) -> None:
+        if self._scratch is not None:
+            self._scratch.close()
+            self._scratch = None
 
     def close(self) -> None:
         for actor in self._actors:
             self._ray.kill(actor)
+        self.end()
         if self._own:
             from ray.util import remove_placement_group
 

@@ -123,10 +123,6 @@ class Arena:
             self._at[whole.ctypes.data], self._sizes[file] = file, len(whole)
         return [self._leased(whole, place) for place in places]
 
-    def holds(self, file: int, tensors: int) -> bool:
-        """Whether just so many tensors that were read from a file are left."""
-        return self._readers[file] == tensors
-
     def _leased(self, whole: np.ndarray, place: Place) -> Tensor:
         lease = whole.view()
         self._readers[place.file] += 1

@@ -2,28 +2,34 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
-import torch
+from safetensors import SafetensorError
+
+from fedbench.runtime import trees
 
 PREFIX = "round-"
+DRIVER = "driver.safetensors"
 
 
-def save(folder: Path, round: int, content: dict[str, Any]) -> None:
-    """Write the checkpoint of a round and drop older ones. Raises OSError, and leaves the older ones as they were."""
+def save(folder: Path, round: int, content: dict[str, Any], more: Callable[[Path], None] = lambda folder: None) -> None:
+    """Write the checkpoint of a round and drop older ones. Raises OSError, and leaves the older ones as they were.
+
+    more: called with the folder under way, for what others write into it: the hosts' shards.
+    """
     unfinished, finished = folder / f".{PREFIX}{round:06d}", folder / f"{PREFIX}{round:06d}"
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
         unfinished.mkdir(parents=True)
-        with open(unfinished / "state.pt", "wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
+        more(unfinished)
+        trees.write(content, unfinished / DRIVER)
+        for path in unfinished.iterdir():
+            _flush(path)
         shutil.rmtree(finished, ignore_errors=True)
         unfinished.rename(finished)
-    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+    except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise OSError(f"checkpoint of round {round} could not be written: {str(error).splitlines()[0]}") from error
     for old in _finished(folder):
@@ -31,12 +37,20 @@ def save(folder: Path, round: int, content: dict[str, Any]) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def load(folder: Path) -> dict[str, Any] | None:
-    """The newest checkpoint that is whole, or None."""
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def load(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The newest checkpoint that is whole, its folder and the driver's part of it; or None."""
     for found in reversed(_finished(folder)):
         try:
-            return torch.load(found / "state.pt", weights_only=True)
-        except (OSError, RuntimeError, EOFError, ValueError, UnpicklingError):
+            return found, trees.read(found / DRIVER)
+        except (OSError, SafetensorError):
             continue
     return None
 

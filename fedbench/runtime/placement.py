@@ -1,34 +1,13 @@
-"""Which host works for which client, and a host in the calling process; those of Ray are in actors.py."""
+"""Which host works for which client."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-import torch
+from fedbench.methods.base import Message
+from fedbench.runtime.exchange import Move, Report, Task
 
-from fedbench.runtime.host import Host, Order, Reply, Report, Setup, Task
-from fedbench.runtime.states import State
-
-
-class Hosts(Protocol):
-    """Some hosts. `run` sends every host one order and returns their replies; `restarts` tells of dead hosts.
-
-    share_states: whether private states must be where every host of a node can reach them.
-    """
-
-    count: int
-    share_states: bool
-    restarts: list[str]
-
-    def begin(self, setup: Setup) -> None: ...
-
-    def run(self, orders: Sequence[Order]) -> list[Reply]: ...
-
-    def put_states(self, states: dict[int, State], round: int) -> None: ...
-
-    def get_states(self, committed: int) -> dict[int, State]: ...
-
-    def close(self) -> None: ...
+MOVE_SECONDS, MOVED_PER_SECOND = 0.003, 3e8
+"""What it costs to move a client with its private state: a message there and back, and bytes."""
 
 
 class Costs:
@@ -48,6 +27,11 @@ class Costs:
             if seconds:
                 known[report.client] = min(seconds, known.get(report.client, seconds))
 
+    @property
+    def measured(self) -> bool:
+        """Whether costs are seconds by now."""
+        return bool(self._fit or self._eval)
+
     def of(self, task: Task) -> float:
         evaluates = task.evaluate_agg or task.evaluate_global or task.evaluate_fit
         return task.fit * self._of(task.client, self._fit) + evaluates * self._of(task.client, self._eval)
@@ -57,44 +41,104 @@ class Costs:
         if client in known:
             return known[client]
         if not known:  # images next to seconds would outweigh them
-            return 0.0 if self._fit or self._eval else float(images)
+            return 0.0 if self.measured else float(images)
         return images * sum(known.values()) / sum(self._images.get(c, images) for c in known)
 
 
-def balance(tasks: Sequence[Task], cost: Callable[[Task], float], hosts: int) -> list[list[Task]]:
-    """Deal tasks to hosts so that their summed costs are as equal as the longest-first rule makes them.
+@dataclass
+class Home:
+    """Where a client's private state is, of which round it is, and how many bytes it has."""
 
-    Each host's tasks are ascending by client. Who works for a client changes no number.
+    host: int
+    kept: int
+    nbytes: int = 0
+
+
+@dataclass
+class Homes:
+    """Every client that has a private state is at home where it is, and moves only together with it.
+
+    gone: by host, the clients that have left it since it was told last.
     """
-    loads, dealt = [0.0] * hosts, [[] for _ in range(hosts)]  # type: tuple[list[float], list[list[Task]]]
-    costs = {task.client: cost(task) for task in tasks}
-    for task in sorted(tasks, key=lambda task: (-costs[task.client], task.client)):
-        lightest = min(range(hosts), key=lambda host: (loads[host], len(dealt[host])))
-        loads[lightest] += costs[task.client]
-        dealt[lightest].append(task)
-    return [sorted(own, key=lambda task: task.client) for own in dealt]
 
+    hosts: int
+    of: dict[int, Home] = field(default_factory=dict)
+    gone: dict[int, list[int]] = field(default_factory=dict)
 
-class InProcess:
-    """One host in the calling process, without Ray: for debuggers and small runs."""
+    def kept(self, client: int) -> int:
+        """The round in which the client's state was saved; 0 before the first."""
+        return self.of[client].kept if client in self.of else 0
 
-    count, share_states = 1, False
+    def learn(self, round: int, host: int, reports: Sequence[Report]) -> None:
+        """Where states were saved in a round."""
+        for report in reports:
+            if report.kept is not None:
+                self.of[report.client] = Home(host, round, report.kept)
 
-    def __init__(self, dataset: Any) -> None:
-        self._dataset, self.restarts = dataset, []  # type: tuple[Any, list[str]]
+    def settle(self, kept: Mapping[int, tuple[int, int]], costs: Costs) -> None:
+        """Give homes to clients whose states are in a checkpoint. kept: round and bytes of each client's state."""
+        tasks = [Task(client, Message(), fit=True) for client in kept]
+        dealt, _ = self.deal(tasks, costs.of, movable=False)
+        for host, own in enumerate(dealt):
+            self.of.update({task.client: Home(host, *kept[task.client]) for task in own})
 
-    def begin(self, setup: Setup) -> None:
-        on_gpu = torch.cuda.is_available() and setup.config.resources.gpus_per_host
-        self._host = Host(replace(setup, device="cuda" if on_gpu else "cpu"), self._dataset)
+    def versions(self, host: int) -> dict[int, int]:
+        """Clients at home on a host, and the rounds of their states."""
+        return {client: home.kept for client, home in sorted(self.of.items()) if home.host == host}
 
-    def run(self, orders: Sequence[Order]) -> list[Reply]:
-        return [self._host.work(order) for order in orders]
+    def told(self, host: int) -> list[int]:
+        """Who has left a host; each is named once."""
+        return self.gone.pop(host, [])
 
-    def put_states(self, states: dict[int, State], round: int) -> None:
-        self._host.put_states(states, round)
+    def deal(
+        self, tasks: Sequence[Task], costs: Callable[[Task], float], movable: bool
+    ) -> tuple[list[list[Task]], list[Move]]:
+        """Deal tasks to hosts so that their summed costs are as equal as the longest-first rule makes them.
 
-    def get_states(self, committed: int) -> dict[int, State]:
-        return self._host.get_states(committed)
+        A client that has a home is moved, if at all, only where the time that is gained pays for the transfer. Each
+        host's tasks are ascending by client. Who works for a client changes no number.
+        """
+        cost = {task.client: costs(task) for task in tasks}
+        loads, dealt = [0.0] * self.hosts, [[] for _ in range(self.hosts)]  # type: tuple[list[float], list[list[Task]]]
 
-    def close(self) -> None:
-        pass
+        def give(task: Task, host: int) -> None:
+            loads[host] += cost[task.client]
+            dealt[host].append(task)
+
+        settled = [task for task in tasks if task.client in self.of]
+        for task in settled:
+            give(task, self.of[task.client].host)
+        for task in sorted(tasks, key=lambda task: (-cost[task.client], task.client)):
+            if task.client not in self.of:
+                give(task, min(range(self.hosts), key=lambda host: (loads[host], len(dealt[host]))))
+        moves = self._even_out(loads, dealt, cost) if movable and settled else []
+        return [sorted(own, key=lambda task: task.client) for own in dealt], moves
+
+    def _even_out(self, loads: list[float], dealt: list[list[Task]], cost: dict[int, float]) -> list[Move]:
+        """Move clients from the host with most work to the one with least, while that pays."""
+        moves: list[Move] = []
+        moved: set[int] = set()
+        while True:
+            most, least = max(range(self.hosts), key=loads.__getitem__), min(range(self.hosts), key=loads.__getitem__)
+            gap = loads[most] - loads[least]
+
+            def gain(task: Task, gap: float = gap) -> float:
+                own = cost[task.client]
+                return min(own, gap - own) - self._price(task.client)
+
+            stay = [task for task in dealt[most] if task.client in self.of and task.client not in moved]
+            best = max(stay, key=lambda task: (gain(task), -task.client), default=None)
+            if best is None or gain(best) <= 0:
+                return moves
+            client, price = best.client, self._price(best.client)
+            moves.append(Move(client, self.of[client].kept, most, least))
+            moved.add(client)
+            self.of[client].host = least
+            self.gone.setdefault(most, []).append(client)
+            dealt[most].remove(best)
+            dealt[least].append(best)
+            loads[most] -= cost[client]
+            loads[least] += cost[client] + price
+
+    def _price(self, client: int) -> float:
+        return MOVE_SECONDS + self.of[client].nbytes / MOVED_PER_SECOND

@@ -14,7 +14,7 @@ import torch
 from fedbench.results import records
 from fedbench.results.records import MetricsLine
 from fedbench.results.statistics import worst_tenth
-from fedbench.runtime.host import Scores
+from fedbench.runtime.exchange import Scores
 
 CLIENT_COLUMNS = (
     {"seed": "q", "round": "q", "client": "q", "point": "B", "participated": "B"}

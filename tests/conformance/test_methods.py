@@ -17,10 +17,11 @@ from fedbench.learner.weights import Weights
 from fedbench.methods import METHODS
 from fedbench.methods.base import POOL, Message
 from fedbench.results.records import RunFolder
-from fedbench.runtime import checkpoint
-from fedbench.runtime.driver import Driver
-from fedbench.runtime.host import Host, Order, Reply
-from fedbench.runtime.placement import InProcess
+from fedbench.runtime import checkpoint, trees
+from fedbench.runtime.driver import drive
+from fedbench.runtime.exchange import Move, Order, Reply
+from fedbench.runtime.host import Host
+from fedbench.runtime.hosts import InProcess, shards
 from tests.runtime.rounds import play, read, small, stop
 
 ROUNDS = 4
@@ -72,7 +73,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str]
             folder = tmp_path_factory.mktemp("undisturbed")
             config, dataset = resolve(asked(method, kind))
             hosts = known[method, kind] = Watching(dataset, folder)
-            Driver(config, folder, hosts, dataset).run()
+            drive(config, folder, hosts, dataset)
         return known[method, kind]
 
     return run
@@ -125,27 +126,6 @@ def test_what_is_evaluated_and_when_changes_no_later_number(method, undisturbed,
     assert set(seldom.metrics()["round"]) <= {0, 3, 4}
 
 
-@every_kind
-@every_method
-def test_what_is_given_away_is_not_read_again(method, kind, undisturbed, tmp_path):
-    sent = undisturbed(method, kind).orders
-    if any(task.download.given for order in sent for task in order.tasks):
-        config, dataset = resolve(asked(method, kind))
-        assert play(config, tmp_path, Spoiling(dataset)) == read(undisturbed(method, kind).folder)
-
-
-class Spoiling(InProcess):
-    """Writes over what was given to a client as soon as its upload is made, as uploads in shared memory do."""
-
-    def run(self, orders: Sequence[Order]) -> list[Reply]:
-        replies = super().run(orders)
-        answered = {report.client for reply in replies for report in reply.reports if report.upload is not None}
-        for task in (task for order in orders for task in order.tasks if task.fit and task.client in answered):
-            for name in task.download.given:
-                task.download.tensors[name].fill_(torch.nan)
-        return replies
-
-
 def in_rounds(frame: pd.DataFrame, *rounds: int) -> pd.DataFrame:
     return frame[frame["round"].isin(rounds)].reset_index(drop=True)
 
@@ -176,7 +156,7 @@ def test_hooks_that_look_change_nothing(method, kind, undisturbed):
     host = hosts.host
     assert len(hosts.downloads) == 10
     for number, download in hosts.downloads.items():
-        state = host.states.load(number, ROUNDS)
+        state = host.store.load(number, hosts.kept[number])
         client = host.client(number, ROUNDS, state)
         if not state:
             host.method.start(client)
@@ -199,6 +179,7 @@ class Watching(InProcess):
         self.orders: list[Order] = []
         self.replies: list[Reply] = []
         self.downloads: dict[int, Message] = {}
+        self.kept: dict[int, int] = {}
 
     @property
     def host(self) -> Host:
@@ -208,11 +189,12 @@ class Watching(InProcess):
     def reports(self) -> list[Any]:
         return [report for reply in self.replies for report in reply.reports]
 
-    def run(self, orders: Sequence[Order]) -> list[Reply]:
-        replies = super().run(orders)
+    def exchange(self, orders: Sequence[Order], moves: Sequence[Move] = ()) -> list[Reply]:
+        replies = super().exchange(orders, moves)
         self.orders += orders
         self.replies += replies
         self.downloads |= {t.client: t.download for order in orders for t in order.tasks if t.client != POOL}
+        self.kept |= {task.client: task.kept for order in orders for task in order.tasks}
         return replies
 
 
@@ -245,7 +227,8 @@ def test_bytes_recorded_are_those_of_the_messages(method, undisturbed):
     down = dict.fromkeys(lines.index, 0)
     for order in hosts.orders:
         asked_all = order.question.wire_bytes() * len(order.tasks) if order.question else 0
-        down[max(1, min(order.round, ROUNDS))] += asked_all + sum(
+        made = order.number if order.question else order.number + 1
+        down[max(1, min(made, ROUNDS))] += asked_all + sum(
             task.download.wire_bytes() for task in order.tasks if task.fit
         )
     assert lines["bytes_down"].to_dict() == down
@@ -257,22 +240,28 @@ def test_bytes_recorded_are_those_of_the_messages(method, undisturbed):
 @every_method
 def test_private_states_survive_a_checkpoint(method, tmp_path):
     config, dataset = resolve(asked(method, "awkward", participation=1.0, checkpoint__every=1))
-    hosts = InProcess(dataset)
+    hosts = Watching(dataset, tmp_path)
     stop(config, tmp_path, 3, hosts)
-    kept = checkpoint.load(tmp_path / "checkpoint")
-    held = hosts.get_states(2)
-    assert kept is not None
-    assert same(kept["states"], held)
+    states, kept = of_checkpoint(tmp_path)
+    held = {client: hosts.host.store.load(client, round) for client, round in kept.items()}
+    assert same(states, held)
     private = [number for number, state in held.items() if any(not key.startswith("optimizer/") for key in state)]
     assert private == ([] if method in SHARES_ALL else list(range(10)))
 
 
+def of_checkpoint(folder: Path) -> tuple[dict[int, Any], dict[int, int]]:
+    """Private states of all shards, and the rounds in which they were saved."""
+    found = checkpoint.load(folder / "checkpoint")
+    assert found is not None
+    states = {client: state for path in shards(found[0]) for client, state in trees.read(path).items()}
+    return dict(sorted(states.items())), {client: round for client, (round, _) in found[1]["kept"].items()}
+
+
 @every_method
-def test_private_states_are_the_same_in_shared_memory(method, ray_hosts, tmp_path):
+def test_private_states_are_the_same_on_hosts_of_their_own(method, ray_hosts, tmp_path):
     config, _ = resolve(asked(method, "plain", checkpoint__every=1))
     stop(config, tmp_path / "0", 3)
     stop(config, tmp_path / "2", 3, ray_hosts(2))
-    here, there = (checkpoint.load(tmp_path / folder / "checkpoint") for folder in "02")
-    assert here is not None
-    assert there is not None
-    assert same(here["states"], there["states"])
+    here, there = (of_checkpoint(tmp_path / folder) for folder in "02")
+    assert same(here[0], there[0])
+    assert here[1] == there[1]

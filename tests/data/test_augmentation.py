@@ -13,7 +13,8 @@ from fedbench.data import Dataset, Split
 from fedbench.data.augmentation import Augmentation, cropped, flipped, rotated
 from fedbench.data.partitions import partition
 from fedbench.errors import ConfigError
-from fedbench.runtime.host import Host, Setup
+from fedbench.runtime.exchange import Setup
+from fedbench.runtime.host import Host
 
 IMAGES = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (7, 3, 9, 12), np.uint8))
 

@@ -11,9 +11,10 @@ from torch.utils.data import TensorDataset
 from fedbench import methods
 from fedbench.config import Config
 from fedbench.experiments.resolve import resolve
-from fedbench.runtime.driver import Driver
-from fedbench.runtime.host import Order, Reply
-from fedbench.runtime.placement import Hosts, InProcess
+from fedbench.runtime.driver import Driver, drive
+from fedbench.runtime.exchange import Move, Order, Reply
+from fedbench.runtime.hosts import Hosts, InProcess
+from fedbench.runtime.recorder import Recorder
 
 RECORDS = ("metrics.jsonl", "clients.parquet", "traces.parquet")
 SMALL = {
@@ -48,11 +49,16 @@ def small(method: str = "fedavg", **pairs: Any) -> Config:
     return Config(**asked)
 
 
+def driver(config: Config, dataset: Any, folder: Path = Path()) -> Driver:
+    """The driver of a resolved run that has not begun."""
+    return Driver(config, config.seeds[0], InProcess(dataset), dataset, Recorder(folder))
+
+
 def play(config: Config, folder: Path, hosts: Hosts | None = None, resume: bool = False) -> dict[str, bytes]:
     """Run into a folder and read what was recorded."""
     config, dataset = resolve(config)
     folder.mkdir(parents=True, exist_ok=True)
-    Driver(config, folder, hosts or InProcess(dataset), dataset).run(resume)
+    drive(config, folder, hosts or InProcess(dataset), dataset, resume=resume)
     return read(folder)
 
 
@@ -66,7 +72,7 @@ class Stopped(Exception):
 
 
 class Stopping:
-    """Hosts that end the run when they are given the orders of a round."""
+    """Hosts that end the run when they are given the orders in which a round is trained."""
 
     def __init__(self, hosts: Hosts, round: int) -> None:
         self._hosts, self._round = hosts, round
@@ -74,10 +80,10 @@ class Stopping:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._hosts, name)
 
-    def run(self, orders: Sequence[Order]) -> list[Reply]:
-        if orders[0].round == self._round:
+    def exchange(self, orders: Sequence[Order], moves: Sequence[Move] = ()) -> list[Reply]:
+        if orders[0].number + 1 == self._round and orders[0].question is None:
             raise Stopped
-        return self._hosts.run(orders)
+        return self._hosts.exchange(orders, moves)
 
 
 def stop(config: Config, folder: Path, round: int, hosts: Hosts | None = None, resume: bool = False) -> None:
@@ -85,7 +91,7 @@ def stop(config: Config, folder: Path, round: int, hosts: Hosts | None = None, r
     config, dataset = resolve(config)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        Driver(config, folder, Stopping(hosts or InProcess(dataset), round), dataset).run(resume)  # type: ignore[arg-type]
+        drive(config, folder, Stopping(hosts or InProcess(dataset), round), dataset, resume=resume)  # type: ignore[arg-type]
     except Stopped:
         return
     raise AssertionError(f"round {round} never came")

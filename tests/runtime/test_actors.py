@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -12,8 +13,10 @@ from fedbench.data.partitions import partition
 from fedbench.errors import ConfigError
 from fedbench.experiments.resolve import resolve
 from fedbench.runtime.actors import RayHosts, check_resources
-from fedbench.runtime.host import Order, Setup
-from tests.runtime.rounds import play, small
+from fedbench.runtime.exchange import Move, Order, Reply, Setup, Task
+from fedbench.runtime.placement import Homes
+from fedbench.runtime.store import StateLostError
+from tests.runtime.rounds import driver, play, small
 
 
 def test_an_actor_starts_without_what_takes_long_to_import():
@@ -49,25 +52,102 @@ def test_more_hosts_than_the_cluster_holds_are_refused_at_once(local_ray):
         RayHosts(99, cpus=1, gpus=0)
 
 
-def test_a_host_that_died_between_two_messages_is_made_anew(local_ray, tmp_path):
+@pytest.fixture
+def hosts(local_ray) -> Iterator[RayHosts]:
+    """Two hosts of a test's own, which it may kill."""
+    made = RayHosts(2, cpus=1, gpus=0)
+    yield made
+    made.close()
+
+
+def begun(hosts: RayHosts, **more) -> None:
+    config, dataset = resolve(small("fedper", **more))
+    hosts.begin(Setup(config, 0, partition(dataset, config, 0)))
+
+
+def trained(hosts: RayHosts, number: int, kept: int, host: int = 0, moves=()) -> Reply:
+    """Client 3 trains in an exchange on one of the hosts, another one beside it on the other."""
     config, dataset = resolve(small("fedper"))
-    setup = Setup(config, 0, partition(dataset, config, 0), tmp_path)
-    hosts = RayHosts(1, cpus=1, gpus=0)
-    try:
-        hosts.begin(setup)
-        hosts.put_states({3: {"params": torch.ones(2)}}, 1)
-        (reply,) = hosts.run([Order(2, [])])
-        os.kill(reply.process, signal.SIGKILL)
-        assert torch.equal(hosts.get_states(2)[3]["params"], torch.ones(2))
-        assert hosts.restarts == ["host 0 died after round 2 and was made anew"]
-        (again,) = hosts.run([Order(3, [])])
-        assert again.process != reply.process
-    finally:
-        hosts.close()
+    run = driver(config, dataset)
+    run.method.open(run.server)
+    download = run.method.download(run.server, 3)
+    orders = [Order(number, [Task(3, download, kept, fit=True)] if i == host else []) for i in range(2)]
+    return hosts.exchange(orders, moves)[host]
 
 
-def test_a_fit_whose_download_is_gone_is_not_done_again(local_ray, tmp_path):
-    """A host dies while its third client trains; uploads of the first two lie where their downloads were."""
+def kill(reply: Reply) -> None:
+    os.kill(reply.process, signal.SIGKILL)
+
+
+def test_a_host_that_dies_between_two_exchanges_is_made_anew_with_its_states(hosts):
+    begun(hosts)
+    first = trained(hosts, 0, 0)
+    assert first.reports[0].kept
+    kill(first)
+    again = trained(hosts, 1, 1)
+    assert again.reports[0].failure is None
+    assert again.process != first.process
+    assert hosts.restarts == ["host 0 died in exchange 1 and was made anew"]
+
+
+def test_states_in_memory_die_with_their_host_and_that_is_said(hosts):
+    begun(hosts, resources={"states": "memory"})
+    kill(trained(hosts, 0, 0))
+    with pytest.raises(StateLostError, match="the private state of client 3, saved in round 1, is lost"):
+        trained(hosts, 1, 1)
+
+
+def test_a_client_moves_to_another_host_with_its_state(hosts):
+    begun(hosts)
+    stayed = trained(hosts, 0, 0), trained(hosts, 1, 1)
+    begun(hosts)
+    moved = trained(hosts, 0, 0), trained(hosts, 1, 1, host=1, moves=[Move(3, 1, 0, 1)])
+    for one, other in zip(stayed, moved, strict=True):
+        assert torch.equal(one.reports[0].upload.params, other.reports[0].upload.params)
+    with pytest.raises(StateLostError):
+        trained(hosts, 2, 2, host=0)
+
+
+@pytest.mark.parametrize("who", ["source", "target"])
+def test_a_host_that_dies_while_a_client_moves(who, hosts):
+    begun(hosts)
+    source = trained(hosts, 0, 0)
+    target = hosts.exchange([Order(1, []), Order(1, [])])[1]
+    kill(source if who == "source" else target)
+    reply = trained(hosts, 1, 1, host=1, moves=[Move(3, 1, 0, 1)])
+    assert reply.reports[0].failure is None
+    assert len(hosts.restarts) == 1
+
+
+def test_moving_clients_changes_no_bit(local_ray, tmp_path, monkeypatch):
+    """Every client with a state moves in every exchange."""
+
+    def restless(self, loads, dealt, cost):
+        moves = []
+        for host, tasks in enumerate([list(own) for own in dealt]):
+            for task in tasks:
+                if task.client in self.of:
+                    moves.append(Move(task.client, self.of[task.client].kept, host, 1 - host))
+                    self.of[task.client].host = 1 - host
+                    self.gone.setdefault(host, []).append(task.client)
+                    dealt[host].remove(task)
+                    dealt[1 - host].append(task)
+        return moves
+
+    for method in ("ditto", "fedper"):
+        config = small(method, participation=0.5, rounds=6)
+        expected = play(config, tmp_path / method)
+        with monkeypatch.context() as patch:
+            patch.setattr(Homes, "_even_out", restless)
+            hosts = RayHosts(2, cpus=1, gpus=0)
+            try:
+                assert play(config, tmp_path / f"{method} moved", hosts) == expected
+            finally:
+                hosts.close()
+
+
+def test_the_part_of_a_host_that_dies_is_done_again(local_ray, tmp_path):
+    """A host dies while its third client trains."""
     expected = play(small("fedcac", rounds=8), tmp_path / "undisturbed")
     notes, hosts = tmp_path / "notes", RayHosts(1, cpus=1, gpus=0)
     try:
@@ -76,11 +156,11 @@ def test_a_fit_whose_download_is_gone_is_not_done_again(local_ray, tmp_path):
             tmp_path / "out",
             hosts,
         )
+        assert len(hosts._channel._arena._sizes) <= 2 * 10 + 2  # the dead host's files do not stay in shared memory
     finally:
         hosts.close()
     assert found == expected
-    assert len(hosts._post._arena._sizes) <= 10 + 2  # the dead host's round does not stay in shared memory
     fits = [tuple(map(int, line.split())) for line in notes.read_text().splitlines()]
     third = [client for round, client in fits if round == 3]
-    assert len(third) == 11
-    assert third[2] == third[3]
+    assert third[:3] == third[3:6]
+    assert len(third) == 13

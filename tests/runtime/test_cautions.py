@@ -4,10 +4,9 @@ import pytest
 from torch import nn
 
 from fedbench.experiments.resolve import resolve
-from fedbench.runtime.driver import Driver, SeedRun
-from fedbench.runtime.placement import InProcess
+from fedbench.runtime.cautions import tied, unheeded
 from tests.runtime.networks import Awkward
-from tests.runtime.rounds import small
+from tests.runtime.rounds import driver, small
 
 OWN = {"name": "tests.runtime.networks:Awkward", "head": "classifier"}
 
@@ -24,7 +23,8 @@ class Tied(Awkward):
 
 def said(method: str = "fedavg", **more) -> list[str]:
     config, dataset = resolve(small(method, **more))
-    return SeedRun(Driver(config, None, InProcess(dataset), dataset), 0).notes  # type: ignore[arg-type]
+    method_of_run = driver(config, dataset).method
+    return [*unheeded(config, method_of_run), *tied(method_of_run)]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Checkpoints are whole or absent; a full disk costs the checkpoint and not the run."""
 
 import resource
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,20 +10,26 @@ import pytest
 import torch
 
 from fedbench.experiments.resolve import resolve
-from fedbench.runtime import checkpoint
-from fedbench.runtime.driver import Driver
-from fedbench.runtime.placement import InProcess
+from fedbench.runtime import checkpoint, trees
+from fedbench.runtime.driver import Driver, drive
+from fedbench.runtime.hosts import InProcess
 from tests.runtime.rounds import play, read, small, stop
 
 CONTENT = {"seed": 0, "states": {3: {"params": torch.arange(5.0)}}, "traces": {(1, "x"): 0.5}, "empty": torch.zeros(0)}
+
+
+def loaded(folder: Path) -> dict:
+    found = checkpoint.load(folder)
+    assert found is not None
+    return found[1]
 
 
 def test_the_newest_is_read_and_older_ones_go(tmp_path):
     for round in (1, 2, 10):
         checkpoint.save(tmp_path, round, CONTENT | {"round": round})
     assert [path.name for path in tmp_path.iterdir()] == ["round-000010"]
-    found = checkpoint.load(tmp_path)
-    assert found is not None
+    assert checkpoint.load(tmp_path)[0] == tmp_path / "round-000010"  # type: ignore[index]
+    found = loaded(tmp_path)
     assert found["round"] == 10
     assert torch.equal(found["states"][3]["params"], torch.arange(5.0))
     assert found["traces"] == {(1, "x"): 0.5}
@@ -36,19 +43,31 @@ def test_none_where_there_is_none(tmp_path):
 def test_an_unfinished_one_is_never_read(tmp_path):
     checkpoint.save(tmp_path, 1, CONTENT | {"round": 1})
     (tmp_path / ".round-000002").mkdir()
-    (tmp_path / ".round-000002" / "state.pt").write_bytes((tmp_path / "round-000001/state.pt").read_bytes())
-    assert checkpoint.load(tmp_path)["round"] == 1  # type: ignore[index]
+    shutil.copy(tmp_path / "round-000001/driver.safetensors", tmp_path / ".round-000002")
+    assert loaded(tmp_path)["round"] == 1
     checkpoint.save(tmp_path, 2, CONTENT | {"round": 2})
-    assert checkpoint.load(tmp_path)["round"] == 2  # type: ignore[index]
+    assert loaded(tmp_path)["round"] == 2
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK", b"nothing that torch wrote", None])
 def test_a_damaged_one_is_passed_over(damage, tmp_path):
     checkpoint.save(tmp_path, 1, CONTENT | {"round": 1})
-    whole = (tmp_path / "round-000001/state.pt").read_bytes()
+    whole = (tmp_path / "round-000001/driver.safetensors").read_bytes()
     (tmp_path / "round-000002").mkdir()
-    (tmp_path / "round-000002/state.pt").write_bytes(whole[: len(whole) // 2] if damage is None else damage)
-    assert checkpoint.load(tmp_path)["round"] == 1  # type: ignore[index]
+    (tmp_path / "round-000002/driver.safetensors").write_bytes(whole[: len(whole) // 2] if damage is None else damage)
+    assert loaded(tmp_path)["round"] == 1
+
+
+def test_a_checkpoint_counts_when_every_part_of_it_is_there(tmp_path):
+    checkpoint.save(tmp_path, 1, CONTENT | {"round": 1})
+
+    def dies(folder: Path) -> None:
+        trees.write({3: {}}, folder / "states-0.safetensors")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.save(tmp_path, 2, CONTENT | {"round": 2}, dies)
+    assert loaded(tmp_path)["round"] == 1
 
 
 @contextmanager
@@ -67,25 +86,25 @@ def test_a_full_disk_leaves_the_one_before(tmp_path):
     with largest_file(10_000_000), pytest.raises(OSError, match="checkpoint of round 2 could not be written"):
         checkpoint.save(tmp_path, 2, {"large": torch.zeros(3_000_000)})
     assert [path.name for path in tmp_path.iterdir()] == ["round-000001"]
-    assert checkpoint.load(tmp_path)["round"] == 1  # type: ignore[index]
+    assert loaded(tmp_path)["round"] == 1
 
 
-def test_the_run_goes_on_and_says_so_when_the_disk_is_full(tmp_path):
+def test_the_run_goes_on_and_says_so_when_the_disk_is_full(tmp_path, monkeypatch):
     """The disk is full in rounds 3 and 4; a stop after them goes on from round 2."""
     wide = {"model": {"name": "mlp", "hidden": 6000}, "checkpoint": {"every": 1}, "rounds": 5}  # 1.8 MB a client
     config, dataset = resolve(small("local", **wide))
-    driver = Driver(config, tmp_path / "a", InProcess(dataset), dataset)
     (tmp_path / "a").mkdir()
-    save = driver.save
+    save = Driver.save
 
-    def with_little_room(round: int, content: dict) -> None:
+    def with_little_room(driver: Driver, round: int, *content) -> None:
         with largest_file(12_000_000 if round in (3, 4) else 10**9):
-            save(round, content)
+            save(driver, round, *content)
         newest = sorted(path.name for path in (tmp_path / "a/checkpoint").iterdir())
         assert newest == [f"round-00000{min(round, 2)}"]
 
-    driver.save = with_little_room  # type: ignore[method-assign]
-    warnings = driver.run()
+    monkeypatch.setattr(Driver, "save", with_little_room)
+    warnings = drive(config, tmp_path / "a", InProcess(dataset), dataset)
+    monkeypatch.undo()
     assert len(warnings) == 2
     assert all("could not be written" in line and "the run goes on" in line for line in warnings)
     assert (tmp_path / "a/metrics.jsonl").read_bytes() == play(small("local", **wide), tmp_path / "b")["metrics.jsonl"]
@@ -106,8 +125,8 @@ def test_seeds_that_are_done_are_not_run_again(tmp_path):
     resolved, dataset = resolve(config)
     play(config, tmp_path / "b")
     stop_in_second_seed(config, tmp_path / "a")
-    driver = Driver(resolved, tmp_path / "a", InProcess(dataset), dataset, lambda e: begun.append(e.get("seed", -1)))
-    driver.run(resume=True)
+    told = lambda event: begun.append(event.get("seed", -1))  # noqa: E731
+    drive(resolved, tmp_path / "a", InProcess(dataset), dataset, told, resume=True)
     assert set(begun) == {-1, 1, 2}
     assert read(tmp_path / "a") == read(tmp_path / "b")
 
@@ -125,4 +144,4 @@ def stop_in_second_seed(config, folder: Path) -> None:
             raise Ended
 
     with pytest.raises(Ended):
-        Driver(config, folder, InProcess(dataset), dataset, end).run()
+        drive(config, folder, InProcess(dataset), dataset, end)

@@ -10,11 +10,12 @@ from fedbench.experiments.run import run
 from fedbench.methods.fedavg import FedAvg
 from fedbench.results.records import RunFolder
 from fedbench.runtime import checkpoint
-from fedbench.runtime.driver import Driver, SeedRun
-from fedbench.runtime.host import Host, Order, Setup, Task
-from fedbench.runtime.placement import InProcess
+from fedbench.runtime.driver import drive
+from fedbench.runtime.exchange import Order, Setup, Task
+from fedbench.runtime.host import Host
+from fedbench.runtime.hosts import InProcess
 from tests.runtime.accidents import CLASS, CLIENT
-from tests.runtime.rounds import small, stop
+from tests.runtime.rounds import driver, small, stop
 
 REASONS = {
     "Diverging": "the training loss became nan: lower the rate in Diverging.configure_optimizers",
@@ -32,7 +33,7 @@ def broken(network: str, **more) -> Config:
 
 def victim(config: Config) -> int:
     config, dataset = resolve(config)
-    drawn = SeedRun(Driver(config, None, InProcess(dataset), dataset), 0).partition  # type: ignore[arg-type]
+    drawn = driver(config, dataset).partition
     return next(c for c, rows in enumerate(drawn.clients) if set(dataset.labels[rows.train]) == {CLASS})
 
 
@@ -82,17 +83,16 @@ def test_failures_of_rounds_without_an_evaluation_are_told_with_the_next_one(tmp
 @pytest.mark.parametrize("network", REASONS)
 def test_it_is_left_out_of_the_mean(network, tmp_path):
     config, dataset = resolve(broken(network, checkpoint={"every": 1}))
-    driver = Driver(config, tmp_path, InProcess(dataset), dataset)
-    seed_run = SeedRun(driver, 0)
-    seed_run.begin()
+    run = driver(config, dataset, tmp_path)
+    run.begin()
     kept = []
-    aggregate = seed_run.method.aggregate
-    seed_run.method.aggregate = lambda server, uploads: (kept.extend(uploads), aggregate(server, uploads))  # type: ignore[method-assign]
-    seed_run.round(1)
+    aggregate = run.method.aggregate
+    run.method.aggregate = lambda server, uploads: (kept.extend(uploads), aggregate(server, uploads))  # type: ignore[method-assign]
+    run.exchange(0)
     assert [upload.client for upload in kept] == [c for c in range(10) if c != victim(config)]
     total = sum(upload.samples for upload in kept)
     mean = weighted_mean([u.params for u in kept], [u.samples / total for u in kept])
-    assert torch.equal(seed_run.server.params, mean)
+    assert torch.equal(run.server.params, mean)
     assert bool(mean.isfinite().all())
 
 
@@ -112,23 +112,23 @@ def clumsy(when: str, **more) -> Config:
     return small("tests.runtime.accidents:Clumsy", method__when=when, **more)
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("in_files", [True, False])
 @pytest.mark.parametrize("when", ["fit", "fitted"])
-def test_it_leaves_no_trace_in_its_state(when, shared, tmp_path):
+def test_it_leaves_no_trace_in_its_state(when, in_files, tmp_path):
     config, dataset = resolve(clumsy(when))
-    seed_run = SeedRun(Driver(config, tmp_path, InProcess(dataset), dataset), 0)
-    seed_run.method.open(seed_run.server)
-    host = Host(Setup(config, 0, seed_run.partition, tmp_path / "states" if shared else None), dataset)
-    held = {}
-    for round in (1, 2):
-        download = seed_run.method.download(seed_run.server, CLIENT)
-        report = host.work(Order(round, [Task(CLIENT, download, fit=True, evaluate_fit=True)])).reports[0]
-        held[round] = {name: value.clone() for name, value in host.get_states(round)[CLIENT].items()}
+    run = driver(config, dataset, tmp_path)
+    run.method.open(run.server)
+    host = Host(Setup(config, 0, run.partition, tmp_path / "states" if in_files else None), dataset)
+    held = []
+    for number in range(2):
+        task = Task(CLIENT, run.method.download(run.server, CLIENT), kept=number, fit=True, evaluate_fit=True)
+        report = host.work(Order(number, [task])).reports[0]
+        held.append({name: value.clone() for name, value in host.store.load(CLIENT, 1).items()})
     assert report.failure is not None
-    assert report.upload is None
-    assert held[1].keys() == held[2].keys() == {"params"}
-    assert torch.equal(held[1]["params"], held[2]["params"])
-    assert bool(held[1]["params"].any())
+    assert report.upload is report.kept is None
+    assert held[0].keys() == held[1].keys() == {"params"}
+    assert torch.equal(held[0]["params"], held[1]["params"])
+    assert bool(held[0]["params"].any())
 
 
 def test_a_client_that_cannot_be_evaluated_is_reported(tmp_path):
@@ -146,7 +146,7 @@ def test_failures_survive_a_stop(tmp_path):
     stop(config, tmp_path / "b", 4)
     kept = checkpoint.load(tmp_path / "b" / "checkpoint")
     assert kept is not None
-    assert any("the state is broken" in line for line in kept["recorder"]["warnings"])
+    assert any("the state is broken" in line for line in kept[1]["recorder"]["warnings"])
 
 
 class Remarking(FedAvg):
@@ -158,7 +158,7 @@ class Remarking(FedAvg):
 
 def test_remarks_of_a_method_are_said_once(tmp_path):
     config, dataset = resolve(small("tests.runtime.test_failures:Remarking", rounds=2, seeds=[0, 1]))
-    said = Driver(config, tmp_path, InProcess(dataset), dataset).run()
+    said = drive(config, tmp_path, InProcess(dataset), dataset)
     assert [line for line in said if line in ("always the same", "round 1", "round 2")] == [
         "always the same",
         "round 1",

@@ -5,12 +5,26 @@ import random
 import pytest
 
 from fedbench.methods.base import POOL, Message
-from fedbench.runtime.host import Report, Task
-from fedbench.runtime.placement import Costs, balance
+from fedbench.runtime.exchange import Move, Report, Task
+from fedbench.runtime.placement import MOVE_SECONDS, Costs, Home, Homes
 
 
 def tasks(count: int) -> list[Task]:
     return [Task(client, Message()) for client in range(count)]
+
+
+def balance(given, costs, hosts: int) -> list[list[Task]]:
+    """Deals clients that have no home."""
+    return Homes(hosts).deal(given, costs, movable=True)[0]
+
+
+def homes(hosts: int, *of: int, nbytes: int = 0) -> Homes:
+    """Clients 0, 1, ... at home on these hosts."""
+    return Homes(hosts, {client: Home(host, 1, nbytes) for client, host in enumerate(of)})
+
+
+def clients(dealt: list[list[Task]]) -> list[list[int]]:
+    return [[task.client for task in own] for own in dealt]
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 3, 4])
@@ -53,3 +67,61 @@ def test_a_fit_and_an_evaluation_cost_their_own_times():
     assert costs.of(Task(1, Message(), fit=True, evaluate_agg=True)) == 2.25
     assert costs.of(Task(0, Message(), evaluate_global=True)) == 0.25
     assert costs.of(Task(POOL, Message(), fit=True)) == 4.0
+
+
+def test_who_has_a_state_stays_where_it_is():
+    dealt, moves = homes(2, 1, 1, 0, 1).deal(tasks(4), lambda task: MOVE_SECONDS / 3, movable=True)
+    assert clients(dealt) == [[2], [0, 1, 3]]
+    assert moves == []
+
+
+def test_who_has_none_fills_the_gaps():
+    dealt, moves = homes(2, 1, 1).deal(tasks(4), lambda task: 1.0, movable=True)
+    assert clients(dealt) == [[2, 3], [0, 1]]
+    assert moves == []
+
+
+def test_a_client_moves_with_its_state_where_the_time_that_is_gained_pays_for_it():
+    own = homes(2, 0, 0, 0, 0)
+    dealt, moves = own.deal(tasks(4), lambda task: 1.0, movable=True)
+    assert clients(dealt) == [[2, 3], [0, 1]]
+    assert moves == [Move(0, 1, 0, 1), Move(1, 1, 0, 1)]
+    assert own.versions(0) == {2: 1, 3: 1}
+    assert own.versions(1) == {0: 1, 1: 1}
+    assert own.told(0) == [0, 1]
+    assert own.told(0) == own.told(1) == []  # once
+    assert own.deal(tasks(4), lambda task: 1.0, movable=True)[1] == []
+
+
+def test_a_large_state_does_not_move_for_a_small_gain():
+    for nbytes, count in ((10**6, 1), (10**9, 0)):
+        _, moves = homes(2, 0, 0, 0, 1, nbytes=nbytes).deal(tasks(4), lambda task: 1.0, movable=True)
+        assert len(moves) == count
+
+
+def test_nobody_moves_while_costs_are_not_seconds():
+    assert homes(2, 0, 0, 0, 0).deal(tasks(4), lambda task: 50.0, movable=False)[1] == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_moves_make_hosts_more_even(seed):
+    draw = random.Random(seed)
+    cost = [draw.random() for _ in range(30)]
+    own = homes(3, *[draw.randrange(3) for _ in cost])
+    loads = lambda dealt: [sum(cost[c] for c in row) for row in clients(dealt)]  # noqa: E731
+    before, after = (
+        loads(own.deal(tasks(30), lambda task: cost[task.client], movable)[0]) for movable in (False, True)
+    )
+    assert max(after) <= max(before)
+    assert max(after) - min(after) < 0.2
+    assert sum(after) == pytest.approx(sum(before))
+
+
+def test_states_that_were_saved_say_where_clients_are_at_home():
+    own = Homes(2)
+    own.learn(3, 1, [Report(5, kept=100), Report(6)])
+    assert (own.kept(5), own.kept(6)) == (3, 0)
+    assert own.of == {5: Home(1, 3, 100)}
+    own.settle({7: (2, 10), 8: (2, 10)}, Costs([1] * 9))
+    assert {own.of[7].host, own.of[8].host} == {0, 1}
+    assert own.kept(8) == 2

@@ -1,0 +1,173 @@
+"""How messages travel between the driver and its hosts in Ray actors.
+
+Large tensors lie in shared memory (the arena) where both sides see it, and go through Ray's object store where they do
+not; small ones come along with their message.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from fedbench.methods.base import Message
+from fedbench.runtime.arena import LEAST, Arena, Files, Place
+from fedbench.runtime.client_data import as_tensor
+from fedbench.runtime.exchange import Order, Reply
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a tensor of a packed message is: among the arrays that come with it, or the references after it."""
+
+    index: int
+    referred: bool = False
+
+
+@dataclass
+class PackedOrder:
+    """An order on its way, with places and slots for tensors. files: of the arena, free for uploads."""
+
+    order: Order
+    arrays: list[np.ndarray]
+    files: list[int]
+
+
+class DriverEnd:
+    """The driver's end of the channels to its hosts. folder: of the arena; put: Ray's, for one array."""
+
+    def __init__(self, folder: Path, put: Callable[[np.ndarray], Any]) -> None:
+        self._arena, self._put, self._upload_bytes = Arena(folder), put, 0
+        self.begin_exchange()
+
+    def begin_exchange(self) -> None:
+        """Let go of what was sent before."""
+        # By id of the tensor and nearness: place or reference, and what must live as long as it.
+        self._sent: dict[tuple[int, bool], tuple[Any, ...]] = {}
+
+    def packed(self, order: Order, near: bool) -> tuple[PackedOrder, list[Any]]:
+        """An order for a host, which is `near` if it sees the arena, and the Ray references that go after it.
+
+        A tensor of several orders of an exchange is stored once.
+        """
+        arrays: list[np.ndarray] = []
+        references: list[Any] = []
+
+        def change(tensor: Tensor) -> Place | Slot:
+            if tensor.nbytes < LEAST:
+                arrays.append(tensor.contiguous().numpy())
+                return Slot(len(arrays) - 1)
+            found = self._stored(tensor, near)
+            if isinstance(found, Place):
+                return found
+            references.append(found)
+            return Slot(len(references) - 1, referred=True)
+
+        uploads = sum(task.fit for task in order.tasks) if near else 0
+        files = [self._arena.take(self._upload_bytes) for _ in range(uploads)]
+        return PackedOrder(changed(order, change), arrays, files), references
+
+    def _stored(self, tensor: Tensor, near: bool) -> Any:
+        key = (id(tensor), near)
+        if key not in self._sent:
+            self._sent[key] = (*(self._in_arena(tensor) if near else self._by_ray(tensor)), tensor)
+        return self._sent[key][0]
+
+    def _in_arena(self, tensor: Tensor) -> tuple[Any, ...]:
+        try:
+            return self._arena.store(tensor)
+        except OSError:  # shared memory is full: Ray's store goes on on disk
+            return self._by_ray(tensor)
+
+    def _by_ray(self, tensor: Tensor) -> tuple[Any, ...]:
+        return (self._put(tensor.contiguous().numpy()),)
+
+    def lost(self, packed: PackedOrder) -> None:
+        """The host died before it answered: its files are free."""
+        for file in packed.files:
+            self._arena.give_back(file)
+
+    def opened(self, packed: PackedOrder, reply: Reply, arrays: Sequence[np.ndarray]) -> Reply:
+        """A host's reply with its tensors, the server's own to write to. Files that it did not use are free again."""
+        unused = set(packed.files)
+        for report in reply.reports:
+            for message in (report.upload, report.answer):
+                if message is None:
+                    continue
+                held: dict[str, Any] = dict(message.tensors)
+                places = {name: place for name, place in held.items() if isinstance(place, Place)}
+                if places:
+                    read = self._arena.read(list(places.values()))
+                    held.update(zip(places, read, strict=True))
+                    self._upload_bytes = max(place.end for place in places.values())
+                    unused -= {place.file for place in places.values()}
+                message.tensors = {
+                    n: as_tensor(arrays[t.index]).clone() if isinstance(t, Slot) else t for n, t in held.items()
+                }
+        for file in unused:
+            self._arena.give_back(file)
+        return reply
+
+
+class HostEnd:
+    """A host's end of the channel to its driver."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files, self._free = Files(folder), list[int]()
+
+    def opened(self, packed: PackedOrder, references: Sequence[np.ndarray]) -> Order:
+        """The order with its tensors, views of memory that is not this host's to write to."""
+        self._free = list(packed.files)
+
+        def change(found: Any) -> Tensor:
+            if isinstance(found, Place):
+                return self._files.read(found)
+            return as_tensor((references if found.referred else packed.arrays)[found.index])
+
+        return changed(packed.order, change)
+
+    def ship(self, report: Any) -> None:
+        """Put the large tensors of an upload where the driver reads them, as soon as it is made."""
+        large = {n: t for n, t in report.upload.tensors.items() if t.nbytes >= LEAST}
+        if not large or not self._free:
+            return
+        try:
+            places: list[Any] = self._files.write(self._free[-1], list(large.values()))
+        except OSError:  # shared memory is full: with the reply
+            return
+        self._free.pop()
+        report.upload.tensors.update(zip(large, places, strict=True))
+
+    def packed(self, reply: Reply) -> tuple[Reply, list[np.ndarray]]:
+        """A reply whose tensors are in the list of arrays, or in the arena already."""
+        arrays: list[np.ndarray] = []
+
+        def change(found: Any) -> Any:
+            if isinstance(found, Place):
+                return found
+            arrays.append(found.contiguous().numpy())
+            return Slot(len(arrays) - 1)
+
+        for report in reply.reports:
+            for message in (report.upload, report.answer):
+                if message is not None:
+                    message.tensors = {n: change(t) for n, t in message.tensors.items()}
+        return reply, arrays
+
+
+def changed(order: Order, change: Callable[[Any], Any]) -> Order:
+    """The order with every tensor (or what stands for it) changed; a message that tasks share stays shared."""
+    seen: dict[int, Message] = {}
+
+    def of(message: Message | None) -> Any:
+        if message is None:
+            return None
+        if id(message) not in seen:
+            tensors = {name: change(tensor) for name, tensor in message.tensors.items()}
+            seen[id(message)] = Message(tensors, message.bits, message.charge)
+        return seen[id(message)]
+
+    tasks = [replace(task, download=of(task.download)) for task in order.tasks]
+    return replace(order, tasks=tasks, global_model=of(order.global_model), question=of(order.question))

@@ -1,0 +1,124 @@
+"""What driver and hosts tell each other.
+
+Exchange k delivers model k, has it evaluated, and trains model k + 1 out of it. So a run of T rounds has the exchanges
+0 to T, of which the last trains nothing; round t is what exchange t - 1 trains and exchange t evaluates. An extra pass
+over the clients is an exchange without training and evaluation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedbench.config import Config
+from fedbench.data.partitions import Partition
+from fedbench.learner.learner import Score
+from fedbench.methods.base import Message, Upload
+
+Scores = dict[str, Score]
+"""By split: val (where there is one) and test."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that a host needs for one run. states: where private states are files, or None for this process's memory."""
+
+    config: Config
+    seed: int
+    partition: Partition
+    states: Path | None = None
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a host does for one client in an exchange: the personal model first, then the training.
+
+    kept: the round in which the client's private state was saved, 0 before the first.
+    """
+
+    client: int
+    download: Message
+    kept: int = 0
+    evaluate_agg: bool = False
+    evaluate_global: bool = False
+    evaluate_initial: bool = False
+    fit: bool = False
+    evaluate_fit: bool = False
+
+
+@dataclass
+class Order:
+    """The message to a host. number: of the exchange.
+
+    global_model: to be evaluated on every client with evaluate_global. question: of an extra pass, to be answered for
+    the tasks' clients. gone: clients that are at home elsewhere since the last exchange.
+    """
+
+    number: int
+    tasks: list[Task]
+    global_model: Message | None = None
+    question: Message | None = None
+    gone: Sequence[int] = ()
+
+
+@dataclass
+class Report:
+    """What became of one task. kept: bytes of the private state that was saved, or None."""
+
+    client: int
+    fit_seconds: float = 0.0
+    eval_seconds: float = 0.0
+    upload: Upload | None = None
+    answer: Message | None = None
+    kept: int | None = None
+    scores: dict[str, Scores] = field(default_factory=dict)
+    loss: float | None = None
+    steps: int = 0
+    logged: dict[str, float] = field(default_factory=dict)
+    failure: str | None = None
+
+
+@dataclass
+class Reply:
+    """The message from a host."""
+
+    reports: list[Report]
+    train_seconds: float
+    eval_seconds: float
+    busy_seconds: float
+    process: int
+    rss_mb: float
+
+
+@dataclass(frozen=True)
+class Move:
+    """A client that changes its home, and the round in which its private state was saved."""
+
+    client: int
+    kept: int
+    source: int
+    target: int
+
+
+@dataclass
+class RoundRecord:
+    """A round: what training it cost and said. Its models are evaluated by the exchange of the same number.
+
+    idle: in how many rounds so far no client took a gradient step.
+    """
+
+    number: int = 0
+    idle: int = 0
+    took_part: list[int] = field(default_factory=list)
+    train_loss: float | None = None
+    steps: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    failed: list[tuple[int, str]] = field(default_factory=list)
+    traces: dict[tuple[int, str], float] = field(default_factory=dict)
+
+    def dated(self) -> list[tuple[int, str]]:
+        """The failures of a round that is not evaluated, to be told with a later one."""
+        return [
+            (c, text if text.startswith("in round ") else f"in round {self.number}: {text}") for c, text in self.failed
+        ]

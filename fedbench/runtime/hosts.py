@@ -1,0 +1,93 @@
+"""What the driver asks of its hosts, and one host in the calling process; those of Ray are in actors.py."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from fedbench.runtime.exchange import Move, Order, Reply, Setup
+from fedbench.runtime.host import Host
+from fedbench.runtime.scratch import Scratch
+from fedbench.runtime.store import Versions
+
+
+class Hosts(Protocol):
+    """Some hosts; `restarts` tells of those that died and were made anew."""
+
+    count: int
+    restarts: list[str]
+
+    def begin(self, setup: Setup) -> None:
+        """Make ready for a run."""
+
+    def exchange(self, orders: Sequence[Order], moves: Sequence[Move] = ()) -> list[Reply]:
+        """Move private states, send every host its order, and return all replies."""
+
+    def snapshot(self, versions: Sequence[Versions], folder: Path) -> None:
+        """Have every host write its shard of a checkpoint: the states of the clients at home there."""
+
+    def restore(self, versions: Sequence[Versions], folder: Path) -> None:
+        """Have every host take the states of its clients over from the shards of a checkpoint."""
+
+    def end(self) -> None:
+        """Forget the run."""
+
+    def close(self) -> None: ...
+
+
+def shards(folder: Path) -> list[Path]:
+    return sorted(folder.glob("states-*.safetensors"))
+
+
+def shard(folder: Path, host: int) -> Path:
+    return folder / f"states-{host}.safetensors"
+
+
+class InProcess:
+    """One host in the calling process, without Ray: for debuggers and small runs."""
+
+    count = 1
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset, self.restarts = dataset, []  # type: tuple[Any, list[str]]
+        self._scratch: Scratch | None = None
+
+    def begin(self, setup: Setup) -> None:
+        resources = setup.config.resources
+        if resources.states == "disk":
+            self._scratch = Scratch(resources.scratch)
+            setup = replace(setup, states=self._scratch.folder / "host-0")
+        on_gpu = torch.cuda.is_available() and resources.gpus_per_host
+        self._host = Host(replace(setup, device="cuda" if on_gpu else "cpu"), self._dataset)
+
+    def exchange(self, orders: Sequence[Order], moves: Sequence[Move] = ()) -> list[Reply]:
+        return [self._host.work(order) for order in orders]
+
+    def snapshot(self, versions: Sequence[Versions], folder: Path) -> None:
+        self._host.store.snapshot(versions[0], shard(folder, 0))
+
+    def restore(self, versions: Sequence[Versions], folder: Path) -> None:
+        for path in shards(folder):
+            self._host.store.restore(versions[0], path)
+
+    def end(self) -> None:
+        if self._scratch:
+            self._scratch.close()
+            self._scratch = None
+
+    def close(self) -> None:
+        self.end()
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """So many threads for PyTorch's operations, and afterwards as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

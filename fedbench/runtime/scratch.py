@@ -1,0 +1,76 @@
+"""Folders for what lives as long as a run: messages under way, private states."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOMY = 1 << 30
+"""Bytes that shared memory must have free to be used; in many containers it is small."""
+
+LOCK = ".owner"
+
+
+class Scratch:
+    """A folder in this machine's shared memory, or among its temporary files where that is small.
+
+    Its owner holds a lock in it, which ends with the owner's process however that ends. Whoever makes a folder removes
+    those that nobody holds, so that no process id is ever looked at.
+    """
+
+    def __init__(self, base: Path | None = None) -> None:
+        base = base or shared_memory() / f"fedbench-{os.getuid()}"
+        base.mkdir(parents=True, exist_ok=True)
+        with locked(base):
+            sweep(base)
+            self.folder = base / uuid.uuid4().hex[:16]
+            self.folder.mkdir()
+            self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self._lock)
+
+
+def shared_memory() -> Path:
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOMY
+    return memory if roomy else Path(tempfile.gettempdir())
+
+
+def sweep(base: Path) -> None:
+    """Remove the folders below whose owners are gone."""
+    for folder in base.iterdir():
+        if folder.is_dir() and not _is_held(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_held(folder: Path) -> bool:
+    try:
+        handle = os.open(folder / LOCK, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One process at a time."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,121 @@
+"""Nested values as named tensors and a line of JSON beside them, which is what safetensors holds."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load, save, save_file
+from torch import Tensor
+
+from fedbench.learner.weights import Weights
+
+PLAIN = (bool, int, float, str, type(None))
+TENSOR, WEIGHTS, PAIRS, TUPLE = "tensor", "weights", "pairs", "tuple"
+REST = "rest"
+"""Key of the JSON in the metadata of a file."""
+
+
+class Packing:
+    """The tensors of a tree by their place in it. One that is in it twice is kept once."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self._places: dict[tuple[Any, ...], str] = {}
+        self._storages: set[int] = set()
+
+    def rest(self, value: Any, place: str) -> Any:
+        """What JSON holds of a value. Raises TypeError for what cannot be kept."""
+        if isinstance(value, Tensor):
+            return {TENSOR: self._place(value.detach(), place)}
+        if type(value) in PLAIN:
+            return value
+        if type(value) is Weights:
+            return {WEIGHTS: [self.rest(part, f"{place}/{name}") for name, part in vars(value).items()]}
+        if isinstance(value, dict):
+            return {PAIRS: [[self.rest(key, ""), self.rest(item, f"{place}/{key}")] for key, item in value.items()]}
+        if isinstance(value, list | tuple):
+            items = [self.rest(item, f"{place}/{number}") for number, item in enumerate(value)]
+            return items if isinstance(value, list) else {TUPLE: items}
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise TypeError(f"a {kind} cannot be kept: keep tensors, weights, numbers, strings, lists and dicts")
+
+    def _place(self, tensor: Tensor, place: str) -> str:
+        storage = tensor.untyped_storage().data_ptr()
+        known = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+        if known in self._places and tensor.numel():
+            return self._places[known]
+        shared = storage in self._storages and tensor.numel()
+        self.tensors[place] = tensor.clone() if shared else tensor.cpu().contiguous()
+        self._storages.add(storage)
+        self._places[known] = place
+        return place
+
+
+def packed(tree: Any) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """A tree as safetensors takes it: tensors by name, and metadata.
+
+    A tree: tensors, weights, numbers, strings, None, and dicts, lists and tuples of these. Raises TypeError for others.
+    """
+    packing = Packing()
+    rest = json.dumps(packing.rest(tree, ""))
+    return packing.tensors, {REST: rest}
+
+
+def unpacked(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Any:
+    """The tree that was packed."""
+
+    def value(rest: Any) -> Any:
+        if isinstance(rest, list):
+            return [value(item) for item in rest]
+        if not isinstance(rest, dict):
+            return rest
+        ((kind, content),) = rest.items()
+        if kind == TENSOR:
+            return tensors[content]
+        if kind == PAIRS:
+            return {value(key): value(item) for key, item in content}
+        items = [value(item) for item in content]
+        return Weights(*items) if kind == WEIGHTS else tuple(items)
+
+    return value(json.loads(metadata[REST]))
+
+
+def nbytes(tree: Any) -> int:
+    """Of its tensors."""
+    if isinstance(tree, Tensor):
+        return tree.nbytes
+    items = vars(tree) if isinstance(tree, Weights) else tree
+    if isinstance(items, dict):
+        return sum(map(nbytes, items.values()))
+    return sum(map(nbytes, items)) if isinstance(items, list | tuple) else 0
+
+
+def to_bytes(tree: Any) -> bytes:
+    """A tree as the content of a file."""
+    return save(*packed(tree))
+
+
+def from_bytes(content: bytes) -> Any:
+    """The tree in the content of a file, which begins with the length of its header."""
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return unpacked(load(content), header["__metadata__"])
+
+
+def write(tree: Any, path: Path) -> None:
+    """Write a tree to a file, whole or not at all. Raises OSError where there is no room."""
+    tensors, metadata = packed(tree)
+    try:
+        save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        raise OSError(str(error)) from None
+
+
+def read(path: Path) -> Any:
+    """The tree in a file, memory-mapped: what is written to its tensors stays the reader's own.
+
+    Raises OSError or SafetensorError for what is no such file.
+    """
+    with safe_open(path, "pt") as file:
+        return unpacked({name: file.get_tensor(name) for name in file.keys()}, file.metadata())  # noqa: SIM118

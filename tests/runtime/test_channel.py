@@ -1,0 +1,133 @@
+"""Messages arrive as they were sent: through shared memory, through Ray's store, or along with their order."""
+
+import gc
+
+import pytest
+import torch
+
+from fedbench.methods.base import Message, Upload
+from fedbench.runtime.arena import LEAST, Arena, Files, Place
+from fedbench.runtime.channel import DriverEnd, HostEnd, PackedOrder
+from fedbench.runtime.exchange import Order, Reply, Report, Task
+
+LARGE = torch.arange(5000, dtype=torch.float32)
+SMALL = torch.arange(3)
+
+
+def message(**more: torch.Tensor) -> Message:
+    return Message({"params": LARGE, "counters": SMALL, **more}, {"counters": 0}, charge=7)
+
+
+@pytest.fixture(params=["near", "far", "full"])
+def near(request, monkeypatch):
+    """Whether the host sees the arena; in the third case nothing fits in there any more."""
+    if request.param == "full":
+
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("fedbench.runtime.arena.Files._map", full)
+    return request.param != "far"
+
+
+def exchange(driver: DriverEnd, host: HostEnd, order: Order, near: bool, uploads: list[Upload]) -> list[Report]:
+    """One round with a host that answers with these uploads."""
+    packed, references = driver.packed(order, near)
+    opened = host.opened(packed, references)
+    for sent, arrived in zip(order.tasks, opened.tasks, strict=True):
+        for name, tensor in sent.download.tensors.items():
+            assert torch.equal(arrived.download.tensors[name], tensor)
+            assert arrived.download.tensors[name].dtype == tensor.dtype
+        assert (arrived.download.bits, arrived.download.charge) == (sent.download.bits, sent.download.charge)
+    return arrived_reports(driver, host, packed, uploads)
+
+
+def arrived_reports(driver: DriverEnd, host: HostEnd, packed: PackedOrder, uploads: list[Upload]) -> list[Report]:
+    reports = [Report(upload.client, upload=upload) for upload in uploads]
+    for report in reports:
+        host.ship(report)
+    reply, arrays = host.packed(Reply(reports, 0, 0, 0, 0, 0))
+    return driver.opened(packed, reply, arrays).reports
+
+
+def test_there_and_back(near, tmp_path):
+    driver, host = DriverEnd(tmp_path, lambda array: array), HostEnd(tmp_path)
+    shared = message()
+    order = Order(1, [Task(0, shared, fit=True), Task(1, message(own=LARGE[7:4000]), fit=True), Task(2, shared)])
+    for round in range(3):
+        tensors = {
+            "params": LARGE + round,
+            "bits": torch.ones(LEAST, dtype=torch.uint8),
+            "matrix": LARGE.double().view(50, 100).T,
+            "counters": SMALL,
+        }
+        driver.begin_exchange()
+        sent = [Upload(dict(tensors), client=client, samples=client + 3) for client in range(2)]
+        for report in exchange(driver, host, order, near, sent):
+            assert report.upload.samples == report.client + 3
+            assert list(report.upload.tensors) == list(tensors)
+            for name, tensor in tensors.items():
+                assert torch.equal(report.upload.tensors[name], tensor)
+                report.upload.tensors[name].zero_()  # the server's own
+
+
+def test_what_is_kept_is_not_written_over_and_what_is_not_is_used_again(tmp_path):
+    driver, host = DriverEnd(tmp_path, pytest.fail), HostEnd(tmp_path)
+    order = Order(1, [Task(client, message(), fit=True) for client in range(2)])
+    kept: list[torch.Tensor] = []
+    for round in range(6):
+        driver.begin_exchange()
+        uploads = [Upload({"params": LARGE + 10 * round + client}, client=client) for client in range(2)]
+        reports = exchange(driver, host, order, True, uploads)
+        kept = [*kept[-2:], *(report.upload.params[5:9] for report in reports)]
+        expected = [5 + 10 * r + client for r in (round - 1, round) for client in range(2)]
+        assert [int(tensor[0]) for tensor in kept] == expected[-len(kept) :]
+    del reports, uploads
+    gc.collect()
+    assert len(list(tmp_path.iterdir())) <= 2 + 2 * 3  # two downloads; uploads of two rounds kept and one under way
+
+
+def test_a_row_that_lies_in_shared_memory_already_is_not_copied(tmp_path):
+    driver, host = DriverEnd(tmp_path, pytest.fail), HostEnd(tmp_path)
+    (report,) = exchange(driver, host, Order(1, [Task(0, message(), fit=True)]), True, [Upload({"params": LARGE})])
+    row = report.upload.params
+    files = len(list(tmp_path.iterdir()))
+    driver.begin_exchange()
+    packed, _ = driver.packed(Order(2, [Task(0, Message({"params": row}))]), True)
+    row[3] = -1
+    assert host.opened(packed, []).tasks[0].download.params[3] == -1
+    assert len(list(tmp_path.iterdir())) == files
+
+
+def test_a_file_grows_with_what_is_written_to_it(tmp_path):
+    files = Files(tmp_path)
+    for size in (LEAST, 3 * LEAST, LEAST):
+        tensors = [torch.full((size,), 1.5), torch.arange(size)]
+        places = files.write(0, tensors)
+        assert all(torch.equal(files.read(place), tensor) for place, tensor in zip(places, tensors, strict=True))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_order_whose_host_died_gives_its_files_back(tmp_path):
+    driver = DriverEnd(tmp_path, pytest.fail)
+    order = Order(1, [Task(0, message(), fit=True)])
+    first, _ = driver.packed(order, True)
+    driver.lost(first)
+    again, _ = driver.packed(order, True)
+    assert again.files == first.files
+
+
+def test_a_client_that_failed_leaves_its_file_free(tmp_path):
+    driver, host = DriverEnd(tmp_path, pytest.fail), HostEnd(tmp_path)
+    order = Order(1, [Task(0, Message(), fit=True)])
+    assert exchange(driver, host, order, True, []) == []
+    assert driver.packed(order, True)[0].files == [0]
+
+
+def test_an_arena_knows_its_own_tensors_only(tmp_path):
+    arena = Arena(tmp_path)
+    place, kept = arena.store(LARGE)
+    assert arena.store(kept)[0] == place
+    assert arena.store(kept[10:])[0] == Place(place.file, place.offset + 40, (4990,), torch.float32)
+    for stranger in (kept.clone(), kept[::2]):
+        assert arena.store(stranger)[0].file != place.file

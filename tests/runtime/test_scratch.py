@@ -1,0 +1,37 @@
+"""Folders of those that are gone are removed, and of those that live none, whatever their process is called."""
+
+import os
+import signal
+import subprocess
+import sys
+
+from fedbench.runtime.scratch import Scratch
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from fedbench.runtime.scratch import Scratch
+scratch = Scratch(Path(sys.argv[1]))
+(scratch.folder / "held").touch()
+print(scratch.folder, flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_living_keep_their_folders_and_the_dead_lose_theirs(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:
+        theirs = owner.stdout.readline().strip()
+        mine = Scratch(tmp_path)
+        assert os.path.exists(f"{theirs}/held")
+        owner.send_signal(signal.SIGKILL)
+    other = Scratch(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([mine.folder.name, other.folder.name])
+    mine.close()
+    other.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_nobody_ever_held_is_removed(tmp_path):
+    (tmp_path / "left").mkdir()
+    Scratch(tmp_path).close()
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,88 @@
+"""Nested values come back from safetensors as they were."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedbench.learner.weights import Weights
+from fedbench.runtime import trees
+
+
+@pytest.fixture(params=["file", "bytes"])
+def there_and_back(request, tmp_path: Path):
+    def way(tree):
+        if request.param == "bytes":
+            return trees.from_bytes(trees.to_bytes(tree))
+        trees.write(tree, tmp_path / "tree")
+        return trees.read(tmp_path / "tree")
+
+    return way
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor(3.5, dtype=torch.float64),
+        torch.zeros(0, dtype=torch.int64),
+        torch.zeros(0, 2),
+        torch.tensor([True, False, True]),
+        torch.randn(3, 5).to(torch.bfloat16),
+        torch.arange(12).view(3, 4).T[1:],
+        torch.nn.Parameter(torch.ones(2, 2)),
+    ],
+    ids=["scalar", "empty", "no rows", "bool", "bfloat16", "not contiguous", "parameter"],
+)
+def test_tensors_of_every_kind_keep_their_bits(there_and_back, tensor):
+    found = there_and_back({"before": torch.ones(3), "kept": {"a": [tensor]}, "after": torch.ones(7)})
+    (kept,) = found["kept"]["a"]
+    assert torch.equal(kept, tensor.detach())
+    assert kept.dtype == tensor.dtype
+    assert not kept.requires_grad
+    assert torch.equal(found["after"], torch.ones(7))
+
+
+def test_plain_values_keep_their_types(there_and_back):
+    kept = {
+        "none": None,
+        "flag": True,
+        "rate": 0.1,
+        "pair": (1, "x"),
+        3: {"deep": [[], {}]},
+        (0, "y"): 1,
+        "far": float("inf"),
+    }
+    assert there_and_back(kept) == kept
+    assert [type(key) for key in there_and_back(kept)] == [str, str, str, str, int, tuple, str]
+
+
+def test_weights_are_weights_again(there_and_back):
+    weights = Weights(torch.randn(4), torch.zeros(0), torch.ones(2, dtype=torch.int64))
+    found = there_and_back({"personal": weights})["personal"]
+    assert all(torch.equal(a, b) for a, b in zip(vars(found).values(), vars(weights).values(), strict=True))
+
+
+def test_a_tensor_that_is_there_twice_is_kept_once_and_overlapping_ones_apart(there_and_back):
+    whole = torch.arange(1000.0)
+    found = there_and_back({"a": whole, "b": [whole], "part": whole[3:7]})
+    assert torch.equal(found["a"], whole)
+    assert torch.equal(found["b"][0], whole)
+    assert torch.equal(found["part"], whole[3:7])
+    assert len(trees.to_bytes({"a": whole, "b": whole})) < 6000
+
+
+def test_what_is_read_is_the_readers_own(tmp_path):
+    trees.write({"a": torch.ones(3)}, tmp_path / "tree")
+    trees.read(tmp_path / "tree")["a"].zero_()
+    assert trees.read(tmp_path / "tree")["a"].tolist() == [1, 1, 1]
+
+
+def test_where_nothing_can_be_written_it_is_an_os_error(tmp_path):
+    with pytest.raises(OSError):
+        trees.write({"a": torch.ones(3)}, tmp_path / "missing" / "tree")
+    assert not list(tmp_path.iterdir())
+
+
+def test_bytes_are_those_of_the_tensors():
+    weights = Weights(torch.zeros(4), torch.zeros(1), torch.zeros(1, dtype=torch.int64))
+    assert trees.nbytes({"w": weights, "x": [torch.zeros(2)], "n": 3, "s": "text"}) == 16 + 4 + 8 + 8
