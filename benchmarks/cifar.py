@@ -55,8 +55,8 @@ def row(method: str, result: Any) -> str:
 
 def main() -> None:
     from fedbench.errors import ConfigError
-    from fedbench.experiments.run import run
-    from fedbench.methods import METHODS
+    from fedbench.methods import names
+    from fedbench.studies.run import run
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", type=Path, help="folder with CIFAR-10 as parquet files")
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/cifar"))
     asked = parser.parse_args()
     print("| method | after_fit | after_agg | global | s/round | MB up | MB down |\n" + "|---" * 7 + "|", flush=True)
-    for method in asked.methods or METHODS:
+    for method in asked.methods or names():
         try:
             result = run(asked_of(method, asked.source.absolute(), asked.rounds, asked.out), report=False)
         except ConfigError as error:

@@ -63,10 +63,10 @@ def main() -> None:
     os.chdir(Path(__file__).resolve().parent.parent)
 
     import torch
+    from tests.methods.plain_gate import PlainGate
 
     from benchmarks.methods import Passes, Rounds
     from fedbench.models import build
-    from tests.methods.plain_gate import PlainGate
 
     ours = Rounds("pfedgate", asked.images, 1, Passes())
     torch.manual_seed(0)

@@ -50,10 +50,10 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     from fedbench.errors import nearest
-    from fedbench.methods import METHODS
+    from fedbench.methods import names
 
-    if asked.method not in METHODS:
-        parser.error(f"no method {asked.method}: {nearest(asked.method, METHODS)}")
+    if asked.method not in names():
+        parser.error(f"no method {asked.method}: {nearest(asked.method, names())}")
     if asked.rounds < 1:
         parser.error("--rounds is at least 1")
     from fedbench.config import Config

@@ -54,10 +54,10 @@ class Rounds:
     def __init__(self, method: str, images: int, clients: int, passes: Passes, batch: int = BATCH) -> None:
         from fedbench import methods
         from fedbench.config import Config
-        from fedbench.experiments.resolve import resolve
         from fedbench.runtime.driver import Driver
         from fedbench.runtime.hosts import InProcess
         from fedbench.runtime.recorder import Recorder
+        from fedbench.studies.resolve import resolve
 
         public = PUBLIC if methods.load(method).needs_public else 0
         config, dataset = resolve(
@@ -75,7 +75,7 @@ class Rounds:
             )
         )
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-methods-"))
-        self.run = Driver(config, 0, InProcess(dataset), dataset, Recorder(self.folder))
+        self.run = Driver.of(config, 0, InProcess(dataset), dataset, Recorder(self.folder))
         self.run.begin()
         self.counted, self.done, self.steps, self.passes = passes, 0, [], []
 
@@ -120,7 +120,7 @@ def cost(method: str, rounds: int, work: tuple[int, int, Passes, int], late: boo
 
 def main() -> None:
     from fedbench.errors import ConfigError, nearest
-    from fedbench.methods import METHODS
+    from fedbench.methods import names
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("methods", nargs="*", help="methods; default: all")
@@ -131,15 +131,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1, help="how often both are built and run anew")
     parser.add_argument("--json", action="store_true", help="one JSON object keyed by method")
     asked = parser.parse_args()
-    unknown = [name for name in asked.methods if name not in METHODS]
+    unknown = [name for name in asked.methods if name not in names()]
     if unknown:
-        parser.error(f"no method {unknown[0]}: {nearest(unknown[0], METHODS)}")
+        parser.error(f"no method {unknown[0]}: {nearest(unknown[0], names())}")
     if min(asked.rounds, asked.images, asked.clients, asked.batch, asked.repeats) < 1:
         parser.error("--rounds, --images, --clients, --batch and --repeats are at least 1")
     os.chdir(Path(__file__).resolve().parent.parent)
     found: dict[str, Any] = {}
     passes = Passes()
-    for method in asked.methods or METHODS:
+    for method in asked.methods or names():
         try:
             rows = [
                 cost(method, asked.rounds, (asked.images, asked.clients, passes, asked.batch), late=n % 2 == 0)

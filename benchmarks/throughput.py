@@ -115,10 +115,10 @@ class Ours:
 
     def __init__(self, workload: Workload, hosts: int, precision: str) -> None:
         from fedbench.config import Config
-        from fedbench.experiments.resolve import resolve
         from fedbench.runtime.actors import RayHosts
         from fedbench.runtime.driver import Driver
         from fedbench.runtime.recorder import Recorder
+        from fedbench.studies.resolve import resolve
 
         config = Config(
             method=workload.method,
@@ -140,7 +140,7 @@ class Ours:
         config, dataset = resolve(config)
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-throughput-"))
         self.hosts = RayHosts(hosts, 1, 0.0)
-        self.run = Driver(config, 0, self.hosts, dataset, Recorder(self.folder))
+        self.run = Driver.of(config, 0, self.hosts, dataset, Recorder(self.folder))
         self.run.begin()
 
     def round(self) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedbench.experiments.grid import grid
-    from fedbench.experiments.run import run
+    from fedbench.studies.grid import grid
+    from fedbench.studies.run import run
 
 __all__ = ["Config", "ConfigError", "grid", "run"]
 
@@ -22,5 +22,5 @@ def __getattr__(name: str) -> Any:
     if name in ("run", "grid"):
         from importlib import import_module
 
-        return getattr(import_module(f"fedbench.experiments.{name}"), name)
+        return getattr(import_module(f"fedbench.studies.{name}"), name)
     raise AttributeError(f"module 'fedbench' has no attribute '{name}'")

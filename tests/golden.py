@@ -89,10 +89,12 @@ MORE: dict[str, dict[str, Any]] = {
 
 def cases(asked: list[str]) -> dict[str, dict[str, Any]]:
     """Keyword arguments of `small` by the name of the case, which begins with the method's."""
-    from fedbench.methods import METHODS, load
+    from fedbench.methods import load, names
 
     found: dict[str, dict[str, Any]] = {}
-    for method in METHODS:
+    for method in names():
+        if asked and method not in {name.split()[0] for name in asked}:
+            continue
         found[method] = {}
         found[f"{method} awkward"] = AWKWARD | {"train__keep_optimizer": method != "feddpa"}
         for option, value in choices(load(method).Options):
@@ -112,9 +114,9 @@ def choices(options: Any) -> Iterator[tuple[str, Any]]:
 
 def numbers(folder: Path) -> list[str]:
     """Every number that a run recorded, a line each, to the bit, in an order of its own."""
-    from fedbench.results.records import RunFolder
+    from fedbench.results.reader import Records
 
-    run, lines = RunFolder(folder), []
+    run, lines = Records(folder), []
     keys = {"metrics": ["seed", "round", "point"], "clients": ["seed", "round", "client", "point"]}
     keys["traces"] = ["seed", "round", "client", "name"]
     for table, by in keys.items():

@@ -6,9 +6,10 @@ from itertools import product
 import pytest
 
 from fedbench import methods
-from fedbench.config import Config, nested
+from fedbench.config import Config
+from fedbench.config.keys import nested
 
-NAMES = sorted(methods.METHODS)
+NAMES = sorted(methods.names())
 
 
 @pytest.mark.parametrize("which", ["SPACE", "PAPER"])

@@ -1,8 +1,10 @@
 """`fedbench data NAME`: fetch or import a data set, decode it, check it, show it."""
 
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,19 +23,10 @@ FLAGS = (
     Flag("check", "compare the published files and the decoded images with their checksums"),
     Flag("preview", "write a page with a contact sheet and the counts of classes and domains"),
 )
-USAGE = """usage: fedbench data NAME [--from PATH] [--check] [--preview] [--partition ...] [--out DIR] [--data.KEY V]
+USAGE = """usage: fedbench data NAME [--from PATH] [--check] [--preview] [--partition SCHEME] [--out DIR] [--data.KEY V]
 
 Fetches or imports a data set, decodes it once for this machine and prints what it holds. With --preview, or with the
 keys of a partition (--partition dirichlet --partition.alpha 0.1 ...), it also writes results/data/NAME/preview.html.
-
-NAME
-  digits                                           in scikit-learn, the default
-  mnist, fmnist, emnist, svhn, cifar10, cifar100   downloaded as torchvision does, or imported
-  cifar10c, cinic10, tiny-imagenet                 downloaded, or imported
-  organamnist, organcmnist, domainnet10            downloaded, or imported (domainnet10: 16 GB, ten classes are kept)
-  mini-imagenet, office-caltech10, pacs            imported: --from PATH
-  parquet:PATH, folder:PATH                        your own files
-  package.module:factory                           any map-style data set
 """
 PAUSE = 0.1
 """Seconds between two updates of a line on a terminal."""
@@ -45,7 +38,7 @@ LONG_PAUSE = 10.0
 def main(argv: list[str]) -> int:
     """Prints counts, classes, shape and cache; fails where a check fails."""
     if not argv or "-h" in argv or "--help" in argv:
-        print(USAGE + "\n" + "\n".join(f"--{f'{flag.name} {flag.metavar}':<15}{flag.description}" for flag in FLAGS))
+        print("\n".join(help_lines()))
         return OK
     if argv[0].startswith("-"):
         raise ConfigError(f"data {argv[0]}: the name of the data set comes first, for example `fedbench data cifar10`")
@@ -71,20 +64,35 @@ def main(argv: list[str]) -> int:
     return OK if whole else FAILED
 
 
+def help_lines() -> Iterator[str]:
+    """What the command does, and which data sets and schemes there are."""
+    from fedbench.data import partitions, sources
+
+    yield USAGE
+    yield from (f"--{f'{flag.name} {flag.metavar}':<15}{flag.description}" for flag in FLAGS)
+    wrap = partial(textwrap.wrap, width=100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+    for title, names in (("NAME", sources.names()), ("SCHEME", partitions.names())):
+        yield from ("", title, *wrap(", ".join(names)))
+
+
 def described(dataset: "Dataset") -> Iterator[tuple[str, str]]:
-    """Counts, classes, shape, constants, notes, cache."""
+    """Counts, classes, shape, constants, warnings, cache."""
     from fedbench.data import cache
 
     assert dataset.folder is not None
     yield "data", dataset.name
-    yield "images", f"{dataset.train_rows} train, {dataset.test_rows} test"
-    yield "shape", "{} x {} x {} (channels, height, width)".format(*dataset.shape)
-    yield "classes", named(dataset.classes, dataset.class_names)
+    yield "images" if dataset.holds_images else "samples", f"{dataset.train_rows} train, {dataset.test_rows} test"
+    meaning = " (channels, height, width)" if dataset.holds_images else ""
+    yield "shape", " x ".join(map(str, dataset.shape)) + meaning
+    yield "task", dataset.task
+    if dataset.classes:
+        yield "classes", named(dataset.classes, dataset.class_names)
     if dataset.domain_names:
         yield "domains", named(len(dataset.domain_names), dataset.domain_names)
-    yield "mean", ", ".join(f"{value:.4f}" for value in dataset.mean)
-    yield "std", ", ".join(f"{value:.4f}" for value in dataset.std)
-    yield from (("note", note) for note in dataset.notes)
+    if dataset.mean:
+        yield "mean", ", ".join(f"{value:.4f}" for value in dataset.mean)
+        yield "std", ", ".join(f"{value:.4f}" for value in dataset.std)
+    yield from (("warning", warning) for warning in dataset.warnings)
     yield "cache", f"{dataset.folder} ({cache.size(dataset.folder) / 1e6:.1f} MB)"
 
 
@@ -111,12 +119,12 @@ def dealt(config: "Config", parted: "Partition") -> Iterator[tuple[str, str]]:
         f"{config.partition.name}, {len(sizes)} clients, {min(sizes)} to {max(sizes)} training images each",
     )
     yield "", f"fingerprint {parted.fingerprint()[:16]}"
-    yield from (("note", note) for note in parted.notes)
+    yield from (("warning", warning) for warning in parted.warnings)
 
 
 def page(dataset: "Dataset", config: "Config", parted: "Partition | None") -> Path:
     """Writes the preview and returns its path."""
-    from fedbench.experiments.preview import preview
+    from fedbench.studies.preview import preview
 
     slug = config.data.name.rstrip("/").rpartition("/")[2].replace(":", "-") or "data"
     folder = config.out or Path("results") / "data" / slug

@@ -11,19 +11,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import fedbench
-from fedbench.config import (
-    Config,
-    OpenSection,
-    ResourcesConfig,
-    flat,
-    legal_of,
-    load_yaml,
-    nested,
-    parse_value,
-)
+from fedbench.config import Config, ResourcesConfig
+from fedbench.config.files import load_yaml, parse_value
+from fedbench.config.keys import flat, nested
+from fedbench.config.section import OpenSection
+from fedbench.config.words import legal_of
 from fedbench.errors import ConfigError, nearest
 
-PRESETS = Path(fedbench.__file__).parent / "experiments" / "presets"
+PRESETS = Path(fedbench.__file__).parent / "studies" / "presets"
 PRESET_NAMES = sorted(path.stem for path in PRESETS.glob("*.yaml"))
 Pairs = dict[str, Any]
 

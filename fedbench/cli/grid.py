@@ -7,7 +7,8 @@ from rich.console import Console
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, parse, yaml_value
-from fedbench.config import Config, parse_value
+from fedbench.config import Config
+from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
 from fedbench.results.progress import GridProgress
 
@@ -36,17 +37,17 @@ def main(argv: list[str]) -> int:
         "final_seeds": read_seeds(asked.final_seeds),
         "baselines": read_baselines(asked.baselines),
     }
-    from fedbench.experiments.grid import grid
-    from fedbench.results.records import GridFolder
-    from fedbench.results.tables import as_text, final_table
+    from fedbench.report.study import Study
+    from fedbench.results.tables import as_text
+    from fedbench.studies.grid import grid
 
     stages = Stages(f"{config.method.name} on {config.data.name}")
     try:
         result = grid(config, watch=stages.update, **{key: value for key, value in wanted.items() if value is not None})
     finally:
         stages.stop()
-    runs = GridFolder(result.folder).final()
-    print(as_text(final_table({m: r.metrics() for m, r in runs.items()}, {m: r.clients() for m, r in runs.items()})))
+    study = Study.load(result.folder)
+    print(as_text(study.table, study.metric))
     print(f"best:    {', '.join(f'{key}={yaml_value(value)}' for key, value in result.best.items()) or 'the defaults'}")
     for name, error in stages.failed.items():
         print(f"failed:  {name}: {error}")

@@ -10,13 +10,16 @@ from pydantic.fields import FieldInfo
 
 from fedbench import methods
 from fedbench.cli.flags import COMMON, KEYS, SHORT, Flag, sections, yaml_value
-from fedbench.config import Config, flat, legal_of
+from fedbench.config import Config
+from fedbench.config.keys import flat
+from fedbench.config.words import legal_of
 
-Row = tuple[str, str]
+HelpRow = tuple[str, str]
 INDENT = 30
 ABOUT = {
     "method": "--method.OPTION for the options of the method: `fedbench methods NAME` or `--method NAME --help`",
-    "data": "--data.OPTION for what an own data source takes",
+    "data": "--data.OPTION for what a source of data takes; `fedbench data --help` lists data sets",
+    "partition": "--partition.OPTION for what a scheme of your own takes; `fedbench data --help` lists schemes",
     "model": "--model.ARGUMENT for the arguments of the model's constructor",
 }
 
@@ -35,12 +38,12 @@ def help_text(prog: str, extra: Sequence[Flag], method: str | None) -> str:
     return "\n".join(lines).rstrip()
 
 
-def option_rows(options: type[BaseModel], prefix: str) -> list[Row]:
+def option_rows(options: type[BaseModel], prefix: str) -> list[HelpRow]:
     """One row per field of a method's Options."""
     return [(f"{prefix}{key}", _said(field)) for key, field in options.model_fields.items()]
 
 
-def table_lines(rows: Iterable[Row]) -> Iterator[str]:
+def table_lines(rows: Iterable[HelpRow]) -> Iterator[str]:
     """Two columns, the right one wrapped to the terminal."""
     width = max(60, min(110, shutil.get_terminal_size((100, 24)).columns))
     for left, right in rows:
@@ -53,7 +56,7 @@ def table_lines(rows: Iterable[Row]) -> Iterator[str]:
         yield from (" " * INDENT + line for line in wrapped[1:])
 
 
-def _table(title: str, rows: Iterable[Row], note: str = "") -> Iterator[str]:
+def _table(title: str, rows: Iterable[HelpRow], note: str = "") -> Iterator[str]:
     yield title
     yield from table_lines(rows)
     if note:
@@ -61,11 +64,11 @@ def _table(title: str, rows: Iterable[Row], note: str = "") -> Iterator[str]:
     yield ""
 
 
-def _flag_row(flag: Flag) -> Row:
+def _flag_row(flag: Flag) -> HelpRow:
     return f"--{flag.name} {flag.metavar}".rstrip(), flag.description
 
 
-def _key_row(key: str, field: FieldInfo) -> Row:
+def _key_row(key: str, field: FieldInfo) -> HelpRow:
     short = {long: short for short, long in SHORT.items()}.get(key, key)
     return f"--{short.replace('_', '-') if '.' not in short else short}", _said(field)
 

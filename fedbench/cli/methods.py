@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fedbench.cli import OK, command
 from fedbench.cli.help import option_rows, table_lines
 from fedbench.errors import ConfigError
-from fedbench.methods import METHODS, load
+from fedbench.methods import load, names
 
 USAGE = "usage: fedbench methods [NAME]\n\nLists the methods, or the options of one with default, range and source."
 
@@ -14,33 +14,40 @@ USAGE = "usage: fedbench methods [NAME]\n\nLists the methods, or the options of 
 @command
 def main(argv: list[str]) -> int:
     """Prints the table, or one method's options."""
-    names = [word for word in argv if word != "--debug"]
-    if "-h" in names or "--help" in names:
+    asked = [word for word in argv if word != "--debug"]
+    if "-h" in asked or "--help" in asked:
         print(USAGE)
-    elif len(names) > 1 or any(name.startswith("-") for name in names):
+    elif len(asked) > 1 or any(name.startswith("-") for name in asked):
         raise ConfigError(
-            f"methods {' '.join(names)}: at most one name is expected, for example `fedbench methods fedcac`"
+            f"methods {' '.join(asked)}: at most one name is expected, for example `fedbench methods fedcac`"
         )
     else:
-        print("\n".join(_one(names[0]) if names else _all()))
+        print("\n".join(_one(asked[0]) if asked else _all()))
     return OK
 
 
 def _all() -> Iterator[str]:
-    name_width = max(map(len, METHODS))
-    family_width = max(len(entry.family) for entry in METHODS.values())
-    for name, entry in METHODS.items():
-        yield f"{name:<{name_width}}  {entry.year or '':<4}  {entry.family:<{family_width}}  {entry.line}"
+    every = {name: load(name).about for name in names()}
+    name_width = max(map(len, every))
+    family_width = max(len(about.family) for about in every.values())
+    for name, about in sorted(every.items(), key=lambda item: (item[1].year or 0, item[0])):
+        yield f"{name:<{name_width}}  {about.year or '':<4}  {about.family:<{family_width}}  {about.line}"
 
 
 def _one(name: str) -> Iterator[str]:
     kind = load(name)
-    if name in METHODS:
-        entry = METHODS[name]
-        yield f"{name}: {entry.line} ({entry.paper}{f' {entry.year}' if entry.year else ''})"
+    if kind.about.line:
+        source = f" ({kind.about.paper}{f' {kind.about.year}' if kind.about.year else ''})" if kind.about.paper else ""
+        yield f"{name}: {kind.about.line}{source}"
     yield from inspect.cleandoc(kind.__doc__ or name).splitlines()
     needs = [
-        what for what, needed in (("a classifier head", kind.needs_head), ("a public set", kind.needs_public)) if needed
+        what
+        for what, needed in (
+            ("a classifier head", kind.needs_head),
+            ("a public set", kind.needs_public),
+            ("classes", kind.needs_classes),
+        )
+        if needed
     ]
     if needs:
         yield f"Needs {' and '.join(needs)}."

@@ -17,8 +17,8 @@ FLAGS = (Flag("resume", "go on with the run in the output folder; a mistake wher
 def main(argv: list[str]) -> int:
     """Runs what the flags ask for; prints the final table and where the results are."""
     config, asked = parse(argv, FLAGS, prog="fedbench run")
-    from fedbench.experiments.run import run
     from fedbench.results.tables import as_text, final_table
+    from fedbench.studies.run import run
 
     watched = Watched(config)
     try:
@@ -27,9 +27,10 @@ def main(argv: list[str]) -> int:
         watched.progress.stop()
     if not watched.begun:
         print(f"done already, nothing was run: delete {result.folder} to run it anew", file=sys.stderr)
-    print(as_text(final_table({config.method.name: result.metrics}, {config.method.name: result.clients})))
+    label, metric = config.method.name, result.metric
+    print(as_text(final_table(metric, {label: result.metrics}, {label: result.clients}), metric))
     for line in result.summary.get("warnings", []):
-        print(f"note: {line}")
+        print(f"warning: {line}")
     print(f"results: {result.folder}")
     print(f"report:  {result.report}")
     return OK

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
-from fedbench.data.dataset import Progress
+from fedbench.data.dataset import OnProgress
 from fedbench.errors import ConfigError
 
 Wanted = Callable[[str], bool]
@@ -24,7 +24,7 @@ def is_archive(path: Path) -> bool:
         return False
 
 
-def extract(path: Path, folder: Path, wanted: Wanted, progress: Progress | None = None) -> None:
+def extract(path: Path, folder: Path, wanted: Wanted, progress: OnProgress | None = None) -> None:
     """Unpack the wanted files of a tar or zip archive to a new folder. Raises ConfigError, OSError for a full disk.
 
     Nothing is unpacked of an archive that has a member outside, or one that is neither file nor folder.
@@ -54,7 +54,7 @@ def extract(path: Path, folder: Path, wanted: Wanted, progress: Progress | None 
         raise ConfigError(f"{path}: the archive is damaged or not whole ({text})") from error
 
 
-def shown(path: Path, members: list, progress: Progress | None) -> Iterable:
+def shown(path: Path, members: list, progress: OnProgress | None) -> Iterable:
     for number, member in enumerate(members, 1):
         yield member
         if progress:

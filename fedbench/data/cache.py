@@ -1,6 +1,6 @@
-"""Decoded once per machine: images and labels as NumPy files that every process maps.
+"""Decoded once per machine: samples and targets as NumPy files that every process maps.
 
-A data set lies in `$FEDBENCH_CACHE/decoded/NAME-KEY/` (default `~/.cache/fedbench`) as images.npy, labels.npy, where
+A data set lies in `$FEDBENCH_CACHE/decoded/NAME-KEY/` (default `~/.cache/fedbench`) as samples.npy, targets.npy, where
 there are domains domains.npy, and meta.json. It is written beside its place and renamed when it is whole.
 """
 
@@ -19,10 +19,11 @@ from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from fedbench.data.dataset import Progress
+from fedbench.data.dataset import OnProgress
+from fedbench.data.normalisation import MeanAndDeviation, constants_of
 from fedbench.errors import ConfigError
 
-VERSION = 2
+VERSION = 3
 """Goes up when the same source would be decoded to something else."""
 FILES_NAMED = 20
 """So many files of a source are named in meta.json, which is read at every start."""
@@ -30,18 +31,18 @@ FILES_NAMED = 20
 
 @dataclass(frozen=True)
 class Block:
-    """Some images in a row: uint8 [b, C, H, W], labels int64 [b], domains int64 [b] or None."""
+    """Some samples in a row, such as images uint8 [b, C, H, W]; targets [b, ...]; domains int64 [b] or None."""
 
-    images: np.ndarray
-    labels: np.ndarray
+    samples: np.ndarray
+    targets: np.ndarray
     domains: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a source holds. blocks: the train images, then the test images, each read once.
+    """What a source holds. blocks: the training samples, then the test samples, each read once.
 
-    classes: None where only the labels tell. mean, std: None where they are to be measured on the train part.
+    classes: None where only the targets tell. mean, std: None where they are to be measured on the train part.
     """
 
     train: int
@@ -52,7 +53,8 @@ class Content:
     domain_names: tuple[str, ...] = ()
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    task: str = "classification"
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def prepare(source: Source, progress: Progress | None = None) -> Path:
+def prepare(source: Source, progress: OnProgress | None = None) -> Path:
     """The folder with the decoded data set, made now if it is not there. Raises ConfigError.
 
     Of several processes that ask at once, one decodes and the others wait.
@@ -132,12 +134,12 @@ def writing(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def build(source: Source, folder: Path, progress: Progress | None) -> None:
+def build(source: Source, folder: Path, progress: OnProgress | None) -> None:
     """Decode a source into its folder."""
     content = source.read()
     if not content.train or not content.test:
         raise ConfigError(
-            f"data {source.name}: {content.train} training and {content.test} test images; both are needed"
+            f"data {source.name}: {content.train} training and {content.test} test samples; both are needed"
         )
     with writing(folder.parent), replacing(folder) as part:
         write(source, content, part, progress)
@@ -145,52 +147,56 @@ def build(source: Source, folder: Path, progress: Progress | None) -> None:
 
 @dataclass
 class Tally:
-    """What is known of the images written so far."""
+    """What is known of the samples written so far."""
 
     train: int
     shape: tuple[int, ...] = ()
     rows: int = 0
-    histogram: Any = 0  # of the train images: int64 [channels, 256]
-    labels: list[np.ndarray] = field(default_factory=list)
+    constants: "MeanAndDeviation | None" = None
+    targets: list[np.ndarray] = field(default_factory=list)
     domains: list[np.ndarray] = field(default_factory=list)
     digest: Any = field(default_factory=hashlib.sha256)
 
-    def add(self, block: Block, pixels: np.ndarray) -> None:
-        self.histogram = self.histogram + count_values(pixels[: max(0, self.train - self.rows)])
-        self.digest.update(pixels.data)
-        self.labels.append(block.labels)
+    def add(self, block: Block, samples: np.ndarray) -> None:
+        self.constants = self.constants or constants_of(samples)
+        self.constants.add(samples[: max(0, self.train - self.rows)])
+        self.digest.update(samples.data)
+        self.targets.append(block.targets)
         if block.domains is not None:
             self.domains.append(block.domains)
-        self.rows += len(pixels)
+        self.rows += len(samples)
 
 
-def write(source: Source, content: Content, folder: Path, progress: Progress | None) -> None:
-    """Images first, as a stream; then labels, domains and what was learnt on the way."""
+def write(source: Source, content: Content, folder: Path, progress: OnProgress | None) -> None:
+    """Samples first, as a stream; then targets, domains and what was learnt on the way."""
     tally, rows = Tally(content.train), content.train + content.test
-    with (folder / "images.npy").open("wb") as file:
+    with (folder / "samples.npy").open("wb") as file:
         for block in content.blocks:
             if not tally.shape:
-                tally.shape = (rows, *block.images.shape[1:])
-                write_header(file, tally.shape)
-            pixels = np.ascontiguousarray(block.images)
-            tally.add(block, pixels)
-            file.write(pixels.data)
+                tally.shape = (rows, *block.samples.shape[1:])
+                write_header(file, block.samples.dtype, tally.shape)
+            samples = np.ascontiguousarray(block.samples)
+            tally.add(block, samples)
+            file.write(samples.data)
             if progress:
                 progress(f"decoding {source.name}", tally.rows, rows)
         synced(file)
     if tally.rows != rows:
-        raise ConfigError(f"data {source.name}: {tally.rows} images were read where {rows} were announced")
-    for name, parts in (("labels", tally.labels), ("domains", tally.domains)):
-        if parts:
-            save(folder / f"{name}.npy", np.concatenate(parts).astype(np.int64))
+        raise ConfigError(f"data {source.name}: {tally.rows} samples were read where {rows} were announced")
+    kind = np.int64 if content.task == "classification" else np.float32
+    targets = np.concatenate(tally.targets).astype(kind)
+    save(folder / "targets.npy", targets)
+    if tally.domains:
+        save(folder / "domains.npy", np.concatenate(tally.domains).astype(np.int64))
     with (folder / "meta.json").open("w") as text:
-        json.dump(describe(source, content, tally), text, indent=1)
+        json.dump(describe(source, content, tally, targets), text, indent=1)
         synced(text)
 
 
-def write_header(file: BinaryIO, shape: tuple[int, ...]) -> None:
+def write_header(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> None:
     # Written as a stream, not into a mapped file: a full disk is then an OSError, not a signal that kills the process.
-    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    described = np.lib.format.dtype_to_descr(dtype)
+    np.lib.format.write_array_header_1_0(file, {"descr": described, "fortran_order": False, "shape": shape})
 
 
 def synced(file: Any) -> None:
@@ -205,44 +211,29 @@ def save(path: Path, values: np.ndarray) -> None:
         synced(file)
 
 
-def count_values(pixels: np.ndarray) -> np.ndarray:
-    """How often each value occurs, int64 [channels, 256]. pixels: uint8 [b, C, H, W]."""
-    return np.stack([np.bincount(pixels[:, c].ravel(), minlength=256) for c in range(pixels.shape[1])])
-
-
-def describe(source: Source, content: Content, tally: Tally) -> dict[str, Any]:
+def describe(source: Source, content: Content, tally: Tally, targets: np.ndarray) -> dict[str, Any]:
     """What meta.json says."""
-    mean, std = mean_and_std(tally.histogram)
-    labels = np.concatenate(tally.labels).astype(np.int64)
-    for values in (labels, *tally.domains):
-        tally.digest.update(values.astype(np.int64).tobytes())
+    mean, std = tally.constants.mean_and_std() if tally.constants else ([], [])
+    for values in (targets, *(own.astype(np.int64) for own in tally.domains)):
+        tally.digest.update(values.tobytes())
+    classes = content.classes or int(targets.max()) + 1 if content.task == "classification" else 0
     return {
         "version": VERSION,
         "name": source.name,
         "shape": tally.shape,
-        "classes": content.classes or int(labels.max()) + 1,
+        "task": content.task,
+        "classes": classes,
         "class_names": content.class_names,
         "domain_names": content.domain_names,
         "train_rows": content.train,
         "mean": content.mean or mean,
         "std": content.std or std,
-        "notes": content.notes,
+        "warnings": content.warnings,
         "files": [str(path) for path in source.files[:FILES_NAMED]],
         "file_count": len(source.files),
         "options": {key: str(value) for key, value in source.options.items()},
         "sha256": tally.digest.hexdigest(),
     }
-
-
-def mean_and_std(histogram: np.ndarray) -> tuple[list[float], list[float]]:
-    """Per channel, of pixels in [0, 1]; the deviation of a constant channel counts as 1."""
-    found = []
-    for counts in histogram.tolist():  # whole numbers of any size: a constant channel must come out as exactly constant
-        n, total = sum(counts), sum(v * k for v, k in enumerate(counts))
-        spread = n * sum(v * v * k for v, k in enumerate(counts)) - total**2
-        found.append((total / (255 * n), spread**0.5 / (255 * n) or 1.0))
-    means, stds = zip(*found, strict=True)
-    return list(means), list(stds)
 
 
 def usable(folder: Path) -> bool:
@@ -257,18 +248,20 @@ def read(folder: Path) -> dict[str, Any]:
     """The fields of a Dataset from its folder. Raises ConfigError."""
     try:
         meta = json.loads((folder / "meta.json").read_text())
-        images = np.load(folder / "images.npy", mmap_mode=mapping(folder / "images.npy"))
-        labels = np.load(folder / "labels.npy")
+        samples = np.load(folder / "samples.npy", mmap_mode=mapping(folder / "samples.npy"))
+        targets = np.load(folder / "targets.npy")
         domains = np.load(folder / "domains.npy") if (folder / "domains.npy").exists() else None
-        if list(images.shape) != meta["shape"] or len(labels) != len(images):
-            raise ValueError(f"{len(images)} images, {len(labels)} labels")
-        if bool(meta["domain_names"]) != (domains is not None) or (domains is not None and len(domains) != len(labels)):
+        if list(samples.shape) != meta["shape"] or len(targets) != len(samples):
+            raise ValueError(f"{len(samples)} samples, {len(targets)} targets")
+        if bool(meta["domain_names"]) != (domains is not None) or (
+            domains is not None and len(domains) != len(targets)
+        ):
             raise ValueError("the domains do not fit")
-        names = {key: tuple(meta[key]) for key in ("class_names", "domain_names", "mean", "std", "notes")}
-        fixed = {key: meta[key] for key in ("name", "classes", "train_rows")}
+        names = {key: tuple(meta[key]) for key in ("class_names", "domain_names", "mean", "std", "warnings")}
+        fixed = {key: meta[key] for key in ("name", "task", "classes", "train_rows")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: not a whole prepared data set ({error}); delete it and start again") from error
-    return {"images": images, "labels": labels, "domains": domains, **names, **fixed}
+    return {"samples": samples, "targets": targets, "domains": domains, **names, **fixed}
 
 
 def mapping(path: Path) -> Literal["c", "r"]:
@@ -281,12 +274,12 @@ def mapping(path: Path) -> Literal["c", "r"]:
 
 
 def intact(folder: Path) -> bool:
-    """Whether images, labels and domains are still those that were written."""
+    """Whether samples, targets and domains are still those that were written."""
     fields = read(folder)
     digest = hashlib.sha256()
-    for start in range(0, len(fields["images"]), 1000):
-        digest.update(np.ascontiguousarray(fields["images"][start : start + 1000]).data)
-    digest.update(fields["labels"].tobytes())
+    for start in range(0, len(fields["samples"]), 1000):
+        digest.update(np.ascontiguousarray(fields["samples"][start : start + 1000]).data)
+    digest.update(fields["targets"].tobytes())
     if fields["domains"] is not None:
         digest.update(fields["domains"].tobytes())
     return digest.hexdigest() == json.loads((folder / "meta.json").read_text())["sha256"]

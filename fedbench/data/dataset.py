@@ -16,35 +16,38 @@ from fedbench.errors import ConfigError
 if TYPE_CHECKING:
     from fedbench.config import DataConfig
 
-Progress = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Decoded images of one data set; train part first, then test part.
+    """Samples of one data set with what is to be learnt of them; train part first, then test part.
 
-    images: uint8 [rows, channels, height, width], memory-mapped. labels: int64 [rows]. domains: int64 [rows] or None.
-    Rows 0 .. train_rows-1 are the source's train part. mean, std: per channel, of pixels in [0, 1].
+    samples: [rows, ...], memory-mapped: uint8 images [rows, channels, height, width], float features or int64 tokens of
+    any shape. targets: [rows, ...], class numbers (int64) or numbers (float32); the task says which. domains: int64
+    [rows] or None. Rows 0 .. train_rows-1 are the source's train part. mean, std: per channel, which is the first
+    dimension of a sample, of pixels in [0, 1] or of features as they are; empty for what is not normalised.
+    classes: how many there are, 0 where targets are numbers. warnings: what readers of results should know.
     folder: where it lies in the cache; a Dataset pickles as that folder, so all processes of a machine map one copy.
-    notes: what a reader of results should know about the data.
     """
 
     name: str
-    images: np.ndarray
-    labels: np.ndarray
+    samples: np.ndarray
+    targets: np.ndarray
     domains: np.ndarray | None
+    task: str
     classes: int
     class_names: tuple[str, ...]
     domain_names: tuple[str, ...]
     train_rows: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     folder: Path | None = None
 
     @classmethod
-    def load(cls, config: "DataConfig", progress: Progress | None = None) -> "Dataset":
+    def load(cls, config: "DataConfig", progress: OnProgress | None = None) -> "Dataset":
         """The data set that a configuration names, decoded at the first call on this machine. Raises ConfigError."""
         from fedbench.data import cache, sources
 
@@ -60,8 +63,10 @@ class Dataset:
 
     def normalised(self, mean: Sequence[float], std: Sequence[float]) -> "Dataset":
         """With other constants, one for all channels or one each; those that are empty stay. Raises ConfigError."""
-        channels, found = self.shape[0], {"mean": self.mean, "std": self.std}
+        channels, found = len(self.mean), {"mean": self.mean, "std": self.std}
         for key, values in (("mean", mean), ("std", std)):
+            if values and not channels:
+                raise ConfigError(f"data.{key} = {[*values]}: {self.name} holds whole numbers, which stay as they are")
             if len(values) not in (0, 1, channels):
                 raise ConfigError(
                     f"data.{key} = {[*values]}: {self.name} has {channels} channels; one value, or as many"
@@ -76,26 +81,51 @@ class Dataset:
         return reopened, (self.folder, self.mean, self.std)
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width) of every image."""
-        _, channels, height, width = self.images.shape
-        return channels, height, width
+    def shape(self) -> tuple[int, ...]:
+        """Of every sample; of an image (channels, height, width)."""
+        return self.samples.shape[1:]
 
     @property
-    def num_classes(self) -> int:
-        return self.classes
+    def holds_images(self) -> bool:
+        """Whether samples are pictures, which can be looked at and augmented."""
+        return self.samples.dtype == np.uint8 and self.samples.ndim == 4
+
+    @property
+    def outputs(self) -> int:
+        """What a network makes of a sample: a score for each class, or the numbers of a target."""
+        return self.classes or int(np.prod(self.targets.shape[1:]))
+
+    @property
+    def one_part(self) -> bool:
+        """Whether it is not split into a train and a test part."""
+        return self.train_rows in (0, len(self.targets))
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Class numbers, int64 [rows]. Raises ConfigError where targets are no classes."""
+        if not self.classes:
+            raise ConfigError(
+                f"data {self.name}: its targets are numbers, and what was asked for goes by classes; take the "
+                "partition iid, domain or file, and public.balance = none"
+            )
+        return self.targets
 
     @property
     def test_rows(self) -> int:
-        return len(self.labels) - self.train_rows
+        return len(self.targets) - self.train_rows
 
     def scale_and_shift(
         self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
-    ) -> tuple[Tensor, Tensor]:
-        """The two factors [C, 1, 1] with pixel * scale + shift = (pixel / 255 - mean) / std."""
-        mean = torch.tensor(self.mean, dtype=torch.float64).view(-1, 1, 1)
-        std = torch.tensor(self.std, dtype=torch.float64).view(-1, 1, 1)
-        return (1 / (255 * std)).to(device, dtype), (-mean / std).to(device, dtype)
+    ) -> tuple[Tensor, Tensor] | None:
+        """The two factors [C, 1, ...] with sample * scale + shift = (sample / unit - mean) / std, where the unit is 255
+        for pixels and else 1; None for what is not normalised.
+        """
+        if not self.mean:
+            return None
+        unit, ones = 255 if self.samples.dtype == np.uint8 else 1, [1] * (len(self.shape) - 1)
+        mean = torch.tensor(self.mean, dtype=torch.float64).view(-1, *ones)
+        std = torch.tensor(self.std, dtype=torch.float64).view(-1, *ones)
+        return (1 / (unit * std)).to(device, dtype), (-mean / std).to(device, dtype)
 
 
 def reopened(folder: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:
@@ -106,32 +136,36 @@ def reopened(folder: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> D
 class Split:
     """One client's part of a data set: a gatherer of normalised batches.
 
-    images: uint8 [rows, C, H, W], one tensor for all splits of a process. rows: int64 [n], where in it the part lies.
-    labels: int64 [n], which need not be those of the data set (flipped, or hidden). scale, shift: [C, 1, 1].
-    key: names the random streams of whoever makes batches of it. All of them on one device, on which batches are made;
-    images that do not fit there may stay on the CPU. augmentation: what `augmented` does to a batch, if anything.
+    samples: [rows, ...], one tensor for all splits of a process. rows: int64 [n], where in it the part lies. targets:
+    [n, ...], which need not be those of the data set (flipped, or hidden). factors: scale and shift, if samples are
+    normalised. key: names the random streams of whoever makes batches of it. All of them on one device, on which
+    batches are made; samples that do not fit there may stay on the CPU. augmentation: what `augmented` does to a batch.
     """
 
     def __init__(
         self,
-        images: Tensor,
+        samples: Tensor,
         rows: Tensor,
-        labels: Tensor,
-        scale: Tensor,
-        shift: Tensor,
+        targets: Tensor,
+        factors: tuple[Tensor, Tensor] | None,
         key: tuple[int | str, ...],
         memory_format: torch.memory_format = torch.contiguous_format,
         dtype: torch.dtype = torch.float32,
         augmentation: Augmentation | None = None,
     ) -> None:
-        self.images, self.rows, self.labels, self.key = images, rows, labels, key
+        self.samples, self.rows, self.targets, self.key = samples, rows, targets, key
         self.augmentation = augmentation
         self.stream: torch.Generator | None = None
-        self.scale, self.shift = scale.to(dtype), shift.to(dtype)
+        self.factors = factors and (factors[0].to(dtype), factors[1].to(dtype))
         self.memory_format, self.dtype = memory_format, dtype
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def labels(self) -> Tensor:
+        """The targets, where they are classes."""
+        return self.targets
 
     def augmented(self, stream: torch.Generator) -> "Split":
         """The same part as training sees it: each batch augmented with the next draws of a CPU stream."""
@@ -140,11 +174,15 @@ class Split:
         return twin
 
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Images [b, C, H, W] and labels [b] at these positions (int64 [b]) of the split."""
+        """Inputs [b, ...] and targets [b, ...] at these positions (int64 [b]) of the split."""
         rows = self.rows.index_select(0, index)
-        pixels = self.images.index_select(0, rows.to(self.images.device)).to(rows.device)
+        x = self.samples.index_select(0, rows.to(self.samples.device)).to(rows.device)
         if self.augmentation and self.stream:
-            pixels = self.augmentation(pixels, self.stream)
-        # Normalised before the layout changes: three channels innermost would make both operations eight times slower.
-        x = pixels.to(self.dtype).mul_(self.scale).add_(self.shift)
-        return x.contiguous(memory_format=self.memory_format), self.labels.index_select(0, index)
+            x = self.augmentation(x, self.stream)
+        if self.factors:
+            # Normalised before the layout changes: with three channels innermost both operations take eight times as
+            # long.
+            x = x.to(self.dtype).mul_(self.factors[0]).add_(self.factors[1])
+        if x.ndim == 4:
+            x = x.contiguous(memory_format=self.memory_format)
+        return x, self.targets.index_select(0, index)

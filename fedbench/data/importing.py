@@ -8,9 +8,8 @@ from pathlib import Path
 
 from fedbench.config import DataConfig
 from fedbench.data import archives, cache
-from fedbench.data.dataset import Progress
-from fedbench.data.sources import PUBLISHED_IN, published_of
-from fedbench.data.sources.published import (
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading.published import (
     Published,
     check_pickles,
     folders,
@@ -22,10 +21,11 @@ from fedbench.data.sources.published import (
     take,
     unlike,
 )
+from fedbench.data.sources import published_names, published_of
 from fedbench.errors import ConfigError
 
 
-def import_files(name: str, path: Path, progress: Progress | None = None) -> Path:
+def import_files(name: str, path: Path, progress: OnProgress | None = None) -> Path:
     """Copy the published files of a set into the cache; returns their folder.
 
     path: a folder with the files, a tar or zip archive, or a folder of such archives. Raises ConfigError when files are
@@ -33,7 +33,7 @@ def import_files(name: str, path: Path, progress: Progress | None = None) -> Pat
     """
     published = published_of(name)
     if published is None:
-        raise ConfigError(f"--from is for {', '.join(PUBLISHED_IN)}; give {name} its path instead")
+        raise ConfigError(f"--from is for {', '.join(published_names())}; give {name} its path instead")
     if not path.exists():
         raise ConfigError(f"--from {path}: no such file or folder")
     folder = store(name)
@@ -50,7 +50,7 @@ def import_files(name: str, path: Path, progress: Progress | None = None) -> Pat
 
 
 @contextmanager
-def gathered(published: Published, path: Path, progress: Progress | None) -> Iterator[tuple[Path, bool]]:
+def gathered(published: Published, path: Path, progress: OnProgress | None) -> Iterator[tuple[Path, bool]]:
     """A folder in which to look for the set, and whether it is a copy that may be taken apart."""
     place = path.parent if path.is_file() and published.has(path.name) else path
     packed = packed_in(published, place)

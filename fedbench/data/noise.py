@@ -3,8 +3,6 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fedbench.config import Config, PartitionConfig
 from fedbench.data.dataset import Dataset
@@ -15,16 +13,16 @@ if TYPE_CHECKING:
     from fedbench.data.partitions import Partition
 
 
-def client_labels(dataset: Dataset, partition: "Partition", config: Config, client: int, part: str) -> Tensor:
-    """Labels int64 [n] of a client's part ('train', 'val' or 'test'), as that client sees them."""
+def client_targets(dataset: Dataset, partition: "Partition", config: Config, client: int, part: str) -> np.ndarray:
+    """Targets [n, ...] of a client's part ('train', 'val' or 'test'), as that client sees them."""
     options = config.partition
     rows = getattr(partition.clients[client], part)
-    labels = dataset.labels[rows]
+    targets = dataset.targets[rows]
     if client in options.noise_clients and part != "test":
-        labels = noisy(dataset, partition, options.noise_rate, client, rows)
+        targets = noisy(dataset, partition, options.noise_rate, client, rows)
     if client in options.flip_clients:
-        labels = flipped(labels, dataset.classes)
-    return torch.from_numpy(labels)
+        targets = flipped(targets, dataset.classes)
+    return targets
 
 
 def flipped(labels: np.ndarray, classes: int) -> np.ndarray:
@@ -47,10 +45,12 @@ def noisy(dataset: Dataset, partition: "Partition", rate: float, client: int, ro
     return labels[np.searchsorted(images, rows)]
 
 
-def check_chosen(options: PartitionConfig) -> None:
-    """Raises ConfigError for a client number that does not exist."""
+def check_chosen(options: PartitionConfig, dataset: Dataset) -> None:
+    """Raises ConfigError for a client number that does not exist, and where there are no labels to be changed."""
     for key in ("flip_clients", "noise_clients"):
         for client in getattr(options, key):
+            if not dataset.classes:
+                raise ConfigError(f"partition.{key}: the targets of data {dataset.name} are no classes; leave it empty")
             if not 0 <= client < options.clients:
                 raise ConfigError(
                     f"partition.{key}: client {client} does not exist; clients are 0 to {options.clients - 1}"

@@ -3,11 +3,11 @@
 import numpy as np
 
 from fedbench.config import PublicConfig
-from fedbench.data.partitions.holdings import Source, evenly, generator, ranks
+from fedbench.data.partitions.holdings import Stock, evenly, generator, ranks
 from fedbench.errors import ConfigError
 
 
-def draw_public(source: Source, options: PublicConfig, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def draw_public(source: Stock, options: PublicConfig, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the public set, and all rows that no client may get (those too); both from the train part, ascending.
 
     `reserve` rows are set aside, balanced, and the set is drawn from them, so that sets of several sizes and skews can
@@ -26,7 +26,7 @@ def draw_public(source: Source, options: PublicConfig, seed: int) -> tuple[np.nd
     return _drawn(aside, source, options, options.size, generator(seed, "public")), aside
 
 
-def _drawn(rows: np.ndarray, source: Source, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
+def _drawn(rows: np.ndarray, source: Stock, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
     """size of these rows, ascending: so many of each class, or of each domain and class, or any."""
     if options.balance == "none":
         if size > len(rows):
@@ -43,7 +43,7 @@ def _drawn(rows: np.ndarray, source: Source, options: PublicConfig, size: int, r
     return np.sort(rows[ranks(cells, rng) < wanted[cells]])
 
 
-def _wanted(source: Source, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
+def _wanted(source: Stock, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
     """Images of each class, or of each domain and class; what is left over goes to random ones."""
     if options.balance == "dirichlet":
         shares = rng.dirichlet(np.full(source.classes, options.alpha)) * size
@@ -54,9 +54,7 @@ def _wanted(source: Source, options: PublicConfig, size: int, rng: np.random.Gen
     return evenly(size, cells)[np.argsort(rng.permutation(cells))]
 
 
-def _too_few(
-    source: Source, options: PublicConfig, size: int, wanted: np.ndarray, available: np.ndarray
-) -> ConfigError:
+def _too_few(source: Stock, options: PublicConfig, size: int, wanted: np.ndarray, available: np.ndarray) -> ConfigError:
     cell = int(np.argmax(wanted > available))
     domain, label = divmod(cell, source.classes)
     where = f" of domain {source.domain_names[domain]}" if options.balance == "domains" else ""

@@ -11,27 +11,33 @@ Where we decide:
 - v starts at w, so that with the defaults no alpha can move in round 1.
 - The mean is uniform (Algorithm 1). v has running statistics of its own, and a mixture mixes them.
 - Two optimisers. Popular code has one, and steps w twice; or it trains v on its own loss and folds w into v.
-
-Longer than other method files because two models are trained in step and the variants of paper and code differ inside.
 """
 
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.learner import seeds
-from fedbench.learner.lane import Lane
-from fedbench.learner.loop import task_loss
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Predictor, Upload
+from fedbench.engine.companion import Companion
+from fedbench.methods.base import About, Method, Point
+from fedbench.methods.client import Client, Predictor, PrivateState
+from fedbench.methods.messages import Upload
+from fedbench.module.weights import Weights
 
 
 class APFL(Method):
     """The personal model is alpha v + (1 - alpha) w, with alpha learned."""
+
+    about = About(
+        "a learned mixture of a personal and the global model",
+        family="mixture",
+        paper="Deng et al., preprint",
+        year=2020,
+    )
 
     class Options(Method.Options):
         weighting: Literal["uniform", "samples"] = Field(
@@ -50,82 +56,77 @@ class APFL(Method):
             "previous", description="the global copy in a step's mixture: before its step, or after it (the code)"
         )
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        mixture = Mixture(client, self.options, *self._own(client))
-        when = "before_step" if self.options.mix_with == "previous" else "after_step"
-        around: dict[str, Any] = {when: mixture.step}
-        upload = self.upload(client, client.learner.fit(received, client.train, memory=client.memory("fit"), **around))
-        own, alpha = mixture.lane.finish(), float(mixture.alpha)
-        client.state.update(personal=vars(own), alpha=alpha)
-        upload.traces["alpha"] = alpha
-        assert isinstance(client.fitted, Weights)
-        client.fitted = self._mixed(client, client.fitted)
-        return upload
+    @dataclass
+    class State(PrivateState):
+        personal: Weights | None = None
+        alpha: float | None = None
 
-    def personal(self, client: Client, download: Message) -> Predictor:
-        return self._mixed(client, self.receive(client, download))
+    own_steps = True
 
-    def _own(self, client: Client) -> tuple[Weights, float]:
-        """v and alpha as the client's last training left them."""
-        if "personal" not in client.state:
-            return client.initial, self.options.alpha
-        return Weights(**client.state["personal"]), client.state["alpha"]
+    def train(self, client: Client, received: Weights) -> Upload:
+        own, alpha = self._own(client)
+        with client.training(received, client.train) as training:
+            mixture = Mixture(client, self.options, training.beside(own, client.memory("personal")), alpha)
+            for batch in training:
+                if self.options.mix_with == "previous":
+                    mixture.step(batch)
+                    training.step(batch)
+                else:
+                    training.step(batch)
+                    mixture.step(batch)
+        client.state.personal, client.state.alpha = mixture.own.finish(), float(mixture.alpha)
+        return self.upload(client, training.weights, traces={"alpha": client.state.alpha})
 
-    def _mixed(self, client: Client, common: Weights) -> Predictor:
-        """The predictor to evaluate: one model, or the mixture of two models' class scores."""
+    def personal(self, client: Client, model: Weights, point: Point) -> Weights | Predictor:
+        """One model, or the mixture of two models' class scores."""
         own, alpha = self._own(client)
         if self.options.mixing == "logits":
             logits = client.learner.logits
-            return lambda data: alpha * logits(own, data) + (1 - alpha) * logits(common, data)
-        return common.replace(
-            params=torch.lerp(common.params, own.params, alpha),
-            buffers=torch.lerp(common.buffers, own.buffers, alpha),
+            return Predictor(lambda data: alpha * logits(own, data) + (1 - alpha) * logits(model, data))
+        return model.replace(
+            params=torch.lerp(model.params, own.params, alpha), buffers=torch.lerp(model.buffers, own.buffers, alpha)
         )
+
+    def _own(self, client: Client) -> tuple[Weights, float]:
+        """v and alpha as the client's last training left them."""
+        state = client.state
+        return state.personal or client.initial, self.options.alpha if state.alpha is None else state.alpha
 
 
 class Mixture:
     """A client's v and alpha, trained beside its copy of the global model."""
 
-    def __init__(self, client: Client, options: APFL.Options, own: Weights, alpha: float) -> None:
-        self.learner, self.options = client.learner, options
-        self.lane = Lane(client.learner, own, client.train, "fit", client.memory("personal"))
-        self.alpha = torch.tensor(alpha, dtype=torch.float64, device=client.learner.device)
+    def __init__(self, client: Client, options: Any, own: Companion, alpha: float) -> None:
+        self.own, self.options = own, options
+        self.alpha = torch.tensor(alpha, dtype=torch.float64, device=client.initial.params.device)
         self.slope = torch.zeros_like(self.alpha)
-        rate = client.learner.train.lr if options.alpha_lr is None else options.alpha_lr
-        self.rate, self.due = rate * client.learner.lr_factor, options.alpha_update != "off"
+        self.rate, self.due = client.rate(options.alpha_lr), options.alpha_update != "off"
 
-    def step(self, batch: Any, optimizer: Any, state: Any) -> None:
+    def step(self, batch: Any) -> None:
         """Steps b, d and e of a batch; both gradients are those of the old v and alpha."""
-        loss = self._loss_of_parameters if self.options.mixing == "parameters" else self._loss_of_logits
-        self.lane.step(partial(loss, batch), like=optimizer)
+        if self.options.mixing == "parameters":
+            self.own.step(batch, at=self._mixed, edit=self._through_mixture)
+        else:
+            self.own.step(batch, loss=self._loss_of_mixed_scores)
         if self.due:
             self.alpha = (self.alpha - self.rate * (self.slope + self.options.alpha_decay * self.alpha)).clamp(0, 1)
             self.due = self.options.alpha_update == "step"
 
-    def _loss_of_parameters(self, batch: Any, common: Weights) -> Tensor:
-        """Loss at the mixed vector; its gradient there is that by v but for the factor alpha."""
-        learner, own, alpha = self.learner, self.lane.present().params, self.alpha.to(self.learner.dtype)
-        torch.lerp(common.params, own, alpha, out=learner.w)
-        with learner.autocast():
-            loss = task_loss(learner.module, batch)
-        gradient = self.lane.gradient(loss)
-        if self.due:
-            self.slope = gradient.double() @ (own - common.params).double()
-        gradient.mul_(alpha)
-        learner.w.copy_(own)
-        return loss
+    def _mixed(self, v: Tensor) -> Tensor:
+        return torch.lerp(self.own.other.params, v, self.alpha.to(v.dtype))
 
-    def _loss_of_logits(self, batch: Any, common: Weights) -> Tensor:
+    def _through_mixture(self, g: Tensor, v: Tensor) -> None:
+        """The gradient by v is that at the mixed vector but for the factor alpha."""
+        if self.due:
+            self.slope = g.double() @ (v - self.own.other.params).double()
+        g.mul_(self.alpha.to(g.dtype))
+
+    def _loss_of_mixed_scores(self, net: LightningModule, batch: Any) -> Tensor:
         """Cross-entropy of the mixed class scores, with the same dropout masks in both models."""
-        learner, net, own, (x, y) = self.learner, self.learner.module, self.lane.present(), batch
+        x, y = batch
         alpha = self.alpha.clone().requires_grad_()
-        learner.load(common)
-        with torch.no_grad(), seeds.preserved_torch_stream(), learner.autocast():
-            others = net(x)
-        learner.load(own)
-        with learner.autocast():
-            loss = F.cross_entropy(alpha.to(others.dtype) * net(x) + (1 - alpha).to(others.dtype) * others, y)
-        self.lane.gradient(loss)
-        assert alpha.grad is not None
-        self.slope = alpha.grad
+        others = self.own.scores_of_other(x)
+        loss = F.cross_entropy(alpha.to(others.dtype) * net(x) + (1 - alpha).to(others.dtype) * others, y)
+        if self.due:
+            (self.slope,) = torch.autograd.grad(loss, alpha, retain_graph=True)
         return loss

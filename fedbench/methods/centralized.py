@@ -4,36 +4,50 @@ Nothing is counted as traffic: the raw data are pooled. The optimiser is kept fr
 run cut into rounds. With `ft_epochs`, after_agg is a throwaway fine-tuned copy for each client.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from fedbench.methods.base import POOL, Client, Context, Message, Method, Predictor
+from fedbench.engine.fit import Amount
+from fedbench.methods.base import About, Method, Point
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Message, Upload, uncounted
+from fedbench.methods.server import Context
+from fedbench.module.weights import Weights
 
 
 class Centralized(Method):
     """SGD on the union of the data; participation, `weighting` and `buffers` have no effect."""
 
+    about = About(
+        "one model on all clients' data pooled",
+        family="baseline",
+    )
+
     class Options(Method.Options):
         ft_epochs: int = Field(0, ge=0, description="epochs of throwaway fine-tuning per client before evaluation")
 
     train_defaults: ClassVar[dict[str, Any]] = {"keep_optimizer": True}
+    trains = "pooled"
     after_fit = "global"
-    wire: Mapping[str, float] = {"params": 0, "buffers": 0, "counters": 0}
 
     def __init__(self, options: Any, context: Context) -> None:
         super().__init__(options.model_copy(update={"buffers": "average"}), context)
 
-    def trainers(self, drawn: Sequence[int]) -> list[int]:
-        return [POOL]
-
-    def personal(self, client: Client, download: Message) -> Predictor:
-        received = self.receive(client, download)
+    def personal(self, client: Client, model: Weights, point: Point) -> Weights:
         if not self.options.ft_epochs:
-            return received
-        return client.learner.fit(received, client.train, purpose="ft", epochs=self.options.ft_epochs)
+            return model
+        return client.fit(model, client.train, "ft", Amount(epochs=self.options.ft_epochs))
 
-    @property
-    def personal_is_global(self) -> bool:
-        return not self.options.ft_epochs
+    def send(self, server: Any, client: int) -> Message:
+        return free(super().send(server, client))
+
+    def train(self, client: Client, received: Weights) -> Upload:
+        upload = super().train(client, received)
+        free(upload)
+        return upload
+
+
+def free(message: Message) -> Message:
+    """The message, none of which is ever sent."""
+    return message.add(**{name: uncounted(tensor) for name, tensor in message.tensors.items()})

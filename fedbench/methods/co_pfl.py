@@ -15,25 +15,30 @@ Where we decide:
 - The budget is a share of all parameters and is filled with the largest changes.
 
 With many clients and the paper's defaults nearly everything is personal for somebody after a few rounds: then the
-server no longer moves and scores mean little. The trace `live_share` and a remark tell.
-
-Longer than other method files because every part of the method has the switches of the paper's ablations.
+server no longer moves and scores mean little. The trace `live_share` and a warning tell.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
-from math import sqrt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregators import bits_to_mask, largest, mask_counts, mask_to_bits, masked_mean, normalised
-from fedbench.bits import bitmask, choose, holds_one, without
+from fedbench.aggregation.means import masked_mean, normalised
+from fedbench.aggregation.packed import bits_to_mask, mask_counts, mask_to_bits
+from fedbench.aggregation.ranks import largest
 from fedbench.errors import ConfigError
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Server, Upload
+from fedbench.methods.base import About, Method
+from fedbench.methods.client import Client, PrivateState
+from fedbench.methods.messages import Message, Upload, encoded, sparse, uncounted
+from fedbench.methods.parts.contributions import deviation, leave_out, pieces
+from fedbench.methods.parts.moments import Pairs, fresh, train_part
+from fedbench.methods.server import ServerState
+from fedbench.module.masks import choose, holds_one, without
+from fedbench.module.weights import Weights
 
 LEAST_SHARED = 0.01
 """Share of parameters that still move at the server, below which a run says so."""
@@ -44,6 +49,14 @@ ALL = 1 - 1e-12
 
 class CoPFL(Method):
     """Personal parameters by change, trained with moments of their own; the others weighted by contribution."""
+
+    about = About(
+        "parameters that change most turn private, the others are weighted by contribution",
+        family="parameter decoupling",
+        paper="Xing et al., preprint",
+        year=2025,
+    )
+    needs_classes = True
 
     class Options(Method.Options):
         personalization_rate: float = Field(
@@ -93,119 +106,84 @@ class CoPFL(Method):
         "epochs": 3,
     }
     own_optimizer = True
-    wire: Mapping[str, float] = {"counters": 0, "alpha": 32, "score": 32}
+    has_global = False  # the server's vector stands still where anybody's mask is 1: no client holds it
 
-    def check(self) -> None:
-        if not (self.context.train.steps or self.context.train.epochs):
-            raise ConfigError("train.epochs = 0: co-pfl trains at least 1 epoch in each of its two phases")
+    @dataclass
+    class State(PrivateState):
+        """mask: what is personal, with its numbers in `trained`; moments: by phase; delta: the last change."""
 
-    def warnings(self) -> list[str]:
+        trained: Tensor | None = None
+        mask: Tensor | None = None
+        moments: Pairs = field(default_factory=dict)
+        delta: Tensor | None = None
+
+    @dataclass
+    class Server(ServerState):
+        """mask: what is personal for anybody, packed; previous: the vector before; alphas: weights in the last mean."""
+
+        mask: Tensor | None = None
+        previous: Tensor | None = None
+        alphas: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def own_steps(self) -> bool:  # type: ignore[override]
+        return self.options.moments == "shared"
+
+    def check(self) -> Iterator[str]:
         train = self.context.train
-        if train.optimizer == "sgd" and not train.momentum and not train.keep_optimizer:
-            return []
-        return [
-            "co-pfl: makes its own steps (method.moments): train.optimizer, train.momentum and train.keep_optimizer "
-            "have no effect"
-        ]
-
-    def remarks(self, server: Server) -> list[str]:
-        if server.live >= LEAST_SHARED:
-            return []
-        return [
-            f"co-pfl: less than {LEAST_SHARED:.0%} of the parameters still move at the server, the rest is personal "
-            "for somebody: from here on it is nearly local training; lower method.personalization_budget to share more"
-        ]
-
-    def global_weights(self, server: Server) -> None:
-        """No client holds the server's vector: it stands still where anybody's mask is 1."""
-        return None
+        if not (train.steps or train.epochs):
+            raise ConfigError("train.epochs = 0: co-pfl trains at least 1 epoch in each of its two phases")
+        if train.optimizer != "sgd" or train.momentum or train.keep_optimizer:
+            yield (
+                "co-pfl: makes its own steps (method.moments): train.optimizer, train.momentum and "
+                "train.keep_optimizer have no effect"
+            )
 
     # -- the client half ----------------------------------------------------------------------------------------------
 
-    def receive(self, client: Client, download: Message) -> Weights:
-        received = super().receive(client, download)
-        if "trained" not in client.state:
+    def receive(self, client: Client) -> Weights:
+        received, state = super().receive(client), client.state
+        if state.trained is None:
             return received
-        own = client.state["mask"]
+        own = state.mask
         if self.options.merge_mask == "server":
-            own = bits_to_mask(download.mask, len(received.params)).to(received.params.device)
-        return received.replace(params=choose(own, client.state["trained"], received.params))
+            own = bits_to_mask(client.message.mask, len(received.params)).to(received.params.device)
+        return received.replace(params=choose(own, state.trained, received.params))
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        mask = client.state.get("mask", torch.zeros_like(received.params, dtype=torch.bool))
-        trained = self._train(client, received, mask)
+    def train(self, client: Client, received: Weights) -> Upload:
+        state = client.state
+        mask = torch.zeros_like(received.params, dtype=torch.bool) if state.mask is None else state.mask
+        trained = self._in_phases(client, received, mask)
         delta = received.params - trained.params
-        scores = self._scores(client, received, trained, delta, download)
+        scores = self._scores(client, received, trained, delta)
         mask = self.grown(mask, delta.abs())
-        client.state |= {"trained": trained.params, "mask": mask}
+        state.trained, state.mask = trained.params, mask
         if self.options.loo_update == "previous":
-            client.state["delta"] = delta
-        return self._pack(client, trained, mask, scores)
-
-    def _pack(self, client: Client, trained: Weights, mask: Tensor, scores: dict[str, float]) -> Upload:
-        """The shared values, the mask and the score."""
-        score = torch.tensor(sum(scores.values()), dtype=torch.float64)
+            state.delta = delta
         personal = int(mask.sum())
-        traces = {"mask_share": personal / len(mask), **scores}
-        upload = self.upload(client, trained, traces=traces, mask=mask_to_bits(mask), score=score)
-        upload.tensors["params"] = without(trained.params, mask)  # only the others are sent, and counted
-        upload.charge = upload.wire_bytes() - trained.params.element_size() * personal
-        return upload
+        return self.upload(
+            client,
+            trained,
+            traces={"mask_share": personal / len(mask), **scores},
+            params=sparse(without(trained.params, mask), len(mask) - personal),
+            mask=mask_to_bits(mask),
+            score=encoded(torch.tensor(sum(scores.values()), dtype=torch.float64), bits=32),
+        )
 
-    def _train(self, client: Client, received: Weights, mask: Tensor) -> Weights:
+    def _in_phases(self, client: Client, received: Weights, mask: Tensor) -> Weights:
         """The personal phase, the shared phase, and the model of their parts (Algorithm 2)."""
-        pairs = client.state.get("moments", {}) if self.options.keep_moments else {}
+        options, pairs = self.options, client.state.moments if self.options.keep_moments else {}
         steps, ends, model = {}, {}, received
         for phase, part in (("personal", mask), ("shared", ~mask)):
-            if self.options.phase_coupling == "parallel":
+            if options.phase_coupling == "parallel":
                 model = model.replace(params=received.params)
-            if self.options.moments == "shared" or holds_one(part):
-                model, steps[phase] = self._phase(client, model, phase, part, self._pair(pairs, phase, model.params))
+            if options.moments == "shared" or holds_one(part):
+                model, steps[phase] = train_part(client, model, phase, part, options, pairs)
             ends[phase] = model.params
         for phase in ends.keys() - steps.keys():  # a phase without parameters: only its counter goes on
-            self._pair(pairs, phase, model.params)["steps"] += max(steps.values())
-        if self.options.keep_moments and self.options.moments != "none":
-            client.state["moments"] = pairs
+            if options.moments != "none":
+                pairs.setdefault(phase, fresh(model.params))["steps"] += max(steps.values())
         return model.replace(params=choose(mask, ends["personal"], ends["shared"]))
-
-    def _pair(self, pairs: dict[str, Any], phase: str, like: Tensor) -> dict[str, Any]:
-        """The moments of a phase and how often they were updated."""
-        if self.options.moments == "none":
-            return {"steps": 0}
-        name = "both" if self.options.moments == "shared" else phase
-        return pairs.setdefault(name, {"u": torch.zeros_like(like), "v": torch.zeros_like(like), "steps": 0})
-
-    def _phase(
-        self, client: Client, start: Weights, phase: str, part: Tensor, pair: dict[str, Any]
-    ) -> tuple[Weights, int]:
-        """Train a part `[N]` of the parameters, with the moments of `pair`; the model and the number of steps."""
-        options, decay, learner = self.options, self.context.train.weight_decay, client.learner
-        fit, before = partial(learner.fit, start, client.train, purpose=phase), learner.ledger.steps
-        # Eq. 4 and 5 with beta2 in both are Adam's.
-        adam = partial(torch.optim.Adam, betas=(options.beta1, options.beta2), eps=options.eps)
-        state = {"part": part.to(start.params.dtype)}
-        masked: dict[str, Any] = {"gradient": partial(masked_gradient, decay=decay), "state": state}
-        if options.moments == "none":
-            model = fit(optimizer=torch.optim.SGD, **masked)
-            return model, learner.ledger.steps - before
-        counter = start.params.new_tensor(pair["steps"], dtype=torch.float32)  # fused steps want it on the device
-        held = {"exp_avg": pair["u"], "exp_avg_sq": pair["v"], "step": counter}
-        memory = {"optimizer": held}
-        if options.moments == "mask_aware":
-            held["exp_avg"] = pair["u"] * state["part"]  # the others only lose weight, below
-            model = fit(optimizer=adam, memory=memory, **masked)
-        else:
-            bits = bitmask(part, start.params)
-
-            def hold(*_: Any) -> None:
-                choose(bits, learner.w, start.params, in_place=True)
-
-            model = fit(optimizer=partial(adam, weight_decay=decay), memory=memory, after_step=hold)
-        steps, after = learner.ledger.steps - before, memory["optimizer"]
-        if options.moments == "mask_aware":
-            after["exp_avg"].add_(pair["u"] * (1 - state["part"]), alpha=options.beta1**steps)
-        pair |= {"u": after["exp_avg"], "v": after["exp_avg_sq"], "steps": pair["steps"] + steps}
-        return model, steps
 
     def grown(self, mask: Tensor, change: Tensor) -> Tensor:
         """The next mask `[N]`, given how far every parameter moved (eq. 6 and 7)."""
@@ -217,23 +195,22 @@ class CoPFL(Method):
             candidates = largest(change, room, candidates)
         return mask | candidates
 
-    def _scores(
-        self, client: Client, received: Weights, trained: Weights, delta: Tensor, download: Message
-    ) -> dict[str, float]:
+    def _scores(self, client: Client, received: Weights, trained: Weights, delta: Tensor) -> dict[str, float]:
         """The contribution scores that are switched on (eq. 8 and 9)."""
-        share, scores = float(download.alpha), {}
+        message, share, scores = client.message, float(client.message.alpha), {}
         if self.options.grad_score:
-            previous = self.options.loo_update == "previous"
-            update = client.state.get("delta", torch.zeros_like(delta)) if previous else delta
+            update = delta
+            if self.options.loo_update == "previous":
+                update = torch.zeros_like(delta) if client.state.delta is None else client.state.delta
             steps = (
                 (d, leave_out(old.double() - new.double(), u, share))
-                for d, u, old, new in pieces(delta, update, download.previous, download.params)
+                for d, u, old, new in pieces(delta, update, message.previous, message.params)
             )
             scores["score_gradient"] = deviation(steps) if share < ALL else 1.0
         if self.options.pred_score:
-            entered = client.state.get("trained", client.initial.params)
+            entered = client.initial.params if client.state.trained is None else client.state.trained
             own = entered if self.options.loo_model == "uploaded" else received.params
-            others = download.params
+            others = message.params
             if share < ALL:
                 others = torch.cat([leave_out(a, b, share).to(delta.dtype) for a, b in pieces(others, own)])
             scores["score_prediction"] = client.learner.loss(trained.replace(params=others), client.train)
@@ -241,20 +218,18 @@ class CoPFL(Method):
 
     # -- the server half ----------------------------------------------------------------------------------------------
 
-    def open(self, server: Server) -> None:
-        super().open(server)
-        server.previous, server.live = server.params, 1.0
+    def start(self, initial: Weights) -> Any:
+        server: Any = super().start(initial)
+        server.previous = server.params
         server.mask = mask_to_bits(torch.zeros_like(server.params, dtype=torch.bool))
-        server.alphas, server.shares = dict.fromkeys(range(self.context.clients), 1 / self.context.clients), {}
+        server.alphas = dict.fromkeys(range(self.context.clients), 1 / self.context.clients)
+        return server
 
-    def download(self, server: Server, client: int) -> Message:
-        message = super().download(server, client)
-        message.tensors["mask"] = server.mask
-        message.tensors["alpha"] = torch.tensor(server.alphas.get(client, 0.0), dtype=torch.float64)
-        if self.options.grad_score:
-            message.tensors["previous"] = server.previous
-            if client in server.alphas:  # it holds this vector since the last round
-                message.bits = {**self.wire, "previous": 0}
+    def send(self, server: Any, client: int) -> Message:
+        alpha = torch.tensor(server.alphas.get(client, 0.0), dtype=torch.float64)
+        message = super().send(server, client).add(mask=server.mask, alpha=encoded(alpha, bits=32))
+        if self.options.grad_score:  # who was in the last mean holds the vector before it
+            message.add(previous=uncounted(server.previous) if client in server.alphas else server.previous)
         return message
 
     def weights(self, uploads: Sequence[Upload]) -> list[float]:
@@ -262,7 +237,7 @@ class CoPFL(Method):
         scores = [float(u.score) for u in uploads]
         return normalised(scores if sum(scores) > 0 else [1.0] * len(scores))
 
-    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         before, size = server.params, len(server.params)
         super().aggregate(server, uploads)
         for upload in uploads:
@@ -274,50 +249,27 @@ class CoPFL(Method):
             sent = [~bits_to_mask(u.mask, size) for u in uploads]
             live = reduce(torch.logical_or, sent)
             params = masked_mean([u.params for u in uploads], sent, self.weights(uploads), before)
-        server.previous, server.params, server.live = before, params, float(live.sum()) / size
+        server.previous, server.params = before, params
         server.alphas = dict(zip([u.client for u in uploads], self.weights(uploads), strict=True))
-        server.shares = self._shares(torch.stack([u.mask for u in uploads]))
+        self._tell(server, float(live.sum()) / size, torch.stack([u.mask for u in uploads]))
 
-    def _shares(self, masks: Tensor) -> dict[str, float]:
-        """Personal share of every layer, mean over the clients."""
-        counts = mask_counts(masks, self.context.layout.size)
-        return {
-            s.name: float(counts[s.start : s.stop].sum()) / (s.size * len(masks)) for s in self.context.layout.layers()
-        }
-
-    def traces(self, server: Server) -> dict[tuple[int, str], float]:
-        found = {(-1, f"mask_share/{layer}"): share for layer, share in server.shares.items()}
-        found |= {(client, "alpha"): alpha for client, alpha in server.alphas.items() if client in server.participants}
-        return {(-1, "live_share"): server.live, **found}
-
-
-def masked_gradient(g: Tensor, w: Tensor, s: Any, decay: float = 0.0) -> None:
-    """The gradient of a part, with weight decay; `[N]`, or a stack of clients `[K, N]`."""
-    if decay:
-        g.add_(w, alpha=decay)
-    g.mul_(s.part)
+    def _tell(self, server: Any, live: float, masks: Tensor) -> None:
+        """Trace what still moves, what is personal in every layer, mean over the clients, and their weights."""
+        server.trace("live_share", live)
+        if server.traced:
+            counts = mask_counts(masks, self.context.layout.size)
+            for s in self.context.layout.layers():
+                server.trace(f"mask_share/{s.name}", float(counts[s.start : s.stop].sum()) / (s.size * len(masks)))
+        for client, alpha in server.alphas.items():
+            server.trace("alpha", alpha, client)
+        if live < LEAST_SHARED:
+            server.warn(
+                f"co-pfl: less than {LEAST_SHARED:.0%} of the parameters still move at the server, the rest is "
+                "personal for somebody: from here on it is nearly local training; lower method.personalization_budget "
+                "to share more"
+            )
 
 
 def floor_of(share: float, size: int) -> int:
     """floor(share * size), where 0.29 * 100 is 29."""
     return int(share * size + 1e-9)
-
-
-def pieces(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Vectors `[N]` cut alike, into pieces whose float64 copies stay in a core's cache."""
-    return zip(*(vector.split(2**15) for vector in vectors), strict=True)
-
-
-def leave_out(whole: Tensor, own: Tensor, share: float) -> Tensor:
-    """Float64 `[N]`: a weighted mean without one vector that entered it with weight `share` < 1."""
-    return whole.double().sub(own.double(), alpha=share).div_(1 - share)
-
-
-def deviation(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
-    """1 - cosine, in [0, 2], of two vectors given as pairs of pieces; 1 where a vector is 0 (eq. 8)."""
-    doubled = ((update.double(), others) for update, others in pairs)
-    products = [torch.stack([u @ o, u @ u, o @ o]) for u, o in doubled]
-    product, *squares = torch.stack(products).sum(0).tolist()
-    norms = sqrt(squares[0]) * sqrt(squares[1])
-    cosine = product / norms if norms else 0.0
-    return 1 - min(1.0, max(-1.0, cosine))

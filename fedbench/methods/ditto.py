@@ -13,18 +13,29 @@ Where we decide:
 """
 
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
 
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Predictor, Upload
+from fedbench.engine.fit import Amount, Step
+from fedbench.methods.base import About, Method, Point
+from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.fedprox import proximal_pull
+from fedbench.methods.messages import Upload
+from fedbench.module.weights import Weights
 
 
 class Ditto(Method):
     """The personal model minimises the client's loss plus (lam / 2) ||v - received||^2 (eq. 1)."""
+
+    about = About(
+        "a personal model beside fedavg's, pulled to the global one",
+        family="regularisation",
+        paper="Li et al., ICML",
+        year=2021,
+    )
 
     class Options(Method.Options):
         lam: float = Field(1.0, ge=0, description="weight of the pull to the global model, eq. 1")
@@ -38,34 +49,30 @@ class Ditto(Method):
             "joint", description="personal models every round, or once from the last global model"
         )
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        upload = super().fit(client, received, download)
+    @dataclass
+    class State(PrivateState):
+        personal: Weights | None = None
+
+    def train(self, client: Client, received: Weights) -> Upload:
+        upload = super().train(client, received)
         if self.options.mode == "joint":
-            own = self._pulled(client, self._own(client), received, client.train, client.memory("personal"))
-            client.fitted, client.state["personal"] = own, vars(own)
+            own = self._pulled(client, client.state.personal or client.initial, received, client.train)
+            client.state.personal = own
             upload.traces["distance"] = float(torch.linalg.vector_norm(own.params - received.params))
         return upload
 
-    def personal(self, client: Client, download: Message) -> Predictor:
+    def personal(self, client: Client, model: Weights, point: Point) -> Weights:
         if self.options.mode == "joint":
-            return self._own(client)
-        last = self.receive(client, download)
-        return last if client.round < self.context.rounds else self._pulled(client, last, last, ahead(client))
+            return client.state.personal or client.initial
+        last = point == "after_agg" and client.round == self.context.rounds
+        return self._pulled(client, model, model, ahead(client)) if last else model
 
-    def _own(self, client: Client) -> Weights:
-        """The personal model as its last training left it."""
-        return Weights(**client.state["personal"]) if "personal" in client.state else client.initial
-
-    def _pulled(
-        self, client: Client, start: Weights, anchor: Weights, data: Any, memory: dict[str, Any] | None = None
-    ) -> Weights:
+    def _pulled(self, client: Client, start: Weights, anchor: Weights, data: Any) -> Weights:
         """Local training from `start` under the pull to `anchor` (Algorithm 1)."""
-        pull: dict[str, Any] = {}
-        if self.options.lam:
-            state = {"anchor": anchor.params, "mu": anchor.params.new_tensor(self.options.lam)}
-            pull = {"gradient": proximal_pull, "state": state}
-        epochs, lr = self.options.personal_epochs, self.options.personal_lr
-        return client.learner.fit(start, data, epochs=epochs, lr=lr, memory=memory, **pull)
+        options = self.options
+        pull = {"edit": proximal_pull, "anchor": anchor.params, "mu": options.lam} if options.lam else {}
+        step = Step(lr=options.personal_lr, memory="personal", **pull)
+        return client.fit(start, data, amount=Amount(epochs=options.personal_epochs), step=step)
 
 
 def ahead(client: Client) -> Any:

@@ -14,6 +14,7 @@ Where we decide:
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
@@ -22,13 +23,32 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout, Slot
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Part, Received, Upload
+from fedbench.methods.base import About, Method
+from fedbench.methods.client import Client, PrivateState
+from fedbench.methods.messages import Upload
+from fedbench.methods.parts.local_aggregation import learned, mixed
+from fedbench.module.layout import Layout, Slot
+from fedbench.module.masks import Entries
+from fedbench.module.weights import Weights
+
+
+@dataclass(eq=False)
+class Mixed(Weights):
+    """Where a client starts, the weights `[N_p]` that it learned for it, and the passes over its images."""
+
+    ratios: Tensor
+    passes: int
 
 
 class FedALA(Method):
     """Every client learns how much of the received model it wants, parameter by parameter."""
+
+    about = About(
+        "clients learn how much of the global model to take, parameter by parameter",
+        family="personalised aggregation",
+        paper="Zhang et al., AAAI",
+        year=2023,
+    )
 
     class Options(Method.Options):
         num_layers: int = Field(1, ge=1, description="top layers whose parameters are weighted, p in sec. 4")
@@ -38,78 +58,70 @@ class FedALA(Method):
         num_pre_loss: int = Field(10, ge=2, description="losses whose standard deviation that is")
         start_max_epochs: int = Field(100, ge=1, description="most passes of the first learning")
 
-    _top: Part | None = None
+    @dataclass
+    class State(PrivateState):
+        """local: parameters `[N]` of the model trained last; ratios: `[N_p]`, none before they were learned."""
 
-    def check(self) -> None:
+        local: Tensor | None = None
+        ratios: Tensor | None = None
+
+    def check(self) -> tuple[str, ...]:
         known = len({owner(slot) for slot in self.context.layout.params})
         if self.options.num_layers > known:
             raise ConfigError(
                 f"method.num_layers = {self.options.num_layers}: the model has {known} layers with parameters; "
                 f"take 1 to {known}"
             )
+        return ()
 
-    def top(self, client: Client) -> Part:
-        """P, the parameters of the top layers."""
-        if self._top is None:
-            layout = self.context.layout
-            chosen = layer_names(layout, client.learner.forward_order(client.train))[-self.options.num_layers :]
-            mask = torch.zeros(layout.size, dtype=torch.bool)
-            for slot in layout.params:
-                mask[slot.start : slot.stop] = owner(slot) in chosen
-            self._top = Part(mask)
-        return self._top
-
-    def receive(self, client: Client, download: Message) -> Weights:
+    def receive(self, client: Client) -> Weights:
         """The received model, in the top layers moved back towards the client's own (Algorithm 1)."""
-        shared = super().receive(client, download)
-        if "local" not in client.state:
-            return shared
-        top = self.top(client)
-        own, ratios = top.take(client.state["local"]), client.state.get("ratios")
-        start = torch.ones_like(own) if ratios is None else ratios
-        params, ratios, passes = self._learn(client, shared, top, own, start, once=ratios is not None)
-        extra = {"ratios": ratios, "passes": torch.tensor(passes)}
-        return Received(params, shared.buffers, shared.counters, extra)
+        shared, local = super().receive(client), client.state.local
+        return shared if local is None else self._mixed(client, shared, local)
 
-    def _learn(
-        self, client: Client, shared: Weights, top: Part, own: Tensor, ratios: Tensor, once: bool
-    ) -> tuple[Tensor, Tensor, int]:
-        """The aggregated parameters `[N]`, the weights `[N_p]` that made them, and the passes over the images."""
-        difference = top.take(shared.params) - own
-        mixed = top.put(shared.params, own + difference * ratios)
-        batches, losses = self._batches(client), []
-        while True:
-            loss = torch.zeros(())
-            for index in batches:
-                loss, slope = client.learner.loss_and_gradient(
-                    shared.replace(params=mixed), client.train.batch(index), train_only=top.mask
-                )
-                ratios = (ratios - self.options.eta * top.take(slope) * difference).clamp_(0, 1)
-                mixed = top.put(shared.params, own + difference * ratios)
-            losses.append(float(loss))
-            if once or self._settled(losses) or len(losses) == self.options.start_max_epochs:
-                return mixed, ratios, len(losses)
+    def top(self, client: Client) -> Entries:
+        """P, the parameters of the top layers."""
+        layout = self.context.layout
+        chosen = layer_names(layout, client.learner.forward_order(client.train))[-self.options.num_layers :]
+        return Entries(torch.cat([torch.full((slot.size,), owner(slot) in chosen) for slot in layout.params]))
+
+    def _mixed(self, client: Client, shared: Weights, local: Tensor) -> Mixed:
+        """In the first learning the passes go on until the loss settles, later there is one in a participation."""
+        options, before, top = self.options, client.state.ratios, self.top(client)
+        own, received = top.take(local), top.take(shared.params)
+
+        def look(mixture: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+            model = shared.replace(params=top.put(shared.params, mixture))
+            loss, gradient = client.learner.gradient(model, client.train.batch(index), mask=top.mask)
+            return loss, top.take(gradient)
+
+        ratios, passes = learned(
+            look,
+            self._batches(client),
+            own,
+            received,
+            torch.ones_like(own) if before is None else before,
+            eta=options.eta,
+            most=options.start_max_epochs if before is None else 1,
+            window=options.num_pre_loss,
+            threshold=options.threshold,
+        )
+        params = top.put(shared.params, mixed(own, received, ratios))
+        return Mixed(params, shared.buffers, shared.counters, ratios, passes)
 
     def _batches(self, client: Client) -> Sequence[Tensor]:
-        """Index tensors over a random part of the training images."""
+        """Places of a random part of the training images, batch by batch."""
         count, size = len(client.train), self.context.train.batch_size
         drawn = torch.randperm(count, generator=client.generator("weights"))
         drawn = drawn[: max(1, floor(Fraction(str(self.options.sample_ratio)) * count))]
         return drawn.to(client.learner.device).split(count if size == "full" else size)
 
-    def _settled(self, losses: Sequence[float]) -> bool:
-        """Whether the losses of the last passes hardly vary."""
-        last = self.options.num_pre_loss
-        spread = torch.tensor(losses[-last:], dtype=torch.float64).std(correction=0)
-        return len(losses) > last and float(spread) < self.options.threshold
-
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        traces = {}
-        if isinstance(received, Received):
-            ratios = client.state["ratios"] = received.extra["ratios"]
-            traces = {"aggregation_weight": float(ratios.mean()), "passes": float(received.extra["passes"])}
-        trained = client.learner.fit(received, client.train, memory=client.memory("fit"))
-        client.state["local"] = trained.params
+    def train(self, client: Client, received: Weights) -> Upload:
+        trained, traces = client.fit(received, client.train), {}
+        if isinstance(received, Mixed):
+            client.state.ratios = received.ratios
+            traces = {"aggregation_weight": float(received.ratios.mean()), "passes": float(received.passes)}
+        client.state.local = trained.params
         return self.upload(client, trained, traces=traces)
 
 

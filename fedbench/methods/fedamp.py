@@ -15,19 +15,25 @@ Where we decide:
 - Popular code pulls with an unsquared norm, and its alpha = sigma = 1 makes all weights vanish for a large net.
 """
 
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregators import dot_products, mixtures
+from fedbench.aggregation.means import dot_products, mixtures
+from fedbench.engine.fit import Step
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Server, Upload
+from fedbench.methods.base import About, Method
+from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.fedprox import proximal_pull
+from fedbench.methods.messages import Message, Upload
+from fedbench.methods.parts.similarity import attention, softmax_of_cosines, squared_distances
+from fedbench.methods.server import ServerState
+from fedbench.module.layout import Layout
+from fedbench.module.masks import Masks
+from fedbench.module.weights import Weights
 
 MOST_PAIRS = 20
 """Clients up to which the weight of every pair is traced."""
@@ -35,6 +41,13 @@ MOST_PAIRS = 20
 
 class FedAMP(Method):
     """Every client gets a mixture of all models of its own, in which similar models weigh more."""
+
+    about = About(
+        "similar models attract each other: every client is pulled to a mixture of its own",
+        family="personalised aggregation",
+        paper="Huang et al., AAAI",
+        year=2021,
+    )
 
     class Options(Method.Options):
         variant: Literal["fedamp", "heur"] = Field(
@@ -63,7 +76,24 @@ class FedAMP(Method):
         )
         weighting: Literal["uniform"] = Field("uniform", description="images never count: similarity alone decides")
 
-    def check(self) -> None:
+    @dataclass
+    class State(PrivateState):
+        """trained: with `start=local`, the parameters of the client's own model."""
+
+        trained: Tensor | None = None
+
+    @dataclass
+    class Server(ServerState):
+        """models, model_buffers: what every client sent last; clouds, cloud_buffers: the mixture of every client."""
+
+        models: dict[int, Tensor] = field(default_factory=dict)
+        model_buffers: dict[int, Tensor] = field(default_factory=dict)
+        clouds: list[Tensor] = field(default_factory=list)
+        cloud_buffers: list[Tensor] = field(default_factory=list)
+
+    has_global = False  # every client has its own mixture
+
+    def check(self) -> tuple[str, ...]:
         options = self.options
         if options.buffers != "average":
             raise ConfigError("method.buffers = 'private': fedamp names it method.bn_stats = local")
@@ -73,13 +103,12 @@ class FedAMP(Method):
             )
         if options.variant == "fedamp" and options.sigma == 0:
             raise ConfigError("method.sigma = 0: must be a number > 0 with method.variant = fedamp")
+        return ()
 
-    def private(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        params, buffers = super().private(layout)
-        return params, buffers.fill_(self.options.bn_stats == "local" or self.options.start == "local")
-
-    def private_counters(self, layout: Layout, buffers: Tensor) -> Tensor:
-        return torch.ones(layout.counter_size, dtype=torch.bool)
+    def private(self, layout: Layout) -> Masks:
+        local = self.options.bn_stats == "local" or self.options.start == "local"
+        buffers, counters = torch.full((layout.buffer_size,), local), torch.full((layout.counter_size,), True)
+        return Masks(layout.nothing().params, buffers, counters)
 
     def alpha(self, round: int) -> float:
         """alpha_t, never below lr x lam."""
@@ -89,40 +118,33 @@ class FedAMP(Method):
 
     # -- the client half ----------------------------------------------------------------------------------------------
 
-    def receive(self, client: Client, download: Message) -> Weights:
-        received = super().receive(client, download)
-        if self.options.start == "local":
-            return received.replace(params=client.state.get("trained", client.initial.params))
-        return received
+    def receive(self, client: Client) -> Weights:
+        received = super().receive(client)
+        if self.options.start == "cloud":
+            return received
+        trained = client.state.trained
+        return received.replace(params=client.initial.params if trained is None else trained)
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        pull: dict[str, Any] = {}
+    def train(self, client: Client, received: Weights) -> Upload:
+        pull = None
         if self.options.lam:
-            strength = torch.tensor(self.options.lam / self.alpha(client.round), dtype=received.params.dtype)
-            pull = {"gradient": proximal_pull, "state": {"anchor": download.params, "mu": strength}}
-        trained = client.learner.fit(received, client.train, memory=client.memory("fit"), **pull)
+            pull = Step(proximal_pull, anchor=client.message.params, mu=self.options.lam / self.alpha(client.round))
+        trained = client.fit(received, client.train, step=pull)
         if self.options.start == "local":
-            client.state["trained"] = trained.params
+            client.state.trained = trained.params
         return self.upload(client, trained)
 
     # -- the server half ----------------------------------------------------------------------------------------------
 
-    def open(self, server: Server) -> None:
-        super().open(server)
-        server.models, server.model_buffers = {}, {}
-        server.clouds, server.cloud_buffers = [], []
-        server.weights, server.clipped = None, False
-
-    def download(self, server: Server, client: int) -> Message:
+    def send(self, server: Any, client: int) -> Message:
         """The client's mixture: a row that the next aggregation writes over."""
-        if not server.clouds:
-            return super().download(server, client)
-        return self.message(
-            params=server.clouds[client], buffers=server.cloud_buffers[client], counters=server.counters
-        )
+        message = super().send(server, client)
+        if server.clouds:
+            message.add(params=server.clouds[client], buffers=server.cloud_buffers[client])
+        return message
 
-    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
-        for u in uploads:  # copied, because the uploads' memory is not the server's
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+        for u in uploads:  # copied, because an upload's memory may be shared with others
             server.models.setdefault(u.client, torch.empty_like(u.params)).copy_(u.params)
             server.model_buffers[u.client] = u.buffers.clone()
         everyone = range(self.context.clients)
@@ -131,71 +153,26 @@ class FedAMP(Method):
         if not server.clouds:
             server.clouds = [torch.empty_like(model) for model in models]
             server.cloud_buffers = [torch.empty_like(row) for row in buffers]
-        server.weights = self.mixing(dot_products(models), server)
-        mixtures(models, server.weights, server.clouds)
-        mixtures(buffers, server.weights, server.cloud_buffers)
+        weights = self.mixing(server, dot_products(models))
+        mixtures(models, weights, server.clouds)
+        mixtures(buffers, weights, server.cloud_buffers)
+        for i, row in enumerate(weights.tolist()):
+            server.trace("weight_self", row[i], i)
+            for j, weight in enumerate(row):
+                if i != j and len(row) <= MOST_PAIRS:
+                    server.trace(f"weight/{j}", weight, i)
 
-    def mixing(self, products: Tensor, server: Server) -> Tensor:
+    def mixing(self, server: Any, products: Tensor) -> Tensor:
         """xi `[M, M]` of the round after this one, from the products of all models."""
         sigma, own = self.options.sigma, self.options.self_weight
         if self.options.variant == "heur":
             own = 1 / len(products) if own is None else own
             return softmax_of_cosines(products, 25.0 if sigma is None else sigma, own)
-        weights, clipped = attention(
-            squared_distances(products), self.alpha(server.round + 1), 1e6 if sigma is None else sigma
-        )
-        server.clipped |= clipped
+        alpha, sigma = self.alpha(server.round + 1), 1e6 if sigma is None else sigma
+        weights, clipped = attention(squared_distances(products), alpha, sigma)
+        if clipped:
+            server.warn(
+                "fedamp: the weights of the others exceeded 1 and were divided by their sum: "
+                "lower method.alpha, or raise method.sigma"
+            )
         return weights
-
-    def remarks(self, server: Server) -> list[str]:
-        if not server.clipped:
-            return []
-        return [
-            "fedamp: the weights of the others exceeded 1 and were divided by their sum: "
-            "lower method.alpha, or raise method.sigma"
-        ]
-
-    def global_weights(self, server: Server) -> None:
-        """Every client has its own mixture."""
-        return None
-
-    def traces(self, server: Server) -> dict[tuple[int, str], float]:
-        if server.weights is None:
-            return {}
-        xi = server.weights.tolist()
-        seen = {(i, "weight_self"): row[i] for i, row in enumerate(xi)}
-        if len(xi) <= MOST_PAIRS:
-            seen |= {(i, f"weight/{j}"): x for i, row in enumerate(xi) for j, x in enumerate(row) if i != j}
-        return seen
-
-
-def squared_distances(products: Tensor) -> Tensor:
-    """|w_i - w_j|^2 `[M, M]` from the products w_i w_j."""
-    norms = products.diagonal()
-    return (norms[:, None] + norms - 2 * products).clamp_(min=0).fill_diagonal_(0)
-
-
-def attention(squared: Tensor, alpha: float, sigma: float) -> tuple[Tensor, bool]:
-    """xi `[M, M]` of Algorithm 1 from squared distances, and whether a row's own weight would have been negative."""
-    # NumPy, because the order of a torch sum depends on the number of threads.
-    xi = alpha / sigma * np.exp(-squared.numpy() / sigma)
-    np.fill_diagonal(xi, 0)
-    others = xi.sum(1, keepdims=True)
-    xi /= np.maximum(others, 1)
-    np.fill_diagonal(xi, np.maximum(1 - others[:, 0], 0))
-    return torch.from_numpy(xi), bool((others > 1).any())
-
-
-def softmax_of_cosines(products: Tensor, sigma: float, own: float) -> Tensor:
-    """xi `[M, M]` of HeurFedAMP: `own` for oneself, the rest by exp(sigma cos(w_i, w_j)) among the others."""
-    p = products.numpy()
-    if len(p) == 1:
-        return torch.ones_like(products)
-    norms = np.sqrt(p.diagonal())
-    scale = np.outer(norms, norms)
-    scores = sigma * np.divide(p, scale, out=np.zeros_like(p), where=scale > 0)
-    np.fill_diagonal(scores, -np.inf)
-    xi = np.exp(scores - scores.max(1, keepdims=True))
-    xi *= (1 - own) / xi.sum(1, keepdims=True)
-    np.fill_diagonal(xi, own)
-    return torch.from_numpy(xi)

@@ -5,8 +5,15 @@ the round; integer counters are not averaged, the largest is taken. Much public 
 averages counters into floats.
 """
 
-from fedbench.methods.base import Method
+from fedbench.methods.base import About, Method
 
 
 class FedAvg(Method):
     """The weighted mean of the participants' models (Algorithm 1)."""
+
+    about = About(
+        "the weighted mean of the models",
+        family="global",
+        paper="McMahan et al., AISTATS",
+        year=2017,
+    )

@@ -5,15 +5,24 @@ never enters training, and draws from a random stream of its own. Papers are sil
 are as many as a local fit has, so that one personalisation costs one local training.
 """
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
 
-from fedbench.methods.base import Client, Message, Method, Predictor
+from fedbench.engine.fit import Amount, Move, Step
+from fedbench.methods.base import About, Method, Point
+from fedbench.methods.client import Client
+from fedbench.module.weights import Weights
 
 
 class FedAvgFT(Method):
     """after_agg is a throwaway copy of the global model, fine-tuned on the client's training images."""
+
+    about = About(
+        "fedavg, then a throwaway local fine-tuning",
+        family="fine-tuning",
+    )
 
     class Options(Method.Options):
         ft_epochs: int | None = Field(None, ge=0, description="epochs of fine-tuning; none: as many as a local fit")
@@ -23,21 +32,18 @@ class FedAvgFT(Method):
             "every_eval", description="at every evaluation, or after the last round only"
         )
 
-    def check(self) -> None:
+    def check(self) -> Iterable[str]:
         if self.options.ft_scope == "head":
             self.context.layout.mask("head")
+        return ()
 
-    def personal(self, client: Client, download: Message) -> Predictor:
-        head_only = self.options.ft_scope == "head"
-        return client.learner.fit(
-            self.receive(client, download),
-            client.train,
-            purpose="ft",
-            epochs=self.options.ft_epochs,
-            lr=self.options.ft_lr,
-            train_only=self.context.layout.mask("head") if head_only else None,
-            freeze_norm=head_only,
+    def personal(self, client: Client, model: Weights, point: Point) -> Weights | None:
+        options = self.options
+        if point == "after_fit":
+            return model
+        if options.ft_when == "final" and client.round < self.context.rounds:
+            return None
+        move = Move(self.context.layout.mask("head"), frozen="norm_eval") if options.ft_scope == "head" else None
+        return client.fit(
+            model, client.train, "ft", Amount(epochs=options.ft_epochs), move, step=Step(lr=options.ft_lr)
         )
-
-    def reports(self, point: str, round: int) -> bool:
-        return point != "after_agg" or self.options.ft_when == "every_eval" or round == self.context.rounds

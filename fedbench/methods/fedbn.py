@@ -11,18 +11,29 @@ Where we decide:
 - A client that never trained has the initial layers; the trace `untrained` counts such clients.
 """
 
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from pydantic import Field
-from torch import Tensor
 
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout
-from fedbench.methods.base import Method, Server, Upload
+from fedbench.methods.base import About, Method
+from fedbench.methods.messages import Upload
+from fedbench.methods.server import ServerState
+from fedbench.module.layout import Layout
+from fedbench.module.masks import Masks
 
 
 class FedBN(Method):
     """Every client keeps its own normalisation layers."""
+
+    about = About(
+        "normalisation layers stay private",
+        family="parameter decoupling",
+        paper="Li et al., ICLR",
+        year=2021,
+    )
 
     class Options(Method.Options):
         private: Literal["all", "stats", "none"] = Field(
@@ -32,35 +43,27 @@ class FedBN(Method):
             "batch", description="BatchNorm layers, or every kind of normalisation layer"
         )
 
-    def check(self) -> None:
+    @dataclass
+    class Server(ServerState):
+        trained: list[int] = field(default_factory=list)
+
+    def check(self) -> Iterator[str]:
         if self.options.buffers != "average":
             raise ConfigError("method.buffers = 'private': fedbn names it method.private = stats")
+        norm = self._norm(self.context.layout)
+        if not (norm.params.any() or norm.buffers.any()):
+            kind = "BatchNorm" if self.options.norm_types == "batch" else "normalisation"
+            yield f"fedbn: the model has no {kind} layer with numbers of its own, so this is fedavg"
 
-    def warnings(self) -> list[str]:
-        params, buffers = self._norm(self.context.layout)
-        if params.any() or buffers.any():
-            return []
-        kind = "BatchNorm" if self.options.norm_types == "batch" else "normalisation"
-        return [f"fedbn: the model has no {kind} layer with numbers of its own, so this is fedavg"]
+    def private(self, layout: Layout) -> Masks:
+        norm, private = self._norm(layout), self.options.private
+        return Masks(norm.params & (private == "all"), norm.buffers & (private != "none"))
 
-    def private(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        params, buffers = self._norm(layout)
-        return params & (self.options.private == "all"), buffers & (self.options.private != "none")
+    def _norm(self, layout: Layout) -> Masks:
+        return layout.masks("any_norm" if self.options.norm_types == "all" else "norm")
 
-    def _norm(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        if self.options.norm_types == "all":
-            return layout.mask("any_norm"), layout.buffer_mask("any_norm")
-        return layout.mask("norm"), layout.buffer_mask("norm")
-
-    def open(self, server: Server) -> None:
-        super().open(server)
-        server.trained = {}
-
-    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
-        server.trained.update({upload.client: True for upload in uploads})
-
-    def traces(self, server: Server) -> dict[tuple[int, str], float]:
-        if not (self.own.size or self.own_buffers.size):
-            return {}
-        return {(-1, "untrained"): float(self.context.clients - len(server.trained))}
+        server.trained = sorted({*server.trained, *(upload.client for upload in uploads)})
+        if self.own.size or self.own_buffers.size:
+            server.trace("untrained", self.context.clients - len(server.trained))

@@ -13,39 +13,42 @@ Where we decide:
   all masks have equal size; the code takes all equal values and never an exact zero (`ties=threshold`).
 - Masks, overlaps and means are those of the round's participants. Who sits out keeps its model; the code averages
   stale ones.
-
-Longer than other method files because its options are the variants of the paper's figures and tables.
 """
 
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any, Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregators import group_means, largest, mask_counts, mask_overlaps, mask_to_bits, masked_merge, mean
+from fedbench.aggregation.means import group_means, masked_merge, mean
+from fedbench.aggregation.packed import mask_counts, mask_overlaps, mask_to_bits
+from fedbench.aggregation.ranks import largest
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Server, Upload
+from fedbench.methods.base import About, Method
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Encoded, Message, Upload
+from fedbench.methods.parts.critical import above_threshold, common_share, overlaps, sensitivity, threshold
+from fedbench.methods.server import ServerState
+from fedbench.module.layout import Layout
+from fedbench.module.masks import Masks
+from fedbench.module.weights import Weights
 
 MOST_PAIRS = 20
 """Clients up to which the overlap of every pair is traced."""
 
 
-class Aggregation(NamedTuple):
-    """What traces tell of: packed masks `[n, bytes]`, overlaps `[n, n]` where they decided, partners bool `[n, n]`."""
-
-    round: int
-    clients: list[int]
-    masks: Tensor
-    overlap: Tensor | None
-    partners: Tensor
-
-
 class FedCAC(Method):
     """Critical parameters are averaged among clients with similar masks, the others among all."""
+
+    about = About(
+        "critical parameters are shared among the alike",
+        family="parameter decoupling",
+        paper="Wu et al., ICCV",
+        year=2023,
+    )
 
     class Options(Method.Options):
         tau: float = Field(0.5, ge=0, le=1, description="critical share of every parameter tensor, sec. 3.3")
@@ -75,29 +78,31 @@ class FedCAC(Method):
             "uniform", description="weight of a client in the mean of all: the same, or its training images"
         )
 
-    last: Aggregation | None = None
+    @dataclass
+    class Server(ServerState):
+        """rows, buffer_rows: the merged model of every client that has trained."""
 
-    def check(self) -> None:
+        rows: dict[int, Tensor] = field(default_factory=dict)
+        buffer_rows: dict[int, Tensor] = field(default_factory=dict)
+
+    has_global = False  # no client ever holds the mean of all
+
+    def check(self) -> tuple[str, ...]:
         if self.options.buffers != "average":
             raise ConfigError("method.buffers = 'private': fedcac names it method.bn_stats = local")
         if self.options.ties == "threshold" and self.options.selection != "sensitivity":
             raise ConfigError("method.ties = 'threshold' is defined for method.selection = sensitivity only: use exact")
+        return ()
 
-    def private(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        params, buffers = super().private(layout)
-        return params, buffers.fill_(self.options.bn_stats == "local")
-
-    def private_counters(self, layout: Layout, buffers: Tensor) -> Tensor:
-        return torch.ones(layout.counter_size, dtype=torch.bool)
-
-    def global_weights(self, server: Server) -> None:
-        """No client ever holds the mean of all."""
-        return None
+    def private(self, layout: Layout) -> Masks:
+        local = self.options.bn_stats == "local"
+        buffers, counters = torch.full((layout.buffer_size,), local), torch.full((layout.counter_size,), True)
+        return Masks(layout.nothing().params, buffers, counters)
 
     # -- the client half ----------------------------------------------------------------------------------------------
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        trained = client.learner.fit(received, client.train, memory=client.memory("fit"))
+    def train(self, client: Client, received: Weights) -> Upload:
+        trained = client.fit(received, client.train)
         return self.upload(client, trained, mask=mask_to_bits(self.critical(client, received.params, trained.params)))
 
     def critical(self, client: Client, received: Tensor, trained: Tensor) -> Tensor:
@@ -121,42 +126,36 @@ class FedCAC(Method):
 
     # -- the server half ----------------------------------------------------------------------------------------------
 
-    def open(self, server: Server) -> None:
-        super().open(server)
-        server.rows, server.buffer_rows = {}, {}
+    def send(self, server: Any, client: int) -> Message:
+        """The client's merged model, or the first one of all.
 
-    def download(self, server: Server, client: int) -> Message:
-        """The client's merged model, or the first one of all."""
-        message = self.message(
-            params=server.rows.get(client, server.params),
-            buffers=server.buffer_rows.get(client, server.buffers),
-            counters=server.counters,
-        )
-        message.charge = self.download_bytes(message, server.round)
-        message.given = ["params"] if client in server.rows else []
-        return message
-
-    def download_bytes(self, message: Message, round: int) -> int:
-        """Bytes of a round's means: two models while clients collaborate, then the mean of all.
-
-        Counted with the round that makes the means, although this harness hands them out when the next one begins.
+        Counted with the round that makes the means, although this harness hands them out when the next one begins: two
+        models while clients collaborate, then the mean of all.
         """
-        params, buffers = message.params.nbytes, message.buffers.nbytes
-        if self.collaborates(round):
-            return 2 * (params + buffers)
-        return params + (buffers if self.options.bn_stats == "global" else 0)
+        models = 2 if self.collaborates(server.round) else 1
+        params, buffers = server.rows.get(client, server.params), server.buffer_rows.get(client, server.buffers)
+        statistics = models if models == 2 or self.options.bn_stats == "global" else 0
+        return (
+            super()
+            .send(server, client)
+            .add(
+                params=Encoded(params, models * params.nbytes),
+                buffers=Encoded(buffers, statistics * buffers.nbytes),
+            )
+        )
 
-    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
-        masks = torch.stack([u.mask for u in uploads])  # kept for the traces; the uploads' shared memory is not
-        # Overlaps cost as much as the means of all: only where they decide.
-        overlap, partners = None, torch.zeros(len(masks), len(masks), dtype=torch.bool)
-        if self.collaborates(server.round):
-            overlap = self.overlap(masks)
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+        masks = torch.stack([u.mask for u in uploads])
+        # Overlaps cost as much as the means of all: only where they decide, or are traced.
+        decides = self.collaborates(server.round)
+        overlap = self.overlap(masks) if decides or server.traced else None
+        partners = torch.zeros(len(masks), len(masks), dtype=torch.bool)
+        if decides and overlap is not None:
             partners = self.collaborators(overlap, server.round)
         groups = partners | torch.eye(len(uploads), dtype=torch.bool)
-        self._merge_params(server, uploads, masks, groups)
-        self._merge_buffers(server, uploads, groups)
-        self.last = Aggregation(server.round, [u.client for u in uploads], masks, overlap, partners)
+        self._merge(server, uploads, masks, groups)
+        if overlap is not None and server.traced:
+            self._trace(server, [u.client for u in uploads], masks, overlap, partners)
 
     def overlap(self, masks: Tensor) -> Tensor:
         return overlaps(mask_overlaps(masks), self.context.layout.size, self.options.overlap)
@@ -180,80 +179,30 @@ class FedCAC(Method):
             return torch.zeros_like(others).scatter_(1, order[:, : self.options.top_k], True) & others
         return (overlap >= threshold(overlap, round / self.beta) - 1e-12) & others
 
-    def _merge_params(self, server: Server, uploads: list[Upload], masks: Tensor, groups: Tensor) -> None:
-        """Eq. 9 to 11, written over the uploads, which saves n x N floats."""
+    def _merge(self, server: Any, uploads: list[Upload], masks: Tensor, groups: Tensor) -> None:
+        """Eq. 9 to 11. Parameters are written over the uploads, which saves n x N floats."""
         if self.options.noncritical == "as_critical":
             masks = torch.full_like(masks, 255)
         masked_merge([u.params for u in uploads], masks, groups, self.weights(uploads))
-        server.rows.update({u.client: u.params for u in uploads})
-
-    def _merge_buffers(self, server: Server, uploads: list[Upload], groups: Tensor) -> None:
         buffers = [u.buffers for u in uploads]
         everywhere = self.options.bn_stats == "global"
         means = [mean(buffers)] * len(uploads) if everywhere else group_means(buffers, groups)
-        server.buffer_rows.update(zip([u.client for u in uploads], means, strict=True))
+        for upload, merged in zip(uploads, means, strict=True):
+            server.rows[upload.client], server.buffer_rows[upload.client] = upload.params, merged
 
-    def traces(self, server: Server) -> dict[tuple[int, str], float]:
-        """Needs at least two participants to say anything of masks; nothing where nobody's upload arrived."""
-        if self.last is None or self.last.round != server.round:
-            return {}
-        _, clients, masks, overlap, partners = self.last
-        seen: dict[tuple[int, str], float] = {
-            (c, "collaborators"): float(count) for c, count in zip(clients, partners.sum(1).tolist(), strict=True)
-        }
+    def _trace(self, server: Any, clients: list[int], masks: Tensor, overlap: Tensor, partners: Tensor) -> None:
+        """How masks and collaborators look. Needs at least two participants to say anything of masks."""
+        for client, count in zip(clients, partners.sum(1).tolist(), strict=True):
+            server.trace("collaborators", count, client)
         if len(clients) == 1:
-            return seen
-        overlap = self.overlap(masks) if overlap is None else overlap
-        counts = mask_counts(masks, self.context.layout.size)
+            return
         if self.options.collaboration == "time_varying":
-            seen[-1, "threshold"] = threshold(overlap, server.round / self.beta)
+            server.trace("threshold", threshold(overlap, server.round / self.beta))
+        counts = mask_counts(masks, self.context.layout.size)
         parts = {f"/{layer.name}": counts[layer.start : layer.stop] for layer in self.context.layout.layers()}
         for name, part in {"": counts, **parts}.items():
-            seen[-1, f"mask_share{name}"] = float(part.mean()) / len(clients)
-            seen[-1, f"mask_agreement{name}"] = common_share(part, len(clients))
+            server.trace(f"mask_share{name}", float(part.mean()) / len(clients))
+            server.trace(f"mask_agreement{name}", common_share(part, len(clients)))
         if self.context.clients <= MOST_PAIRS:
-            for i, j in zip(*np.nonzero(~np.eye(len(clients), dtype=bool)), strict=True):
-                seen[clients[i], f"overlap/{clients[j]}"] = float(overlap[i, j])
-        return {key: value for key, value in seen.items() if value == value}
-
-
-def sensitivity(received: Tensor, trained: Tensor) -> Tensor:
-    """|(trained - received) * trained| `[N]`: how much the loss would change without an element (eq. 5)."""
-    return trained.sub(received).mul_(trained).abs_()
-
-
-def above_threshold(scores: Tensor, count: int) -> Tensor:
-    """The authors' code: all that reach the count-th largest score; a score of (nearly) 0 only if nothing moved."""
-    if not count:
-        return torch.zeros_like(scores, dtype=torch.bool)
-    least = scores[largest(scores, count)].min()
-    moved = scores[scores > 1e-20]
-    if least <= 1e-10 and len(moved):
-        least = moved.min()
-    return scores >= least
-
-
-def overlaps(common: Tensor, size: int, kind: str) -> Tensor:
-    """O `[n, n]`, float64, of masks of `size` elements with `common` ones (`mask_overlaps`)."""
-    ones = common.diagonal().to(torch.float64)
-    distance = ones[:, None] + ones - 2 * common
-    if kind == "literal":
-        return distance / (2 * size)
-    if kind == "all":
-        return 1 - distance / (2 * size)
-    return torch.where(ones[:, None] > 0, 1 - distance / (2 * ones[:, None]), 0.0)
-
-
-def threshold(overlap: Tensor, progress: float) -> float:
-    """The bar that rises from the average overlap of two clients to the largest as `progress` goes to 1 (eq. 7)."""
-    # NumPy, because the order of a torch sum depends on the number of threads.
-    pairs = overlap.numpy()[~np.eye(len(overlap), dtype=bool)]
-    average = float(pairs.mean())
-    return average + progress * (float(pairs.max()) - average)
-
-
-def common_share(counts: np.ndarray, clients: int) -> float:
-    """How likely a critical element of one client is critical for another one; counts: clients per element."""
-    counts = counts.astype(np.float64)
-    total = counts.sum()
-    return float((counts * (counts - 1)).sum() / (total * (clients - 1))) if total else float("nan")
+            for i, j in permutations(range(len(clients)), 2):
+                server.trace(f"overlap/{clients[j]}", float(overlap[i, j]), clients[i])

@@ -15,6 +15,7 @@ Where we decide:
   that nobody knows of a network.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,16 +24,25 @@ from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.engine.fit import Batches, Loss, Paired
+from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
-from fedbench.learner.learner import Batches
-from fedbench.learner.loop import task_loss
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client
-from fedbench.methods.cotraining import CoTraining, Relabelled, weighted_sum
+from fedbench.methods.base import About
+from fedbench.methods.client import Client
+from fedbench.methods.parts.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
+from fedbench.module.weights import Weights
 
 
 class FedCT(CoTraining):
     """Training on private images and on public ones with the labels that most clients voted for."""
+
+    about = About(
+        "clients vote on labels of public images",
+        family="co-training",
+        paper="Abourayya et al., AAAI",
+        year=2025,
+    )
+    needs_classes = True
 
     class Options(CoTraining.Options):
         combine: Literal["union", "paired", "sum"] = Field(
@@ -41,9 +51,8 @@ class FedCT(CoTraining):
         )
         public_weight: float = Field(1.0, ge=0, description="weight of the public loss with combine=sum")
 
-    def check(self) -> None:
-        super().check()
-        options = self.options
+    def check(self) -> Iterable[str]:
+        lines, options = super().check(), self.options
         if options.combine != "sum" and options.public_weight != 1:
             raise ConfigError(
                 f"method.public_weight = {options.public_weight}: combine={options.combine} has one loss for all "
@@ -54,24 +63,18 @@ class FedCT(CoTraining):
                 f"method.public_batch_size = {options.public_batch_size}: combine=union draws from one pool, set "
                 "method.combine to paired or sum"
             )
+        return lines
 
-    def train(self, client: Client, received: Weights, labels: Tensor | None) -> tuple[Weights, dict[str, float]]:
-        options, data = self.options, client.train
-        more: dict[str, Any] = {}
-        if labels is not None:
-            public = Relabelled(client.public, labels)
-            if options.combine == "union":
-                data = Union(client.train, public)
-            elif options.combine == "paired":
-                more = {"loss": pooled_loss, "second": (public, self.public_batch(), "public")}
-            elif options.public_weight:
-                weight = torch.tensor(options.public_weight, dtype=client.learner.dtype, device=client.learner.device)
-                more = {
-                    "loss": weighted_sum,
-                    "second": (public, self.public_batch(), "public"),
-                    "state": {"lam": weight},
-                }
-        return client.learner.fit(received, data, memory=client.memory("fit"), **more), {}
+    def learn(self, client: Client, received: Weights, public: Relabelled | None) -> tuple[Weights, dict[str, float]]:
+        options = self.options
+        data: Batches = client.train
+        loss = None
+        if public is not None and options.combine == "union":
+            data = Union(client.train, public)
+        elif public is not None and options.public_weight:
+            data = Paired(client.train, public, public_batch(options.public_batch_size, self.context))
+            loss = Loss(pooled_loss) if options.combine == "paired" else Loss(weighted_sum, lam=options.public_weight)
+        return client.fit(received, data, loss=loss), {}
 
 
 @dataclass

@@ -13,33 +13,40 @@ Where we decide:
 - The paper gives the budget of one upload and composes nothing. Each round we trace what a client has spent so far:
   `epsilon` with delta `privacy_delta` by Rényi accounting, and the sums of the paper's figures (`epsilon_basic`,
   `delta_basic`), of which the expertise's is proved up to 1 only.
-
-Longer than other method files because it has three kinds of trust and the accounts of two kinds of noise.
 """
 
-from collections.abc import Sequence
-from functools import partial
-from math import exp, inf, log, nan
-from types import SimpleNamespace
-from typing import Any, Literal
+from collections.abc import Iterable
+from functools import cached_property
+from math import log
+from typing import Literal
 
 import torch
-import torch.nn.functional as F
-from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.engine.fit import Batches, Loss, Paired
 from fedbench.errors import ConfigError
-from fedbench.learner.learner import Batches
-from fedbench.learner.loop import task_loss
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Context, Upload
-from fedbench.methods.cotraining import CoTraining, Relabelled, weighted_sum
-from fedbench.methods.privacy import ORDERS, epsilon_at, gaussian_divergence, gaussian_epsilon, response_divergence
+from fedbench.methods.base import About
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Encoded, Upload, encoded
+from fedbench.methods.messages import Field as MessageField
+from fedbench.methods.parts.account import Account
+from fedbench.methods.parts.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
+from fedbench.methods.parts.privacy import NumberNoise
+from fedbench.methods.parts.trust import RoundMeans, certainty, class_shares, step_trusted_loss, trust
+from fedbench.module.weights import Weights
 
 
 class FedMosaic(CoTraining):
     """Local training, helped by labels of public images that the clients vote on as experts."""
+
+    about = About(
+        "clients vote on labels of public images and trust the vote as far as it helps",
+        family="co-training",
+        paper="anonymous submission",
+        year=2025,
+    )
+    needs_classes = True
 
     class Options(CoTraining.Options):
         expertise: Literal["class_frequency", "entropy", "equal"] = Field(
@@ -58,13 +65,12 @@ class FedMosaic(CoTraining):
         privacy_delta: float = Field(1e-5, gt=0, lt=1, description="delta of the budgets that are reported")
         expertise_bits: int = Field(32, ge=1, le=32, description="bits counted for one expertise number")
 
-    def __init__(self, options: Any, context: Context) -> None:
-        super().__init__(options, context)
-        self.wire = {**self.wire, "expertise": options.expertise_bits}
+    @property
+    def own_steps(self) -> bool:  # type: ignore[override]
+        return self.options.lambda_update == "epoch"
 
-    def check(self) -> None:
-        super().check()
-        options = self.options
+    def check(self) -> Iterable[str]:
+        lines, options = super().check(), self.options
         if options.lambda_mode == "fixed" and options.lambda_update != "round":
             raise ConfigError(f"method.lambda_update = '{options.lambda_update}': a fixed lambda is never updated")
         if options.lambda_mode == "adaptive" and options.lambda_value != 1:
@@ -73,114 +79,60 @@ class FedMosaic(CoTraining):
             )
         if options.expertise == "equal" and options.expertise_sigma:
             raise ConfigError("method.expertise_sigma > 0: equal expertise is not sent and gets no noise, set it to 0")
-
-    # -- what noise spends --------------------------------------------------------------------------------------------
-
-    def warnings(self) -> list[str]:
-        labels, expertise, delta = self.label_budget(), self.expertise_budget(), self.options.privacy_delta
-        if not labels + expertise:
-            return []
-        uploads = self.uploads()
-        lines = [
-            f"fedmosaic: one upload spends epsilon {labels + expertise:.6g} (labels {labels:.6g}, expertise "
-            f"{expertise:.6g}) with delta {delta:g}, all {uploads} of them {uploads} times both by basic composition"
-        ]
-        if (clear := self._in_the_clear()) is None:
-            spent = self.spent(uploads)["epsilon"]
-            lines[0] += f", and epsilon {spent:.6g} with delta {delta:g} by Rényi accounting"
-        else:
-            lines.append(f"fedmosaic: {clear}, so that nothing is promised for an upload as a whole")
-        if expertise > 1:
-            lines.append(f"fedmosaic: the epsilon of the expertise, {expertise:.6g}, is proved for values up to 1 only")
         return lines
 
-    def expertise_budget(self) -> float:
-        """Epsilon that one upload spends on expertise; 0 without noise, where nothing is promised."""
-        options = self.options
-        if not options.expertise_sigma:
-            return 0.0
-        return gaussian_epsilon(self._most(), self.context.public, options.expertise_sigma, options.privacy_delta)
+    # -- training -----------------------------------------------------------------------------------------------------
 
-    def spent(self, uploads: int) -> dict[str, float]:
-        """epsilon: of all uploads, with delta `privacy_delta`; epsilon_basic, delta_basic: the paper's times uploads.
-
-        Infinite where one of labels and expertise has noise and the other is sent without.
-        """
-        labels, expertise, delta = self.label_budget(), self.expertise_budget(), self.options.privacy_delta
-        if not labels + expertise:
-            return {}
-        if uploads and self._in_the_clear():
-            return {"epsilon": inf, "epsilon_basic": inf, "delta_basic": inf}
-        return {
-            "epsilon": self._accounted(uploads),
-            "epsilon_basic": uploads * (labels + expertise),
-            "delta_basic": uploads * delta if expertise else 0.0,
-        }
-
-    def _accounted(self, uploads: int) -> float:
-        """Epsilon of so many uploads by Rényi accounting, or the sum of the labels' own where that is less."""
-        options, of_labels, of_expertise = self.options, 0 * ORDERS, 0 * ORDERS
-        if options.label_privacy == "krr":
-            of_labels = self.sensitivity() * response_divergence(options.label_epsilon, self.context.classes)
-        elif options.label_privacy == "xor":
-            of_labels = self.sensitivity() * response_divergence(options.label_epsilon / self.sensitivity(), 2)
-        if options.expertise_sigma:
-            of_expertise = gaussian_divergence(self._most(), self.context.public, options.expertise_sigma)
-        together = epsilon_at(uploads * (of_labels + of_expertise), options.privacy_delta)
-        return min(together, uploads * self.label_budget() + epsilon_at(uploads * of_expertise, options.privacy_delta))
-
-    def _most(self) -> float:
-        """By how much one training image can change one expertise number."""
-        return log(self.context.classes) if self.options.expertise == "entropy" else 1.0
-
-    def _in_the_clear(self) -> str | None:
-        """Which of labels and expertise is sent without noise."""
-        if self.options.label_privacy == "none":
-            return "labels are sent without noise (method.label_privacy)"
-        if self.options.expertise != "equal" and not self.options.expertise_sigma:
-            return "expertise is sent without noise (method.expertise_sigma, or method.expertise=equal)"
-        return None
-
-    # -- the client half ----------------------------------------------------------------------------------------------
-
-    def train(self, client: Client, received: Weights, labels: Tensor | None) -> tuple[Weights, dict[str, float]]:
-        """The trained model, and the round's mean of lambda and of the two losses that it comes from."""
-        fit = partial(client.learner.fit, received, client.train, memory=client.memory("fit"))
-        if labels is None:
-            return fit(), as_traces([nan, nan, nan])
-        public, state = Relabelled(client.public, labels), self._state(client)
-        both: dict[str, Any] = {"second": (public, self.public_batch(), "public"), "state": state}
-        weigh = partial(self._weigh, client, public)
-        if self.options.lambda_update == "step":
-            trained = fit(loss=step_trusted_loss, **both)
-        elif self.options.lambda_update == "epoch":
-            trained = fit(loss=weighted_sum, before_epoch=weigh, **both)
+    def learn(self, client: Client, received: Weights, public: Relabelled | None) -> tuple[Weights, dict[str, float]]:
+        """The trained model, and the round's means of lambda and of the two losses that it comes from."""
+        means = RoundMeans(client.learner.device)
+        if public is None:
+            trained = client.fit(received, client.train)
+        elif self.own_steps:
+            trained = self._by_epoch(client, received, public, means)
+        elif (loss := self._loss(client, received, public, means)) is None:
+            trained = client.fit(received, client.train)
         else:
-            trusted = weigh(0, received, SimpleNamespace(**state))
-            trained = fit(loss=weighted_sum, **both) if trusted else fit()
-        return trained, as_traces((state["sums"] / state["count"]).tolist())
+            trained = client.fit(received, Paired(client.train, public, self._public_batch), loss=loss)
+        return trained, means.traces()
 
-    def _state(self, client: Client) -> dict[str, Tensor]:
-        """What the losses need: lambda, eps, and the sums of lambda and both losses with their count."""
-        zeros = partial(torch.zeros, device=client.learner.device)
-        return {
-            "lam": zeros((), dtype=client.learner.dtype),
-            "eps": zeros((), dtype=torch.float64) + self.options.lambda_eps,
-            "sums": zeros(3, dtype=torch.float64),
-            "count": zeros((), dtype=torch.float64),
-        }
+    def _loss(self, client: Client, received: Weights, public: Relabelled, means: RoundMeans) -> Loss | None:
+        """The loss of every step of a round; none where lambda is 0: the client's own."""
+        if self.options.lambda_update == "step":
+            eps = torch.full_like(means.count, self.options.lambda_eps)
+            return Loss(step_trusted_loss, eps=eps, sums=means.sums, count=means.count)
+        lam = self._trust(client, received, public, means)
+        return Loss(weighted_sum, lam=lam) if lam > 0 else None
 
-    def _weigh(self, client: Client, public: Batches, epoch: int, weights: Weights, s: SimpleNamespace) -> bool:
-        """Set lambda (eq. 3) from the losses of these weights on all private and all public images; is it above 0?"""
+    def _by_epoch(self, client: Client, received: Weights, public: Relabelled, means: RoundMeans) -> Weights:
+        """Where lambda is 0, the public images rest for the epoch, and go on behind it where they were."""
+        s_lam = received.params.new_zeros(())
+        orders = client.learner.orders(public, "public", self._public_batch)
+        others = (public.batch(index) for epoch in orders for index in epoch)
+        with client.training(received, client.train, loss=Loss(weighted_sum, lam=s_lam)) as training:
+            for epoch in training.epochs():
+                with training.paused() as weights:
+                    lam = self._trust(client, weights, public, means)
+                s_lam.fill_(lam)
+                for batch in epoch:
+                    training.step((batch, next(others) if lam > 0 else None))
+        return training.weights
+
+    def _trust(self, client: Client, weights: Weights, public: Batches, means: RoundMeans) -> float:
+        """lambda (eq. 3) from the losses of these weights on all private and all public images."""
         own, others = client.learner.loss(weights, client.train), client.learner.loss(weights, public)
         fixed = self.options.lambda_mode == "fixed"
         lam = self.options.lambda_value if fixed else trust(own, others, self.options.lambda_eps)
-        s.lam.fill_(lam)
-        s.sums.add_(s.sums.new_tensor([lam, own, others]))
-        s.count.add_(1)
-        return lam > 0
+        means.add(lam, own, others)
+        return lam
 
-    def votes(self, client: Client, trained: Weights) -> dict[str, Tensor]:
+    @property
+    def _public_batch(self) -> int:
+        return public_batch(self.options.public_batch_size, self.context)
+
+    # -- votes --------------------------------------------------------------------------------------------------------
+
+    def votes(self, client: Client, trained: Weights) -> dict[str, MessageField]:
         """What is uploaded: `labels` [U], or noisy one-hot `rows` [U, C], and `expertise` [U] unless it is equal."""
         stream = client.generator("privacy")
         logits = client.learner.logits(trained, client.public).cpu()  # [U, C]
@@ -188,49 +140,37 @@ class FedMosaic(CoTraining):
         sent = self.noisy_labels(labels, stream)
         if self.options.expertise != "equal":
             expertise = self.expertise(logits, labels, client.train.labels.cpu())
-            sent["expertise"] = self._noisy_expertise(expertise, stream)
+            sent["expertise"] = self.noisy_expertise(expertise, stream)
         return sent
 
     def expertise(self, logits: Tensor, labels: Tensor, own: Tensor) -> Tensor:
         """E `[U]`, float64, before floor and noise; own: labels of the client's training images."""
         if self.options.expertise == "entropy":
             return certainty(logits)
-        return own.bincount(minlength=self.context.classes).to(torch.float64)[labels] / len(own)
+        return class_shares(labels, own, self.context.classes)
 
-    def _noisy_expertise(self, expertise: Tensor, stream: torch.Generator) -> Tensor:
+    def noisy_expertise(self, expertise: Tensor, stream: torch.Generator) -> Encoded:
+        """E as it is sent."""
         floor, sigma = self.options.expertise_floor, self.options.expertise_sigma
         expertise = expertise.clamp(min=floor)
         if sigma:
             expertise += sigma * torch.randn(len(expertise), dtype=torch.float64, generator=stream)
-        return expertise.clamp(min=floor)
+        return encoded(expertise.clamp(min=floor), self.options.expertise_bits)
 
     def weight(self, upload: Upload) -> Tensor:
-        """`[U]`: what a client's votes weigh."""
-        return upload.expertise if "expertise" in upload else torch.ones(self.context.public)
+        return upload.expertise if "expertise" in upload else super().weight(upload)
 
+    # -- what noise spends --------------------------------------------------------------------------------------------
 
-def step_trusted_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
-    """Both losses with lambda computed from them, for this step's batches and without gradient."""
-    private, (images, voted) = batch
-    own = task_loss(net, private)
-    others = F.cross_entropy(net(images), voted)
-    losses = torch.stack([own.detach(), others.detach()]).to(torch.float64)
-    trust = torch.exp((losses[0] - losses[1]) / (losses[0] + s.eps))
-    s.sums.add_(torch.cat([trust[None], losses]))
-    s.count.add_(1)
-    return own + trust.to(others.dtype) * others
+    @cached_property
+    def account(self) -> Account:
+        options = self.options
+        most = log(self.context.classes) if options.expertise == "entropy" else 1.0
+        noise = NumberNoise(options.expertise_sigma, most, self.context.public, options.privacy_delta)
+        return Account(self.label_noise, noise, expertise_sent=options.expertise != "equal")
 
+    def spent(self, uploads: int) -> dict[str, float]:
+        return self.account.spent(uploads)
 
-def as_traces(trust: Sequence[float]) -> dict[str, float]:
-    return dict(zip(("lambda", "loss_private", "loss_public"), trust, strict=True))
-
-
-def trust(private: float, public: float, eps: float) -> float:
-    """lambda in [0, e): 1 where both losses are equal, less where the public labels are the harder ones."""
-    return exp(-(public - private) / (private + eps))
-
-
-def certainty(logits: Tensor) -> Tensor:
-    """log C - H of the predictions, float64: 0 for a uniform one, log C for a sure one."""
-    logs = logits.to(torch.float64).log_softmax(1)
-    return log(logits.shape[1]) + (logs.exp() * logs).sum(1)
+    def budget_lines(self) -> list[str]:
+        return self.account.lines(self.most_uploads)

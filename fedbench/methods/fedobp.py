@@ -14,12 +14,10 @@ Where we decide:
 - Eq. 16 has the gradient on all clients' data, which no client has; `taylor` takes the client's own.
 - The authors' code turns running statistics, and even step counters, into parameters, which then score high;
   `include_buffers` does that with the statistics.
-
-Longer than other method files because its options are the scores and ablations of the paper.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -27,16 +25,34 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregators import above_quantile, min_max, quantile_rank
-from fedbench.bits import choose
+from fedbench.aggregation.ranks import above_quantile, min_max, quantile_rank
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Slot
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Part, Received, Upload
+from fedbench.methods.base import About, Method
+from fedbench.methods.client import Client, PrivateState
+from fedbench.methods.messages import Upload
+from fedbench.methods.parts.mask_shares import behind, mask_traces
+from fedbench.module.layout import Slot
+from fedbench.module.masks import Entries, choose
+from fedbench.module.weights import Weights
+
+
+@dataclass(eq=False)
+class Merged(Weights):
+    """What a client starts from, the mask of its personal numbers in `whole`, and the scores that made it."""
+
+    mask: Tensor
+    scores: Tensor
 
 
 class FedOBP(Method):
     """Every client keeps the few parameters that moved furthest from the global model."""
+
+    about = About(
+        "the few parameters that moved furthest from the global model stay private",
+        family="parameter decoupling",
+        paper="anonymous submission",
+        year=2025,
+    )
 
     class Options(Method.Options):
         score: Literal["obp", "taylor", "gradient", "fisher"] = Field(
@@ -63,7 +79,15 @@ class FedOBP(Method):
         score_ema: float = Field(0.0, ge=0, lt=1, description="weight of the earlier scores in a running average")
         include_buffers: bool = Field(False, description="score running statistics too, as the authors' code")
 
-    def check(self) -> None:
+    @dataclass
+    class State(PrivateState):
+        """local: `whole` of the model trained last; moved: how far the training moved it; ema: earlier scores."""
+
+        local: Tensor | None = None
+        moved: Tensor | None = None
+        ema: Tensor | None = None
+
+    def check(self) -> Iterator[str]:
         options = self.options
         if options.scope == "head":
             self.context.layout.mask("head")
@@ -72,31 +96,27 @@ class FedOBP(Method):
                 "method.include_buffers = true: needs method.scope = all and method.buffers = average, "
                 f"not {options.scope} and {options.buffers}"
             )
-
-    def warnings(self) -> list[str]:
-        size, q = self.part.size, self.options.quantile
-        if q == 1 or quantile_rank(size, q, self.rule) < size:
-            return []
-        return [f"fedobp: a quantile of {q} leaves none of {size} numbers personal: lower method.quantile"]
+        size, q = self.part.size, options.quantile
+        if q < 1 and quantile_rank(size, q, self.rule) >= size:
+            yield f"fedobp: a quantile of {q} leaves none of {size} numbers personal: lower method.quantile"
 
     @property
     def rule(self) -> Literal["inf", "linear"]:
         return self.options.quantile_rule
 
     @cached_property
-    def part(self) -> Part:
+    def part(self) -> Entries:
         """S, the entries of `whole` that may be personal."""
         layout = self.context.layout
         if self.options.scope == "head":
-            return Part(layout.mask("head"))
-        return Part(torch.ones(sum(slot.size for slot in self.slots), dtype=torch.bool))
+            return Entries(layout.mask("head"))
+        return Entries(torch.ones(sum(slot.size for slot in self.slots), dtype=torch.bool))
 
     @cached_property
     def slots(self) -> Sequence[Slot]:
         """The tensors of `whole`, each at its place in the vector."""
         layout = self.context.layout
-        behind = shifted(layout.buffers, layout.size) if self.options.include_buffers else []
-        return [*layout.params, *behind]
+        return [*layout.params, *(behind(layout.buffers, layout.size) if self.options.include_buffers else [])]
 
     def whole(self, weights: Weights) -> Tensor:
         """What is compared, kept and merged: the parameters `[N]`, and with `include_buffers` the statistics."""
@@ -104,37 +124,29 @@ class FedOBP(Method):
 
     # -- before training ----------------------------------------------------------------------------------------------
 
-    def receive(self, client: Client, download: Message) -> Weights:
+    def receive(self, client: Client) -> Weights:
         """The received model with the client's own numbers where the mask is 1 (eq. 9)."""
-        shared = super().receive(client, download)
-        if self._has_nothing_to_keep(client):
+        shared, state, options = super().receive(client), client.state, self.options
+        known = state.moved if options.score == "gradient" else state.local
+        if known is None and (options.score == "gradient" or options.first_participation == "global"):
             return shared
-        mine, theirs = client.state.get("local", self.whole(client.initial)), self.whole(shared)
+        mine = self.whole(client.initial) if state.local is None else state.local
         scores = self._scores(client, mine, shared)
         mask = self.mask(scores)
-        merged, size = choose(mask, mine, theirs), self.context.layout.size
-        return Received(
-            params=merged[:size],
-            buffers=merged[size:] if self.options.include_buffers else shared.buffers,
-            counters=shared.counters,
-            extra={"mask": mask, "scores": scores},
-        )
-
-    def _has_nothing_to_keep(self, client: Client) -> bool:
-        needed = {"gradient": "moved"}.get(self.options.score, "local")
-        starts = self.options.score != "gradient" and self.options.first_participation == "init"
-        return needed not in client.state and not starts
+        merged, size = choose(mask, mine, self.whole(shared)), self.context.layout.size
+        buffers = merged[size:] if options.include_buffers else shared.buffers
+        return Merged(merged[:size], buffers, shared.counters, mask, scores)
 
     def _scores(self, client: Client, mine: Tensor, shared: Weights) -> Tensor:
         """Scores of `whole`, float64, averaged with the earlier ones."""
         scores, share = self._raw_scores(client, mine, shared), self.options.score_ema
-        if share and "ema" in client.state:
-            scores = (1 - share) * scores + share * client.state["ema"]
+        if share and client.state.ema is not None:
+            scores = (1 - share) * scores + share * client.state.ema
         return scores
 
     def _raw_scores(self, client: Client, mine: Tensor, shared: Weights) -> Tensor:
         if self.options.score == "gradient":
-            return client.state["moved"].to(torch.float64)
+            return client.state.moved.to(torch.float64)
         distance = mine.to(torch.float64) - self.whole(shared)
         if self.options.score == "obp":
             return distance.square_()
@@ -162,40 +174,12 @@ class FedOBP(Method):
 
     # -- training -----------------------------------------------------------------------------------------------------
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        trained = client.learner.fit(received, client.train, memory=client.memory("fit"))
-        client.state["local"] = self.whole(trained)
+    def train(self, client: Client, received: Weights) -> Upload:
+        trained, state = client.fit(received, client.train), client.state
+        state.local = self.whole(trained)
         if self.options.score == "gradient":
-            client.state["moved"] = (client.state["local"] - self.whole(received)).abs_()
-        found = received.extra if isinstance(received, Received) else {}
-        if self.options.score_ema and found:
-            client.state["ema"] = found["scores"]
-        return self.upload(client, trained, traces=mask_traces(self.slots, found.get("mask")))
-
-
-def shifted(slots: Iterable[Slot], by: int) -> list[Slot]:
-    """The same tensors further back in a vector."""
-    return [replace(slot, start=slot.start + by, stop=slot.stop + by) for slot in slots]
-
-
-def mask_traces(slots: Iterable[Slot], mask: Tensor | None) -> dict[str, float]:
-    """How many numbers are personal (fig. 5 and 10): in all, and by layer, whose tensors count together.
-
-    `personal_count`, and the `personal_share` of all personal ones that lie in a layer (0 if there are none);
-    `mask_share`: personal share of the model, or of a layer. No mask is an empty one.
-    """
-    counts: dict[str, int] = {}
-    sizes: dict[str, int] = {}
-    slots = list(slots)
-    found = [0] * len(slots) if mask is None else torch.stack([mask[s.start : s.stop].sum() for s in slots]).tolist()
-    for slot, count in zip(slots, found, strict=True):
-        layer = slot.name.rpartition(".")[0] or slot.name
-        counts[layer] = counts.get(layer, 0) + count
-        sizes[layer] = sizes.get(layer, 0) + slot.size
-    total = sum(counts.values())
-    traces = {"personal_count": float(total), "mask_share": total / sum(sizes.values())}
-    for layer, count in counts.items():
-        traces[f"personal_count/{layer}"] = float(count)
-        traces[f"personal_share/{layer}"] = count / total if total else 0.0
-        traces[f"mask_share/{layer}"] = count / sizes[layer]
-    return traces
+            state.moved = (state.local - self.whole(received)).abs_()
+        merged = received if isinstance(received, Merged) else None
+        if self.options.score_ema and merged is not None:
+            state.ema = merged.scores
+        return self.upload(client, trained, traces=mask_traces(self.slots, None if merged is None else merged.mask))

@@ -13,28 +13,29 @@ Where we decide:
   ones that are real too; PFLlib weights centroids of all clients alike and does not renormalise small weights away.
 - The body runs in evaluation mode in the head phase and in training mode in its own; the code, whose networks have
   neither norm layers nor dropout, stays in evaluation mode. Who sits out keeps its mix.
-
-Longer than other method files because it has two phases, two kinds of statistics and a programme for each client.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from lightning import LightningModule
 from pydantic import Field
-from threadpoolctl import threadpool_limits
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedbench.aggregators import simplex_minimum, weighted_mean
+from fedbench.aggregation.means import weighted_mean
+from fedbench.aggregation.mixes import head_mixes
+from fedbench.engine.fit import Amount, Loss, Move, Step
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout
-from fedbench.learner.loop import task_loss_through
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Server, Upload
+from fedbench.methods.base import About, Method
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Message, Upload, encoded
+from fedbench.methods.parts.class_features import aligned_loss, class_means, global_centroids, head_statistics
+from fedbench.methods.server import ServerState
+from fedbench.module.layout import Layout
+from fedbench.module.masks import Masks
+from fedbench.module.weights import Weights
 
 MOST_PAIRS = 20
 """Participants up to which the weight of every pair is traced."""
@@ -42,6 +43,14 @@ MOST_PAIRS = 20
 
 class FedPAC(Method):
     """Features are pulled to global class centroids, heads are mixed among clients with like features."""
+
+    about = About(
+        "features are pulled to global class centroids, heads mixed among the alike",
+        family="parameter decoupling",
+        paper="Xu et al., ICLR",
+        year=2023,
+    )
+    needs_classes = True
 
     class Options(Method.Options):
         lam: float = Field(1.0, ge=0, description="weight of the alignment of features, lambda; 0: none")
@@ -58,170 +67,105 @@ class FedPAC(Method):
             1e-3, ge=0, lt=1, description="weights of a mix up to this count as 0; below 1 / participants"
         )
 
+    @dataclass
+    class Server(ServerState):
+        """head: the first of everybody; heads: the mix of every client that has trained; centroids: `[C, d]`."""
+
+        head: Tensor | None = None
+        heads: dict[int, Tensor] = field(default_factory=dict)
+        centroids: Tensor | None = None
+
     needs_head = True
     own_epochs = True
-    wire: Mapping[str, float] = {"counters": 0, "counts": 32}
 
-    def check(self) -> None:
+    def check(self) -> tuple[str, ...]:
         eps, drawn = self.options.head_weight_eps, self.context.drawn
         if eps * drawn >= 1:
             raise ConfigError(
                 f"method.head_weight_eps = {eps:g}: with {drawn} participants a round it must be below {1 / drawn:g}"
             )
+        return ()
 
-    def private(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        params, buffers = super().private(layout)
-        if self.options.classifier != "average":
-            params = layout.mask("head")
-        return params, layout.buffer_mask("head") if self.options.classifier == "local" else buffers
+    def private(self, layout: Layout) -> Masks:
+        head, nothing = layout.masks("head"), layout.nothing()
+        own = {"combined": Masks(head.params, nothing.buffers), "local": head, "average": nothing}
+        return own[self.options.classifier]
 
     # -- the client half ----------------------------------------------------------------------------------------------
 
-    def receive(self, client: Client, download: Message) -> Weights:
-        received = super().receive(client, download)
-        return received.replace(params=self.own.put(received.params, download.head)) if "head" in download else received
+    def receive(self, client: Client) -> Weights:
+        received, message = super().receive(client), client.message
+        return received.replace(params=self.own.put(received.params, message.head)) if "head" in message else received
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
+    def train(self, client: Client, received: Weights) -> Upload:
+        """First the head, then the body under it, with what the received model's features are needed for before."""
         options, head = self.options, self.context.layout.mask("head")
-        sent, loss = self._before(client, received, download)
-        phase = partial(client.learner.fit, data=client.train)
-        tuned = phase(
-            received,
-            purpose="head",
-            epochs=options.head_epochs,
-            lr=options.head_lr,
-            train_only=head,
-            eval_body=True,
-            memory=client.memory("head"),
-        )
-        trained = phase(
-            tuned, purpose="body", epochs=options.body_epochs, train_only=~head, memory=client.memory("body"), **loss
-        )
+        statistics, alignment = self.looked_at(client, received)
+        epochs, resting = Amount(epochs=options.head_epochs), Move(head, frozen="eval")
+        tuned = client.fit(received, client.train, "head", epochs, resting, step=Step(lr=options.head_lr))
+        trained = client.fit(tuned, client.train, "body", Amount(epochs=options.body_epochs), Move(~head), alignment)
+        upload = self.upload(client, trained)
+        upload.add(**statistics)
         if options.lam:
-            sent["centroids"], sent["counts"] = class_means(*self._features(client, trained), self.context.classes)
+            centroids, counts = class_means(*self.features(client, trained), self.context.classes)
+            dtype = trained.params.dtype
+            upload.add(centroids=centroids.to(dtype), counts=encoded(counts.to(dtype), bits=32))
         if options.classifier == "combined":
-            sent["head"] = self.own.take(trained.params)
-        extra: dict[str, Any] = {name: part.to(trained.params.dtype) for name, part in sent.items()}
-        return self.upload(client, trained, **extra)
+            upload.add(head=self.own.take(trained.params))
+        return upload
 
-    def _before(self, client: Client, received: Weights, download: Message) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def looked_at(self, client: Client, received: Weights) -> tuple[dict[str, Tensor], Loss | None]:
         """What the received model's features are needed for: the statistics to send, the loss of the body phase."""
-        combined, aligned = self.options.classifier == "combined", "centroids" in download
+        combined, aligned = self.options.classifier == "combined", "centroids" in client.message
         if not combined and not aligned:
-            return {}, {}
-        features, labels = self._features(client, received)
-        sent = head_statistics(features, labels, self.context.classes) if combined else {}
+            return {}, None
+        features, labels = self.features(client, received)
+        found = head_statistics(features, labels, self.context.classes) if combined else {}
+        statistics = {name: part.to(received.params.dtype) for name, part in found.items()}
         if not aligned:
-            return sent, {}
-        own, _ = class_means(features, labels, self.context.classes)
-        targets = torch.where(download.centroids.isnan(), own.to(download.centroids.dtype), download.centroids)
+            return statistics, None
+        centroids, (own, _) = client.message.centroids, class_means(features, labels, self.context.classes)
+        targets = torch.where(centroids.isnan(), own.to(centroids.dtype), centroids)
         weight = self.options.lam * (targets.shape[1] if self.options.align_reduction == "sum" else 1)
-        loss = partial(aligned_loss, head=client.learner.head)
-        return sent, {"loss": loss, "state": {"targets": targets, "weight": targets.new_tensor(weight)}}
+        return statistics, Loss(aligned_loss, targets=targets, weight=weight, head=self.context.layout.head_name)
 
-    def _features(self, client: Client, weights: Weights) -> tuple[Tensor, Tensor]:
+    def features(self, client: Client, weights: Weights) -> tuple[Tensor, Tensor]:
         """z `[n, d]` of the training images in evaluation mode, float64, and their labels."""
         features = client.learner.features(weights, client.train)
         return features.flatten(1).to(torch.float64), client.train.labels.to(features.device)
 
     # -- the server half ----------------------------------------------------------------------------------------------
 
-    def open(self, server: Server) -> None:
-        super().open(server)
-        server.head, server.heads = self.own.take(server.initial.params), {}
-        server.centroids, server.seen = None, {}
+    def start(self, initial: Weights) -> Any:
+        server: Any = super().start(initial)
+        server.head = self.own.take(initial.params)
+        return server
 
-    def prepare(self, server: Server) -> None:
-        server.seen = {}
-
-    def download(self, server: Server, client: int) -> Message:
-        message = super().download(server, client)
+    def send(self, server: Any, client: int) -> Message:
+        message = super().send(server, client)
         if self.options.classifier == "combined":
-            message.tensors["head"] = server.heads.get(client, server.head)
+            message.add(head=server.heads.get(client, server.head))
         if server.centroids is not None:
-            message.tensors["centroids"] = server.centroids
+            message.add(centroids=server.centroids)
         return message
 
-    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         if self.options.lam:
             server.centroids = global_centroids([u.centroids for u in uploads], [u.counts for u in uploads])
         if self.options.classifier == "combined":
             moments = np.stack([u.moments.to(torch.float64).numpy().ravel() for u in uploads])
-            spreads = np.array([float(u.spread) for u in uploads])
-            mixes = head_mixes(moments, spreads, self.options.head_weight_eps)
+            mixes = head_mixes(moments, np.array([float(u.spread) for u in uploads]), self.options.head_weight_eps)
             heads = [u.head for u in uploads]
             server.heads.update({u.client: weighted_mean(heads, mix) for u, mix in zip(uploads, mixes, strict=True)})
-            server.seen = observed([u.client for u in uploads], mixes)
-
-    def traces(self, server: Server) -> dict[tuple[int, str], float]:
-        return server.seen
+            trace(server, [u.client for u in uploads], mixes)
 
 
-def aligned_loss(net: LightningModule, batch: Any, s: Any, head: nn.Module) -> Tensor:
-    """The client's own loss plus lambda times the mean squared distance of features to their class's target."""
-    loss, features, _ = task_loss_through(net, batch, head)
-    return loss + s.weight * F.mse_loss(features.flatten(1), s.targets[batch[1]])
-
-
-def class_means(features: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Mean features of each class `[C, d]`, zero rows where there is none, and the class counts `[C]`, float64."""
-    member = F.one_hot(labels, classes).to(torch.float64)  # [n, C]
-    counts = member.sum(0)
-    return member.T @ features / counts.clamp(min=1)[:, None], counts
-
-
-def head_statistics(features: Tensor, labels: Tensor, classes: int) -> dict[str, Tensor]:
-    """moments: h `[C, d]`, the class means times their shares of the images; spread: V, the variance of that."""
-    means, counts = class_means(features, labels, classes)
-    squares, _ = class_means(features.square().sum(1, keepdim=True), labels, classes)  # [C, 1]
-    shares = counts[:, None] / len(features)
-    moments = shares * means
-    spread = ((shares * squares).sum() - moments.square().sum()).clamp(min=0) / len(features)
-    return {"moments": moments, "spread": spread}
-
-
-def global_centroids(centroids: Sequence[Tensor], counts: Sequence[Tensor]) -> Tensor:
-    """Means `[C, d]` of local centroids by class counts, not a number where no client has the class."""
-    total = torch.zeros_like(centroids[0], dtype=torch.float64)
-    images = torch.zeros_like(counts[0], dtype=torch.float64)
-    for centroid, count in zip(centroids, counts, strict=True):
-        total += count.to(torch.float64)[:, None] * centroid
-        images += count
-    return (total / images[:, None]).to(centroids[0].dtype)
-
-
-@threadpool_limits.wrap(limits=1, user_api="blas")  # eigenvectors differ with the number of threads
-def head_mixes(moments: np.ndarray, spreads: np.ndarray, eps: float) -> np.ndarray:
-    """Weights `[n, n]` of all heads in each client's mix: row i minimises a' P_i a on the simplex.
-
-    moments: h of n clients `[n, C d]`; spreads: V `[n]`. P_i holds the inner products of the distances of all h to that
-    of client i, and V on its diagonal. Where the programme cannot be solved a client keeps its own head.
-    """
-    centred = moments - moments.mean(0)  # distances stay, rounding shrinks
-    inner = centred @ centred.T
-    mixes = np.eye(len(moments))
-    for i, row in enumerate(mixes):
-        far = inner - inner[i]
-        try:
-            row[:] = without_small(simplex_minimum(far - far[:, i : i + 1] + np.diag(spreads)), eps)
-        except (np.linalg.LinAlgError, RuntimeError, ValueError):
-            continue
-    return mixes
-
-
-def without_small(weights: np.ndarray, eps: float) -> np.ndarray:
-    """Weights of more than eps, summing to 1 again."""
-    kept = np.where(weights > eps, weights, 0.0)
-    return kept / kept.sum()
-
-
-def observed(clients: Sequence[int], mixes: np.ndarray) -> dict[tuple[int, str], float]:
+def trace(server: Any, clients: Sequence[int], mixes: np.ndarray) -> None:
     """How much of its mix is a client's own head, with how many others it mixes, and the weights of few clients."""
-    seen = {}
     for i, client in enumerate(clients):
-        seen[client, "own_weight"] = float(mixes[i, i])
-        seen[client, "collaborators"] = float(np.count_nonzero(np.delete(mixes[i], i)))
+        server.trace("own_weight", mixes[i, i], client)
+        server.trace("collaborators", np.count_nonzero(np.delete(mixes[i], i)), client)
         if len(clients) <= MOST_PAIRS:
-            seen |= {(client, f"head_weight/{j}"): float(w) for j, w in zip(clients, mixes[i], strict=True)}
-    return seen
+            for other, weight in zip(clients, mixes[i], strict=True):
+                server.trace(f"head_weight/{other}", weight, client)

@@ -6,17 +6,23 @@ Body and head are trained together in every step; training them one after the ot
 
 from typing import Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from fedbench.learner import seeds
-from fedbench.learner.layout import Layout
-from fedbench.methods.base import Client, Method, Predictor
+from fedbench.methods.base import About, Method
+from fedbench.methods.client import Client
+from fedbench.module.layout import Layout
+from fedbench.module.masks import Masks
 
 
 class FedPer(Method):
     """Every client keeps its own head."""
+
+    about = About(
+        "the head stays private",
+        family="parameter decoupling",
+        paper="Arivazhagan et al., preprint",
+        year=2019,
+    )
 
     class Options(Method.Options):
         extra_private: tuple[str, ...] = Field(
@@ -28,28 +34,11 @@ class FedPer(Method):
 
     needs_head = True
 
-    def private(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        params, buffers = layout.mask_of(self.options.extra_private)
-        return params | layout.mask("head"), buffers | layout.buffer_mask("head")
+    def private(self, layout: Layout) -> Masks:
+        return layout.masks("head") | layout.under(self.options.extra_private)
 
-    def start(self, client: Client) -> None:
+    def begin(self, client: Client) -> None:
         if self.options.head_init == "own":
-            client.state["params"] = self.own.take(redrawn_head(client))
-
-    def untrained(self, client: Client) -> Predictor:
-        """The start model, under the client's own head where there is one."""
-        head = client.state.get("params", self.own.take(client.initial.params))
-        return client.initial.replace(params=self.own.put(client.initial.params, head))
-
-
-def redrawn_head(client: Client) -> Tensor:
-    """The initial parameters `[N]` with the head drawn by its module's own initialisation, a stream per client."""
-    learner = client.learner
-    learner.load(client.initial)
-    with seeds.preserved_streams(), torch.no_grad():
-        seeds.seed_everything(client.seed, client.id, "head")
-        for module in learner.module.get_submodule(learner.layout.head_name or "").modules():
-            reset = getattr(module, "reset_parameters", None)
-            if callable(reset):
-                reset()
-    return learner.weights().params
+            head = self.context.layout.head_name or ""
+            drawn = client.learner.redrawn(client.initial, head, client.seed, client.id, "head")
+            client.state.params = self.own.take(drawn.params)

@@ -13,7 +13,7 @@ Where we decide:
 - PFLlib's FedPHP is another method: it starts training from a mix of both models and pulls to the global one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -21,18 +21,25 @@ from typing import Any, Literal
 import torch
 from lightning import LightningModule
 from pydantic import Field
-from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
-from torch.optim import Optimizer
+from torch import Tensor
 
-from fedbench.learner.learner import Batches, Learner
-from fedbench.learner.loop import task_loss_through
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, OneBatch, Predictor, Upload
+from fedbench.engine.fit import Batches, Loss, OneBatch
+from fedbench.engine.losses import task_loss_through
+from fedbench.methods.base import About, Method, Point
+from fedbench.methods.client import Client, Predictor, PrivateState
+from fedbench.methods.messages import Upload
+from fedbench.module.weights import Weights
 
 
 class FedPHP(Method):
     """A moving average of own models teaches the local training, and is the personal model."""
+
+    about = About(
+        "a moving average of own models teaches the training and is the personal model",
+        family="self-distillation",
+        paper="Li et al., ECML PKDD",
+        year=2021,
+    )
 
     class Options(Method.Options):
         lam: float = Field(0.1, ge=0, le=1, description="weight of the transfer, 1 - lam that of the own loss")
@@ -45,68 +52,65 @@ class FedPHP(Method):
             "hpm", description="evaluated: the inherited model, or its mean with the current one"
         )
 
-    def check(self) -> None:
+    @dataclass
+    class State(PrivateState):
+        inherited: Weights | None = None
+        participations: int = 0
+
+    def check(self) -> Iterable[str]:
         if self.options.transfer != "kd":
             self.context.layout.mask("head")
+        return ()
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        past, count = inherited(client), client.state.get("participations", 0)
-        lesson = self._lesson(client, past)
-        trained = client.learner.fit(received, client.train, memory=client.memory("fit"), **lesson)
+    def train(self, client: Client, received: Weights) -> Upload:
+        past, count = inherited(client), client.state.participations
+        trained = client.fit(received, client.train, loss=self._lesson(client, past) if self.options.lam else None)
         share = past_share(self.options.mu, count, self.context.rounds, self.context.drawn, self.context.clients)
-        now = trained.replace(
+        upload = self.upload(client, trained, traces={"past_share": share})
+        client.state.inherited = trained.replace(
             params=torch.lerp(trained.params, past.params, share),
             buffers=torch.lerp(trained.buffers, past.buffers, share),
         )
-        upload = self.upload(client, trained, traces={"past_share": share})
-        client.state |= {f"inherited/{name}": part for name, part in vars(now).items()}
-        client.state["participations"] = count + 1
-        client.fitted = self._predictor(client, now, trained)
+        client.state.participations = count + 1
         return upload
 
-    def _lesson(self, client: Client, teacher: Weights) -> dict[str, Any]:
-        """The loss that compares with the teacher's outputs `[n, d]`; nothing without transfer."""
-        options, learner = self.options, client.learner
-        if not options.lam:
-            return {}
-        outputs = partial(self._outputs, learner, teacher)
-        state = {"lam": torch.tensor(options.lam, dtype=learner.dtype, device=learner.device)}
-        transfer = {"mmd": discrepancy, "kd": distillation, "l2": half_squared_distance}[options.transfer]
-        part = learner.module if options.transfer == "kd" else learner.head
-        lesson: dict[str, Any] = {"loss": partial(taught_loss, part=part, transfer=transfer)}
-        if learner.alters(client.train):
-            lesson["before_step"] = partial(teach, learner=learner, key=client.train.key, outputs=outputs)
-        return lesson | {"state": state | {"outputs": outputs(client.train)}}
+    def personal(self, client: Client, model: Weights, point: Point) -> Weights | Predictor:
+        """The inherited model, or its mean with the current one."""
+        past = inherited(client)
+        return past if self.options.predictor == "hpm" else Predictor(partial(mean_scores, client, (past, model)))
 
-    def _outputs(self, learner: Learner, teacher: Weights, data: Batches) -> Tensor:
-        """Class probabilities or features `[n, d]` that the teacher makes of images."""
-        if self.options.transfer == "kd":
-            return (learner.logits(teacher, data).to(learner.dtype) / self.options.kd_temperature).softmax(1)
-        return learner.features(teacher, data).flatten(1).to(learner.dtype)
+    def _lesson(self, client: Client, teacher: Weights) -> Loss:
+        """The loss that compares with the teacher's outputs `[n, d]`."""
+        learner, kd = client.learner, self.options.transfer == "kd"
+        transfer = {"mmd": discrepancy, "kd": distillation, "l2": half_squared_distance}[self.options.transfer]
 
-    def personal(self, client: Client, download: Message) -> Predictor:
-        return self._predictor(client, inherited(client), self.receive(client, download))
+        def taught(data: Batches) -> Tensor:
+            """Class probabilities or features `[n, d]` that the teacher makes of images."""
+            if kd:
+                return (learner.logits(teacher, data).to(learner.dtype) / self.options.kd_temperature).softmax(1)
+            return learner.features(teacher, data).flatten(1).to(learner.dtype)
 
-    def _predictor(self, client: Client, past: Weights, current: Weights) -> Predictor:
-        return past if self.options.predictor == "hpm" else Ensemble(client, (past, current))
+        def of_batch(batch: Any) -> Tensor:
+            with learner.aside():
+                return taught(OneBatch(batch[0], batch[1], client.train.key))
+
+        name = "" if kd else self.context.layout.head_name or ""
+        function = partial(
+            taught_loss, name=name, transfer=transfer, of_batch=of_batch if learner.alters(client.train) else None
+        )
+        return Loss(function, outputs=taught(client.train), lam=self.options.lam)
 
 
-@dataclass
-class Ensemble:
-    """A predictor of the mean of its models' class probabilities, as logarithms."""
-
-    client: Client
-    models: tuple[Weights, Weights]
-
-    def __call__(self, data: Batches) -> Tensor:
-        logs = [self.client.learner.logits(model, data).log_softmax(1) for model in self.models]
-        return torch.stack(logs).logsumexp(0) - torch.tensor(float(len(logs))).log()
+def mean_scores(client: Client, models: tuple[Weights, ...], data: Batches) -> Tensor:
+    """The mean of the models' class probabilities `[n, C]`, as logarithms."""
+    logs = [client.learner.logits(model, data).log_softmax(1) for model in models]
+    return torch.stack(logs).logsumexp(0) - torch.tensor(float(len(logs))).log()
 
 
 def inherited(client: Client) -> Weights:
     """The client's inherited private model; the start model before its first participation."""
-    names = ("params", "buffers", "counters")
-    return Weights(**{n: client.state.get(f"inherited/{n}", getattr(client.initial, n)) for n in names})
+    kept = client.state.inherited
+    return client.initial if kept is None else kept
 
 
 def past_share(mu: float, participations: int, rounds: int, drawn: int, clients: int) -> float:
@@ -114,60 +118,35 @@ def past_share(mu: float, participations: int, rounds: int, drawn: int, clients:
     return min(mu * participations / max(drawn * rounds // clients, 1), mu)
 
 
-def teach(
-    batch: Any,
-    optimizer: Optimizer,
-    s: Any,
-    learner: Learner,
-    key: tuple[int | str, ...],
-    outputs: Callable[[Batches], Tensor],
-) -> None:
-    """Before a step on images that are not the data's: what the teacher makes of these."""
-    student = learner.weights()
-    s.outputs[s.index] = outputs(OneBatch(batch[0], batch[1], key))
-    learner.load(student)
-
-
 def taught_loss(
-    net: LightningModule, batch: Any, s: Any, part: nn.Module, transfer: Callable[[Tensor, Tensor, Tensor], Tensor]
+    net: LightningModule,
+    batch: Any,
+    s: Any,
+    name: str,
+    transfer: Callable[[Tensor, Tensor, Tensor], Tensor],
+    of_batch: Callable[[Any], Tensor] | None,
 ) -> Tensor:
-    """(1 - lam) times the own loss plus lam times the transfer, in one pass. part: the head, or the whole network."""
-    loss, features, logits = task_loss_through(net, batch, part)
-    taught = s.outputs.index_select(0, s.index)
+    """(1 - lam) times the own loss plus lam times the transfer, in one pass.
+
+    name: of the head, or "" for the whole network. of_batch: what the teacher makes of images that are not the data's.
+    """
+    taught = s.outputs.index_select(0, s.index) if of_batch is None else of_batch(batch)
+    loss, features, logits = task_loss_through(net, batch, name)
     with torch.autocast(taught.device.type, enabled=False):
         return loss.to(taught).lerp(transfer(features.flatten(1).to(taught), logits.to(taught), taught), s.lam)
 
 
 def discrepancy(features: Tensor, logits: Tensor, taught: Tensor) -> Tensor:
     """Squared maximum mean discrepancy of features `[n, d]` to the teacher's, with five kernels, all pairs counted."""
-    value: Tensor = Discrepancy.apply(features, taught)
-    return value
-
-
-class Discrepancy(torch.autograd.Function):
-    """`discrepancy` with its gradient written out, for which autograd takes some per cent of a small net's step."""
-
-    @staticmethod
-    def forward(ctx: Any, features: Tensor, taught: Tensor) -> Tensor:
-        n, both = len(features), torch.cat([features, taught])
-        both -= both.mean(0)  # distances stay, rounding shrinks
-        norms = both.square().sum(1)
-        squared = torch.addmm(norms[:, None] + norms, both, both.T, alpha=-2).clamp_(min=0)  # [2n, 2n]
-        base = squared.sum() / (4 * n * n - 2 * n) + 1e-8  # the pairs of 2n, without gradient
-        halvings = 2.0 ** torch.arange(2, -3, -1, dtype=both.dtype, device=both.device)  # 4 to 1/4
-        rates = (halvings / base)[:, None, None]
-        kernels = torch.exp(squared * -rates)
-        own, other = slice(n), slice(n, None)
-        slopes = (kernels[:, own] * rates).sum(0)  # [n, 2n]: of the kernels, by the squared distance, their sign turned
-        slopes[:, own] *= -1
-        ctx.save_for_backward((slopes.sum(1, keepdim=True) * both[own] - slopes @ both) * (4 / n**2))
-        total = kernels.sum(0)
-        return (total[own, own] + total[other, other] - 2 * total[own, other]).mean()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
-        return ctx.saved_tensors[0] * slope, None
+    n, both = len(features), torch.cat([features, taught])
+    both = both - both.detach().mean(0)  # distances stay, rounding shrinks
+    norms = both.square().sum(1)
+    squared = (norms[:, None] + norms - 2 * both @ both.T).clamp(min=0)  # [2n, 2n]
+    base = squared.detach().sum() / (4 * n * n - 2 * n) + 1e-8  # the pairs of 2n
+    halvings = 2.0 ** torch.arange(2, -3, -1, dtype=both.dtype, device=both.device)  # 4 to 1/4
+    kernels = torch.exp(-squared * (halvings / base)[:, None, None]).sum(0)
+    own, other = slice(n), slice(n, None)
+    return (kernels[own, own] + kernels[other, other] - 2 * kernels[own, other]).mean()
 
 
 def distillation(features: Tensor, logits: Tensor, taught: Tensor) -> Tensor:

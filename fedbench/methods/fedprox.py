@@ -5,21 +5,32 @@ weight of the pull (sec. 5.3.2). Private: nothing. The pull is part of the loss 
 gradient; some popular code applies it after momentum, or forgets the half in mu/2.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from math import floor
 from typing import Any, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.learner import seeds
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Server, Upload
+from fedbench.engine.fit import Amount, Step
+from fedbench.methods.base import About, ExtraPass, Method
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Message, Upload, encoded, uncounted
+from fedbench.methods.server import ServerState
+from fedbench.module import seeds
+from fedbench.module.weights import Weights
 
 
-class FedProx(Method):
+class FedProx(ExtraPass):
     """The local loss gets (mu / 2) ||w - received||^2."""
+
+    about = About(
+        "fedavg with a proximal pull to the received model",
+        family="global",
+        paper="Li et al., MLSys",
+        year=2020,
+    )
 
     class Options(Method.Options):
         mu: float = Field(0.01, ge=0, description="weight of the proximal term, eq. 2")
@@ -29,70 +40,77 @@ class FedProx(Method):
         straggler_fraction: float = Field(0.0, ge=0, le=1, description="share of participants with less work, sec. 5.2")
         straggler_policy: Literal["keep", "drop"] = Field("keep", description="average partial work, or drop it")
 
-    wire: Mapping[str, float] = {"counters": 0, "mu": 0, "work": 0}
+    @dataclass
+    class Server(ServerState):
+        mu: float = 0.0
+        calm: int = 0
+        last_loss: float | None = None
 
-    def warnings(self) -> list[str]:
+    def check(self) -> Iterator[str]:
         rate = self.context.train.lr * self.options.mu
-        if rate < 2:
-            return []
-        return [f"fedprox: lr x mu = {rate:g} is at least 2, the proximal steps diverge: lower one of them"]
+        if rate >= 2:
+            yield f"fedprox: lr x mu = {rate:g} is at least 2, the proximal steps diverge: lower one of them"
 
-    def open(self, server: Server) -> None:
-        super().open(server)
-        server.mu, server.calm, server.last_loss, server.work = self.options.mu, 0, None, {}
+    def train(self, client: Client, received: Weights) -> Upload:
+        mu = float(client.message.mu)
+        pull = Step(proximal_pull, anchor=received.params, mu=mu) if mu else None
+        return self.upload(client, client.fit(received, client.train, amount=self._amount(client), step=pull))
 
-    def prepare(self, server: Server) -> None:
-        server.work = self._stragglers(server)
+    def start(self, initial: Weights) -> Any:
+        server: Any = super().start(initial)
+        server.mu = self.options.mu
+        return server
 
-    def _stragglers(self, server: Server) -> dict[int, int]:
+    def send(self, server: Any, client: int) -> Message:
+        work = {"work": uncounted(found[client])} if client in (found := self._stragglers(server)) else {}
+        return super().send(server, client).add(mu=uncounted(server.mu), **work)
+
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+        if self.options.straggler_policy == "drop":
+            late = self._stragglers(server)
+            uploads = [u for u in uploads if u.client not in late]
+        if uploads:
+            super().aggregate(server, uploads)
+        if self.options.mu_schedule == "adaptive":
+            server.trace("mu", server.mu)
+
+    # -- stragglers ---------------------------------------------------------------------------------------------------
+
+    def _stragglers(self, server: Any) -> dict[int, int]:
         """Epochs (or steps) of this round's stragglers, from 1 to the full amount."""
         count = floor(self.options.straggler_fraction * len(server.participants) + 1e-9)
         if not count:
             return {}
-        draw = seeds.numpy_generator(server.context.seed, server.round, "stragglers")
+        draw = seeds.numpy_generator(self.context.seed, server.round, "stragglers")
         chosen = sorted(draw.choice(server.participants, count, replace=False).tolist())
         most = self.context.train.steps or self.context.train.epochs
         return {client: int(draw.integers(1, most + 1)) if most else 0 for client in chosen}
 
-    def download(self, server: Server, client: int) -> Message:
-        message = super().download(server, client)
-        message.tensors["mu"] = torch.tensor(server.mu, dtype=torch.float64)
-        if client in server.work:
-            message.tensors["work"] = torch.tensor(server.work[client])
-        return message
+    def _amount(self, client: Client) -> Amount:
+        """What the client has time for."""
+        if "work" not in client.message:
+            return Amount()
+        work = int(client.message.work)
+        return Amount(steps=work) if self.context.train.steps else Amount(epochs=work)
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        amount: dict[str, Any] = {}
-        if "work" in download:
-            amount = {"steps" if self.context.train.steps else "epochs": int(download.work)}
-        pull: dict[str, Any] = {}
-        if float(download.mu) > 0:
-            state = {"anchor": received.params.clone(), "mu": download.mu.to(received.params.dtype)}
-            pull = {"gradient": proximal_pull, "state": state}
-        trained = client.learner.fit(received, client.train, memory=client.memory("fit"), **amount, **pull)
-        return self.upload(client, trained)
+    # -- the adaptive weight ------------------------------------------------------------------------------------------
 
-    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
-        if self.options.straggler_policy == "drop":
-            uploads = [u for u in uploads if u.client not in server.work]
-        if uploads:
-            super().aggregate(server, uploads)
-
-    def survey(self, server: Server) -> Message | None:
+    def question(self, server: Any) -> Message | None:
+        """The new model, for its loss."""
         if self.options.mu_schedule == "constant" or server.round == 0:
             return None
-        return super().download(server, 0)
+        return super().send(server, 0)
 
-    def answer(self, client: Client, question: Message) -> Message:
-        loss = client.learner.loss(self.receive(client, question), client.train)
-        return Message({"loss": torch.tensor(loss, dtype=torch.float64)}, {"loss": 32})
+    def answer(self, client: Client) -> Message:
+        loss = client.learner.loss(self.receive(client), client.train)
+        return Message(loss=encoded(uncounted(loss).tensor, bits=32))
 
-    def conclude(self, server: Server, answers: dict[int, Message]) -> None:
+    def conclude(self, server: Any, answers: dict[int, Message]) -> None:
         sizes = self.context.sizes
         total = sum(sizes[i] * float(answers[i].loss) for i in sorted(answers))
         self.adapt(server, total / sum(sizes[i] for i in answers))
 
-    def adapt(self, server: Server, loss: float) -> None:
+    def adapt(self, server: Any, loss: float) -> None:
         """The adaptive rule of sec. 5.3.2, on the loss of the new global model."""
         if server.last_loss is not None:
             if loss > server.last_loss:
@@ -102,9 +120,6 @@ class FedProx(Method):
             if server.calm == 5:
                 server.mu, server.calm = max(0.0, server.mu - 0.1), 0
         server.last_loss = loss
-
-    def traces(self, server: Server) -> dict[tuple[int, str], float]:
-        return {(-1, "mu"): server.mu} if self.options.mu_schedule == "adaptive" else {}
 
 
 def proximal_pull(g: Tensor, w: Tensor, s: Any) -> None:

@@ -12,19 +12,28 @@ Where we decide:
 - A tensor that head and body share counts as body.
 """
 
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor
 
-from fedbench.learner.layout import Layout
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Upload
+from fedbench.engine.fit import Amount, Move, Step
+from fedbench.methods.base import About, Method
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Upload
+from fedbench.module.layout import Layout
+from fedbench.module.masks import Masks
+from fedbench.module.weights import Weights
 
 
 class FedRep(Method):
     """Every client keeps its own head, and trains it before it trains the body."""
+
+    about = About(
+        "private heads are trained for many epochs before the shared body",
+        family="parameter decoupling",
+        paper="Collins et al., ICML",
+        year=2021,
+    )
 
     class Options(Method.Options):
         weighting: Literal["uniform", "samples"] = Field(
@@ -39,29 +48,14 @@ class FedRep(Method):
     needs_head = True
     own_epochs = True
 
-    def private(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        return layout.mask("head") & ~layout.mask("tied"), layout.buffer_mask("head") & ~layout.buffer_mask("tied")
+    def private(self, layout: Layout) -> Masks:
+        return layout.masks("head") & ~layout.masks("tied")
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        phases = [
-            partial(self._train, client, "head", self.own.mask, self.options.head_epochs, self.options.head_lr),
-            partial(self._train, client, "body", self.shared.mask, self.options.body_epochs, None),
-        ]
-        trained = received
-        for train in phases if self.options.order == "head_first" else reversed(phases):
-            trained = train(trained)
-        return self.upload(client, trained)
-
-    def _train(
-        self, client: Client, phase: str, trainable: Tensor, epochs: int, lr: float | None, start: Weights
-    ) -> Weights:
-        return client.learner.fit(
-            start,
-            client.train,
-            purpose=phase,
-            epochs=epochs,
-            lr=lr,
-            train_only=trainable,
-            freeze_norm=True,
-            memory=client.memory(phase),
-        )
+    def train(self, client: Client, received: Weights) -> Upload:
+        options, model = self.options, received
+        head = ("head", self.own.mask, options.head_epochs, options.head_lr)
+        body = ("body", self.shared.mask, options.body_epochs, None)
+        for stream, mask, epochs, lr in (head, body) if options.order == "head_first" else (body, head):
+            move = Move(mask, frozen="norm_eval")
+            model = client.fit(model, client.train, stream, Amount(epochs=epochs), move, step=Step(lr=lr))
+        return self.upload(client, model)

@@ -14,23 +14,36 @@ Where we decide, mostly with the authors' code:
 - A pass over an empty part is not run; the code runs it, which moves running statistics.
 """
 
+from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregators import bits_to_mask, largest, mask_counts, mask_to_bits, masked_mean
-from fedbench.bits import choose, holds_one, without
+from fedbench.aggregation.means import masked_mean
+from fedbench.aggregation.packed import bits_to_mask, mask_counts, mask_to_bits
+from fedbench.engine.fit import Amount, Step
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Context, Message, Method, Server, Upload
+from fedbench.methods.base import About, Method
+from fedbench.methods.client import Client, PrivateState
+from fedbench.methods.messages import Upload, sparse
+from fedbench.methods.parts.growth import grown, scopes
+from fedbench.module.masks import choose, holds_one, without
+from fedbench.module.weights import Weights
 
 
 class FedSelect(Method):
     """Parameters that change most turn personal and are fine-tuned in turns with the shared ones."""
+
+    about = About(
+        "parameters that change most turn private and are trained in turns with the shared ones",
+        family="parameter decoupling",
+        paper="Tamirisa et al., CVPR",
+        year=2024,
+    )
 
     class Options(Method.Options):
         personalization_rate: float = Field(
@@ -60,129 +73,104 @@ class FedSelect(Method):
 
     train_defaults: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "lr": 0.01, "momentum": 0.0, "weight_decay": 0.0}
     own_epochs = True
+    has_global = False
 
-    def __init__(self, options: Any, context: Context) -> None:
-        super().__init__(options, context)
-        self.scopes = scopes(context.layout, options.scope, options.mask_biases)
+    @dataclass
+    class State(PrivateState):
+        """mask: what is personal; kept: where the client starts from its own `trained` numbers; all `[N]`.
 
-    def check(self) -> None:
+        reference: the model `[N]` at the last growth of the mask.
+        """
+
+        trained: Tensor | None = None
+        mask: Tensor | None = None
+        kept: Tensor | None = None
+        reference: Tensor | None = None
+
+    def check(self) -> tuple[str, ...]:
         train = self.context.train
         if train.optimizer != "sgd":
             raise ConfigError(f"train.optimizer = '{train.optimizer}': fedselect is defined for sgd only; leave it out")
         if not train.epochs:
             raise ConfigError("train.epochs = 0: fedselect trains at least 1 epoch")
-
-    def global_weights(self, server: Server) -> None:
-        """No client holds the server's vector."""
-        return None
+        return ()
 
     # -- the client half ----------------------------------------------------------------------------------------------
 
-    def receive(self, client: Client, download: Message) -> Weights:
-        received = super().receive(client, download)
-        if "trained" not in client.state:
+    def receive(self, client: Client) -> Weights:
+        received, state = super().receive(client), client.state
+        if state.trained is None:
             return received
-        return received.replace(params=choose(client.state["kept"], client.state["trained"], received.params))
+        return received.replace(params=choose(state.kept, state.trained, received.params))
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        held = client.state
-        mask = held.get("mask", torch.zeros_like(received.params, dtype=torch.bool))
-        trained = self._train(client, received, mask)
-        grown = self._grown(client, mask, received.params, trained.params)
-        kept = grown if self.options.newly_selected == "keep_local" else mask
-        held |= {"trained": trained.params, "mask": grown, "kept": kept}
-        traces = {"mask_share": float(grown.sum()) / len(grown)}
-        upload = self.upload(client, trained, traces=traces, mask=mask_to_bits(kept))
-        upload.tensors["params"] = without(trained.params, kept)  # only the others are sent, and counted
-        upload.charge = upload.wire_bytes() - trained.params.element_size() * int(kept.sum())
-        return upload
+    def train(self, client: Client, received: Weights) -> Upload:
+        state = client.state
+        mask = torch.zeros_like(received.params, dtype=torch.bool) if state.mask is None else state.mask
+        trained = self._in_turns(client, received, mask)
+        state.trained, state.mask = trained.params, self._grown(client, mask, received.params, trained.params)
+        state.kept = state.mask if self.options.newly_selected == "keep_local" else mask
+        return self.upload(
+            client,
+            trained,
+            traces={"mask_share": float(state.mask.sum()) / len(mask)},
+            params=sparse(without(trained.params, state.kept), int((~state.kept).sum())),
+            mask=mask_to_bits(state.kept),
+        )
 
-    def _train(self, client: Client, received: Weights, mask: Tensor) -> Weights:
+    def _in_turns(self, client: Client, model: Weights, mask: Tensor) -> Weights:
         """LocalAlt: in every epoch a pass over the data for the personal part, then one for the shared part."""
-        train, model, number = self.context.train, received, received.params.new_tensor
-        limit = float("inf") if self.options.clip_norm is None else self.options.clip_norm
-        scalars = {"limit": number(limit), "decay": number(train.weight_decay)}
         parts = {name: part for name, part in {"personal": mask, "shared": ~mask}.items() if holds_one(part)}
-        states = {name: {"part": part.to(received.params.dtype), **scalars} for name, part in parts.items()}
-        memories = {name: self._memory(client, name, part) for name, part in parts.items()}
-        for epoch in range(train.epochs):
-            for name in parts:
-                model = client.learner.fit(
-                    model,
-                    client.train,
-                    purpose=f"{name}/{epoch}",
-                    epochs=1,
-                    gradient=part_of_edited if train.weight_decay or self.options.clip_norm else part_of_gradient,
-                    state=states[name],
-                    memory=memories[name],
-                    optimizer=partial(torch.optim.SGD, momentum=train.momentum),
-                )
+        steps = {name: self._step(client, name, part.to(model.params.dtype)) for name, part in parts.items()}
+        for epoch in range(self.context.train.epochs):
+            for name, step in steps.items():
+                model = client.fit(model, client.train, f"{name}/{epoch}", Amount(epochs=1), step=step)
         return model
+
+    def _step(self, client: Client, name: str, part: Tensor) -> Step:
+        """Steps that move a part of the model, 1 in `[N]`, and nothing else."""
+        train, clip = self.context.train, self.options.clip_norm
+        return Step(
+            part_of_edited if train.weight_decay or clip else part_of_gradient,
+            rule=partial(torch.optim.SGD, momentum=train.momentum),
+            memory=self._memory(client, name, part),
+            part=part,
+            limit=inf if clip is None else clip,
+            weight_decay=train.weight_decay,
+        )
 
     def _memory(self, client: Client, name: str, part: Tensor) -> dict[str, Any]:
         """Momentum of a part, which rests during the other's passes; kept across rounds with train.keep_optimizer.
 
         What has turned personal since then must not go on moving in the passes of the shared part.
         """
-        memory = client.memory(name)
-        if memory is None:
-            return {}
-        held = memory.get("optimizer", {})
-        memory["optimizer"] = {key: velocity * part for key, velocity in held.items()}
+        memory = {} if (kept := client.memory(name)) is None else kept
+        memory["optimizer"] = {key: velocity * part for key, velocity in memory.get("optimizer", {}).items()}
         return memory
 
-    def _grown(self, client: Client, mask: Tensor, received: Tensor, trained: Tensor) -> Tensor:
-        """GradSelect: the next mask `[N]`, in the rounds where masks grow."""
-        if client.round % self.options.mask_interval:
+    def _grown(self, client: Client, mask: Tensor, start: Tensor, trained: Tensor) -> Tensor:
+        """GradSelect: the next mask `[N]`, in the rounds where masks grow; start: the received model."""
+        options, state = self.options, client.state
+        if client.round % options.mask_interval:
             return mask
-        start = received
-        if self.options.delta_reference == "last_update":
-            start = client.state.get("reference", client.initial.params)
-            client.state["reference"] = trained
-        return self.grown(mask, (trained - start).abs())
-
-    def grown(self, mask: Tensor, change: Tensor) -> Tensor:
-        """The mask `[N]` with the entries of each scope that changed most."""
-        rate, limit, out = self.options.personalization_rate, self.options.personalization_limit, mask.clone()
-        for scope in self.scopes:
-            personal = mask[scope]
-            free = int((~personal).sum())
-            count = free - round((1 - rate) * free)
-            room = int(limit * len(personal) + 1e-9) - (len(personal) - free)
-            out[scope] |= largest(change[scope], min(count, room), ~personal)
-        return out
+        if options.delta_reference == "last_update":
+            start = client.initial.params if state.reference is None else state.reference
+            state.reference = trained
+        compete = scopes(self.context.layout, options.scope, options.mask_biases)
+        rate, limit = options.personalization_rate, options.personalization_limit
+        return grown(mask, (trained - start).abs(), compete, rate, limit)
 
     # -- the server half ----------------------------------------------------------------------------------------------
 
-    def open(self, server: Server) -> None:
-        super().open(server)
-        server.shares = {}
-
-    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
-        before, size = server.params, self.context.layout.size
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+        before, layout = server.params, self.context.layout
         super().aggregate(server, uploads)
-        sent = [~bits_to_mask(u.mask, size) for u in uploads]
-        server.params = masked_mean([u.params for u in uploads], sent, self.weights(uploads), before)
-        counts = mask_counts(torch.stack([u.mask for u in uploads]), size)
-        server.shares = {
-            s.name: float(counts[s.start : s.stop].sum()) / (s.size * len(uploads))
-            for s in self.context.layout.layers()
-        }
-
-    def traces(self, server: Server) -> dict[tuple[int, str], float]:
-        return {(-1, f"mask_share/{layer}"): share for layer, share in server.shares.items()}
-
-
-def scopes(layout: Layout, scope: str, mask_biases: bool) -> list[Any]:
-    """Indices of the entries that compete with each other: slices of the layers, or one mask `[N]` of all."""
-    layers = [s for s in layout.layers() if mask_biases or s.name.endswith("weight")]
-    parts = [slice(s.start, s.stop) for s in layers]
-    if scope == "layer":
-        return parts
-    everything = torch.zeros(layout.size, dtype=torch.bool)
-    for part in parts:
-        everything[part] = True
-    return [everything]
+        shared = [~bits_to_mask(u.mask, layout.size) for u in uploads]
+        server.params = masked_mean([u.params for u in uploads], shared, self.weights(uploads), before)
+        if server.traced:
+            counts = mask_counts(torch.stack([u.mask for u in uploads]), layout.size)
+            for slot in layout.layers():
+                share = float(counts[slot.start : slot.stop].sum()) / (slot.size * len(uploads))
+                server.trace(f"mask_share/{slot.name}", share)
 
 
 def part_of_gradient(g: Tensor, w: Tensor, s: Any) -> None:
@@ -193,4 +181,4 @@ def part_of_gradient(g: Tensor, w: Tensor, s: Any) -> None:
 def part_of_edited(g: Tensor, w: Tensor, s: Any) -> None:
     """Clip the whole gradient, add decay, and leave a part of both; shapes as above."""
     g.mul_((s.limit / (g.norm(dim=-1, keepdim=True) + 1e-6)).clamp_(max=1))
-    g.add_(w * s.decay).mul_(s.part)
+    g.add_(w * s.weight_decay).mul_(s.part)

@@ -12,25 +12,36 @@ Where we decide:
 - Where a head is zero or fully collapsed the distance has no gradient; its gradient counts as zero.
 """
 
-from collections.abc import Mapping
-from functools import partial
-from math import sqrt
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
-from lightning import LightningModule
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
+from fedbench.engine.fit import Amount, Loss, Move, Step
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout
-from fedbench.learner.loop import task_loss, task_loss_through
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Server, Upload
+from fedbench.methods.base import About, Method
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Message, Upload, encoded
+from fedbench.methods.parts.collapse import as_rows, collapse_distance, collapse_step, regularised_loss
+from fedbench.methods.server import ServerState
+from fedbench.module.layout import Layout
+from fedbench.module.masks import Entries, Masks
+from fedbench.module.weights import Weights
 
 
 class FLUTE(Method):
     """Own heads are kept close to neural collapse on the classes that their clients have."""
+
+    about = About(
+        "own heads are kept close to neural collapse, by the clients and by the server",
+        family="parameter decoupling",
+        paper="Liu et al., ICML",
+        year=2024,
+    )
+    needs_classes = True
 
     class Options(Method.Options):
         lambda_1: float = Field(0.25, ge=0, description="weight of the head's distance to collapse")
@@ -43,124 +54,87 @@ class FLUTE(Method):
             "mean", description="the server descends the mean of the participants' distances, or their sum"
         )
 
-    needs_head = True
-    wire: Mapping[str, float] = {"counters": 0, "present": 1}
+    @dataclass
+    class Server(ServerState):
+        """head: the first weight of everybody's head; heads: that of every client that has trained."""
 
-    def check(self) -> None:
+        head: Tensor | None = None
+        heads: dict[int, Tensor] = field(default_factory=dict)
+
+    needs_head = True
+
+    def check(self) -> tuple[str, ...]:
         if self.context.classes < 2:
             raise ConfigError("method.name = flute: neural collapse needs two classes or more")
         self.context.layout.linear_head()
+        return ()
 
-    def private(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        params, buffers = super().private(layout)
-        return params | layout.mask("head"), buffers
+    def private(self, layout: Layout) -> Masks:
+        return Masks(layout.mask("head"), layout.nothing().buffers)
+
+    @cached_property
+    def head(self) -> Entries:
+        """The weight of the head, which travels although it is the client's own."""
+        weight, _ = self.context.layout.linear_head()
+        return Entries(self.context.layout.under([weight.name]).params)
 
     # -- the client half ----------------------------------------------------------------------------------------------
 
-    def receive(self, client: Client, download: Message) -> Weights:
-        received = super().receive(client, download)
-        params = received.params.clone()
-        params[self._head()] = download.head
-        return received.replace(params=params)
+    def receive(self, client: Client) -> Weights:
+        received = super().receive(client)
+        return received.replace(params=self.head.put(received.params, client.message.head))
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
+    def train(self, client: Client, received: Weights) -> Upload:
         """First the head alone, then head and body, with one optimiser and one stream of batches."""
-        train, memory = self.context.train, client.memory("fit")
-        unit, amount = ("steps", train.steps) if train.steps else ("epochs", train.epochs)
-        last = min(self.options.rep_epochs, amount)
-        phase = partial(client.learner.fit, data=client.train, memory={} if memory is None else memory)
         present = client.train.labels.bincount(minlength=self.context.classes) > 0
-        alone: dict[str, Any] = {unit: amount - last, **self._loss(client, present, 0.0)}
-        both: dict[str, Any] = {unit: last, **self._loss(client, present, self.options.lambda_3)}
-        tuned = phase(received, train_only=self.context.layout.mask("head"), **alone)
-        trained = phase(tuned, after=amount - last, **both)
-        head = trained.params[self._head()]
-        distance = float(collapse_distance(head.view(len(present), -1).to(torch.float64), present))
-        upload = self.upload(client, trained, head=head, present=present, traces={"collapse_distance": distance})
-        upload.charge = upload.wire_bytes() + 4  # the number of images
-        return upload
-
-    def _head(self) -> slice:
-        """Where the head's weight is in the vector."""
-        weight, _ = self.context.layout.linear_head()
-        return slice(weight.start, weight.stop)
-
-    def _loss(self, client: Client, present: Tensor, lambda_3: float) -> dict[str, Any]:
-        """The loss of a phase; without any weight it is the module's own."""
-        lambdas = (self.options.lambda_1, self.options.lambda_2, lambda_3)
-        if not any(lambdas):
-            return {}
-        weight, _ = self.context.layout.linear_head()
-        number = partial(torch.tensor, dtype=client.learner.dtype, device=client.learner.device)
-        loss = partial(
-            regularised_loss,
-            weight=weight.name,
-            head=client.learner.head if lambda_3 else None,
-            mean=self.options.feature_norm == "mean",
+        kept, (alone, both) = client.memory("fit"), self.amounts()
+        step, move = Step(memory={} if kept is None else kept), Move(self.context.layout.mask("head"))
+        tuned = client.fit(received, client.train, amount=alone, move=move, loss=self.loss(present, 0.0), step=step)
+        loss = self.loss(present, self.options.lambda_3)
+        trained = client.fit(tuned, client.train, amount=both, loss=loss, step=step)
+        head = self.head.take(trained.params)
+        return self.upload(
+            client,
+            trained,
+            head=head,
+            present=encoded(present, bits=1),
+            images=encoded(torch.tensor(client.samples), bits=32),
+            traces={"collapse_distance": float(collapse_distance(as_rows(head, present), present))},
         )
-        return {"loss": loss, "state": {"lambdas": number(lambdas), "present": present}}
+
+    def amounts(self) -> tuple[Amount, Amount]:
+        """Of the head alone, and of head and body behind it."""
+        train = self.context.train
+        total = train.steps or train.epochs
+        last = min(self.options.rep_epochs, total)
+        if train.steps:
+            return Amount(steps=total - last), Amount(steps=last, after=total - last)
+        return Amount(epochs=total - last), Amount(epochs=last, after=total - last)
+
+    def loss(self, present: Tensor, lambda_3: float) -> Loss | None:
+        """The loss of a phase; without any weight it is the module's own."""
+        options, (weight, _) = self.options, self.context.layout.linear_head()
+        lambdas = {"lambda_1": options.lambda_1, "lambda_2": options.lambda_2, "lambda_3": lambda_3}
+        if not any(lambdas.values()):
+            return None
+        head = self.context.layout.head_name if lambda_3 else None  # what the features go into
+        norm = options.feature_norm
+        return Loss(regularised_loss, weight=weight.name, present=present, head=head, feature_norm=norm, **lambdas)
 
     # -- the server half ----------------------------------------------------------------------------------------------
 
-    def open(self, server: Server) -> None:
-        super().open(server)
-        server.head, server.heads, server.seen = server.initial.params[self._head()], {}, {}
+    def start(self, initial: Weights) -> Any:
+        server: Any = super().start(initial)
+        server.head = self.head.take(initial.params)
+        return server
 
-    def prepare(self, server: Server) -> None:
-        server.seen = {}
+    def send(self, server: Any, client: int) -> Message:
+        return super().send(server, client).add(head=server.heads.get(client, server.head))
 
-    def download(self, server: Server, client: int) -> Message:
-        message = super().download(server, client)
-        message.tensors["head"] = server.heads.get(client, server.head)
-        return message
-
-    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         rate = self.options.server_lr / (len(uploads) if self.options.server_scale == "mean" else 1)
         for u in uploads:
-            head = collapse_step(u.head.view(len(u.present), -1).to(torch.float64), u.present, rate)
+            head = collapse_step(as_rows(u.head, u.present), u.present, rate)
             server.heads[u.client] = head.flatten().to(u.head.dtype)
-            server.seen[u.client, "collapse_distance_stepped"] = float(collapse_distance(head, u.present))
-
-    def traces(self, server: Server) -> dict[tuple[int, str], float]:
-        return server.seen
-
-
-def regularised_loss(
-    net: LightningModule, batch: Any, s: Any, weight: str, head: nn.Module | None, mean: bool
-) -> Tensor:
-    """The client's own loss, the head's distance to collapse and squared norm, and the features' if `head` is given."""
-    loss, features, _ = task_loss_through(net, batch, head) if head else (task_loss(net, batch), None, None)
-    with torch.autocast(loss.device.type, enabled=False):
-        w = net.get_parameter(weight)
-        loss = loss + s.lambdas[0] * collapse_distance(w, s.present) + s.lambdas[1] * w.square().sum()
-        return loss if features is None else loss + s.lambdas[2] * feature_penalty(features.to(w), mean)
-
-
-def feature_penalty(features: Tensor, mean: bool) -> Tensor:
-    """Squared norms of a batch of features, summed or averaged over the batch."""
-    total = features.square().sum()
-    return total / len(features) if mean else total
-
-
-def collapse_distance(weight: Tensor, present: Tensor) -> Tensor:
-    """D: how far the normalised W W' of a head `[m, H]` is from a simplex frame of the classes present, bool `[m]`.
-
-    0, with a gradient of 0, where W W' is 0 or D is no more than rounding.
-    """
-    classes, some = len(weight), present.to(weight.dtype)
-    gram = weight @ weight.T  # [m, m]
-    size = gram.norm()
-    frame = torch.eye(classes, dtype=weight.dtype, device=weight.device) - 1 / classes
-    target = frame * torch.outer(some, some) / sqrt(classes - 1)
-    distance = (gram / torch.where(size > 0, size, 1) - target).norm()
-    defined = (size > 0) & (distance > 8 * torch.finfo(weight.dtype).eps)
-    return torch.where(defined, distance, torch.zeros_like(distance))
-
-
-def collapse_step(weight: Tensor, present: Tensor, rate: float) -> Tensor:
-    """One gradient step of a head `[m, H]` towards collapse."""
-    with torch.enable_grad():
-        weight = weight.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(collapse_distance(weight, present), weight)
-    return weight.detach() - rate * gradient
+            server.trace("collapse_distance_stepped", float(collapse_distance(head, u.present)), u.client)

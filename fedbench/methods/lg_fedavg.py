@@ -11,21 +11,31 @@ Where we decide:
   test accuracy over the rounds, which selects on test data and is not done here.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import Field
 from torch import Tensor
 
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Context, Message, Method, Server, Upload
+from fedbench.methods.base import About, Method
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Message, Upload, model_message, uncounted
+from fedbench.methods.server import Context, ServerState
+from fedbench.module.layout import Layout
+from fedbench.module.masks import Masks
+from fedbench.module.weights import Weights
 
 
 class LGFedAvg(Method):
     """Every client keeps its own body; the heads are averaged."""
+
+    about = About(
+        "the body stays private, the heads are averaged",
+        family="parameter decoupling",
+        paper="Liang et al., preprint",
+        year=2020,
+    )
 
     class Options(Method.Options):
         pretrain_rounds: int = Field(
@@ -33,54 +43,67 @@ class LGFedAvg(Method):
         )
         extra_shared: tuple[str, ...] = Field((), description="dotted names of further shared layers")
 
+    @dataclass
+    class Server(ServerState):
+        """start: what FedAvg sends of the model that pre-training came to; waiting: clients that go on from it next."""
+
+        start: dict[str, Tensor] = field(default_factory=dict)
+        waiting: list[int] = field(default_factory=list)
+
     needs_head = True
-    wire: Mapping[str, float] = {"counters": 0, "start_params": 0, "start_buffers": 0, "start_counters": 0}
-    """The start of a client's body is counted as the download of the rounds that make it."""
 
     def __init__(self, options: Any, context: Context) -> None:
         super().__init__(options, context)
         self.fedavg = Method(options, context)
 
-    def check(self) -> None:
+    def check(self) -> tuple[str, ...]:
         if self.options.pretrain_rounds > self.context.rounds:
             raise ConfigError(
                 f"method.pretrain_rounds = {self.options.pretrain_rounds}: they count in rounds, of which there are "
                 f"{self.context.rounds}; take at most that many"
             )
+        return ()
 
-    def private(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        params, buffers = layout.mask_of(self.options.extra_shared)
-        return layout.mask("body") & ~params, layout.buffer_mask("body") & ~buffers
+    def private(self, layout: Layout) -> Masks:
+        return layout.masks("body") & ~layout.under(self.options.extra_shared)
 
-    def receive(self, client: Client, download: Message) -> Weights:
-        if "start_params" in download:
-            start = Message({n: download.tensors[f"start_{n}"] for n in ("params", "buffers", "counters")})
-            client = replace(client, initial=self.fedavg.receive(client, start))
-        return super().receive(client, download)
+    # -- the client half ----------------------------------------------------------------------------------------------
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
+    def receive(self, client: Client) -> Weights:
+        message = client.message
+        if client.round < self.options.pretrain_rounds:
+            return self.fedavg.receive(client)
+        if "start_params" in message:
+            start = model_message(message.start_params, message.start_buffers, message.start_counters)
+            client = replace(client, initial=self.fedavg.receive(replace(client, message=start)))
+        return super().receive(client)
+
+    def train(self, client: Client, received: Weights) -> Upload:
         if client.round <= self.options.pretrain_rounds:
-            return self.fedavg.fit(client, received, download)
-        return super().fit(client, received, download)
+            return self.fedavg.train(client, received)
+        return super().train(client, received)
 
-    def open(self, server: Server) -> None:
-        """start: the model that pre-training has come to; waiting: clients whose body is still that model's."""
-        super().open(server)
-        server.start, server.waiting = {}, []
-        if self.options.pretrain_rounds:
-            server.waiting = list(range(self.context.clients))
-            self.fedavg.open(server)
-            self._split(server)
+    # -- the server half ----------------------------------------------------------------------------------------------
 
-    def download(self, server: Server, client: int) -> Message:
-        message = super().download(server, client)
-        if client in server.waiting:
-            message.tensors.update(server.start)
+    def start(self, initial: Weights) -> Any:
+        if not self.options.pretrain_rounds:
+            return super().start(initial)
+        whole = self.fedavg.start(initial)
+        everyone = list(range(self.context.clients))
+        server = self.Server(whole.params, whole.buffers, whole.counters, waiting=everyone)
+        self._split(server)
+        return server
+
+    def send(self, server: Any, client: int) -> Message:
+        """In pre-training the whole model. Nothing is counted of it when a client later goes on from there."""
         if server.round <= self.options.pretrain_rounds:
-            message.charge = server.start["start_params"].nbytes + server.start["start_buffers"].nbytes
+            return model_message(**server.start)
+        message = super().send(server, client)
+        if client in server.waiting:
+            message.add(**{f"start_{name}": uncounted(part) for name, part in server.start.items()})
         return message
 
-    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         if server.round <= self.options.pretrain_rounds:
             self._split(server)
@@ -90,12 +113,7 @@ class LGFedAvg(Method):
         if not server.waiting:
             server.start = {}
 
-    def _split(self, server: Server) -> None:
+    def _split(self, server: Any) -> None:
         """Keep the whole model, which the server holds, for clients to start from, and go on with its shared part."""
-        server.start = {
-            "start_params": server.params,
-            "start_buffers": server.buffers,
-            "start_counters": server.counters,
-        }
-        buffers = self.fedavg.shared_buffers.put(server.initial.buffers, server.buffers)
-        server.params, server.buffers = self.shared.take(server.params), self.shared_buffers.take(buffers)
+        server.start = {"params": server.params, "buffers": server.buffers, "counters": server.counters}
+        server.params, server.buffers = self.shared.take(server.params), self.shared_buffers.take(server.buffers)

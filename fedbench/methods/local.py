@@ -3,20 +3,20 @@
 Private: everything. Traffic: none. Both evaluation points are the same vector.
 """
 
-import torch
-from torch import Tensor
-
-from fedbench.learner.layout import Layout
-from fedbench.methods.base import Method, Server
+from fedbench.methods.base import About, Method
+from fedbench.module.layout import Layout
+from fedbench.module.masks import Masks
 
 
 class Local(Method):
     """Every client trains on from where it stopped; `weighting` and `buffers` have no effect."""
 
+    about = About(
+        "every client alone",
+        family="baseline",
+    )
+
     after_fit = "after_agg"
 
-    def private(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        return torch.ones(layout.size, dtype=torch.bool), torch.ones(layout.buffer_size, dtype=torch.bool)
-
-    def global_weights(self, server: Server) -> None:
-        return None
+    def private(self, layout: Layout) -> Masks:
+        return layout.everything()

@@ -14,8 +14,6 @@ Where we decide:
 - Popular code applied the meta-step to the adapted model; one port differences two equal gradients, which is `fo`.
 """
 
-from collections.abc import Callable
-from functools import cached_property, partial
 from math import ceil
 from typing import Any, ClassVar, Literal
 
@@ -23,15 +21,26 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.learner import seeds
-from fedbench.learner.learner import Batches
-from fedbench.learner.loop import OwnSteps
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Predictor, Upload
+from fedbench.engine.fit import Amount, Step
+from fedbench.engine.loop import Training
+from fedbench.methods.base import About, Method, Point
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Upload
+from fedbench.module import seeds
+from fedbench.module.weights import Weights
+
+PLAIN = Step(rule=torch.optim.SGD)
 
 
 class PerFedAvg(Method):
     """Federated MAML: the mean of models that were trained to be adapted."""
+
+    about = About(
+        "a shared model that is good after one step of adaptation",
+        family="meta-learning",
+        paper="Fallah et al., NeurIPS",
+        year=2020,
+    )
 
     class Options(Method.Options):
         variant: Literal["fo", "hf", "exact"] = Field(
@@ -46,25 +55,7 @@ class PerFedAvg(Method):
         )
 
     train_defaults: ClassVar[dict[str, Any]] = {"momentum": 0.0, "weight_decay": 0.0}
-    own_steps = True
-
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        learner, options = client.learner, self.options
-        rates = {
-            "alpha": options.alpha * learner.lr_factor,
-            "beta": (options.beta or self.context.train.lr) * learner.lr_factor,
-        }
-        hessian = {"fo": None, "hf": partial(difference, delta=options.delta), "exact": exact}[options.variant]
-        trained = learner.fit(
-            received,
-            client.train,
-            steps=self.meta_steps(client.samples),
-            batches=self.batches,
-            step=partial(meta_step, hessian=hessian, **rates),
-        )
-        upload = self.upload(client, trained)
-        client.fitted = self.adapted(client, trained)
-        return upload
+    own_steps = plain_steps = True
 
     @property
     def batches(self) -> int:
@@ -77,74 +68,49 @@ class PerFedAvg(Method):
         size = samples if train.batch_size == "full" else int(train.batch_size)
         return train.steps or train.epochs * max(1, ceil(samples / size) // self.batches)
 
-    def adapted(self, client: Client, weights: Weights) -> Predictor:
-        """A_i of these weights, computed when it is asked for."""
-        if not (self.options.adapt_steps and self.options.alpha):
-            return weights
-        return Adapted(client, weights, self.options.adapt_steps, self.options.alpha * client.learner.lr_factor)
+    def train(self, client: Client, received: Weights) -> Upload:
+        amount = Amount(steps=self.batches * self.meta_steps(client.samples))
+        with client.training(received, client.train, amount=amount, step=PLAIN) as training:
+            for places in training.groups(self.batches):
+                self.meta_step(training, places, client)
+        return self.upload(client, training.weights)
 
-    def untrained(self, client: Client) -> Predictor:
-        return self.adapted(client, client.initial)
+    def meta_step(self, training: Training, places: list[Tensor], client: Client) -> None:
+        """One step of Algorithm 1 on w `[N]`, with the batches at these places."""
+        w, alpha, start = training.w, client.rate(self.options.alpha), training.w.clone()
+        w.sub_(training.gradient(training.fetch(places[0])), alpha=alpha)
+        g = training.gradient(training.fetch(places[1]))
+        w.copy_(start)
+        if self.options.variant != "fo":
+            g = g.clone()
+            g.sub_(self.hessian_product(training, training.fetch(places[2]), g), alpha=alpha)
+        w.sub_(g, alpha=client.rate(self.options.beta))
 
-    def personal(self, client: Client, download: Message) -> Predictor:
-        return self.adapted(client, self.receive(client, download))
+    def hessian_product(self, training: Training, batch: Any, g: Tensor) -> Tensor:
+        """The Hessian at w on a batch, times g `[N]`; hf: [grad f(w + delta g) - grad f(w - delta g)] / (2 delta)."""
+        w, delta = training.w, self.options.delta
+        with training.kept_buffers():
+            if self.options.variant == "exact":
+                return training.hessian_product(batch, g)
+            start = w.clone()
+            w.add_(g, alpha=delta)
+            with seeds.preserved_torch_stream():
+                ahead = training.gradient(batch).clone()
+            torch.sub(start, g, alpha=delta, out=w)
+            behind = training.gradient(batch)
+        w.copy_(start)
+        return ahead.sub_(behind).div_(2 * delta)
 
-
-class Adapted:
-    """Class scores of a model after `steps` steps with the full gradient of the client's training images."""
-
-    def __init__(self, client: Client, weights: Weights, steps: int, rate: float) -> None:
-        self.client, self.start, self.steps, self.rate = client, weights, steps, rate
-
-    @cached_property
-    def weights(self) -> Weights:
-        step = partial(full_step, rate=self.rate)
-        return self.client.learner.fit(
-            self.start, self.client.train, purpose="adapt", epochs=self.steps, batches=None, shuffle=False, step=step
-        )
-
-    def __call__(self, data: Batches) -> Tensor:
-        return self.client.learner.logits(self.weights, data)
-
-
-Hessian = Callable[[OwnSteps, Tensor, Tensor], Tensor]
-"""(passes, w, g) -> the Hessian at `w` on a step's third batch, times `g` `[N]`."""
-
-
-def meta_step(passes: OwnSteps, w: Tensor, s: Any, *, alpha: float, beta: float, hessian: Hessian | None) -> None:
-    """One step of Algorithm 1 on `w` `[N]`."""
-    start = w.clone()
-    w.sub_(passes.gradient(0), alpha=alpha)
-    g = passes.gradient(1)
-    w.copy_(start)
-    if hessian is not None:
-        g = g.clone()
-        g.sub_(hessian(passes, w, g), alpha=alpha)
-    w.sub_(g, alpha=beta)
-
-
-def difference(passes: OwnSteps, w: Tensor, g: Tensor, *, delta: float) -> Tensor:
-    """[grad f(w + delta g) - grad f(w - delta g)] / (2 delta)."""
-    start = w.clone()
-    with passes.kept_buffers():
-        w.add_(g, alpha=delta)
-        with seeds.preserved_torch_stream():
-            ahead = passes.gradient(2).clone()
-        torch.sub(start, g, alpha=delta, out=w)
-        behind = passes.gradient(2)
-    w.copy_(start)
-    return ahead.sub_(behind).div_(2 * delta)
-
-
-def exact(passes: OwnSteps, w: Tensor, g: Tensor) -> Tensor:
-    """The product by differentiating twice."""
-    with passes.kept_buffers():
-        return passes.hessian_product(g, 2)
-
-
-def full_step(passes: OwnSteps, w: Tensor, s: Any, *, rate: float) -> None:
-    """A step with the mean gradient of all images of the batches, each at the same `w` `[N]`."""
-    images, mean = sum(passes.sizes), torch.zeros_like(w)
-    for number, size in enumerate(passes.sizes):
-        mean.add_(passes.gradient(number), alpha=size / images)
-    w.sub_(mean, alpha=rate)
+    def personal(self, client: Client, model: Weights, point: Point) -> Weights:
+        """A_i: the model after steps with the full gradient of the client's training images."""
+        steps, rate = self.options.adapt_steps, client.rate(self.options.alpha)
+        if not (steps and self.options.alpha):
+            return model
+        amount = Amount(epochs=steps, shuffle=False)
+        with client.training(model, client.train, "adapt", amount, step=PLAIN) as training:
+            for places in training.groups(None):
+                mean = torch.zeros_like(training.w)
+                for index in places:  # each at the same w
+                    mean.add_(training.gradient(training.fetch(index)), alpha=len(index) / sum(map(len, places)))
+                training.w.sub_(mean, alpha=rate)
+        return training.weights

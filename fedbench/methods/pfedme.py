@@ -14,22 +14,30 @@ Where we decide:
   over with w_i at the end of the round: what it calls the personal model is w_i.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
-from fedbench.aggregators import elementwise_max, weighted_mean
-from fedbench.learner.loop import OwnSteps
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Predictor, Server, Upload
+from fedbench.aggregation.means import elementwise_max, weighted_mean
+from fedbench.engine.fit import Step
+from fedbench.methods.base import About, Method, Point
+from fedbench.methods.client import Client, PrivateState
+from fedbench.methods.messages import Message, Upload, uncounted
+from fedbench.module.weights import Weights
 
 
 class PFedMe(Method):
     """A personal model near the global one, which follows the personal models' pull."""
+
+    about = About(
+        "personal models by Moreau envelopes: near the global one, and it near them",
+        family="regularisation",
+        paper="T Dinh et al., NeurIPS",
+        year=2020,
+    )
 
     class Options(Method.Options):
         lam: float = Field(15.0, ge=0, description="weight of the distance between theta and w, eq. 2")
@@ -47,62 +55,50 @@ class PFedMe(Method):
             False, description="everybody trains in every round and only the participants upload, Algorithm 1"
         )
 
+    @dataclass
+    class State(PrivateState):
+        theta: Weights | None = None
+
     train_defaults: ClassVar[dict[str, Any]] = {"lr": 0.005, "momentum": 0.0, "weight_decay": 0.0}
     after_fit = "after_agg"
-    own_steps = True
-    wire: Mapping[str, float] = {"counters": 0, "drawn": 0}
+    own_steps = plain_steps = True
 
-    def warnings(self) -> list[str]:
-        lines, options, lr = super().warnings(), self.options, self.context.train.lr
-        if options.personal_lr * options.lam >= 2:
-            lines.append(
-                f"pfedme: personal_lr x lam = {options.personal_lr * options.lam:g} is at least 2, theta diverges: "
-                "lower one of them"
-            )
-        if lr * options.lam > 1:
-            lines.append(f"pfedme: lr x lam = {lr * options.lam:g} is above 1, w overshoots theta: lower one of them")
-        return lines
+    @property
+    def trains(self) -> Literal["drawn", "all"]:  # type: ignore[override]
+        return "all" if self.options.update_all else "drawn"
 
-    def trainers(self, drawn: Sequence[int]) -> list[int]:
-        return list(range(self.context.clients)) if self.options.update_all else list(drawn)
+    def check(self) -> Iterator[str]:
+        lam, rate, lr = self.options.lam, self.options.personal_lr, self.context.train.lr
+        if rate * lam >= 2:
+            yield f"pfedme: personal_lr x lam = {rate * lam:g} is at least 2, theta diverges: lower one of them"
+        if lr * lam > 1:
+            yield f"pfedme: lr x lam = {lr * lam:g} is above 1, w overshoots theta: lower one of them"
 
-    # -- the client half ----------------------------------------------------------------------------------------------
+    def train(self, client: Client, received: Weights) -> Upload:
+        options, rate = self.options, client.rate(self.options.personal_lr)
+        centre, lam = received.params.clone(), options.lam  # w_i
+        with client.training(received, client.train, step=Step(rule=torch.optim.SGD)) as training:
+            theta = training.w
+            for batch in training:
+                if options.inner_start == "centre":
+                    theta.copy_(centre)
+                for _ in range(options.inner_steps):
+                    g = training.gradient(batch).add_(theta - centre, alpha=lam)
+                    theta.sub_(g.add_(theta, alpha=options.inner_weight_decay), alpha=rate)
+                centre.sub_(centre - theta, alpha=client.rate() * lam)
+        client.state.theta = training.weights
+        upload = self.upload(client, training.weights.replace(params=centre))
+        if client.message.drawn:
+            return upload
+        return Upload(client.id, client.samples, upload.trained)
 
-    def fit(self, client: Client, received: Weights, download: Message) -> Upload:
-        options, learner = self.options, client.learner
-        step = partial(
-            local_round,
-            inner_steps=options.inner_steps,
-            restart=options.inner_start == "centre",
-            lam=options.lam,
-            decay=options.inner_weight_decay,
-            rate=options.personal_lr * learner.lr_factor,
-            pull=self.context.train.lr * learner.lr_factor * options.lam,
-        )
-        centre = received.params.clone()
-        theta = learner.fit(received, client.train, step=step, state={"centre": centre})
-        client.state.update(theta=theta.params, theta_buffers=theta.buffers, theta_counters=theta.counters)
-        upload = self.upload(client, theta.replace(params=centre))
-        client.fitted = theta
-        if "drawn" in download and not bool(download.drawn):
-            upload.tensors = {}
-        return upload
+    def personal(self, client: Client, model: Weights, point: Point) -> Weights:
+        return client.state.theta or client.initial
 
-    def personal(self, client: Client, download: Message) -> Predictor:
-        held = client.state
-        if "theta" not in held:
-            return client.initial
-        return Weights(held["theta"], held["theta_buffers"], held["theta_counters"])
+    def send(self, server: Any, client: int) -> Message:
+        return super().send(server, client).add(drawn=uncounted(torch.tensor(client in server.participants)))
 
-    # -- the server half ----------------------------------------------------------------------------------------------
-
-    def download(self, server: Server, client: int) -> Message:
-        message = super().download(server, client)
-        if self.options.update_all:
-            message.tensors["drawn"] = torch.tensor(client in server.participants)
-        return message
-
-    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         uploads = [u for u in uploads if "params" in u]
         if not uploads:
             return
@@ -111,24 +107,3 @@ class PFedMe(Method):
         server.params = weighted_mean(rows, shares)
         server.buffers = weighted_mean([u.buffers for u in uploads], weights)
         server.counters = elementwise_max([u.counters for u in uploads])
-
-
-def local_round(
-    passes: OwnSteps,
-    theta: Tensor,
-    s: Any,
-    *,
-    inner_steps: int,
-    restart: bool,
-    lam: float,
-    decay: float,
-    rate: float,
-    pull: float,
-) -> None:
-    """Steps of theta `[N]` on one batch towards the minimum near `s.centre` (w_i); then w_i goes towards theta."""
-    if restart:
-        theta.copy_(s.centre)
-    for _ in range(inner_steps):
-        g = passes.gradient().add_(theta - s.centre, alpha=lam).add_(theta, alpha=decay)
-        theta.sub_(g, alpha=rate)
-    s.centre.sub_(s.centre - theta, alpha=pull)

@@ -8,6 +8,8 @@ from lightning import LightningModule
 
 from fedbench.dotted import import_dotted
 from fedbench.errors import ConfigError, nearest
+from fedbench.models.network import Network
+from fedbench.tasks import Task
 
 MODELS = {
     "mlp": "mlp:Mlp",
@@ -23,29 +25,42 @@ SHAPE = ("input_shape", "classes")
 
 
 def build(
-    name: str, input_shape: tuple[int, int, int] = (3, 32, 32), classes: int = 10, **options: Any
+    name: str,
+    input_shape: tuple[int, ...] = (3, 32, 32),
+    classes: int = 10,
+    task: Task | None = None,
+    **options: Any,
 ) -> LightningModule:
-    """A fresh network for images of this shape (channels, height, width). Raises ConfigError.
+    """A fresh network for inputs of this shape, such as (channels, height, width). Raises ConfigError.
 
-    Initial weights come from torch's global generator: seed it first. options: further arguments of the constructor.
+    Initial weights come from torch's global generator: seed it first. classes: its outputs for a sample, which for
+    another task are other numbers. task: gives built-in networks their loss. options: further arguments of the
+    constructor.
     """
     kind = load(resolve(name, input_shape))
+    if kind.__module__.startswith(f"{__name__}.") and name not in ("auto", "mlp") and len(input_shape) != 3:
+        raise ConfigError(
+            f"model {name}: it is for images, and the data have samples of {input_shape}; model mlp takes any"
+        )
     given = {"input_shape": tuple(input_shape), "classes": classes}
     shape = {key: given[key] for key in SHAPE if key in arguments(kind)}
     check_options(name, kind, shape | options)
     try:
-        return kind(**shape, **options)
+        module = kind(**shape, **options)
     except ConfigError:
         raise
     except Exception as error:
         raise ConfigError(f"model {name}: its constructor failed ({type(error).__name__}: {error})") from error
+    if isinstance(module, Network) and task:
+        module.task = task
+    return module
 
 
-def resolve(name: str, input_shape: tuple[int, int, int]) -> str:
-    """The name that `auto` stands for: avgcnn, or mlp for images that are too small for it; other names as they are."""
+def resolve(name: str, input_shape: tuple[int, ...]) -> str:
+    """The name that `auto` stands for: avgcnn for images of 16 pixels a side, else mlp; other names as they are."""
     if name != "auto":
         return name
-    return "avgcnn" if min(input_shape[1:]) >= 16 else "mlp"
+    return "avgcnn" if len(input_shape) == 3 and min(input_shape[1:]) >= 16 else "mlp"
 
 
 def load(name: str) -> type[LightningModule]:

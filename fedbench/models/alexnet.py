@@ -8,7 +8,7 @@ from torchvision.models import AlexNet_Weights
 
 from fedbench.errors import ConfigError
 from fedbench.models import pretrained as published
-from fedbench.models.classifier import Classifier, Grey, check_choice, entrance
+from fedbench.models.network import Grey, Network, check_choice, entrance
 
 CONVOLUTIONS = ((64, 11, 4, 2, True), (192, 5, 1, 2, True), (384, 3, 1, 1, False), (256, 3, 1, 1, False))
 CONVOLUTIONS += ((256, 3, 1, 1, True),)
@@ -18,7 +18,7 @@ PUBLISHED = {"0": "conv1", "3": "conv2", "6": "conv3", "8": "conv4", "10": "conv
 """torchvision's numbers of the convolutions; its hidden linear layers have 1 and 4."""
 
 
-class AlexNet(Classifier):
+class AlexNet(Network):
     """Five convolutions and two hidden linear layers of 4096, each with ReLU; 6x6 average pooling between them.
 
     norm: batch (BatchNorm after every layer but the head: the network of the FedBN benchmark, which FedMosaic's data

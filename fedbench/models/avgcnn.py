@@ -5,10 +5,10 @@ from collections import OrderedDict
 from torch import nn
 
 from fedbench.errors import ConfigError
-from fedbench.models.classifier import Classifier
+from fedbench.models.network import Network
 
 
-class AvgCnn(Classifier):
+class AvgCnn(Network):
     """Two 5x5 convolutions (32 and 64 channels, no padding), each with ReLU and 2x2 max pooling; 512 features.
 
     Source: FedOBP, table 3 (its parameter counts settle that there is no padding).

@@ -1,4 +1,4 @@
-"""A multi-layer perceptron on the pixels."""
+"""A multi-layer perceptron on the numbers of a sample."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,15 +7,15 @@ from math import prod
 from torch import nn
 
 from fedbench.errors import ConfigError
-from fedbench.models.classifier import Classifier
+from fedbench.models.network import Network
 
 
-class Mlp(Classifier):
+class Mlp(Network):
     """Linear layers with ReLU between them. hidden: width of each hidden layer, or of the only one."""
 
     def __init__(
         self,
-        input_shape: tuple[int, int, int] = (1, 28, 28),
+        input_shape: tuple[int, ...] = (1, 28, 28),
         classes: int = 10,
         hidden: int | Sequence[int] = (200, 200),
     ) -> None:

@@ -8,12 +8,12 @@ from torchvision.models import ResNet18_Weights
 from torchvision.models.resnet import BasicBlock
 
 from fedbench.models import pretrained as published
-from fedbench.models.classifier import Classifier, Grey, check_choice, entrance
+from fedbench.models.network import Grey, Network, check_choice, entrance
 
 WIDTHS = (64, 128, 256, 512)
 
 
-class ResNet(Classifier):
+class ResNet(Network):
     """Stem, stages of basic blocks with widths 64, 128, 256, 512, global average, head.
 
     stem: imagenet (7x7 stride 2, 3x3 max pooling stride 2) or cifar (3x3 stride 1, no pooling).

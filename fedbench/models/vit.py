@@ -10,14 +10,14 @@ from torchvision.models.vision_transformer import interpolate_embeddings
 
 from fedbench.errors import ConfigError
 from fedbench.models import pretrained as published
-from fedbench.models.classifier import Classifier, Grey, check_choice, entrance
+from fedbench.models.network import Grey, Network, check_choice, entrance
 
 PATCH = 16
 SIZES = {"tiny": (3, 192, 768), "small": (6, 384, 1536), "base": (12, 768, 3072)}
 """Heads of attention, width, width of the hidden layer of a block; twelve blocks each."""
 
 
-class Vit(Classifier):
+class Vit(Network):
     """torchvision's VisionTransformer on patches of 16x16, without Dropout; the class token is the feature.
 
     size: tiny, small or base (torchvision's vit_b_16). grey: how one-channel images enter. pretrained: ImageNet weights

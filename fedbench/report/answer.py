@@ -1,6 +1,7 @@
 """The words of the page: what was asked, the answer in one sentence, and the numbers beside it."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -8,6 +9,7 @@ import pandas as pd
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import BASELINE, LAST, difference
+from fedbench.tasks import Metric
 
 PARTITION_KEYS = {
     "iid": [],
@@ -32,19 +34,14 @@ class Tile:
     note: str = ""
 
 
-def percent(value: float) -> str:
-    """A fraction as `84.2 %`."""
-    return f"{100 * value:.1f}\u00a0%"
+def possible(metric: Metric, value: float) -> str:
+    """An end of an interval, which is cut at what a share can be."""
+    return metric.shown(min(1.0, max(0.0, value)) if metric.share else value)
 
 
-def possible(value: float) -> str:
-    """An end of an accuracy's interval, which is cut at what an accuracy can be."""
-    return percent(min(1.0, max(0.0, value)))
-
-
-def points(value: float) -> str:
-    """A difference of fractions as `+3.4` points, with a true minus."""
-    return f"{round(100 * value, 1) + 0.0:+.1f}".replace("-", "−")
+def points(metric: Metric) -> str:
+    """What a difference is counted in."""
+    return " points" if metric.share else ""
 
 
 def plural(count: int, noun: str) -> str:
@@ -80,10 +77,9 @@ def asked(study: Study) -> str:
     parts += [plural(config["rounds"], "round")] if config.get("rounds") else []
     seeds = config.get("seeds") or []
     parts += [f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"] if seeds else []
-    if study.grid:
-        space = " × ".join(key.removeprefix("method.") for key in study.grid.space())
-        metric = "test" if str(study.grid.grid().get("metric")).startswith("test") else "validation"
-        parts.append(f"{len(study.grid.cells())} points of {space}, chosen on {metric} accuracy")
+    if tried := study.plan.candidates():
+        space = " × ".join(key.removeprefix("method.") for key in study.plan.space)
+        parts.append(f"{len(tried)} points of {space}, chosen on validation {study.metric.label}")
     return "; ".join(part for part in parts if part)
 
 
@@ -104,22 +100,23 @@ def _partition(config: dict[str, Any]) -> str:
 
 def answer(study: Study) -> str:
     """The answer in one sentence, honest about an interval that includes 0."""
-    return grid_answer(study) if study.grid else run_answer(study)
+    return compared_answer(study) if study.compared else run_answer(study)
 
 
 def run_answer(study: Study) -> str:
-    """Final accuracy at both points, with intervals."""
+    """The final score at both points, with intervals."""
     if study.method not in study.metrics:
         return f"{study.method} has not been evaluated yet."
     found = study.summaries[study.method]["points"]
     said = [
-        f"{percent(accuracy['mean'])} {POINT_NAMES[point]} ({span(accuracy, possible)})"
+        f"{study.metric.shown(score['mean'])} {POINT_NAMES[point]} ({span(score, partial(possible, study.metric))})"
         for point in ("after_agg", "after_fit")
-        if (accuracy := found.get(point, {}).get("last", {}).get("test_accuracy"))
+        if (score := found.get(point, {}).get("last", {}).get(study.test))
     ]
     if not said:
         return f"{study.method} has not been evaluated on personal models yet."
-    return f"{so_far(study)}{study.method} reached {' and '.join(said)}."
+    of = "" if study.metric.share else f"a {study.metric.label} of "
+    return f"{so_far(study)}{study.method} reached {of}{' and '.join(said)}."
 
 
 def so_far(study: Study) -> str:
@@ -130,45 +127,41 @@ def so_far(study: Study) -> str:
     return f"So far, after round {reached}{f' of {total}' if total else ''}, "
 
 
-def grid_answer(study: Study) -> str:
-    """Which point won, by how much over local, and whether collaboration paid."""
-    assert study.grid
-    best, cells = study.grid.best(), study.grid.cells()
-    if best is None:
-        return _without_winner(cells)
-    winner = f"{study.method} with {settings(best.get('values') or {})}" if best.get("values") else study.method
+def compared_answer(study: Study) -> str:
+    """Which point won, by how much it is better than local, and whether collaboration paid."""
+    plan, tried = study.plan, study.plan.candidates()
+    chosen = plan.choices.get(study.method)
+    if tried and chosen is None:
+        failed = sum(entry.status == "failed" for entry in tried)
+        return f"No point of the grid finished: {failed} of {len(tried)} failed, so there is no answer."
+    winner = f"{study.method} with {settings(chosen)}" if chosen else study.method
     if study.method not in study.metrics or study.last(study.method).empty:
-        return f"{winner} won on validation ({_validation(best)}); its final runs are not there yet."
-    reached = percent(study.last(study.method)["test_accuracy"].mean())
-    begin = f"{so_far(study)}{winner} won the grid with {reached} {POINT_NAMES[study.point]}"
-    gain = difference(study.method, BASELINE, study.point, study.metrics, study.clients)
+        value = next((entry.scores.get("val") for entry in tried if entry.values == chosen), None)
+        found = study.metric.shown(value) if value is not None else f"{study.metric.label} unknown"
+        return f"{winner} won on validation ({found}); its final runs are not there yet."
+    reached = study.metric.shown(study.last(study.method)[study.test].mean())
+    won = "won the grid with" if tried else "reached"
+    begin = f"{so_far(study)}{winner} {won} {reached} {POINT_NAMES[study.point]}"
+    gain = difference(study.metric, study.method, BASELINE, study.point, study.metrics, study.clients)
     if gain is None:
         return f"{begin}; without a run of local there is nothing to say about collaboration."
-    return f"{begin}, {verdict(gain)}"
+    return f"{begin}, {verdict(study.metric, gain)}"
 
 
-def _without_winner(cells: pd.DataFrame) -> str:
-    failed = int((cells["status"] == "failed").sum())
-    return f"No point of the grid finished: {failed} of {len(cells)} failed, so there is no answer."
-
-
-def _validation(cell: dict[str, Any]) -> str:
-    value = cell.get("val_accuracy")
-    return percent(value) if value is not None else "accuracy unknown"
-
-
-def verdict(gain: Interval) -> str:
-    """What a paired difference from local says about collaboration."""
-    size_of = f"{100 * abs(gain.mean):.1f} points {'above' if gain.mean >= 0 else 'below'} training alone"
-    between = f"({span(gain, points)})"
+def verdict(metric: Metric, gain: Interval) -> str:
+    """What a paired gain over local says about collaboration."""
+    better = {True: "above", False: "below"} if metric.higher else {True: "better than", False: "worse than"}
+    size_of = metric.difference(abs(gain.mean)).lstrip("+") + points(metric)
+    said = f"{size_of} {better[gain.mean >= 0]} training alone"
+    between = f"({span(gain, metric.difference)})"
     if gain.low is None:
-        return f"{size_of} (one seed, so no interval): whether collaboration paid is undecided."
+        return f"{said} (one seed, so no interval): whether collaboration paid is undecided."
     if gain.sign > 0:
-        return f"{size_of} {between}: collaboration paid."
+        return f"{said} {between}: collaboration paid."
     if gain.sign < 0:
-        return f"{size_of} {between}: collaboration did not pay."
+        return f"{said} {between}: collaboration did not pay."
     count = plural(len(gain.values), "seed")
-    return f"{size_of} {between}; the interval includes 0, so with {count} it is undecided whether collaboration paid."
+    return f"{said} {between}; the interval includes 0, so with {count} it is undecided whether collaboration paid."
 
 
 def besides(study: Study) -> list[str]:
@@ -176,14 +169,12 @@ def besides(study: Study) -> list[str]:
     others = [method for method in study.metrics if method not in (study.method, BASELINE)]
     lines = []
     for other in others:
-        gap = difference(study.method, other, study.point, study.metrics, study.clients)
+        gap = difference(study.metric, study.method, other, study.point, study.metrics, study.clients)
         if gap is not None:
-            lines.append(f"Against {other}: {points(gap.mean)} points ({_reading(gap)}).")
+            said = f"{study.metric.difference(gap.mean)}{points(study.metric)}"
+            undecided = ", undecided" if gap.low is not None and not gap.sign else ""
+            lines.append(f"Against {other}: {said} ({span(gap, study.metric.difference)}{undecided}).")
     return lines
-
-
-def _reading(gap: Interval) -> str:
-    return f"{span(gap, points)}{', undecided' if gap.low is not None and not gap.sign else ''}"
 
 
 def tiles(study: Study) -> list[Tile]:
@@ -191,28 +182,29 @@ def tiles(study: Study) -> list[Tile]:
     if study.method not in study.metrics:
         return []
     rows = study.table[(study.table["method"] == study.method) & (study.table["choice"] == LAST)].set_index("point")
-    found = [_accuracy_tile(rows, point) for point in ("after_agg", "after_fit") if point in rows.index]
+    found = [_score_tile(study.metric, rows, point) for point in ("after_agg", "after_fit") if point in rows.index]
     at = rows.loc[study.point] if study.point in rows.index else None
     if at is not None and pd.notna(at["gain"]):
         found = [
-            _gain_tile(at),
+            _gain_tile(study.metric, at),
             Tile(f"{100 * at['share_gains']:.0f}\u00a0%", "of clients gain", "over training alone"),
         ]
-        found.insert(0, _accuracy_tile(rows, study.point))
+        found.insert(0, _score_tile(study.metric, rows, study.point))
     if at is not None and pd.notna(at["worst_tenth"]):
-        found.append(Tile(percent(at["worst_tenth"]), "worst tenth of clients", POINT_NAMES[study.point]))
+        found.append(Tile(study.metric.shown(at["worst_tenth"]), "worst tenth of clients", POINT_NAMES[study.point]))
     return [*found, *_cost_tiles(study)]
 
 
-def _accuracy_tile(rows: pd.DataFrame, point: str) -> Tile:
+def _score_tile(metric: Metric, rows: pd.DataFrame, point: str) -> Tile:
     row = rows.loc[point]
-    note = f"{possible(row['low'])} to {possible(row['high'])}" if pd.notna(row["low"]) else "one seed"
-    return Tile(percent(row["mean"]), POINT_NAMES[point], note)
+    low, high = (possible(metric, row[end]) if pd.notna(row[end]) else "" for end in ("low", "high"))
+    return Tile(metric.shown(row["mean"]), POINT_NAMES[point], f"{low} to {high}" if low else "one seed")
 
 
-def _gain_tile(row: pd.Series) -> Tile:
-    note = f"{points(row['gain_low'])} to {points(row['gain_high'])}" if pd.notna(row["gain_low"]) else "one seed"
-    return Tile(points(row["gain"]), "points over local", note)
+def _gain_tile(metric: Metric, row: pd.Series) -> Tile:
+    low, high = (metric.difference(row[end]) if pd.notna(row[end]) else "" for end in ("gain_low", "gain_high"))
+    name = "points over local" if metric.share else f"{metric.label}, better than local by"
+    return Tile(metric.difference(row["gain"]), name, f"{low} to {high}" if low else "one seed")
 
 
 def _cost_tiles(study: Study) -> list[Tile]:

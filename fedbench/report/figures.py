@@ -7,58 +7,62 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.theme import LIGHT, axis, dash_of, faded, figure, label_ends, percent_axis, round_axis
-from fedbench.results.records import participants
+from fedbench.report.theme import LIGHT, axis, dash_of, faded, figure, hover, label_ends, round_axis, score_axis
+from fedbench.results.summary import participants
 from fedbench.results.tables import BASELINE, LAST, clients_at, pair
+from fedbench.tasks import Metric
 
 PHASES = {"train": "s3", "eval": "s2", "comm": "s1", "server": "muted", "log": "quiet"}
 MOST_ROWS = 40
 MOST_PAIRS = 1000
 
 
-def seed_curve(metrics: pd.DataFrame, point: str, value: str = "test_accuracy") -> pd.DataFrame:
-    """Per round from 1 on, in %: mean, lowest and highest over seeds, of the rounds that the most seeds reached."""
+def seed_curve(metric: Metric, metrics: pd.DataFrame, point: str) -> pd.DataFrame:
+    """Per round from 1 on, as shown: mean, lowest and highest over seeds, of the rounds that the most seeds reached."""
+    value = f"test_{metric.name}"
     rows = metrics[(metrics["point"] == point) & (metrics["round"] > 0)].dropna(subset=[value])
     curve = rows.groupby("round")[value].agg(["mean", "min", "max", "count"])
     curve = curve[curve["count"] == curve["count"].max()]
-    return (curve[["mean", "min", "max"]] * 100).reset_index()
+    return (curve[["mean", "min", "max"]] * metric.factor).reset_index()
 
 
 def method_curves(study: Study, point: str, limits: list[float]) -> go.Figure | None:
-    """Test accuracy over rounds at one point, a curve per method with the band from lowest to highest seed."""
-    curves = {method: seed_curve(frame, point) for method, frame in study.metrics.items()}
-    return _curves({m: (c, study.colours[m], dash_of(m)) for m, c in curves.items() if len(c)}, limits)
+    """Test score over rounds at one point, a curve per method with the band from lowest to highest seed."""
+    curves = {method: seed_curve(study.metric, frame, point) for method, frame in study.metrics.items()}
+    return _curves(study.metric, {m: (c, study.colours[m], dash_of(m)) for m, c in curves.items() if len(c)}, limits)
 
 
 def point_curves(study: Study) -> go.Figure | None:
-    """Test accuracy over rounds of a single method, a curve per evaluation point."""
+    """Test score over rounds of a single method, a curve per evaluation point."""
     frame = study.metrics.get(study.method)
     if frame is None:
         return None
     colours = {"after_agg": LIGHT["accent"], "after_fit": LIGHT["c1"], "global": LIGHT["c2"]}
-    curves = {name: (seed_curve(frame, point), colours[point], "solid") for point, name in POINT_NAMES.items()}
-    return _curves({name: curve for name, curve in curves.items() if len(curve[0])}, curve_limits(study))
+    curves = {
+        name: (seed_curve(study.metric, frame, point), colours[point], "solid") for point, name in POINT_NAMES.items()
+    }
+    return _curves(study.metric, {n: curve for n, curve in curves.items() if len(curve[0])}, curve_limits(study))
 
 
 def curve_limits(study: Study) -> list[float]:
-    """Lowest and highest accuracy in % of all curves, so that panels share their axis."""
-    curves = [seed_curve(frame, point) for frame in study.metrics.values() for point in POINT_NAMES]
+    """Lowest and highest score of all curves as shown, so that panels share their axis."""
+    curves = [seed_curve(study.metric, frame, point) for frame in study.metrics.values() for point in POINT_NAMES]
     known = [curve for curve in curves if len(curve)]
     return [min(c["min"].min() for c in known), max(c["max"].max() for c in known)] if known else [0, 100]
 
 
-def _curves(curves: dict[str, tuple[pd.DataFrame, str, str]], limits: list[float]) -> go.Figure | None:
+def _curves(metric: Metric, curves: dict[str, tuple[pd.DataFrame, str, str]], limits: list[float]) -> go.Figure | None:
     if not curves:
         return None
     last = max(curve["round"].max() for curve, _, _ in curves.values())
-    fig = figure(360, xaxis=round_axis(last), yaxis=percent_axis(limits, "test accuracy, %"))
+    fig = figure(360, xaxis=round_axis(last), yaxis=score_axis(metric, limits))
     fig.update_layout(hovermode="x unified")
     for name, (curve, colour, dash) in curves.items():
         _band(fig, curve, colour)
         mode = "lines+markers" if len(curve) == 1 else "lines"
         line = {"color": colour, "width": 2.4, "dash": dash}
         fig.add_scatter(x=_list(curve["round"]), y=_list(curve["mean"]), mode=mode, line=line, name=escape(name))
-        fig.data[-1].hovertemplate = "%{y:.1f} %"
+        fig.data[-1].hovertemplate = hover(metric)
     label_ends(fig, [(escape(n), c["mean"].iloc[-1], colour) for n, (c, colour, _) in curves.items()])
     return fig
 
@@ -78,21 +82,22 @@ def _list(values: Iterable) -> list:
 
 def last_clients(study: Study, method: str, point: str) -> pd.DataFrame:
     """The clients of a method at a point in the last evaluated round of each seed."""
-    return clients_at(study.clients[method], study.last(method, point)).dropna(subset=["test_accuracy"])
+    return clients_at(study.clients[method], study.last(method, point)).dropna(subset=[study.test])
 
 
 def client_strip(study: Study) -> go.Figure | None:
-    """Every client of a single method, sorted by accuracy: both points, joined; the worst tenth is shaded."""
+    """Every client of a single method, the worst first: both points, joined; the worst tenth is shaded."""
     fit, agg = (
-        last_clients(study, study.method, point).set_index(["seed", "client"])["test_accuracy"] * 100
+        last_clients(study, study.method, point).set_index(["seed", "client"])[study.test] * study.metric.factor
         for point in ("after_fit", "after_agg")
     )
-    both = pd.DataFrame({"fit": fit, "agg": agg}).dropna().sort_values("agg").reset_index()
+    both = pd.DataFrame({"fit": fit, "agg": agg}).dropna()
+    both = both.sort_values("agg", ascending=study.metric.higher).reset_index()
     if both.empty:
         return None
     place = list(range(1, len(both) + 1))
-    fig = figure(340, yaxis=percent_axis([*both["fit"], *both["agg"]], "test accuracy, %"))
-    fig.update_layout(xaxis=axis("clients, sorted by accuracy", showgrid=False, range=[0.3, len(both) + 0.7]))
+    fig = figure(340, yaxis=score_axis(study.metric, [*both["fit"], *both["agg"]]))
+    fig.update_layout(xaxis=axis("clients, the worst first", showgrid=False, range=[0.3, len(both) + 0.7]))
     fig.add_vrect(x0=0.5, x1=-(-len(both) // 10) + 0.5, fillcolor=faded(LIGHT["alarm"], 0.1), line_width=0)
     _segments(fig, [(p, p) for p in place], list(zip(both["fit"], both["agg"], strict=True)), LIGHT["quiet"], 1.2)
     who = [f"client {c}, seed {s}" for c, s in zip(both["client"], both["seed"], strict=True)]
@@ -100,7 +105,9 @@ def client_strip(study: Study) -> go.Figure | None:
     for key, (colour, symbol, point) in marks.items():
         fig.add_scatter(x=place, y=_list(both[key]), mode="markers", text=who, name=POINT_NAMES[point])
         fig.data[-1].update(marker={"color": colour, "symbol": symbol, "size": 8, "line": {"width": 1.6}})
-        fig.data[-1].update(hovertemplate="%{text}<br>%{y:.1f} % " + POINT_NAMES[point] + "<extra></extra>")
+        fig.data[-1].update(
+            hovertemplate=f"%{{text}}<br>{hover(study.metric)} " + POINT_NAMES[point] + "<extra></extra>"
+        )
     fig.update_layout(showlegend=True, legend=legend())
     return fig
 
@@ -118,23 +125,23 @@ def _segments(fig: go.Figure, xs: list[tuple], ys: list[tuple], colour: str, wid
 
 
 def paired_clients(study: Study, method: str) -> pd.DataFrame:
-    """In %, a row per seed and client that both have: local, after_fit, after_agg (what exists), gains."""
+    """As shown, a row per seed and client that both have: local, after_fit, after_agg (what exists), gains."""
     columns = {}
     for point in ("after_fit", "after_agg"):
-        ours, theirs = pair(method, BASELINE, point, LAST, study.metrics, study.clients)
-        columns["local"] = theirs.set_index(["seed", "client"])["test_accuracy"] * 100
-        columns[point] = ours.set_index(["seed", "client"])["test_accuracy"] * 100
+        ours, theirs = pair(study.metric, method, BASELINE, point, LAST, study.metrics, study.clients)
+        columns["local"] = theirs.set_index(["seed", "client"])[study.test] * study.metric.factor
+        columns[point] = ours.set_index(["seed", "client"])[study.test] * study.metric.factor
     paired = pd.DataFrame(columns).dropna(axis=1, how="all").dropna()
     if study.point not in paired or "local" not in paired:
         return paired.iloc[:0]
-    return paired.assign(gains=paired[study.point] > paired["local"])
+    return paired.assign(gains=study.metric.gain(paired[study.point], paired["local"]) > 0)
 
 
-def slopes(paired: pd.DataFrame, colour: str, limits: list[float]) -> go.Figure:
+def slopes(metric: Metric, paired: pd.DataFrame, colour: str, limits: list[float]) -> go.Figure:
     """Lines from local through both points, one per client; those that do not gain are drawn apart, the mean on top."""
     stops = [name for name in ("local", "after_fit", "after_agg") if name in paired]
     names = {"local": "local", "after_fit": "after<br>training", "after_agg": "after<br>aggregation"}
-    yaxis = percent_axis(limits, "test accuracy, %")
+    yaxis = score_axis(metric, limits)
     fig = figure(330, 30, yaxis=yaxis, xaxis=axis(showgrid=False, tickvals=list(range(len(stops)))))
     fig.update_layout(
         xaxis={"ticktext": [names[s] for s in stops], "range": [-0.25, len(stops) - 0.75], "tickangle": 0}
@@ -148,45 +155,47 @@ def slopes(paired: pd.DataFrame, colour: str, limits: list[float]) -> go.Figure:
         fig.data[-1].line.dash = dash
     mean = {"color": LIGHT["ink"], "width": 3}
     fig.add_scatter(x=list(range(len(stops))), y=_list(paired[stops].mean()), mode="lines+markers", line=mean)
-    fig.data[-1].update(marker={"size": 8}, hovertemplate="mean %{y:.1f} %<extra></extra>")
+    fig.data[-1].update(marker={"size": 8}, hovertemplate=f"mean {hover(metric)}<extra></extra>")
     return fig
 
 
 def traffic(study: Study, method: str) -> pd.DataFrame:
-    """Per round, mean over seeds: bytes sent so far per participant, both ways; accuracy in % at the study's point."""
+    """Per round, mean over seeds: bytes sent so far per participant, both ways; score as shown at the study's point."""
     frame = study.metrics[method]
     rows = frame[(frame["point"] == "after_fit") & (frame["round"] > 0)]
     count = participants(study.clients[method], study.runs[method].config(), rows)
     sent = rows.assign(sent=(rows["bytes_up"].fillna(0) + rows["bytes_down"].fillna(0)) / count)
     sent["sent"] = sent.groupby("seed")["sent"].cumsum()
-    curve = seed_curve(frame, study.point)[["round", "mean"]].rename(columns={"mean": "accuracy"})
+    curve = seed_curve(study.metric, frame, study.point)[["round", "mean"]].rename(columns={"mean": "score"})
     return sent.groupby("round")["sent"].mean().reset_index().merge(curve, on="round")
 
 
 def cost_curves(study: Study) -> go.Figure | None:
-    """Accuracy against traffic so far, a curve per method; without traffic a level line."""
+    """Score against traffic so far, a curve per method; without traffic a level line."""
     costs = {method: traffic(study, method) for method in study.metrics}
     most = max((cost["sent"].max() for cost in costs.values() if len(cost)), default=0)
     if not most > 0:
         return None
-    values = [v for cost in costs.values() for v in cost["accuracy"]]
-    fig = figure(340, yaxis=percent_axis(values, "test accuracy, %"), hovermode="closest")
+    values = [v for cost in costs.values() for v in cost["score"]]
+    fig = figure(340, yaxis=score_axis(study.metric, values), hovermode="closest")
     unit, scale = next((u, f) for u, f in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1)) if most >= f or f == 1)
     fig.update_layout(xaxis=axis(f"traffic per participant so far, {unit}", showgrid=False, rangemode="tozero"))
     known = {method: cost.assign(sent=cost["sent"] / scale) for method, cost in costs.items() if len(cost)}
     for method, cost in known.items():
-        _cost_curve(fig, method, cost, study.colours[method], most / scale, unit)
-    label_ends(fig, [(escape(m), cost["accuracy"].iloc[-1], study.colours[m]) for m, cost in known.items()])
+        _cost_curve(study.metric, fig, method, cost, study.colours[method], most / scale, unit)
+    label_ends(fig, [(escape(m), cost["score"].iloc[-1], study.colours[m]) for m, cost in known.items()])
     return fig
 
 
-def _cost_curve(fig: go.Figure, method: str, cost: pd.DataFrame, colour: str, most: float, unit: str) -> None:
-    x, y = _list(cost["sent"]), _list(cost["accuracy"])
+def _cost_curve(
+    metric: Metric, fig: go.Figure, method: str, cost: pd.DataFrame, colour: str, most: float, unit: str
+) -> None:
+    x, y = _list(cost["sent"]), _list(cost["score"])
     if x[-1] == 0:  # nothing is ever sent: the final level is there from the start
         x, y = [0, most], [y[-1]] * 2
     fig.add_scatter(x=x, y=y, mode="lines", line={"color": colour, "width": 2.4, "dash": dash_of(method)})
-    hover = f"{escape(method)}<br>%{{x:.3g}} {unit}, %{{y:.1f}} %<extra></extra>"
-    fig.data[-1].update(name=escape(method), hovertemplate=hover)
+    told = f"{escape(method)}<br>%{{x:.3g}} {unit}, {hover(metric)}<extra></extra>"
+    fig.data[-1].update(name=escape(method), hovertemplate=told)
 
 
 def seconds(study: Study) -> pd.DataFrame:

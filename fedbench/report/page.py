@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import plotly.graph_objects as go
 import yaml
 from plotly.offline import get_plotlyjs
 
-from fedbench import config as configuration
+from fedbench.config import Config
+from fedbench.config.keys import flat
 from fedbench.report import answer, figures, grids, traces
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import rendered
 from fedbench.report.theme import DARK, LIGHT
-from fedbench.results.records import write_atomically
+from fedbench.results.files import write_atomically
 from fedbench.results.tables import BASELINE, BEST_TEST, BEST_VAL, LAST
+from fedbench.tasks import Metric
 
 PLACE_KEYS = ("out", "name", "resources.", "checkpoint.", "loggers", "wandb.")
 
@@ -55,7 +58,8 @@ def render(study: Study) -> str:
     """The whole page as text."""
     return rendered(
         "page.html.j2",
-        kind="grid" if study.grid else "run",
+        kind=study.plan.kind,
+        metric=study.metric,
         title=f"{study.method} on {(study.config.get('data') or {}).get('name', study.folder.name)}",
         asked=answer.asked(study),
         answer=answer.answer(study),
@@ -77,8 +81,8 @@ def render(study: Study) -> str:
 
 def parts(study: Study) -> Iterator[Part]:
     """The sections with figures, in the order of the page; those without data have no charts."""
-    if study.grid:
-        yield _grid_part(study)
+    if study.plan.candidates():
+        yield _choice_part(study)
     if study.metrics:
         yield _curve_part(study)
         yield _client_part(study)
@@ -98,11 +102,10 @@ def _json(fig: go.Figure) -> str:
     return str(fig.to_json()).replace("<", "\\u003c")
 
 
-def _grid_part(study: Study) -> Part:
+def _choice_part(study: Study) -> Part:
     panels = list(grids.grid_panels(study))
     made = charts(*((f"grid-{i}", title, fig, "") for i, (title, fig) in enumerate(panels)), wide=len(panels) == 1)
-    metric = "test" if str(study.grid and study.grid.grid().get("metric")).startswith("test") else "validation"
-    intro = f"{metric.capitalize()} accuracy in % {POINT_NAMES[study.point]}; the chosen point is marked."
+    intro = f"Validation {study.metric.title} {POINT_NAMES[study.point]}; the chosen point is marked."
     return Part("grid", "The grid", made, intro)
 
 
@@ -115,7 +118,7 @@ def _curve_part(study: Study) -> Part:
         made = charts(*((f"curve-{p}", t, figures.method_curves(study, p, limits), "") for p, t in names.items()))
     several = max(len(study.last(method, p)) for method in study.metrics for p in POINT_NAMES) > 1
     band = "; bands reach from the lowest to the highest seed" if several else ""
-    return Part("curves", "Accuracy over rounds", made, f"Mean over clients and seeds{band}.")
+    return Part("curves", f"{sentence(study.metric.label)} over rounds", made, f"Mean over clients and seeds{band}.")
 
 
 def _client_part(study: Study) -> Part:
@@ -143,7 +146,7 @@ def _paired(study: Study, method: str) -> pd.DataFrame:
 
 def _slope(study: Study, method: str, paired: pd.DataFrame, limits: list[float]) -> tuple[str, go.Figure, str]:
     caption = f"{int(paired['gains'].sum())} of {len(paired)} gain over local"
-    return method, figures.slopes(paired, study.colours[method], limits), caption
+    return method, figures.slopes(study.metric, paired, study.colours[method], limits), caption
 
 
 def _lambda_part(study: Study) -> Part:
@@ -179,7 +182,12 @@ def _mask_part(study: Study) -> Part:
 
 def _cost_part(study: Study) -> Part:
     made = charts(
-        ("traffic", "Accuracy against traffic", figures.cost_curves(study), "Bytes as the method would encode them."),
+        (
+            "traffic",
+            f"{sentence(study.metric.label)} against traffic",
+            figures.cost_curves(study),
+            "Bytes as the method would encode them.",
+        ),
         ("seconds", "Seconds per round", figures.time_bars(study), "Mean over rounds and seeds, on this machine."),
     )
     return Part("cost", "What it costs", made)
@@ -199,43 +207,49 @@ def table_rows(study: Study) -> dict[str, list[dict[str, Any]]]:
     """The final table as text: rows per point, the study's own point first, the best mean first."""
     found: dict[str, list[dict[str, Any]]] = {point: [] for point in dict.fromkeys([study.point, *POINT_NAMES])}
     for (method, point), rows in study.table.groupby(["method", "point"], sort=False):
-        found[str(point)].append(_table_row(str(method), dict(rows.set_index("choice").iterrows())))
+        found[str(point)].append(_table_row(study.metric, str(method), dict(rows.set_index("choice").iterrows())))
     for rows in found.values():
-        rows.sort(key=lambda row: -row["mean"])
+        rows.sort(key=lambda row: -row["mean"] if study.metric.higher else row["mean"])
     return {POINT_NAMES[point]: rows for point, rows in found.items() if rows}
 
 
-def _table_row(method: str, by: dict[Any, pd.Series]) -> dict[str, Any]:
+def _table_row(metric: Metric, method: str, by: dict[Any, pd.Series]) -> dict[str, Any]:
     last, best, test = by.get(LAST), by.get(BEST_VAL), by.get(BEST_TEST)
+    number, half = partial(_number, metric), partial(_half, metric)
     return {
         "method": method,
         "mean": float(last["mean"]) if last is not None else 0.0,
-        "last": _number(last, "mean"),
-        "last_half": _half(last, "mean", "high"),
-        "worst": _number(last, "worst_tenth"),
-        "best_val": _number(best, "mean"),
-        "best_val_half": _half(best, "mean", "high"),
-        "best_test": _number(test, "mean"),
-        "gain": _number(last, "gain", signed=True),
-        "gain_half": _half(last, "gain", "gain_high"),
+        "last": number(last, "mean"),
+        "last_half": half(last, "mean", "high"),
+        "worst": number(last, "worst_tenth"),
+        "best_val": number(best, "mean"),
+        "best_val_half": half(best, "mean", "high"),
+        "best_test": number(test, "mean"),
+        "gain": number(last, "gain", signed=True),
+        "gain_half": half(last, "gain", "gain_high"),
         "share": "" if last is None or pd.isna(last["share_gains"]) else f"{100 * last['share_gains']:.0f}",
     }
 
 
-def _number(row: pd.Series | None, name: str, signed: bool = False) -> str:
+def _number(metric: Metric, row: pd.Series | None, name: str, signed: bool = False) -> str:
     if row is None or pd.isna(row[name]):
         return ""
-    return answer.points(row[name]) if signed else f"{100 * row[name]:.1f}"
+    return metric.difference(row[name]) if signed else metric.number(row[name])
 
 
-def _half(row: pd.Series | None, name: str, high: str) -> str:
-    return "" if row is None or pd.isna(row[high]) else f"± {100 * (row[high] - row[name]):.1f}"
+def _half(metric: Metric, row: pd.Series | None, name: str, high: str) -> str:
+    return "" if row is None or pd.isna(row[high]) else f"± {metric.number(row[high] - row[name])}"
+
+
+def sentence(words: str) -> str:
+    """With a capital letter at the start."""
+    return words[:1].upper() + words[1:]
 
 
 def differences(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """Key, value, default of what decides the numbers and was not left at its default."""
-    defaults = configuration.flat(configuration.Config().model_dump(mode="json"))
-    found = configuration.flat(config)
+    defaults = flat(Config().model_dump(mode="json"))
+    found = flat(config)
     return [
         (key, value, defaults.get(key, "the method's own"))
         for key, value in found.items()
@@ -246,7 +260,7 @@ def differences(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:
 def facts(study: Study) -> list[tuple[str, str]]:
     """The environment of the own method's run as pairs of words."""
     found = study.own.environment() if study.own else {}
-    pairs = configuration.flat(found).items()
+    pairs = flat(found).items()
     return [(key, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for key, v in pairs if v is not None]
 
 
@@ -254,7 +268,7 @@ def warnings(study: Study) -> list[str]:
     """What the runs warned of, unfinished runs, and what could not be read."""
     found = [f"{m}: {text}" for m, summary in study.summaries.items() for text in summary["warnings"]]
     for method, summary in study.summaries.items():
-        if not summary["complete"] and study.runs[method].summary().get("complete"):
+        if not summary["complete"] and study.runs[method].finished():
             found.append(
                 f"{method}: metrics.jsonl ends before the last round of a run that was finished; the numbers are those "
                 "of what is left. Bring the file back, or delete the folder and run it anew."
@@ -266,10 +280,10 @@ def warnings(study: Study) -> list[str]:
 
 def failed(study: Study) -> list[str]:
     """Failed cells and clients, in words."""
-    cells = study.grid.cells() if study.grid else pd.DataFrame(columns=["status"])
     found = [
-        f"Point {cell['name']} failed: {cell['error'] or 'no reason recorded'}"
-        for _, cell in cells[cells["status"] == "failed"].iterrows()
+        f"{'Point' if entry.role == 'candidate' else entry.label} {entry.name} failed: "
+        f"{entry.error or 'no reason recorded'}"
+        for entry in study.plan.failed()
     ]
     for method, summary in study.summaries.items():
         for seed, number, client, reason in summary["failed"]:

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from fedbench.report.template import rendered
-from fedbench.results.records import write_atomically
+from fedbench.results.files import write_atomically
 
 LOSSLESS = 64
 """Images up to so many pixels a side are shown as they are; larger ones are made smaller."""
@@ -54,7 +54,7 @@ class Preview:
     partition: Table | None = None
     partition_intro: str = ""
     facts: list[tuple[str, str]] = field(default_factory=list)
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def write_preview(path: Path, preview: Preview) -> Path:

@@ -7,39 +7,57 @@ from typing import Any
 
 import pandas as pd
 
-from fedbench.errors import ConfigError
+from fedbench import tasks
 from fedbench.report.theme import colour_of
-from fedbench.results.records import GridFolder, RunFolder, at_last_round, is_grid, summarise
+from fedbench.results.plan import Plan
+from fedbench.results.reader import Records, at_last_round
+from fedbench.results.summary import summarise
 from fedbench.results.tables import final_table
+from fedbench.tasks import Metric
 
 POINT_NAMES = {"after_fit": "after local training", "after_agg": "after aggregation", "global": "global model"}
 
 
 @dataclass
 class Study:
-    """A run (one method) or a grid (the final runs of several methods, and the cells that were tried)."""
+    """A plan, and what its final jobs left by label. `plan_problems`: what could not be read of the plan itself."""
 
     folder: Path
-    method: str
-    runs: dict[str, RunFolder]
-    grid: GridFolder | None = None
+    plan: Plan
+    runs: dict[str, Records]
+    plan_problems: list[str]
 
     @classmethod
     def load(cls, folder: Path) -> "Study":
-        """Reads a folder. Raises ConfigError when it holds neither a grid nor a run."""
-        if is_grid(folder):
-            grid = GridFolder(folder)
-            return cls(folder, str(grid.grid().get("method")), grid.final(), grid)
-        if not folder.is_dir():
-            raise ConfigError(f"{folder}: no such folder; give the folder of a run or of a grid")
-        run = RunFolder(folder)
-        method = (run.config().get("method") or {}).get("name") or folder.name
-        return cls(folder, method, {method: run})
+        """Reads a folder. Raises ConfigError when it holds neither a study nor a run."""
+        problems: list[str] = []
+        plan = Plan.read(folder, problems)
+        return cls(folder, plan, plan.records(folder), problems)
+
+    @property
+    def method(self) -> str:
+        """The one that the study is about."""
+        return self.plan.subject
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The one that everything goes by."""
+        return next(iter(self.runs.values())).metric() if self.runs else tasks.load("classification").primary
+
+    @property
+    def test(self) -> str:
+        """Its column on the test split."""
+        return f"test_{self.metric.name}"
+
+    @property
+    def compared(self) -> bool:
+        """Whether there is more than one method, or a choice between points of one."""
+        return len(self.plan.labels()) > 1 or bool(self.plan.candidates())
 
     @cached_property
     def metrics(self) -> dict[str, pd.DataFrame]:
         frames = {method: run.metrics() for method, run in self.runs.items()}
-        return {method: frame for method, frame in frames.items() if frame["test_accuracy"].notna().any()}
+        return {method: frame for method, frame in frames.items() if frame[self.test].notna().any()}
 
     @cached_property
     def clients(self) -> dict[str, pd.DataFrame]:
@@ -47,7 +65,7 @@ class Study:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return final_table(self.metrics, self.clients)
+        return final_table(self.metric, self.metrics, self.clients)
 
     @cached_property
     def traces(self) -> pd.DataFrame:
@@ -64,23 +82,22 @@ class Study:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The own method's resolved configuration, or what the grid was asked."""
-        found = self.own.config() if self.own else {}
-        return found or (self.grid.grid().get("config") if self.grid else None) or {}
+        """The subject's resolved configuration, or what was asked."""
+        return (self.own.config() if self.own else {}) or self.plan.config
 
     @cached_property
     def summaries(self) -> dict[str, dict[str, Any]]:
         """Per method: derived anew, with the warnings that the run itself left."""
-        return {m: summarise(run, run.summary().get("warnings") or ()) for m, run in self.runs.items()}
+        return {m: summarise(run, run.warnings()) for m, run in self.runs.items()}
 
     @property
-    def own(self) -> RunFolder | None:
+    def own(self) -> Records | None:
         return self.runs.get(self.method)
 
     @property
     def point(self) -> str:
         """The evaluation point that the answer is about."""
-        return str(self.grid.grid().get("point") or "after_agg") if self.grid else "after_agg"
+        return self.plan.point
 
     @property
     def flipped(self) -> list[int]:
@@ -95,10 +112,10 @@ class Study:
     def problems(self) -> list[str]:
         """What could not be read, each once; complete only after everything else was asked for."""
         named = [(run.path.name, problem) for run in self.runs.values() for problem in run.problems]
-        own = [(self.folder.name, problem) for problem in (self.grid.problems if self.grid else [])]
+        own = [(self.folder.name, problem) for problem in self.plan_problems]
         return list(dict.fromkeys(f"{name}/{problem}" for name, problem in [*named, *own]))
 
     def last(self, method: str, point: str | None = None) -> pd.DataFrame:
         """Per seed the metrics row of the last evaluated round at a point (default: the study's)."""
         frame = self.metrics[method]
-        return at_last_round(frame[frame["point"] == (point or self.point)])
+        return at_last_round(frame[frame["point"] == (point or self.point)], self.metric)

@@ -9,6 +9,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from fedbench.tasks import Metric
+
 LIGHT = {
     "ink": "#1a1d24",
     "muted": "#5f6775",
@@ -113,11 +115,17 @@ def round_axis(last: int) -> dict[str, Any]:
     return axis("round", showgrid=False, dtick=1 if last <= 8 else None)
 
 
-def percent_axis(values: Sequence[float], title: str = "accuracy, %") -> dict[str, Any]:
-    """An axis for accuracies in %, with a little air around the values and never beyond 0 and 100."""
+def score_axis(metric: Metric, values: Sequence[float], split: str = "test") -> dict[str, Any]:
+    """An axis for scores as they are shown, with a little air around them; shares never go beyond 0 and 100 %."""
     low, high = min(values), max(values)
-    air = max(0.06 * (high - low), 0.8)
-    return axis(title, range=[max(low - air, -1), min(high + air, 101)])
+    air = max(0.06 * (high - low), 0.8 if metric.share else 0.01 * abs(high))
+    ends = [max(low - air, -1), min(high + air, 101)] if metric.share else [low - air, high + air]
+    return axis(f"{split} {metric.title}", range=ends)
+
+
+def hover(metric: Metric, value: str = "%{y}") -> str:
+    """A score under the pointer."""
+    return f"{value[:-1]}:.1f}} %" if metric.share else f"{value[:-1]}:.3g}}"
 
 
 def label_ends(fig: go.Figure, ends: Sequence[tuple[str, float, str]]) -> None:

@@ -6,7 +6,6 @@ import json
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,9 +14,10 @@ import numpy as np
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.results.records import RunFolder, write_json_atomically
+from fedbench.results.files import write_json_atomically
+from fedbench.results.reader import Records
 
-Row = Mapping[str, Any]
+LoggedRow = Mapping[str, Any]
 Warn = Callable[[str], None]
 
 STATE = "loggers.json"
@@ -38,11 +38,11 @@ class Logger(Protocol):
     def finalize(self, status: str) -> None: ...
 
 
-def metric_values(lines: Iterable[Row], prefix: str = "") -> dict[str, float]:
+def metric_values(lines: Iterable[LoggedRow]) -> dict[str, float]:
     """Lines of metrics.jsonl of one round as `after_agg/test_accuracy: 0.8`; null and NaN are left out."""
     values: dict[str, float] = {}
     for line in lines:
-        point = f"{prefix}{line['point']}"
+        point = line["point"]
         numbers = {k: v for k, v in line.items() if k not in NOT_CURVES and v is not None}
         values |= {f"{point}/{k}": v for k, v in numbers.items() if np.isfinite(v)}
         if line.get("failed"):
@@ -50,35 +50,35 @@ def metric_values(lines: Iterable[Row], prefix: str = "") -> dict[str, float]:
     return values
 
 
-def trace_values(traces: Iterable[Row], prefix: str = "") -> dict[str, float]:
+def trace_values(traces: Iterable[LoggedRow]) -> dict[str, float]:
     """Rows of traces.parquet of one round as `lambda/client_03: 0.4`, or as quantiles for more than 50 clients.
 
     A name with a slash (`mask_share/<layer>`) is averaged over the clients; a trace of the server keeps its name.
     """
     values: dict[str, float] = {}
     for name, of_client in _by_name(traces).items():
-        values |= {prefix + key: value for key, value in _curves(name, of_client).items()}
+        values |= _curves(name, of_client)
     return values
 
 
-def trace_distributions(traces: Iterable[Row], prefix: str = "") -> dict[str, np.ndarray]:
+def trace_distributions(traces: Iterable[LoggedRow]) -> dict[str, np.ndarray]:
     """The values over clients of every trace that `trace_values` only gives as quantiles."""
     named = _by_name(traces)
     return {
-        f"{prefix}{name}/histogram": np.array(list(of_client.values()))
+        f"{name}/histogram": np.array(list(of_client.values()))
         for name, of_client in named.items()
         if "/" not in name and len(of_client) > MOST_CURVES
     }
 
 
-def _by_round(rows: Iterable[Row]) -> dict[tuple[int, int], list[Row]]:
-    rounds: dict[tuple[int, int], list[Row]] = defaultdict(list)
+def _by_round(rows: Iterable[LoggedRow]) -> dict[int, list[LoggedRow]]:
+    rounds: dict[int, list[LoggedRow]] = defaultdict(list)
     for row in rows:
-        rounds[int(row["seed"]), int(row["round"])].append(row)
+        rounds[int(row["round"])].append(row)
     return rounds
 
 
-def _by_name(traces: Iterable[Row]) -> dict[str, dict[int, float]]:
+def _by_name(traces: Iterable[LoggedRow]) -> dict[str, dict[int, float]]:
     """`{name: {client: value}}`; values that are not finite are left out."""
     named: dict[str, dict[int, float]] = defaultdict(dict)
     for row in traces:
@@ -103,32 +103,31 @@ class LoggedRounds:
 
     def __init__(self, folder: Path, resume: bool) -> None:
         self.path = folder / STATE
-        self._last: dict[str, dict[str, int]] = {}
+        self._last: dict[str, int] = {}
         if resume and self.path.exists():
             self._last = json.loads(self.path.read_text())
 
-    def last(self, logger: str, seed: int) -> int:
-        """The last round that the logger had of the seed; -1 before the first."""
-        return self._last.get(logger, {}).get(str(seed), -1)
+    def last(self, logger: str) -> int:
+        """The last round that the logger had; -1 before the first."""
+        return self._last.get(logger, -1)
 
-    def correct(self, logger: str, last: Mapping[int, int]) -> None:
-        """Takes the logger's own word, a last round per seed, for what it has."""
-        self._last[logger] = {str(seed): round_ for seed, round_ in last.items()}
+    def correct(self, logger: str, last: int) -> None:
+        """Takes the logger's own word for what it has."""
+        self._last[logger] = last
 
-    def add(self, logger: str, seed: int, round_: int) -> None:
+    def add(self, logger: str, round_: int) -> None:
         """Notes a logged round on disk."""
-        self._last.setdefault(logger, {})[str(seed)] = round_
+        self._last[logger] = round_
         write_json_atomically(self.path, self._last)
 
 
-class Attached:
-    """A logger of a run, guarded: a round of a seed is logged once, an exception becomes one warning and silence."""
+class AttachedLogger:
+    """A logger of a run, guarded: a round is logged once, an exception becomes one warning and silence."""
 
-    def __init__(self, name: str, logger: Logger, rounds: LoggedRounds, several_seeds: bool, warn: Warn) -> None:
+    def __init__(self, name: str, logger: Logger, rounds: LoggedRounds, warn: Warn) -> None:
         self.name = name
         self.logger: Logger | None = logger
         self._rounds = rounds
-        self._several_seeds = several_seeds
         self._warn = warn
         self._guarded(self._ask_what_it_has)
 
@@ -140,12 +139,12 @@ class Attached:
         """Values under ready-made keys."""
         self._guarded(lambda logger: logger.log_metrics(metrics, step=step))
 
-    def log_records(self, lines: Iterable[Row], traces: Iterable[Row] = ()) -> None:
+    def log_records(self, lines: Iterable[LoggedRow], traces: Iterable[LoggedRow] = ()) -> None:
         """Lines of metrics.jsonl and rows of traces.parquet of one or more whole rounds; known rounds are skipped."""
         traced = _by_round(traces)
-        for (seed, round_), of_round in sorted(_by_round(lines).items()):
-            if round_ > self._rounds.last(self.name, seed):
-                self._guarded(partial(self._log_round, seed, round_, of_round, traced[seed, round_]))
+        for round_, of_round in sorted(_by_round(lines).items()):
+            if round_ > self._rounds.last(self.name):
+                self._guarded(partial(self._log_round, round_, of_round, traced[round_]))
 
     def finalize(self, status: str = "success") -> None:
         """Flushes and closes; `status` is success or failed."""
@@ -156,14 +155,13 @@ class Attached:
         if known is not None:
             self._rounds.correct(self.name, known)
 
-    def _log_round(self, seed: int, round_: int, lines: list[Row], traces: list[Row], logger: Logger) -> None:
-        prefix = f"seed{seed}/" if self._several_seeds else ""
-        values: dict[str, Any] = metric_values(lines, prefix) | trace_values(traces, prefix)
+    def _log_round(self, round_: int, lines: list[LoggedRow], traces: list[LoggedRow], logger: Logger) -> None:
+        values: dict[str, Any] = metric_values(lines) | trace_values(traces)
         if getattr(logger, "takes_distributions", False):
-            values |= trace_distributions(traces, prefix)
+            values |= trace_distributions(traces)
         logger.log_metrics(values, step=round_)
         logger.save()
-        self._rounds.add(self.name, seed, round_)
+        self._rounds.add(self.name, round_)
 
     def _guarded(self, action: Callable[[Logger], None]) -> None:
         if self.logger is None:
@@ -177,7 +175,7 @@ class Attached:
 
 def make_loggers(
     config: Config, folder: Path, run_id: str, job_type: str, *, resume: bool = True, warn: Warn = warnings.warn
-) -> list[Attached]:
+) -> list[AttachedLogger]:
     """The loggers that `config.loggers` names, each guarded. `run_id` must stay the same when a run is resumed.
 
     With `resume` the rounds that a logger already had in this folder are skipped. Raises ConfigError for a logger that
@@ -193,16 +191,16 @@ def make_loggers(
         except Exception as error:  # a mirror of the records must never cost the run itself
             warn(f"logger {name} cannot start and is left out ({type(error).__name__}: {error})")
         else:
-            attached.append(Attached(name, logger, rounds, len(config.seeds) > 1, warn))
+            attached.append(AttachedLogger(name, logger, rounds, warn))
     return attached
 
 
-def catch_up(loggers: Iterable[Attached], folder: Path) -> None:
+def catch_up(loggers: Iterable[AttachedLogger], folder: Path) -> None:
     """Hands over what the folder's records have and a logger lacks.
 
     For a resumed run, once its records are cut back to the checkpoint: a killed logger may have lost its last rounds.
     """
-    run = RunFolder(folder)
+    run = Records(folder)
     lines: list[Any] = run.metrics().to_dict("records")
     traces: list[Any] = run.traces().to_dict("records")
     for logger in loggers:
@@ -210,17 +208,10 @@ def catch_up(loggers: Iterable[Attached], folder: Path) -> None:
 
 
 def log_records(
-    loggers: Iterable[Attached], lines: Iterable[Any], traces: Iterable[Row] | Mapping[tuple[int, str], float] = ()
+    loggers: Iterable[AttachedLogger], lines: Iterable[LoggedRow], traces: Iterable[LoggedRow] = ()
 ) -> None:
-    """Hands lines of metrics.jsonl (mappings or MetricsLine) and their traces to every logger.
-
-    traces: rows of traces.parquet, or `{(client, name): value}` where the lines are of one round.
-    """
-    rows = [asdict(line) if is_dataclass(line) and not isinstance(line, type) else line for line in lines]
-    if isinstance(traces, Mapping):
-        at = {key: rows[0][key] for key in ("seed", "round")} if rows else {}
-        traces = [{**at, "client": c, "name": name, "value": value} for (c, name), value in traces.items()]
-    traced = list(traces)
+    """Hands lines of metrics.jsonl and rows of traces.parquet to every logger."""
+    rows, traced = list(lines), list(traces)
     for logger in loggers:
         logger.log_records(rows, traced)
 

@@ -9,6 +9,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from fedbench.tasks import Metric
+
 Clock = Callable[[], float]
 LABELS = {"after_fit": "after fit", "after_agg": "after agg", "global": "global"}
 
@@ -22,7 +24,7 @@ def duration(seconds: float) -> str:
 
 
 class Display:
-    """A bar on a terminal, throttled lines elsewhere; notes are printed above the bar."""
+    """A bar on a terminal, throttled lines elsewhere; warnings are printed above the bar."""
 
     def __init__(self, console: Console | None, clock: Clock = time.monotonic) -> None:
         self.console = console or Console(stderr=True)
@@ -32,7 +34,7 @@ class Display:
         self._printed: float | None = None
         self._held: str | None = None
 
-    def note(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         """A warning or a remark, kept on the screen."""
         self.console.print(escape(text), style="yellow" if self._bar else None, soft_wrap=True, highlight=False)
 
@@ -77,28 +79,29 @@ def _bar(console: Console) -> Bar:
 
 
 class Progress(Display):
-    """The rounds of a run over its seeds, the accuracy so far at every evaluation point, and the time left."""
+    """The rounds of a run over its seeds, the test score so far at every evaluation point, and the time left."""
 
     def start(self, title: str, rounds: int, seeds: Sequence[int]) -> None:
         """`title` says what runs where."""
         self._rounds, self._seeds = rounds, list(seeds)
         self._now: dict[int, int] = {}
         self._first: tuple[float, int] | None = None
-        self._accuracy = ""
+        self._scores = ""
         self._begin(title, rounds * len(self._seeds))
 
     def update(self, event: Mapping[str, Any]) -> None:
-        """After a round: `{"seed", "round", "rounds", "lines": [lines of metrics.jsonl], "seconds"}`.
+        """After a round: `{"seed", "round", "rounds", "lines": [lines of metrics.jsonl], "metric": the primary one,
+        "seconds"}`.
 
-        Rounds without `lines` (not evaluated) move the bar only; an event `{"note": text}` is a note.
+        Rounds without `lines` (not evaluated) move the bar only; an event `{"warning": text}` is a warning.
         """
-        if "note" in event:
-            self.note(event["note"])
+        if "warning" in event:
+            self.warn(event["warning"])
             return
         seed, now = event["seed"], event["round"]
         self._now[seed] = now
         self._first = self._first or (self._clock(), self._completed())
-        self._accuracy = accuracies(event["lines"]) or self._accuracy
+        self._scores = scores(event["lines"], event["metric"]) or self._scores
         if self._bar is not None or event["lines"]:
             self._show(self._completed(), self._what(seed, now), self._text(event), self._left(event), self._over())
 
@@ -108,7 +111,7 @@ class Progress(Display):
 
     def _text(self, event: Mapping[str, Any]) -> str:
         pace = f"{event['seconds']:.2g} s/round" if event.get("seconds") else ""
-        return "  ".join(part for part in (self._accuracy, pace) if part)
+        return "  ".join(part for part in (self._scores, pace) if part)
 
     def _skipped(self) -> int:
         """Rounds of the seeds that an earlier start finished: seeds run in order, and these were never heard of."""
@@ -130,11 +133,11 @@ class Progress(Display):
         return time_left(pace, self._rounds * len(self._seeds) - self._completed())
 
 
-def accuracies(lines: Sequence[Any]) -> str:
-    """`after fit 81.2 %  after agg 79.0 %` from the lines of one round."""
-    rows = [line if isinstance(line, Mapping) else vars(line) for line in lines]
-    tested = {row["point"]: row["test_accuracy"] for row in rows if row["test_accuracy"] is not None}
-    return "  ".join(f"{label} {tested[point]:.1%}" for point, label in LABELS.items() if point in tested)
+def scores(lines: Sequence[Mapping[str, Any]], metric: Metric) -> str:
+    """`after fit 81.2%  after agg 79.0%` from the lines of one round."""
+    tested = {line["point"]: value for line in lines if (value := line[f"test_{metric.name}"]) is not None}
+    sign = "%" if metric.share else ""
+    return "  ".join(f"{name} {metric.number(tested[p])}{sign}" for p, name in LABELS.items() if p in tested)
 
 
 class GridProgress(Display):

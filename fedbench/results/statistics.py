@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from fedbench.tasks import Metric
+
 CONFIDENCE = 0.95
 
 
@@ -56,36 +58,37 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
     return Interval(mean, mean - half, mean + half, known)
 
 
-def worst_tenth(accuracies: Sequence[float] | np.ndarray) -> float:
-    """Mean of the worst ceil(n/10) of n clients; NaN without clients."""
-    known = np.sort(np.asarray(accuracies, dtype=float))
-    known = known[~np.isnan(known)]
+def worst_tenth(values: Sequence[float] | np.ndarray, higher: bool = True) -> float:
+    """Mean of the worst ceil(n/10) of n clients; NaN without clients. higher: whether more is better."""
+    known = np.sort(np.asarray(values, dtype=float))
+    known = known[~np.isnan(known)][:: 1 if higher else -1]
     return float(known[: math.ceil(len(known) / 10)].mean()) if len(known) else math.nan
 
 
-def pairs(ours: pd.DataFrame, theirs: pd.DataFrame, value: str = "test_accuracy") -> pd.DataFrame:
-    """Differences `ours - theirs` client by client: columns seed, client, ours, theirs, difference.
+def pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+    """By how much ours is better client by client on test: columns seed, client, ours, theirs, difference.
 
     Both frames hold one row per seed and client; what only one of them has is left out.
     """
-    keys = ["seed", "client"]
+    keys, value = ["seed", "client"], f"test_{metric.name}"
     left = ours[[*keys, value]].rename(columns={value: "ours"})
     right = theirs[[*keys, value]].rename(columns={value: "theirs"})
     joined = left.merge(right, on=keys).dropna().sort_values(keys, ignore_index=True)
-    return joined.assign(difference=joined["ours"] - joined["theirs"])
+    gain = joined["ours"] - joined["theirs"]
+    return joined.assign(difference=gain if metric.higher else -gain)
 
 
-def paired_difference(ours: pd.DataFrame, theirs: pd.DataFrame, value: str = "test_accuracy") -> Interval | None:
-    """Mean over seeds of the mean difference over the clients of a seed, with its interval; None without a pair."""
-    joined = pairs(ours, theirs, value)
+def paired_difference(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> Interval | None:
+    """Mean over seeds of the mean gain over the clients of a seed, with its interval; None without a pair."""
+    joined = pairs(ours, theirs, metric)
     if joined.empty:
         return None
     return interval(joined.groupby("seed")["difference"].mean().tolist())
 
 
-def share_that_gains(ours: pd.DataFrame, theirs: pd.DataFrame, value: str = "test_accuracy") -> float | None:
+def share_that_gains(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> float | None:
     """Share in [0, 1] of clients strictly better off than theirs, mean over seeds; None without a pair."""
-    joined = pairs(ours, theirs, value)
+    joined = pairs(ours, theirs, metric)
     if joined.empty:
         return None
     return float((joined["difference"] > 0).groupby(joined["seed"]).mean().mean())

@@ -5,7 +5,7 @@ import netrc
 import os
 import struct
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +38,7 @@ class WandbLog:
         job_type: str,
         warn: Callable[[str], None] = warnings.warn,
     ) -> None:
-        group = config.wandb.group or experiment(config, folder)
+        group = config.wandb.group or f"{config.data.name}-{config.partition.name}"
         # One point may stand in several grids: each has a run of its own, or W&B would mix them.
         run_id = f"{run_id[:50]}-{sha256(f'{group}/{run_id}'.encode()).hexdigest()[:8]}"
         arguments = {
@@ -53,7 +53,6 @@ class WandbLog:
             "job_type": job_type,
             "reinit": "create_new",
         }
-        self._seeds, self._rounds = config.seeds, config.rounds
         self._segments = segments(folder, run_id)
         started = mode(config.wandb.mode)
         if config.wandb.mode == "online" and started == "offline":
@@ -65,16 +64,16 @@ class WandbLog:
         self.run.define_metric("round")
         self.run.define_metric("*", step_metric="round")
 
-    def logged(self) -> dict[int, int] | None:
-        """The last round per seed that W&B really has, as of the start; None when there is no telling.
+    def logged(self) -> int | None:
+        """The last round that W&B really has, as of the start; None when there is no telling.
 
         Read back from the offline segments, because W&B's own process loses what it has not written when it dies;
         from the server for a run that is continued online.
         """
-        known = [key_rounds(row, self._seeds) for path in self._segments for row in history(path)]
+        known = [int(row["round"]) for path in self._segments for row in history(path)]
         if self.run.resumed:
-            known += _of_server(dict(self.run.summary), self._seeds, self._rounds)
-        return dict(known) if self._segments or self.run.resumed else None
+            known += [int(self.run.summary["round"])] if "round" in dict(self.run.summary) else []
+        return max(known, default=-1) if self._segments or self.run.resumed else None
 
     def log_hyperparams(self, params: dict[str, Any]) -> None:
         self.run.config.update(params, allow_val_change=True)
@@ -88,14 +87,6 @@ class WandbLog:
 
     def finalize(self, status: str) -> None:
         self.run.finish(exit_code=0 if status == "success" else 1)
-
-
-def experiment(config: Config, folder: Path) -> str:
-    """The grid's folder for its cells and final runs, the folder above for a run in the default place."""
-    for parent in list(folder.parents)[:2]:
-        if parent.name in ("cells", "final"):
-            return parent.parent.name
-    return f"{config.data.name}-{config.partition.name}" if config.out else folder.parent.name
 
 
 def _start(mode: Mode, arguments: dict[str, Any], warn: Callable[[str], None]) -> Any:
@@ -141,21 +132,6 @@ def _in_netrc(host: str) -> bool:
         return netrc.netrc(path).authenticators(host) is not None
     except (OSError, netrc.NetrcParseError):
         return False
-
-
-def key_rounds(row: dict[str, Any], seeds: Sequence[int]) -> tuple[int, int]:
-    """Seed and round of a logged row; with one seed the keys carry no seed."""
-    named = (int(key.split("/")[0].removeprefix("seed")) for key in row if key.startswith("seed") and "/" in key)
-    return next(named, seeds[0]), int(row["round"])
-
-
-def _of_server(summary: dict[str, Any], seeds: Sequence[int], rounds: int) -> Iterator[tuple[int, int]]:
-    """Seeds run in order, so those before the last one that the server has heard of are complete."""
-    if "round" not in summary:
-        return
-    heard = [seed for seed in seeds if any(key.startswith(f"seed{seed}/") for key in summary)] or [seeds[0]]
-    yield from ((seed, rounds) for seed in heard[:-1])
-    yield heard[-1], int(summary["round"])
 
 
 def segments(folder: Path, run_id: str) -> list[Path]:

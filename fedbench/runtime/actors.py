@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.config import Config
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
 
     from fedbench.data.dataset import Dataset
     from fedbench.runtime.channel import PackedOrder
+    from fedbench.runtime.drive import Assignment
     from fedbench.runtime.driver import Event
-    from fedbench.runtime.exchange import Move, Order, Reply, Setup
+    from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
     from fedbench.runtime.store import Versions
 
 START_TIMEOUT = 600.0
@@ -35,8 +35,8 @@ class DriverActor:
     def __init__(self) -> None:
         self._events: list[Event] = []
 
-    def run(self, config: Config, folder: Path, resume: bool) -> list[str]:
-        return with_hosts(config, folder, self._events.append, resume)
+    def run(self, assignments: Sequence[Assignment]) -> None:
+        with_hosts(assignments, self._events.append)
 
     def events(self) -> list[Event]:
         taken, self._events[:] = list(self._events), []
@@ -44,16 +44,17 @@ class DriverActor:
 
 
 def with_hosts(
-    config: Config, folder: Path, on_event: Callable[[Event], None], resume: bool, dataset: Dataset | None = None
-) -> list[str]:
-    """The rounds on hosts of their own; returns the warnings. dataset: where it is loaded already."""
+    assignments: Sequence[Assignment], on_event: Callable[[Event], None], dataset: Dataset | None = None
+) -> None:
+    """Runs that differ in their seeds, on hosts of their own. dataset: where it is loaded already."""
+    config = assignments[0].config
     resources = config.resources
     hosts = RayHosts(int(resources.hosts), resources.cpus_per_host, float(resources.gpus_per_host))
     try:
         from fedbench.data.dataset import Dataset
-        from fedbench.runtime.driver import drive
+        from fedbench.runtime.drive import drive_all
 
-        return drive(config, folder, hosts, dataset or Dataset.load(config.data), on_event, resume)
+        drive_all(assignments, hosts, dataset or Dataset.load(config.data), on_event)
     finally:
         hosts.close()
 
@@ -76,7 +77,7 @@ class HostActor:
         torch.set_num_threads(setup.config.train.threads)
         keep_freed_memory()
         self._channel = HostEnd(messages)
-        self._host = Host(replace(setup, states=states), ship=self._channel.ship)
+        self._host = Host.of(replace(setup, states=states), ship=self._channel.ship)
         return ray.get_runtime_context().get_node_id()
 
     def work(self, packed: PackedOrder, *references: np.ndarray) -> tuple[Reply, list[np.ndarray]]:
@@ -165,7 +166,7 @@ class RayHosts:
 
     # -- exchanges ----------------------------------------------------------------------------------------------------
 
-    def exchange(self, orders: Sequence[Order], moves: Sequence[Move] = ()) -> list[Reply]:
+    def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         self._channel.begin_exchange()
         self._packed: dict[int, PackedOrder] = {}
         self._arrivals: dict[int, list[tuple[Versions, Any]]] = {}
@@ -173,7 +174,7 @@ class RayHosts:
         references = [self._send(i, order) for i, order in enumerate(orders)]
         return [self._received(i, reference, orders[i]) for i, reference in enumerate(references)]
 
-    def _move(self, moves: Sequence[Move]) -> None:
+    def _move(self, moves: Sequence[Relocation]) -> None:
         """Have states travel from store to store; their content does not pass through this process."""
         ways = sorted({(move.source, move.target) for move in moves})
         leaving = [{m.client: m.kept for m in moves if (m.source, m.target) == way} for way in ways]

@@ -1,24 +1,44 @@
 """From a resolved configuration to what works: the learner, the method, and what both halves of it know."""
 
+from dataclasses import dataclass
 from functools import partial
 
 from fedbench import methods, models
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
-from fedbench.learner import seeds
-from fedbench.learner.learner import Learner
-from fedbench.methods.base import Context, Method
+from fedbench.engine.learner import Learner
+from fedbench.methods.base import Method
+from fedbench.methods.server import Context
+from fedbench.module import seeds
 from fedbench.runtime.sampling import count_of
+from fedbench.tasks import load
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a process works with in one run."""
+
+    config: Config
+    seed: int
+    learner: Learner
+    context: Context
+    method: Method
+
+
+def assembled(config: Config, dataset: Dataset, partition: Partition, seed: int, device: str = "cpu") -> Parts:
+    """The parts of a resolved configuration with one seed."""
+    learner = build_learner(config, dataset, seed, device)
+    context = make_context(config, dataset, partition, seed, learner)
+    return Parts(config, seed, learner, context, make_method(config, context))
 
 
 def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cpu") -> Learner:
     """Every process builds the same start model from the seed."""
+    task = load(dataset.task)
     with seeds.preserved_streams():
         seeds.seed_everything(seed, "model")
-        module = models.build(
-            config.model.name, input_shape=dataset.shape, classes=dataset.num_classes, **config.model.options
-        )
+        module = models.build(config.model.name, dataset.shape, dataset.outputs, task, **config.model.options)
     kind = methods.load(config.method.name)
     options = kind.Options(**config.method.options)
     return Learner(
@@ -28,6 +48,7 @@ def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cp
         head=config.model.head,
         adapt=partial(kind.adapt_model, options=options, seed=seed),
         device=device,
+        task=task,
         evaluate_batch=config.evaluate.batch_size,
         by_batches=config.evaluate.accuracy == "batches",
     )
@@ -39,7 +60,7 @@ def make_context(config: Config, dataset: Dataset, partition: Partition, seed: i
         train=config.train,
         seed=seed,
         rounds=config.rounds,
-        classes=dataset.num_classes,
+        classes=dataset.classes,
         sizes=tuple(len(rows.train) for rows in partition.clients),
         public=0 if partition.public is None else len(partition.public),
         drawn=count_of(len(partition.clients), config.participation),

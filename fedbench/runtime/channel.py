@@ -5,6 +5,7 @@ not; small ones come along with their message.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from fedbench.runtime.exchange import Order, Reply
 
 
 @dataclass(frozen=True)
-class Slot:
+class Attached:
     """Where a tensor of a packed message is: among the arrays that come with it, or the references after it."""
 
     index: int
@@ -55,17 +56,17 @@ class DriverEnd:
         arrays: list[np.ndarray] = []
         references: list[Any] = []
 
-        def change(tensor: Tensor) -> Place | Slot:
+        def change(tensor: Tensor) -> Place | Attached:
             if tensor.nbytes < LEAST:
                 arrays.append(tensor.contiguous().numpy())
-                return Slot(len(arrays) - 1)
+                return Attached(len(arrays) - 1)
             found = self._stored(tensor, near)
             if isinstance(found, Place):
                 return found
             references.append(found)
-            return Slot(len(references) - 1, referred=True)
+            return Attached(len(references) - 1, referred=True)
 
-        uploads = sum(task.fit for task in order.tasks) if near else 0
+        uploads = sum(task.train for task in order.tasks) if near else 0
         files = [self._arena.take(self._upload_bytes) for _ in range(uploads)]
         return PackedOrder(changed(order, change), arrays, files), references
 
@@ -104,7 +105,7 @@ class DriverEnd:
                     self._upload_bytes = max(place.end for place in places.values())
                     unused -= {place.file for place in places.values()}
                 message.tensors = {
-                    n: as_tensor(arrays[t.index]).clone() if isinstance(t, Slot) else t for n, t in held.items()
+                    n: as_tensor(arrays[t.index]).clone() if isinstance(t, Attached) else t for n, t in held.items()
                 }
         for file in unused:
             self._arena.give_back(file)
@@ -148,7 +149,7 @@ class HostEnd:
             if isinstance(found, Place):
                 return found
             arrays.append(found.contiguous().numpy())
-            return Slot(len(arrays) - 1)
+            return Attached(len(arrays) - 1)
 
         for report in reply.reports:
             for message in (report.upload, report.answer):
@@ -165,9 +166,9 @@ def changed(order: Order, change: Callable[[Any], Any]) -> Order:
         if message is None:
             return None
         if id(message) not in seen:
-            tensors = {name: change(tensor) for name, tensor in message.tensors.items()}
-            seen[id(message)] = Message(tensors, message.bits, message.charge)
+            seen[id(message)] = twin = copy(message)
+            twin.tensors = {name: change(tensor) for name, tensor in message.tensors.items()}
         return seen[id(message)]
 
-    tasks = [replace(task, download=of(task.download)) for task in order.tasks]
-    return replace(order, tasks=tasks, global_model=of(order.global_model), question=of(order.question))
+    tasks = [replace(task, message=of(task.message)) for task in order.tasks]
+    return replace(order, tasks=tasks, global_model=of(order.global_model))

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedbench.config import Config
 from fedbench.data.augmentation import Augmentation
 from fedbench.data.dataset import Dataset, Split
-from fedbench.data.noise import client_labels
+from fedbench.data.noise import client_targets
 from fedbench.data.partitions import Partition
 
 Key = tuple[int | str, ...]
@@ -23,35 +23,36 @@ class ClientData:
         self, config: Config, dataset: Dataset, partition: Partition, device: torch.device, dtype: torch.dtype
     ) -> None:
         self.config, self.dataset, self.partition, self.device, self.dtype = config, dataset, partition, device, dtype
-        self._images = resident(as_tensor(dataset.images), device)
+        self._samples = resident(as_tensor(dataset.samples), device)
         data = config.data
         self._augmentation = (
             Augmentation(data.augment, data.crop_padding, data.rotate_degrees) if data.augment else None
         )
-        self._scale, self._shift = dataset.scale_and_shift(device, dtype)
+        self._factors = dataset.scale_and_shift(device, dtype)
 
     def split(self, clients: Sequence[int], part: str, key: Key) -> Split:
         """Part 'train', 'val' or 'test' of these clients, one after the other."""
-        empty = torch.zeros(0, dtype=torch.int64)
-        rows = [torch.as_tensor(getattr(self.partition.clients[n], part)) for n in clients]
-        labels = [client_labels(self.dataset, self.partition, self.config, n, part) for n in clients]
-        return self._gatherer(torch.cat([empty, *rows]), torch.cat([empty, *labels]), key)
+        nothing = np.zeros(0, np.int64)
+        rows = [nothing, *(getattr(self.partition.clients[n], part) for n in clients)]
+        targets = [client_targets(self.dataset, self.partition, self.config, n, part) for n in clients]
+        whole = np.concatenate([self.dataset.targets[nothing], *targets])
+        return self._gatherer(torch.from_numpy(np.concatenate(rows)), torch.from_numpy(whole), key)
 
     def public(self, key: Key) -> Split | None:
-        """The public images, whose labels nobody knows."""
+        """The public samples, whose targets nobody knows."""
         if self.partition.public is None:
             return None
-        rows = torch.as_tensor(self.partition.public)
-        return self._gatherer(rows, torch.zeros(len(rows), dtype=torch.int64), key)
+        rows = self.partition.public
+        unknown = np.zeros_like(self.dataset.targets, shape=(len(rows), *self.dataset.targets.shape[1:]))
+        return self._gatherer(torch.from_numpy(rows), torch.from_numpy(unknown), key)
 
-    def _gatherer(self, rows: Tensor, labels: Tensor, key: Key) -> Split:
+    def _gatherer(self, rows: Tensor, targets: Tensor, key: Key) -> Split:
         channels_last = self.config.train.memory_format == "channels_last"
         return Split(
-            self._images,
+            self._samples,
             rows.to(self.device),
-            labels.to(self.device),
-            self._scale,
-            self._shift,
+            targets.to(self.device, self.dtype) if targets.is_floating_point() else targets.to(self.device),
+            self._factors,
             key,
             memory_format=torch.channels_last if channels_last else torch.contiguous_format,
             dtype=self.dtype,
@@ -66,8 +67,8 @@ def as_tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array)
 
 
-def resident(images: Tensor, device: torch.device) -> Tensor:
-    """The images on the device where they take at most a quarter of its free memory; else batches are sent there."""
-    if device.type == "cuda" and images.nbytes > torch.cuda.mem_get_info(device)[0] // 4:
-        return images
-    return images.to(device)
+def resident(samples: Tensor, device: torch.device) -> Tensor:
+    """The samples on the device where they take at most a quarter of its free memory; else batches are sent there."""
+    if device.type == "cuda" and samples.nbytes > torch.cuda.mem_get_info(device)[0] // 4:
+        return samples
+    return samples.to(device)

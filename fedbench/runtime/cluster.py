@@ -30,13 +30,15 @@ def inside_a_trial() -> bool:
 @contextmanager
 def connected(config: Config, cpus: float | None = None) -> Iterator[Any]:
     """Ray for the time of a block; a connection that was there before is used and left alone."""
-    _environment()
-    import ray
+    with _environment():
+        import ray
 
-    if ray.is_initialized():
+        ours = not ray.is_initialized()
+        if ours:
+            _init(ray, config, cpus)
+    if not ours:
         yield ray
         return
-    _init(ray, config, cpus)
     try:
         yield ray
     finally:
@@ -85,7 +87,10 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
-def _environment() -> None:
+@contextmanager
+def _environment() -> Iterator[None]:
+    """The environment that Ray's processes inherit; the caller's own is as it was afterwards."""
+    before = dict(os.environ)
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     os.environ[COMMAND] = " ".join(sys.argv)
@@ -93,6 +98,12 @@ def _environment() -> None:
     here = [path or os.getcwd() for path in sys.path if path in ("", os.getcwd())]
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*here, *filter(None, known)]))
+    try:
+        yield
+    finally:
+        for name in {*QUIET, COMMAND, "PYTHONPATH"}:
+            os.environ.pop(name, None)
+            os.environ.update({name: before[name]} if name in before else {})
 
 
 def _store_bytes() -> int:

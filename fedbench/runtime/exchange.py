@@ -11,8 +11,11 @@ from pathlib import Path
 
 from fedbench.config import Config
 from fedbench.data.partitions import Partition
-from fedbench.learner.learner import Score
-from fedbench.methods.base import Message, Upload
+from fedbench.methods.messages import Message, Upload
+from fedbench.tasks import Score
+
+POOLED = -1
+"""Number of the client that holds the training data of all."""
 
 Scores = dict[str, Score]
 """By split: val (where there is one) and test."""
@@ -30,34 +33,36 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a host does for one client in an exchange: the personal model first, then the training.
+class ClientTask:
+    """What a host does for one client in an exchange: models are evaluated first, then one is trained.
 
-    kept: the round in which the client's private state was saved, 0 before the first.
+    kept: the round in which the client's private state was saved, 0 before the first. untrained, after_agg,
+    global_model, after_fit: what is evaluated: the client's model before its first training, what it has received, the
+    global model, and what it trains now.
     """
 
     client: int
-    download: Message
+    message: Message
     kept: int = 0
-    evaluate_agg: bool = False
-    evaluate_global: bool = False
-    evaluate_initial: bool = False
-    fit: bool = False
-    evaluate_fit: bool = False
+    untrained: bool = False
+    after_agg: bool = False
+    global_model: bool = False
+    train: bool = False
+    after_fit: bool = False
 
 
 @dataclass
 class Order:
     """The message to a host. number: of the exchange.
 
-    global_model: to be evaluated on every client with evaluate_global. question: of an extra pass, to be answered for
-    the tasks' clients. gone: clients that are at home elsewhere since the last exchange.
+    global_model: to be evaluated where a task asks for it. extra: whether this is an extra pass, in which clients
+    answer. gone: clients that are at home elsewhere since the last exchange.
     """
 
     number: int
-    tasks: list[Task]
+    tasks: list[ClientTask]
     global_model: Message | None = None
-    question: Message | None = None
+    extra: bool = False
     gone: Sequence[int] = ()
 
 
@@ -66,7 +71,7 @@ class Report:
     """What became of one task. kept: bytes of the private state that was saved, or None."""
 
     client: int
-    fit_seconds: float = 0.0
+    train_seconds: float = 0.0
     eval_seconds: float = 0.0
     upload: Upload | None = None
     answer: Message | None = None
@@ -91,7 +96,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Move:
+class Relocation:
     """A client that changes its home, and the round in which its private state was saved."""
 
     client: int

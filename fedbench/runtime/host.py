@@ -11,41 +11,47 @@ from typing import Any
 import torch
 
 from fedbench.data.dataset import Dataset
+from fedbench.engine.trainee import Ledger
 from fedbench.errors import ConfigError
-from fedbench.learner import seeds
-from fedbench.learner.learner import Ledger
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import POOL, Client, Message, Method, Upload
-from fedbench.runtime.build import build_learner, make_context, make_method
+from fedbench.methods.base import ExtraPass
+from fedbench.methods.client import Client, Predictor, PrivateState
+from fedbench.methods.messages import Message, Upload, weights_of
+from fedbench.module import seeds
+from fedbench.module.weights import Weights
+from fedbench.runtime.build import Parts, assembled
 from fedbench.runtime.client_data import ClientData
-from fedbench.runtime.exchange import Order, Reply, Report, Scores, Setup, Task
-from fedbench.runtime.store import State, open_store
+from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Setup
+from fedbench.runtime.store import ClientStore, StateLostError, open_store
 
 
 class Host:
     """Works through orders, client by client, on one learner. ship: told of every fit as soon as it is done."""
 
     def __init__(
-        self, setup: Setup, dataset: Dataset | None = None, ship: Callable[[Report], None] = lambda report: None
+        self, parts: Parts, data: Any, store: ClientStore, ship: Callable[[Report], None] = lambda report: None
     ) -> None:
-        self.config, self.seed, self.partition = setup.config, setup.seed, setup.partition
-        self.device = torch.device(setup.device)
-        dataset = dataset or Dataset.load(setup.config.data)
-        self.learner = build_learner(setup.config, dataset, setup.seed, setup.device)
-        self.data = ClientData(setup.config, dataset, setup.partition, self.device, self.learner.dtype)
-        self.context = make_context(setup.config, dataset, setup.partition, setup.seed, self.learner)
-        self.method = make_method(setup.config, self.context)
-        self.initial = self.learner.initial()
-        self.store = open_store(setup.states)
+        self.config, self.seed, self.context = parts.config, parts.seed, parts.context
+        self.learner, self.method, self.data, self.store = parts.learner, parts.method, data, store
+        self.initial, self.device = self.learner.initial(), self.learner.device
         self._ship = ship
+
+    @classmethod
+    def of(cls, setup: Setup, dataset: Dataset | None = None, **more: Any) -> "Host":
+        """The host of a run."""
+        dataset = dataset or Dataset.load(setup.config.data)
+        parts = assembled(setup.config, dataset, setup.partition, setup.seed, setup.device)
+        learner = parts.learner
+        data = ClientData(setup.config, dataset, setup.partition, learner.device, learner.dtype)
+        return cls(parts, data, open_store(setup.states), **more)
 
     # -- clients ------------------------------------------------------------------------------------------------------
 
-    def client(self, number: int, round: int, state: State) -> Client:
-        """The client as it stands in a round."""
+    def client(self, task: ClientTask, round: int) -> Client:
+        """The client as it stands when it holds the model of a round. Raises StateLostError."""
+        number, state = task.client, self._state(task)
         key = self._key(number, round)
         train, val, test = (self._split(number, part, key) for part in ("train", "val", "test"))
-        return Client(
+        client = Client(
             id=number,
             samples=len(train),
             train=train,
@@ -56,19 +62,30 @@ class Host:
             initial=self.initial,
             seed=self.seed,
             round=round,
-            state=state,
+            state=state or self.method.State(),
+            message=on_device(task.message, self.device),
         )
+        if state is None:
+            self.method.begin(client)
+        return self._at(client, round)
+
+    def _state(self, task: ClientTask) -> PrivateState | None:
+        """None before the client's first training."""
+        found = self.store.load(task.client, task.kept)
+        return self.method.State(**found) if found else None
 
     def _split(self, number: int, part: str, key: tuple[int | str, ...]) -> Any:
-        if number != POOL:
+        if number != POOLED:
             return self.data.split([number], part, key)
-        return self.data.split(range(len(self.partition.clients)) if part == "train" else [], part, key)
+        return self.data.split(range(self.context.clients) if part == "train" else [], part, key)
 
     def _key(self, number: int, round: int) -> tuple[int | str, ...]:
-        return (self.seed, number, round) if number != POOL else (self.seed, round, "pool")
+        return (self.seed, number, round) if number != POOLED else (self.seed, round, "pool")
 
-    def _in_round(self, client: Client, round: int) -> Client:
+    def _at(self, client: Client, round: int, rate_of: int | None = None) -> Client:
+        """Bring a client to a round: its random streams, and the learning rates of this round or another one."""
         client.round = round
+        client.decay = self.config.train.lr_decay ** max(0, (round if rate_of is None else rate_of) - 1)
         for split in (client.train, client.val, client.test, client.public):
             if split is not None:
                 split.key = self._key(client.id, round)
@@ -84,19 +101,18 @@ class Host:
         with seeds.preserved_streams():
             reports = [self._guarded(task, order) for task in order.tasks]
         busy = time.perf_counter() - begun
-        train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("fit", "eval"))
+        train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
         return Reply(reports, train, evaluate, busy, os.getpid(), resident_mb())
 
-    def _guarded(self, task: Task, order: Order) -> Report:
+    def _guarded(self, task: ClientTask, order: Order) -> Report:
         report = Report(task.client)
-        state = self.store.load(task.client, task.kept)
-        client = self.client(task.client, order.number, state)
         try:
-            if order.question:
-                self._answer(client, order.question, report)
+            client = self.client(task, order.number)
+            if order.extra:
+                self._answer(client, report)
             else:
-                self._task(client, task, order, report)
-        except ConfigError:
+                self._task(client, task, order.global_model, report)
+        except (ConfigError, StateLostError):
             raise
         except (Exception, SystemExit) as error:  # a model that calls sys.exit must not end the run
             where = traceback.extract_tb(error.__traceback__)[-1]
@@ -107,70 +123,63 @@ class Host:
             report.upload = report.kept = None
         return report
 
-    def _answer(self, client: Client, question: Message, report: Report) -> None:
-        self._set_rate(client.round + 1)  # whoever trains for an answer does so at the start of the round to come
-        report.answer = on_cpu(self.method.answer(client, on_device(question, self.device)))
+    def _answer(self, client: Client, report: Report) -> None:
+        # Whoever trains for an answer does so with the rates of the round to come.
+        assert isinstance(self.method, ExtraPass)
+        report.answer = on_cpu(self.method.answer(self._at(client, client.round, rate_of=client.round + 1)))
 
-    def _task(self, client: Client, task: Task, order: Order, report: Report) -> None:
-        if not client.state:
-            self.method.start(client)
-        download = on_device(task.download, self.device)
-        received = self._evaluate_received(task, order, client, download, report)
-        if task.fit:
-            self._fit(task, client, download, received, report)
-
-    def _evaluate_received(
-        self, task: Task, order: Order, client: Client, download: Message, report: Report
-    ) -> Weights | None:
-        """The received model, where it is what was evaluated: some methods compute for long to receive."""
-        received, delivered = None, client.round
+    def _task(self, client: Client, task: ClientTask, global_model: Message | None, report: Report) -> None:
+        received = personal = None
+        with measured(report, "train_seconds" if task.train else "eval_seconds"):
+            if task.train or task.after_agg:
+                received = self.method.receive(client)
         with measured(report, "eval_seconds"):
-            self._set_rate(max(1, delivered))
-            if task.evaluate_agg:
-                predictor = self.method.personal(client, download)
-                report.scores["after_agg"] = self._scores(predictor, client)
-                if type(self.method).personal is Method.personal and isinstance(predictor, Weights):
-                    received = predictor
-            if task.evaluate_global and order.global_model is not None:
-                report.scores["global"] = self._scores(as_weights(on_device(order.global_model, self.device)), client)
-            if task.evaluate_initial:  # as of round 0, whenever it is asked for
-                self._set_rate(1)
-                self._in_round(client, 0)
-                report.scores["initial"] = self._scores(self.method.untrained(client), client)
-                self._in_round(client, delivered)
-        return received
+            if received is not None and task.after_agg:
+                personal = self.method.personal(client, received, "after_agg")
+                self._score(client, "after_agg", personal, report)
+            if task.global_model and global_model is not None:
+                whole = weights_of(on_device(global_model, self.device))
+                if isinstance(personal, Weights) and personal.is_same(whole):
+                    report.scores["global"] = report.scores["after_agg"]
+                else:
+                    self._score(client, "global", whole, report)
+            if task.untrained:  # as of round 0, whenever it is asked for
+                delivered = client.round
+                model = self.method.untrained(self._at(client, 0))
+                self._score(client, "untrained", self.method.personal(client, model, "after_fit"), report)
+                self._at(client, delivered)
+        if received is not None and task.train:
+            self._train(task, self._at(client, client.round + 1), received, report)
 
-    def _fit(self, task: Task, client: Client, download: Message, received: Weights | None, report: Report) -> None:
-        with measured(report, "fit_seconds"):
-            if received is None:
-                self._set_rate(max(1, client.round))
-                received = self.method.receive(client, download)
-            client = self._in_round(client, client.round + 1)
-            self._set_rate(client.round)
+    def _train(self, task: ClientTask, client: Client, received: Weights, report: Report) -> None:
+        with measured(report, "train_seconds"):
+            client.keeps = self.config.train.keep_optimizer
             self.learner.ledger = ledger = Ledger()
-            upload = self.method.fit(client, received, download)
-        report.failure = self._not_finite(client, upload)
+            upload = self.method.train(client, received)
+            client.keeps = False
+        report.failure = self._not_finite(upload)
         if report.failure:
             return
         report.loss, report.steps, report.logged = ledger.loss, ledger.steps, dict(ledger.logged)
-        if task.evaluate_fit:
+        if task.after_fit:
             with measured(report, "eval_seconds"):
-                assert client.fitted is not None
-                report.scores["after_fit"] = self._scores(client.fitted, client)
-        with measured(report, "fit_seconds"):
+                assert upload.trained is not None
+                self._score(client, "after_fit", self.method.personal(client, upload.trained, "after_fit"), report)
+        with measured(report, "train_seconds"):
             # Last, so that whatever fails before leaves no trace.
-            if client.state:
-                report.kept = self.store.save(client.id, client.round, client.state)
+            if not client.state.is_empty:
+                report.kept = self.store.save(client.id, client.round, vars(client.state))
+            upload.trained = None
             report.upload = on_cpu(upload)
             self._ship(report)
 
-    def _not_finite(self, client: Client, upload: Upload) -> str | None:
+    def _not_finite(self, upload: Upload) -> str | None:
         ledger = self.learner.ledger
         if ledger.loss is not None and not torch.isfinite(torch.tensor(ledger.loss)):
             return f"the training loss became {ledger.loss}: lower {self._rate_name()}"
-        if isinstance(client.fitted, Weights) and not client.fitted.is_finite():
+        if upload.trained is not None and not upload.trained.is_finite():
             return f"the trained model holds values that are not finite: lower {self._rate_name()}"
-        known = client.fitted.params.data_ptr() if isinstance(client.fitted, Weights) else None
+        known = None if upload.trained is None else upload.trained.params.data_ptr()
         for name, tensor in upload.tensors.items():
             if not tensor.is_floating_point() or not tensor.numel() or tensor.data_ptr() == known:
                 continue
@@ -185,12 +194,14 @@ class Host:
             return "train.lr"
         return f"the rate in {type(self.learner.module).__name__}.configure_optimizers"
 
-    def _scores(self, predictor: Any, client: Client) -> Scores:
-        splits = {"val": client.val, "test": client.test}
-        return {name: self.learner.evaluate(predictor, split) for name, split in splits.items() if len(split)}
-
-    def _set_rate(self, round: int) -> None:
-        self.learner.lr_factor = self.config.train.lr_decay ** (round - 1)
+    def _score(self, client: Client, point: str, model: Weights | Predictor | None, report: Report) -> None:
+        """Evaluate a model on the client's data, if the point has one."""
+        if model is not None:
+            predictor = model.scores if isinstance(model, Predictor) else model
+            splits = {"val": client.val, "test": client.test}
+            report.scores[point] = {
+                n: self.learner.evaluate(predictor, split) for n, split in splits.items() if len(split)
+            }
 
 
 @contextmanager
@@ -205,10 +216,6 @@ def resident_mb() -> float:
     """Megabytes of this process in memory now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-def as_weights(message: Message) -> Weights:
-    return Weights(message.params, message.buffers, message.counters)
 
 
 def on_device(message: Message, device: torch.device) -> Message:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from fedbench.runtime.exchange import Move, Order, Reply, Setup
+from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
 from fedbench.runtime.host import Host
 from fedbench.runtime.scratch import Scratch
 from fedbench.runtime.store import Versions
@@ -23,7 +23,7 @@ class Hosts(Protocol):
     def begin(self, setup: Setup) -> None:
         """Make ready for a run."""
 
-    def exchange(self, orders: Sequence[Order], moves: Sequence[Move] = ()) -> list[Reply]:
+    def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         """Move private states, send every host its order, and return all replies."""
 
     def snapshot(self, versions: Sequence[Versions], folder: Path) -> None:
@@ -61,9 +61,9 @@ class InProcess:
             self._scratch = Scratch(resources.scratch)
             setup = replace(setup, states=self._scratch.folder / "host-0")
         on_gpu = torch.cuda.is_available() and resources.gpus_per_host
-        self._host = Host(replace(setup, device="cuda" if on_gpu else "cpu"), self._dataset)
+        self._host = Host.of(replace(setup, device="cuda" if on_gpu else "cpu"), self._dataset)
 
-    def exchange(self, orders: Sequence[Order], moves: Sequence[Move] = ()) -> list[Reply]:
+    def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         return [self._host.work(order) for order in orders]
 
     def snapshot(self, versions: Sequence[Versions], folder: Path) -> None:

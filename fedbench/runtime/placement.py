@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedbench.methods.base import Message
-from fedbench.runtime.exchange import Move, Report, Task
+from fedbench.methods.messages import Message
+from fedbench.runtime.exchange import ClientTask, Relocation, Report
 
 MOVE_SECONDS, MOVED_PER_SECOND = 0.003, 3e8
 """What it costs to move a client with its private state: a message there and back, and bytes."""
@@ -18,23 +18,23 @@ class Costs:
 
     def __init__(self, images: Sequence[int]) -> None:
         self._images = {client: max(1, count) for client, count in enumerate(images)}
-        self._fit: dict[int, float] = {}
+        self._train: dict[int, float] = {}
         self._eval: dict[int, float] = {}
 
     def learn(self, report: Report) -> None:
         """The least time counts: what is above it was the machine's other work."""
-        for known, seconds in ((self._fit, report.fit_seconds), (self._eval, report.eval_seconds)):
+        for known, seconds in ((self._train, report.train_seconds), (self._eval, report.eval_seconds)):
             if seconds:
                 known[report.client] = min(seconds, known.get(report.client, seconds))
 
     @property
     def measured(self) -> bool:
         """Whether costs are seconds by now."""
-        return bool(self._fit or self._eval)
+        return bool(self._train or self._eval)
 
-    def of(self, task: Task) -> float:
-        evaluates = task.evaluate_agg or task.evaluate_global or task.evaluate_fit
-        return task.fit * self._of(task.client, self._fit) + evaluates * self._of(task.client, self._eval)
+    def of(self, task: ClientTask) -> float:
+        evaluates = task.after_agg or task.global_model or task.after_fit
+        return task.train * self._of(task.client, self._train) + evaluates * self._of(task.client, self._eval)
 
     def _of(self, client: int, known: dict[int, float]) -> float:
         images = self._images.get(client, sum(self._images.values()))
@@ -77,7 +77,7 @@ class Homes:
 
     def settle(self, kept: Mapping[int, tuple[int, int]], costs: Costs) -> None:
         """Give homes to clients whose states are in a checkpoint. kept: round and bytes of each client's state."""
-        tasks = [Task(client, Message(), fit=True) for client in kept]
+        tasks = [ClientTask(client, Message(), train=True) for client in kept]
         dealt, _ = self.deal(tasks, costs.of, movable=False)
         for host, own in enumerate(dealt):
             self.of.update({task.client: Home(host, *kept[task.client]) for task in own})
@@ -91,17 +91,17 @@ class Homes:
         return self.gone.pop(host, [])
 
     def deal(
-        self, tasks: Sequence[Task], costs: Callable[[Task], float], movable: bool
-    ) -> tuple[list[list[Task]], list[Move]]:
+        self, tasks: Sequence[ClientTask], costs: Callable[[ClientTask], float], movable: bool
+    ) -> tuple[list[list[ClientTask]], list[Relocation]]:
         """Deal tasks to hosts so that their summed costs are as equal as the longest-first rule makes them.
 
         A client that has a home is moved, if at all, only where the time that is gained pays for the transfer. Each
         host's tasks are ascending by client. Who works for a client changes no number.
         """
         cost = {task.client: costs(task) for task in tasks}
-        loads, dealt = [0.0] * self.hosts, [[] for _ in range(self.hosts)]  # type: tuple[list[float], list[list[Task]]]
+        loads, dealt = [0.0] * self.hosts, [[] for _ in range(self.hosts)]  # type: tuple[list[float], list[list[ClientTask]]]
 
-        def give(task: Task, host: int) -> None:
+        def give(task: ClientTask, host: int) -> None:
             loads[host] += cost[task.client]
             dealt[host].append(task)
 
@@ -114,15 +114,15 @@ class Homes:
         moves = self._even_out(loads, dealt, cost) if movable and settled else []
         return [sorted(own, key=lambda task: task.client) for own in dealt], moves
 
-    def _even_out(self, loads: list[float], dealt: list[list[Task]], cost: dict[int, float]) -> list[Move]:
+    def _even_out(self, loads: list[float], dealt: list[list[ClientTask]], cost: dict[int, float]) -> list[Relocation]:
         """Move clients from the host with most work to the one with least, while that pays."""
-        moves: list[Move] = []
+        moves: list[Relocation] = []
         moved: set[int] = set()
         while True:
             most, least = max(range(self.hosts), key=loads.__getitem__), min(range(self.hosts), key=loads.__getitem__)
             gap = loads[most] - loads[least]
 
-            def gain(task: Task, gap: float = gap) -> float:
+            def gain(task: ClientTask, gap: float = gap) -> float:
                 own = cost[task.client]
                 return min(own, gap - own) - self._price(task.client)
 
@@ -131,7 +131,7 @@ class Homes:
             if best is None or gain(best) <= 0:
                 return moves
             client, price = best.client, self._price(best.client)
-            moves.append(Move(client, self.of[client].kept, most, least))
+            moves.append(Relocation(client, self.of[client].kept, most, least))
             moved.add(client)
             self.of[client].host = least
             self.gone.setdefault(most, []).append(client)

@@ -4,35 +4,68 @@ import json
 import os
 from array import array
 from collections.abc import Sequence
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 
-from fedbench.results import records
-from fedbench.results.records import MetricsLine
+from fedbench.results import files, schema
+from fedbench.results.schema import Line
 from fedbench.results.statistics import worst_tenth
 from fedbench.runtime.exchange import Scores
+from fedbench.tasks import Task, mean_of
 
-CLIENT_COLUMNS = (
-    {"seed": "q", "round": "q", "client": "q", "point": "B", "participated": "B"}
-    | dict.fromkeys(("val_accuracy", "test_accuracy", "val_loss", "test_loss"), "d")
-    | {"val_n": "q", "test_n": "q"}
-)
 LINE_FILES = ("metrics.jsonl", "timings.jsonl")
-TRACE_COLUMNS = {"seed": "q", "round": "q", "client": "q", "name": "q", "value": "d"}
+CLIENT_COLUMNS = dict(
+    seed="i", round="i", client="i", point="H", split="H", metric="H", value="d", n="i", participated="B"
+)
+TRACE_COLUMNS = dict(seed="i", round="i", client="i", name="i", value="d")
+"""Columns with the type codes of `array`; names are numbers in `Columns.names`."""
+
+
+class Columns:
+    """A table that grows row by row and is written as a whole."""
+
+    def __init__(self, codes: dict[str, str]) -> None:
+        self.columns = {name: array(code) for name, code in codes.items()}
+        self.names: dict[str, int] = {}
+
+    def add(self, *row: Any) -> None:
+        """A row in the order of the columns; a word stands for a name."""
+        for column, value in zip(self.columns.values(), row, strict=True):
+            column.append(self.names.setdefault(value, len(self.names)) if isinstance(value, str) else value)
+
+    def write(self, path: Path, layout: pa.Schema) -> None:
+        words = pa.array(list(self.names), pa.string())
+        columns = {name: np.frombuffer(column, column.typecode) for name, column in self.columns.items()}
+        made = [
+            pa.DictionaryArray.from_arrays(columns[field.name].astype(np.int32), words).cast(field.type)
+            if pa.types.is_string(field.type)
+            else pa.array(columns[field.name]).cast(field.type)
+            for field in layout
+        ]
+        files.write_parquet_atomically(path, pa.Table.from_arrays(made, schema=layout), layout)
+
+    def state(self) -> dict[str, Any]:
+        columns = {name: torch.from_numpy(np.array(column)) for name, column in self.columns.items()}
+        return {"columns": columns, "names": dict(self.names)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.names = dict(state["names"])
+        for name, column in self.columns.items():
+            del column[:]
+            column.frombytes(state["columns"][name].numpy().tobytes())
 
 
 class Recorder:
     """Collects and writes the records of a run folder; its state goes into checkpoints."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.clients = {name: array(code) for name, code in CLIENT_COLUMNS.items()}
-        self.traces = {name: array(code) for name, code in TRACE_COLUMNS.items()}
-        self.trace_names: dict[str, int] = {}
+    def __init__(self, folder: Path, task: Task) -> None:
+        self.folder, self.task = folder, task
+        self.clients, self.traces = Columns(CLIENT_COLUMNS), Columns(TRACE_COLUMNS)
         self.warnings: list[str] = []
 
     def start(self) -> None:
@@ -40,43 +73,37 @@ class Recorder:
         for name in LINE_FILES:
             (self.folder / name).unlink(missing_ok=True)
 
-    def line(self, seed: int, round: int, point: str, scores: dict[int, Scores], **more: Any) -> MetricsLine:
-        """The line of one point from its clients' scores; NaN-free means over the clients that have the split."""
-        columns: dict[str, Any] = {}
-        for split in ("val", "test"):
-            held = [by_split[split] for _, by_split in sorted(scores.items()) if split in by_split]
-            if held:
-                columns[f"{split}_accuracy"] = sum(s.accuracy for s in held) / len(held)
-                columns[f"{split}_loss"] = sum(s.loss for s in held) / len(held)
-        tests = [by_split["test"].accuracy for _, by_split in sorted(scores.items()) if "test" in by_split]
-        if tests:
+    def line(self, seed: int, round: int, point: str, scores: dict[int, Scores], **more: Any) -> Line:
+        """The line of one point from its clients' scores: means over the clients that have the split."""
+        columns = {
+            f"{split}_{metric.name}": sum(values) / len(values)
+            for split in schema.SPLITS
+            for metric in self.task.metrics
+            if (values := _values(scores, split, metric.name))
+        }
+        primary = self.task.primary
+        if tests := _values(scores, "test", primary.name):
             mean = sum(tests) / len(tests)
-            columns["test_worst_tenth"] = worst_tenth(tests)
+            columns["test_worst_tenth"] = worst_tenth(tests, primary.higher)
             columns["test_spread"] = (sum((a - mean) ** 2 for a in tests) / len(tests)) ** 0.5
-        return MetricsLine(seed, round, point, clients=len(scores), **columns, **more)  # type: ignore[arg-type]
+        return schema.metrics_line(self.task, seed, round, point, columns, len(scores), **more)
 
     def add_clients(self, seed: int, round: int, point: str, scores: dict[int, Scores], took_part: set[int]) -> None:
         for client, by_split in sorted(scores.items()):
-            row: dict[str, Any] = dict(seed=seed, round=round, client=client, participated=client in took_part)
-            row["point"] = records.POINTS.index(point)
-            for split in ("val", "test"):
-                score = by_split.get(split)
-                row[f"{split}_accuracy"] = score.accuracy if score else nan
-                row[f"{split}_loss"] = score.loss if score else nan
-                row[f"{split}_n"] = score.count if score else 0
-            for name, column in self.clients.items():
-                column.append(row[name])
+            for split, score in by_split.items():
+                for metric, (_, weight) in score.items():
+                    value = mean_of(score, metric)
+                    self.clients.add(seed, round, client, point, split, metric, value, int(weight), client in took_part)
 
     def add_traces(self, seed: int, round: int, values: dict[tuple[int, str], float]) -> None:
         for (client, name), value in values.items():
-            code = self.trace_names.setdefault(name, len(self.trace_names))
-            for column, entry in zip(self.traces.values(), (seed, round, client, code, value), strict=True):
-                column.append(entry)  # type: ignore[arg-type]
+            # Of many bit patterns of NaN only one.
+            self.traces.add(seed, round, client, name, nan if isnan(value) else value)
 
-    def write_lines(self, lines: Sequence[MetricsLine]) -> None:
+    def write_lines(self, lines: Sequence[Line]) -> None:
         """Append a round's lines to metrics.jsonl."""
         if lines:
-            records.append_lines(self.folder / "metrics.jsonl", [line.to_json() for line in lines])
+            files.append_lines(self.folder / "metrics.jsonl", map(schema.as_json, lines))
 
     def write_timing(self, timing: dict[str, Any]) -> None:
         """Append a round's seconds to timings.jsonl."""
@@ -85,35 +112,32 @@ class Recorder:
 
     def write_tables(self) -> None:
         """clients.parquet and traces.parquet, whole."""
-        points = [records.POINTS[code] for code in self.clients["point"]]
-        took_part = [bool(flag) for flag in self.clients["participated"]]
-        columns: dict[str, Any] = {**self.clients, "point": points, "participated": took_part}
-        records.write_parquet_atomically(self.folder / "clients.parquet", columns, records.CLIENTS_SCHEMA)
-        names = list(self.trace_names)
-        traces: dict[str, Any] = {**self.traces, "name": [names[code] for code in self.traces["name"]]}
-        records.write_parquet_atomically(self.folder / "traces.parquet", traces, records.TRACES_SCHEMA)
+        self.clients.write(self.folder / "clients.parquet", schema.CLIENTS_SCHEMA)
+        self.traces.write(self.folder / "traces.parquet", schema.TRACES_SCHEMA)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps: the columns, and how long metrics.jsonl was."""
         return {
-            "clients": {name: torch.from_numpy(np.array(column)) for name, column in self.clients.items()},
-            "traces": {name: torch.from_numpy(np.array(column)) for name, column in self.traces.items()},
-            "trace_names": dict(self.trace_names),
+            "clients": self.clients.state(),
+            "traces": self.traces.state(),
             "warnings": list(self.warnings),
             "length": _length(self.folder / "metrics.jsonl"),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go back to a checkpoint: later lines are cut off, but for seconds, of which the last count."""
-        for kind, codes in (("clients", CLIENT_COLUMNS), ("traces", TRACE_COLUMNS)):
-            columns = {name: array(code) for name, code in codes.items()}
-            for name, column in columns.items():
-                column.frombytes(state[kind][name].numpy().tobytes())
-            setattr(self, kind, columns)
-        self.trace_names, self.warnings = dict(state["trace_names"]), list(state["warnings"])
+        self.clients.restore(state["clients"])
+        self.traces.restore(state["traces"])
+        self.warnings = list(state["warnings"])
         if _length(self.folder / "metrics.jsonl") > state["length"]:
             os.truncate(self.folder / "metrics.jsonl", state["length"])
-        records.append_lines(self.folder / "timings.jsonl", [])  # no half line
+        files.append_lines(self.folder / "timings.jsonl", [])  # no half line
+
+
+def _values(scores: dict[int, Scores], split: str, metric: str) -> list[float]:
+    """The clients' means, ascending by client; those without the split or the metric are left out."""
+    held = [by_split[split] for _, by_split in sorted(scores.items()) if split in by_split]
+    return [mean_of(score, metric) for score in held if metric in score]
 
 
 def _length(path: Path) -> int:

@@ -2,7 +2,7 @@
 
 from math import floor
 
-from fedbench.learner import seeds
+from fedbench.module import seeds
 
 
 def count_of(clients: int, participation: float) -> int:

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from fedbench.runtime import trees
 
-State = dict[str, Any]
+StateFields = dict[str, Any]
 Versions = Mapping[int, int]
 """By client: the round in which its state was saved."""
 
@@ -34,7 +34,7 @@ class ClientStore(ABC):
     done again, because a host died in it, is never asked for. Until then the state before it is kept.
     """
 
-    def load(self, client: int, round: int) -> State:
+    def load(self, client: int, round: int) -> StateFields:
         """The state that was saved in this round, the caller's own to write to; empty for round 0, which is none.
 
         Raises StateLostError.
@@ -46,7 +46,7 @@ class ClientStore(ABC):
         self._keep(client, {round})
         return state
 
-    def save(self, client: int, round: int, state: State) -> int:
+    def save(self, client: int, round: int, state: StateFields) -> int:
         """Keep a state, and the one before it for the case that this round is done again; its bytes."""
         older = [known for known in self._rounds(client) if known < round]
         self._write(client, round, state)
@@ -81,10 +81,10 @@ class ClientStore(ABC):
     def _rounds(self, client: int) -> set[int]: ...
 
     @abstractmethod
-    def _read(self, client: int, round: int) -> State: ...
+    def _read(self, client: int, round: int) -> StateFields: ...
 
     @abstractmethod
-    def _write(self, client: int, round: int, state: State) -> None: ...
+    def _write(self, client: int, round: int, state: StateFields) -> None: ...
 
     @abstractmethod
     def _content(self, client: int, round: int) -> np.ndarray: ...
@@ -100,17 +100,17 @@ class MemoryStore(ClientStore):
     """States in this process: they end with it."""
 
     def __init__(self) -> None:
-        self._held: dict[int, dict[int, State]] = {}
+        self._held: dict[int, dict[int, StateFields]] = {}
 
     def _rounds(self, client: int) -> set[int]:
         return set(self._held.get(client, {}))
 
-    def _read(self, client: int, round: int) -> State:
+    def _read(self, client: int, round: int) -> StateFields:
         if round not in self._rounds(client):
             raise StateLostError(client, round)
         return deepcopy(self._held[client][round])  # what a failing client did to its state must not stay
 
-    def _write(self, client: int, round: int, state: State) -> None:
+    def _write(self, client: int, round: int, state: StateFields) -> None:
         self._held.setdefault(client, {})[round] = state
 
     def _content(self, client: int, round: int) -> np.ndarray:
@@ -135,8 +135,8 @@ class DiskStore(ClientStore):
         folder.mkdir(parents=True, exist_ok=True)
         self._known: dict[int, set[int]] = {}
         for file in folder.glob("*-*.safetensors"):
-            client, round = map(int, file.stem.split("-"))
-            self._known.setdefault(client, set()).add(round)
+            client, _, round = file.stem.rpartition("-")
+            self._known.setdefault(int(client), set()).add(int(round))
 
     def _rounds(self, client: int) -> set[int]:
         return self._known.get(client, set())
@@ -144,13 +144,13 @@ class DiskStore(ClientStore):
     def _path(self, client: int, round: int) -> Path:
         return self.folder / f"{client}-{round}.safetensors"
 
-    def _read(self, client: int, round: int) -> State:
+    def _read(self, client: int, round: int) -> StateFields:
         try:
             return trees.read(self._path(client, round))
         except (OSError, SafetensorError):
             raise StateLostError(client, round) from None
 
-    def _write(self, client: int, round: int, state: State) -> None:
+    def _write(self, client: int, round: int, state: StateFields) -> None:
         trees.write(state, self._path(client, round))
         self._known.setdefault(client, set()).add(round)
 

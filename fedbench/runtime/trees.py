@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save, save_file
 from torch import Tensor
 
-from fedbench.learner.weights import Weights
+from fedbench.module.weights import Weights
 
 PLAIN = (bool, int, float, str, type(None))
 TENSOR, WEIGHTS, PAIRS, TUPLE = "tensor", "weights", "pairs", "tuple"

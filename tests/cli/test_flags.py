@@ -4,7 +4,8 @@ import pytest
 
 from fedbench.cli.flags import KEYS, PRESETS, Flag, parse, read
 from fedbench.cli.help import config_text
-from fedbench.config import Config, parse_value
+from fedbench.config import Config
+from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
 
 RESUME = (Flag("resume", "go on"),)

@@ -12,16 +12,15 @@ import torch
 from torch import Tensor
 
 from fedbench.config import Config
-from fedbench.experiments.resolve import check, resolve
-from fedbench.learner.weights import Weights
-from fedbench.methods import METHODS
-from fedbench.methods.base import POOL, Message
-from fedbench.results.records import RunFolder
+from fedbench.methods import names
+from fedbench.module.weights import Weights
+from fedbench.results.reader import Records
 from fedbench.runtime import checkpoint, trees
-from fedbench.runtime.driver import drive
-from fedbench.runtime.exchange import Move, Order, Reply
+from fedbench.runtime.drive import drive
+from fedbench.runtime.exchange import POOLED, ClientTask, Order, Relocation, Reply
 from fedbench.runtime.host import Host
 from fedbench.runtime.hosts import InProcess, shards
+from fedbench.studies.resolve import check, resolve
 from tests.runtime.rounds import play, read, small, stop
 
 ROUNDS = 4
@@ -47,7 +46,7 @@ ODD = dict(
 
 Record = dict[str, bytes]
 # A group stays in one process where tests run side by side, so that what it shares is made once.
-every_method = pytest.mark.parametrize("method", [pytest.param(m, marks=pytest.mark.xdist_group(m)) for m in METHODS])
+every_method = pytest.mark.parametrize("method", [pytest.param(m, marks=pytest.mark.xdist_group(m)) for m in names()])
 every_kind = pytest.mark.parametrize("kind", ["plain", "awkward"])
 
 
@@ -120,8 +119,8 @@ def test_same_bits_stopped_on_two_hosts_and_resumed_on_four(method, undisturbed,
 @every_method
 def test_what_is_evaluated_and_when_changes_no_later_number(method, undisturbed, tmp_path):
     play(asked(method, "awkward", evaluate__every=3), tmp_path)
-    often, seldom = RunFolder(undisturbed(method, "awkward").folder), RunFolder(tmp_path)
-    for table in (RunFolder.metrics, RunFolder.clients, RunFolder.traces):
+    often, seldom = Records(undisturbed(method, "awkward").folder), Records(tmp_path)
+    for table in (Records.metrics, Records.clients, Records.traces):
         pd.testing.assert_frame_equal(in_rounds(table(often), 3, 4), in_rounds(table(seldom), 3, 4), check_exact=True)
     assert set(seldom.metrics()["round"]) <= {0, 3, 4}
 
@@ -154,19 +153,17 @@ def assert_odd(config: Config) -> None:
 def test_hooks_that_look_change_nothing(method, kind, undisturbed):
     hosts = undisturbed(method, kind)
     host = hosts.host
-    assert len(hosts.downloads) == 10
-    for number, download in hosts.downloads.items():
-        state = host.store.load(number, hosts.kept[number])
-        client = host.client(number, ROUNDS, state)
-        if not state:
-            host.method.start(client)
-        before = snapshot(client.state), snapshot(download.tensors), snapshot(vars(host.initial))
+    assert len(hosts.tasks) == 10
+    for number, task in hosts.tasks.items():
+        client = host.client(task, ROUNDS)
+        before = snapshot(vars(client.state)), snapshot(client.message.tensors), snapshot(vars(host.initial))
         data = client.test if len(client.test) else client.train
-        looks = [partial(host.method.receive, client, download), partial(host.method.personal, client, download)]
+        received = host.method.receive(client)
+        looks = [partial(host.method.receive, client), partial(host.method.personal, client, received, "after_agg")]
         for look in looks:
             first, second = (scored(host, look(), data) for _ in range(2))
-            assert torch.equal(first, second)
-        after = snapshot(client.state), snapshot(download.tensors), snapshot(vars(host.initial))
+            assert torch.equal(first, second), number
+        after = snapshot(vars(client.state)), snapshot(client.message.tensors), snapshot(vars(host.initial))
         assert all(same(a, b) for a, b in zip(before, after, strict=True))
 
 
@@ -178,8 +175,7 @@ class Watching(InProcess):
         self.folder = folder
         self.orders: list[Order] = []
         self.replies: list[Reply] = []
-        self.downloads: dict[int, Message] = {}
-        self.kept: dict[int, int] = {}
+        self.tasks: dict[int, ClientTask] = {}
 
     @property
     def host(self) -> Host:
@@ -189,23 +185,22 @@ class Watching(InProcess):
     def reports(self) -> list[Any]:
         return [report for reply in self.replies for report in reply.reports]
 
-    def exchange(self, orders: Sequence[Order], moves: Sequence[Move] = ()) -> list[Reply]:
+    def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         replies = super().exchange(orders, moves)
         self.orders += orders
         self.replies += replies
-        self.downloads |= {t.client: t.download for order in orders for t in order.tasks if t.client != POOL}
-        self.kept |= {task.client: task.kept for order in orders for task in order.tasks}
+        self.tasks |= {task.client: task for order in orders for task in order.tasks if task.client != POOLED}
         return replies
 
 
-def scored(host: Host, predictor: Any, data: Any) -> Tensor:
-    """Class scores of a predictor."""
-    return host.learner.logits(predictor, data) if isinstance(predictor, Weights) else predictor(data)
+def scored(host: Host, model: Any, data: Any) -> Tensor:
+    """Class scores of a model."""
+    return host.learner.logits(model, data) if isinstance(model, Weights) else model.scores(data)
 
 
 def snapshot(tree: Any) -> Any:
     """A copy with tensors of its own."""
-    if isinstance(tree, Tensor):
+    if isinstance(tree, Tensor | Weights):
         return tree.clone()
     return {key: snapshot(value) for key, value in tree.items()} if isinstance(tree, dict) else tree
 
@@ -214,6 +209,8 @@ def same(a: Any, b: Any) -> bool:
     """Bit for bit."""
     if isinstance(a, Tensor):
         return torch.equal(a, b)
+    if isinstance(a, Weights):
+        return same(vars(a), vars(b))
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     return a == b
@@ -222,18 +219,16 @@ def same(a: Any, b: Any) -> bool:
 @every_method
 def test_bytes_recorded_are_those_of_the_messages(method, undisturbed):
     hosts = undisturbed(method, "plain")
-    lines = RunFolder(hosts.folder).metrics()
+    lines = Records(hosts.folder).metrics()
     lines = lines[lines["point"] == "after_fit"].set_index("round")
     down = dict.fromkeys(lines.index, 0)
     for order in hosts.orders:
-        asked_all = order.question.wire_bytes() * len(order.tasks) if order.question else 0
-        made = order.number if order.question else order.number + 1
-        down[max(1, min(made, ROUNDS))] += asked_all + sum(
-            task.download.wire_bytes() for task in order.tasks if task.fit
-        )
+        made = order.number if order.extra else order.number + 1
+        sent = [task.message.nbytes for task in order.tasks if task.train or order.extra]
+        down[max(1, min(made, ROUNDS))] += sum(sent)
     assert lines["bytes_down"].to_dict() == down
     sent = [message for report in hosts.reports for message in (report.upload, report.answer) if message]
-    assert lines["bytes_up"].sum() == sum(message.wire_bytes() for message in sent)
+    assert lines["bytes_up"].sum() == sum(message.nbytes for message in sent)
     assert (lines["bytes_up"].sum() > 0) == (lines["bytes_down"].sum() > 0) == (method not in SENDS_NOTHING)
 
 
@@ -245,7 +240,8 @@ def test_private_states_survive_a_checkpoint(method, tmp_path):
     states, kept = of_checkpoint(tmp_path)
     held = {client: hosts.host.store.load(client, round) for client, round in kept.items()}
     assert same(states, held)
-    private = [number for number, state in held.items() if any(not key.startswith("optimizer/") for key in state)]
+    kind = hosts.host.method.State
+    private = [number for number, state in held.items() if not kind(**{**state, "optimizers": {}}).is_empty]
     assert private == ([] if method in SHARES_ALL else list(range(10)))
 
 

@@ -12,6 +12,7 @@ from fedbench.config import Config
 from fedbench.data import Dataset, Split
 from fedbench.data.augmentation import Augmentation, cropped, flipped, rotated
 from fedbench.data.partitions import partition
+from fedbench.engine.fit import Fit
 from fedbench.errors import ConfigError
 from fedbench.runtime.exchange import Setup
 from fedbench.runtime.host import Host
@@ -25,7 +26,7 @@ def stream(seed: int = 0) -> torch.Generator:
 
 def split(**options) -> Split:
     rows = torch.arange(len(IMAGES))
-    return Split(IMAGES, rows, rows, torch.ones(3, 1, 1), torch.zeros(3, 1, 1), (0, 1, 2), **options)
+    return Split(IMAGES, rows, rows, (torch.ones(3, 1, 1), torch.zeros(3, 1, 1)), (0, 1, 2), **options)
 
 
 def test_flip_exchanges_left_and_right_where_chosen():
@@ -88,15 +89,15 @@ def fitted(**data) -> list[float]:
     )
     config.train.optimizer, config.train.memory_format = "sgd", "contiguous"
     dataset = Dataset.load(config.data)
-    host = Host(Setup(config, 0, partition(dataset, config, 0)), dataset)
-    client = host.client(3, 1, {})
+    host = Host.of(Setup(config, 0, partition(dataset, config, 0)), dataset)
+    data = host.data.split([3], "train", (0, 3, 1))
     before = torch.get_rng_state()
-    weights = [host.learner.fit(host.initial, client.train, purpose=p).params for p in ("fit", "fit", "other")]
+    weights = [host.learner.fit(Fit(host.initial, data, p)).params for p in ("fit", "fit", "other")]
     torch.set_rng_state(before)
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
-    accuracy = host.learner.evaluate(host.initial, client.train)
-    return [*weights[0].tolist(), accuracy.loss]
+    accuracy = host.learner.evaluate(host.initial, data)
+    return [*weights[0].tolist(), accuracy["loss"][0]]
 
 
 def test_training_is_repeated_to_the_bit_and_evaluation_is_not_touched():

@@ -71,7 +71,7 @@ def test_what_a_killed_process_left_is_not_read():
     assert not folder.with_name(folder.name + ".part").exists()
 
 
-@pytest.mark.parametrize("name", ["images.npy", "labels.npy", "meta.json"])
+@pytest.mark.parametrize("name", ["samples.npy", "targets.npy", "meta.json"])
 def test_a_cut_off_file_is_made_again(name: str):
     file = cache.prepare(source([])) / name
     file.write_bytes(file.read_bytes()[:-9])
@@ -82,7 +82,7 @@ def test_a_cut_off_file_is_made_again(name: str):
 
 def test_opening_a_damaged_folder_says_what_to_do():
     folder = cache.prepare(source([]))
-    (folder / "labels.npy").unlink()
+    (folder / "targets.npy").unlink()
     with pytest.raises(ConfigError, match=r"not a whole prepared data set .* delete it"):
         Dataset.open(folder)
 
@@ -90,7 +90,7 @@ def test_opening_a_damaged_folder_says_what_to_do():
 def test_the_checksum_notices_a_changed_pixel():
     folder = cache.prepare(source([]))
     assert cache.intact(folder)
-    file = folder / "images.npy"
+    file = folder / "samples.npy"
     file.write_bytes(file.read_bytes()[:-1] + b"\0")
     assert not cache.intact(folder)
 
@@ -113,11 +113,11 @@ def test_domains_are_kept_and_checked():
 def test_a_set_larger_than_memory_is_mapped_and_read_where_it_is_touched():
     folder, side = cache.prepare(source([], side=8)), 8
     rows = 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // side**2
-    with (folder / "images.npy").open("wb") as file:
-        cache.write_header(file, (rows, 1, side, side))
+    with (folder / "samples.npy").open("wb") as file:
+        cache.write_header(file, np.dtype(np.uint8), (rows, 1, side, side))
         file.truncate(file.tell() + rows * side**2)  # a hole: it takes no room on the disk
-    assert cache.mapping(folder / "images.npy") == "r"
-    images = np.load(folder / "images.npy", mmap_mode=cache.mapping(folder / "images.npy"))
+    assert cache.mapping(folder / "samples.npy") == "r"
+    images = np.load(folder / "samples.npy", mmap_mode=cache.mapping(folder / "samples.npy"))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert images[:: rows // 50].sum() == 0
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000, "kB"
@@ -142,7 +142,7 @@ def test_an_unwritable_cache_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_set_without_test_images_is_refused():
-    with pytest.raises(ConfigError, match="6 training and 0 test images"):
+    with pytest.raises(ConfigError, match="6 training and 0 test samples"):
         cache.prepare(Source("toy", lambda: Content(6, 0, [])))
 
 

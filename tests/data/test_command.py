@@ -25,7 +25,7 @@ def test_import_then_options(capsys, mnist_folder):
 
 def test_check_fails_for_a_damaged_cache(capsys, cache_folder):
     main(["digits"])
-    file = next((cache_folder / "decoded").glob("digits-*/images.npy"))
+    file = next((cache_folder / "decoded").glob("digits-*/samples.npy"))
     file.write_bytes(file.read_bytes()[:-1] + b"\x07")
     assert main(["digits", "--check"]) == 1
     assert "damaged" in capsys.readouterr().out
@@ -98,7 +98,7 @@ def test_progress_away_from_a_terminal_is_a_line_now_and_then(capsys, monkeypatc
         (["--check"], "the name of the data set comes first"),
         (["digits", "--data.size", "3"], "unknown key data.size"),
         (["digits", "--data.root", "/tmp"], "digits come with scikit-learn"),
-        (["digits", "--from", "/tmp"], "--from is for mnist"),
+        (["digits", "--from", "/tmp"], "--from is for cifar10"),
         (["digits", "--preview", "--out", "/dev/null/x"], "--out /dev/null/x: cannot be written"),
     ],
 )

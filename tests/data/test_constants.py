@@ -6,12 +6,12 @@ import pytest
 from fedbench.config import Config
 from fedbench.data import Dataset, importing
 from fedbench.data.constants import CONSTANTS
-from fedbench.data.sources import PUBLISHED_IN
+from fedbench.data.sources import published_names
 from fedbench.errors import ConfigError
 
 
 def test_every_named_set_has_a_line_with_its_source():
-    assert set(CONSTANTS) == {"digits", *PUBLISHED_IN}
+    assert set(CONSTANTS) == {"digits", *published_names()}
     for constants in CONSTANTS.values():
         assert constants.source
         assert (constants.mean is None) == (constants.std is None)
@@ -23,7 +23,7 @@ def test_every_named_set_has_a_line_with_its_source():
 def test_constants_are_those_of_real_images(shared, load, name):
     importing.import_files(name, shared / name)
     dataset = load(name)
-    train = dataset.images[: dataset.train_rows] / 255
+    train = dataset.samples[: dataset.train_rows] / 255
     assert dataset.mean == CONSTANTS[name].mean
     assert [train.mean(), train.std()] == pytest.approx([dataset.mean[0], dataset.std[0]], abs=0.005)
 

@@ -5,7 +5,7 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.data import Partition, partition
-from fedbench.data.noise import client_labels
+from fedbench.data.noise import client_targets
 from tests.data.toys import EVEN
 
 PARTS = ("train", "val", "test")
@@ -18,7 +18,7 @@ def drawn(seed: int = 0, **options) -> tuple[Config, Partition]:
 
 def wrong(config: Config, dealt: Partition, client: int, part: str) -> np.ndarray:
     """How far each label is from the true one, modulo classes."""
-    seen = client_labels(EVEN, dealt, config, client, part).numpy()
+    seen = client_targets(EVEN, dealt, config, client, part)
     return (seen - EVEN.labels[getattr(dealt.clients[client], part)]) % 10
 
 
@@ -53,7 +53,7 @@ def test_the_seed_of_the_partition_decides():
 def test_copies_of_an_image_have_one_label():
     options = {"name": "dirichlet-fixed", "train_size": 900, "alpha": 0.05}
     config, dealt = drawn(noise_clients=[0], noise_rate=0.5, **options)
-    rows, seen = dealt.clients[0].train, client_labels(EVEN, dealt, config, 0, "train").numpy()
+    rows, seen = dealt.clients[0].train, client_targets(EVEN, dealt, config, 0, "train")
     assert len(np.unique(rows)) < len(rows)
     assert len(np.unique(np.stack([rows, seen]), axis=1).T) == len(np.unique(rows))
 

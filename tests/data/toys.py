@@ -19,6 +19,7 @@ def made(train: list[int], test: list[int], domains: tuple[str, ...] = ()) -> Da
         np.zeros((len(rows), 1, 2, 2), np.uint8),
         rows,
         np.concatenate(numbers) if domains else None,
+        "classification",
         len(train),
         (),
         domains,
@@ -36,7 +37,9 @@ def corrupted(photographs: int = 600, kinds: int = 15, test: int = 200) -> Datas
     domains = np.concatenate([np.repeat(np.arange(kinds), len(part)) for part in parts])
     names = tuple(f"kind{k}" for k in range(kinds))
     images = np.zeros((len(rows), 1, 1, 1), np.uint8)
-    return Dataset("corrupted", images, rows, domains, 10, (), names, kinds * len(parts[0]), (0.0,), (1.0,))
+    return Dataset(
+        "corrupted", images, rows, domains, "classification", 10, (), names, kinds * len(parts[0]), (0.0,), (1.0,)
+    )
 
 
 EVEN = made([100] * 10, [20] * 10)

@@ -2,7 +2,9 @@
 
 from pydantic import Field
 
-from fedbench.methods.base import Method, Server
+from fedbench.methods.base import Method
+from fedbench.methods.server import ServerState
+from fedbench.module.weights import Weights
 
 
 class Fragile(Method):
@@ -11,7 +13,7 @@ class Fragile(Method):
     class Options(Method.Options):
         strength: int = Field(1, description="all but 13 work")
 
-    def open(self, server: Server) -> None:
+    def start(self, initial: Weights) -> ServerState:
         if self.options.strength == 13:
             raise RuntimeError("thirteen is too much")
-        super().open(server)
+        return super().start(initial)

@@ -249,7 +249,7 @@ def test_partitions_that_the_data_cannot_give(refused, line, parts):
         ("mine:Plain --method fedper --model.head nett", ["model.head = 'nett'", "did you mean net"]),
         ("mine:ThreeScores", ["class scores of shape [batch, 10]", "(2, 3) for a batch of 2"]),
         ("mine:TwoThings", ["class scores of shape [batch, 10]", "returned tuple"]),
-        ("mine:ForColour", ["fails on images of shape (1, 8, 8)", "shapes cannot be multiplied"]),
+        ("mine:ForColour", ["fails on samples of shape (1, 8, 8)", "shapes cannot be multiplied"]),
         ("mine:Manual", ["Manual optimises manually", "--train.engine trainer"]),
         ("mine:AsksTheTrainer", ["self.trainer.strategy", "--train.engine trainer"]),
         ("mine:Raises", ["model Raises fails in training", "RuntimeError: no idea"]),
@@ -429,13 +429,6 @@ def test_commands_that_cannot_start(refused, line, told):
 )
 def test_fewer_resources_than_one_trial_needs(refused, local_ray, line, told):
     assert told in refused(["grid", "--method", "fedcac", *line.split()])
-
-
-def test_a_grid_of_another_configuration_is_not_reported_again(refused, tmp_path):
-    asked = ["--method", "fedper", "--train.lr", "0.1", "--train.epochs", "1", *QUICK]
-    assert main(["run", *asked, "--out", str(tmp_path / "grid" / "cells" / "fedper" / "weighting=uniform")]) == 0
-    told = refused(["grid", *asked, "--space", "method.weighting=uniform", "--rounds", "2", "--out", "grid"])
-    assert "method.weighting: samples -> uniform, rounds: 1 -> 2" in told
 
 
 def test_the_lines_are_all_that_a_fresh_process_prints(tmp_path):

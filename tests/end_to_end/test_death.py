@@ -3,8 +3,8 @@
 import pytest
 
 from fedbench.config import Config
-from fedbench.experiments.run import run
-from fedbench.results.records import RunFolder
+from fedbench.results.reader import Records
+from fedbench.studies.run import run
 from tests.end_to_end.commands import rounds_in, started
 from tests.runtime.rounds import read
 
@@ -59,7 +59,7 @@ def test_a_host_and_the_driver_are_killed(undisturbed, tmp_path):
         assert command.finish() == 0, command.said()
     assert read(out) == undisturbed
     assert "the driver died" in command.said()
-    assert RunFolder(out).summary()["complete"]
+    assert Records(out).summary()["complete"]
 
 
 def test_the_command_is_interrupted_then_killed_and_given_again(undisturbed, tmp_path):

@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
-from fedbench.config import Config, load_yaml
-from fedbench.experiments.run import run
-from fedbench.results.records import GridFolder, RunFolder
+from fedbench.config import Config
+from fedbench.config.files import load_yaml
+from fedbench.results.plan import Plan
+from fedbench.results.reader import Records
+from fedbench.studies.run import run
 from tests.end_to_end.commands import Command, rounds_in, started
 from tests.runtime.rounds import read
 
@@ -36,13 +38,12 @@ WORDS = [
 
 def finished(out: Path) -> dict[Path, int]:
     """When the summaries of complete runs were written."""
-    paths = [*out.glob("cells/*/*/summary.json"), *out.glob("final/*/summary.json")]
-    return {path: path.stat().st_mtime_ns for path in paths}
+    return {path: path.stat().st_mtime_ns for path in out.glob("run/*/summary.json")}
 
 
 def under_way(out: Path) -> list[Path]:
     """Runs that have begun and are not over."""
-    folders = [path.parent for path in out.glob("cells/*/*/metrics.jsonl")]
+    folders = [path.parent for path in out.glob("run/*/metrics.jsonl")]
     return [f for f in folders if rounds_in(f) >= 10 and not (f / "summary.json").exists()]
 
 
@@ -74,22 +75,19 @@ def test_a_trial_and_the_grid_are_killed_and_the_command_given_again(tmp_path):
 
 
 def assert_complete(out: Path) -> None:
-    """Two cells done and one failed, the best run again, and all with the bits of plain runs."""
-    grid = GridFolder(out).grid()
-    by_name = {cell["name"]: cell for cell in grid["cells"]}
-    assert {name: cell["status"] for name, cell in by_name.items()} == {
-        "strength=13": "failed",
-        "strength=1": "done",
-        "strength=2": "done",
-    }
-    assert by_name["strength=13"]["error"] == "RuntimeError: thirteen is too much"
-    assert grid["best"] in ("strength=1", "strength=2")
-    assert not grid["failed_finals"]
+    """Two points done and one failed, the best one final, and all with the bits of plain runs."""
+    plan = Plan.read(out, [])
+    by_value = {entry.values["method.strength"]: entry for entry in plan.candidates()}
+    assert {value: entry.status for value, entry in by_value.items()} == {13: "failed", 1: "done", 2: "done"}
+    assert by_value[13].error == "RuntimeError: thirteen is too much"
+    assert plan.choices[plan.subject]["method.strength"] in (1, 2)
+    assert [entry.name for entry in plan.failed()] == ["strength=13"]
     assert (out / "report.html").exists()
-    assert RunFolder(out / "final/Fragile").summary()["complete"]
-    for folder in (out / "cells/Fragile/strength=1", out / "cells/Fragile/strength=2"):
-        assert RunFolder(folder).summary()["complete"]
-        assert read(folder) == alone(folder, out.parent / "alone" / folder.relative_to(out)), folder
+    assert plan.records(out)[plan.subject].complete()
+    for entry in (by_value[1], by_value[2]):
+        folder = out / entry.path
+        assert Records(folder).summary()["complete"]
+        assert read(folder) == alone(folder, out.parent / "alone" / folder.name), folder
 
 
 def alone(folder: Path, elsewhere: Path) -> dict[str, bytes]:

@@ -1,8 +1,11 @@
-"""A simulator that drives the hooks of a method in one process, and the tiny data and modules that it needs."""
+"""Rounds of a method on hand-made clients, by the real driver; and the tiny data and modules that this needs."""
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,10 +13,23 @@ from lightning import LightningModule
 from torch import Tensor, nn
 
 from fedbench import methods
-from fedbench.config import TrainConfig
-from fedbench.learner.learner import Learner
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import POOL, Client, Context, Server, Upload
+from fedbench.config import Config
+from fedbench.data.partitions import Partition
+from fedbench.engine.learner import Learner
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Message, Upload
+from fedbench.methods.server import Context
+from fedbench.module import seeds
+from fedbench.module.weights import Weights
+from fedbench.runtime.build import Parts
+from fedbench.runtime.driver import Driver
+from fedbench.runtime.exchange import ClientTask, Order, Relocation, Reply, Report, Setup
+from fedbench.runtime.host import Host
+from fedbench.runtime.hosts import torch_threads
+from fedbench.runtime.placement import Home
+from fedbench.runtime.recorder import Recorder
+from fedbench.runtime.store import MemoryStore
+from fedbench.tasks import mean_of
 
 
 @dataclass
@@ -102,18 +118,71 @@ def targets(*values, repeat=None) -> list[Data]:
 class Round:
     """What happened in a round, by client."""
 
-    after_fit: dict[int, Weights] = field(default_factory=dict)
-    after_agg: dict[int, object] = field(default_factory=dict)
+    after_fit: dict[int, Any] = field(default_factory=dict)
+    after_agg: dict[int, Any] = field(default_factory=dict)
     uploads: dict[int, Upload] = field(default_factory=dict)
     up: dict[int, int] = field(default_factory=dict)
     down: dict[int, int] = field(default_factory=dict)
-    traces: dict = field(default_factory=dict)
+    traces: dict[tuple[int, str], float] = field(default_factory=dict)
 
 
-class Simulation:
-    """Rounds of one method on given clients, in the order of the harness.
+class HandMade:
+    """Hand-made clients as a host's data; without validation images and tests."""
 
-    draw: the participants of a round, by default everyone. Options of the method are keyword arguments.
+    def __init__(self, clients: list[Data], public: Data | None) -> None:
+        self.clients, self._public = clients, public
+
+    def split(self, numbers: Sequence[int], part: str, key: tuple) -> Data:
+        chosen = [self.clients[number] for number in numbers] if part == "train" else []
+        empty = self.clients[0]
+        x = torch.cat([d.x for d in chosen]) if chosen else empty.x[:0]
+        labels = torch.cat([d.labels for d in chosen]) if chosen else empty.labels[:0]
+        return Data(x, labels, key)
+
+    def public(self, key: tuple) -> Data | None:
+        return self._public and Data(self._public.x, torch.zeros_like(self._public.labels), key)
+
+
+class Seeing(Host):
+    """The real host, which notes the models that it is to evaluate."""
+
+    seen: Round
+
+    def _score(self, client: Client, point: str, model: Any, report: Report) -> None:
+        if point == "after_fit":
+            self.seen.after_fit[client.id] = model
+
+
+class Through:
+    """As the driver's hosts: one host in this process, and what goes there and back."""
+
+    count = 1
+
+    def __init__(self, host: Seeing) -> None:
+        self.host, self.restarts = host, list[str]()
+
+    def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
+        (order,) = orders
+        shown = dict(untrained=False, after_agg=False, global_model=False, after_fit=True)
+        tasks = [replace(task, **shown) for task in order.tasks if task.train or order.extra]
+        reply = self.host.work(replace(order, tasks=tasks))
+        assert not [report.failure for report in reply.reports if report.failure]
+        seen = self.host.seen
+        for report in reply.reports:
+            if report.upload is not None:
+                seen.uploads[report.client], seen.up[report.client] = report.upload, report.upload.nbytes
+                report.upload = copy.copy(report.upload)  # the server may write to what it received
+                report.upload.tensors = {name: tensor.clone() for name, tensor in report.upload.tensors.items()}
+        if not order.extra:
+            seen.down |= {task.client: task.message.nbytes for task in tasks}
+        return [reply]
+
+
+class Simulation(Driver):
+    """Rounds of one method on hand-made clients, by the real driver and a host in this process.
+
+    draw: the participants of a round, by default everyone. Options of the method are keyword arguments. log: what
+    happened, round by round; states: what clients keep.
     """
 
     def __init__(
@@ -121,97 +190,88 @@ class Simulation:
     ):
         kind = methods.load(method) if isinstance(method, str) else method
         defaults = {"lr": 0.1, "batch_size": 8, "epochs": 2, **kind.train_defaults}
-        self.train = TrainConfig(**{**defaults, **(train or {})})
+        config = Config(train={**defaults, **(train or {})}, rounds=rounds, data={"val": 0}, checkpoint={"every": 0})
+        self.train, self.draw = config.train, draw or (lambda t: range(len(clients)))
         chosen = kind.Options(**options)
         adapt = partial(kind.adapt_model, options=chosen, seed=seed)
         self.learner = Learner(module or Mlp(), self.train, adapt=adapt)
         cast = lambda d: Data(d.x.to(self.learner.dtype), d.labels)  # noqa: E731
         self.data, self.public = [cast(d) for d in clients], public and cast(public)
-        self.data.append(Data(torch.cat([d.x for d in self.data]), torch.cat([d.labels for d in self.data])))  # POOL
-        self.draw = draw or (lambda t: range(len(clients)))
-        self.context = Context(
+        context = Context(
             layout=self.learner.layout,
             train=self.train,
             seed=seed,
             rounds=rounds,
             classes=4,
-            sizes=tuple(len(d) for d in self.data[:-1]),
+            sizes=tuple(len(d) for d in self.data),
             public=len(public) if public else 0,
             drawn=len(list(self.draw(1))),
         )
-        self.method = kind(chosen, self.context)
-        self.method.check()
-        self.states: dict[int, dict] = {}
+        parts = Parts(config, 0, self.learner, context, kind(chosen, context))
+        self.host = Seeing(parts, HandMade(self.data, self.public), MemoryStore())
+        setup, recorder = Setup(config, 0, Partition([], None, (), 0)), Recorder(Path("/nowhere"), self.learner.task)
+        super().__init__(parts, setup, Through(self.host), recorder)
         self.log: list[Round] = []
-        self.server = Server(self.context, self.learner.initial())
-        self.method.open(self.server)
-        self.ask()
+        self.host.seen = Round()
+        self._extra_pass(0)
+
+    @property
+    def states(self) -> dict[int, Any]:
+        """By client, as a copy."""
+        kept = {client: self.host.store.load(client, home.kept) for client, home in sorted(self.homes.of.items())}
+        return {client: self.method.State(**state) for client, state in kept.items()}
+
+    def keep(self, client: int, **state: Any) -> None:
+        """Let a client hold this private state, as if it had trained."""
+        round = max(1, self.record.number)
+        nbytes = self.host.store.save(client, round, vars(self.method.State(**state)))
+        self.homes.of[client] = Home(0, round, nbytes)
+
+    def drawn(self, round: int) -> list[int]:
+        return sorted(self.draw(round))
 
     def client(self, number: int, round: int) -> Client:
-        key = (0, round, "pool") if number == POOL else (0, number, round)
-        train = Data(self.data[number].x, self.data[number].labels, key)
-        public = self.public and Data(self.public.x, torch.zeros_like(self.public.labels), key)
-        state = copy.deepcopy(self.states.get(number, {}))
-        made = Client(number, len(train), train, None, None, public, self.learner, self.server.initial, 0, round, state)
-        if not made.state:
-            self.method.start(made)
-        return made
+        """A client as it stands with its message after a round."""
+        return self.host.client(ClientTask(number, self.message(number), self.homes.kept(number)), round)
 
-    def personal(self, number: int):
+    def message(self, number: int) -> Message:
+        """What a client is sent now, as for the round after this one."""
+        server = copy.copy(self.server)
+        server.round = self.record.number + 1
+        return self.method.send(server, number)
+
+    def personal(self, number: int) -> Any:
         """The predictor of after_agg, now."""
-        self._rate(max(1, self.server.round))
-        self.server.round += 1
-        download = self.method.download(self.server, number)
-        self.server.round -= 1
-        found = self.method.personal(self.client(number, self.server.round), download)
-        return found.clone() if isinstance(found, Weights) else found  # the server may write over what it sent
-
-    def fit(self, number: int, download, seen: Round) -> Upload:
-        t, method = self.server.round, self.method
-        client = self.client(number, t - 1)
-        received = method.receive(client, download)
-        self._rate(t)
-        fresh = self.client(number, t)
-        fresh.state = client.state
-        upload = method.fit(fresh, received, download)
-        self.states[number] = fresh.state
-        seen.after_fit[number], seen.uploads[number] = fresh.fitted, upload
-        seen.up[number], seen.down[number] = upload.wire_bytes(), download.wire_bytes()
-        # The server may write to what it received.
-        return replace(upload, tensors={name: tensor.clone() for name, tensor in upload.tensors.items()})
+        with torch_threads(1), seeds.preserved_streams():
+            client = self.client(number, self.record.number)
+            found = self.method.personal(client, self.method.receive(client), "after_agg")
+        return copy.deepcopy(found) if isinstance(found, Weights) else found  # the server may write over what it sent
 
     def round(self, evaluate: bool = True) -> Round:
-        server, method, seen = self.server, self.method, Round()
-        server.round += 1
-        server.participants = sorted(self.draw(server.round))
-        method.prepare(server)
-        trainers = method.trainers(server.participants)
-        downloads = {i: method.download(server, i) for i in trainers}
-        uploads = [self.fit(i, downloads[i], seen) for i in sorted(trainers)]
-        method.aggregate(server, uploads)
-        self.ask()
-        seen.traces = {(u.client, name): v for u in uploads for name, v in u.traces.items()} | method.traces(server)
+        """The next round, and what the models after it are."""
+        self.seen = self.host.seen = Round()
+        with torch_threads(1):
+            self.exchange(self.record.number)
+        self.seen.traces = dict(self.record.traces)
         if evaluate:
-            seen.after_agg = {i: self.personal(i) for i in range(self.context.clients)}
-        self.log.append(seen)
-        return seen
+            self.seen.after_agg = {i: self.personal(i) for i in range(self.context.clients)}
+        self.log.append(self.seen)
+        return self.seen
 
-    def ask(self) -> None:
-        self._rate(self.server.round + 1)
-        question = self.method.survey(self.server)
-        if question is not None:
-            clients = range(self.context.clients)
-            self.method.conclude(
-                self.server, {i: self.method.answer(self.client(i, self.server.round), question) for i in clients}
-            )
-
-    def run(self, rounds: int, evaluate: bool = True) -> "Simulation":
+    def run(self, rounds: int, evaluate: bool = True) -> "Simulation":  # type: ignore[override]
         for _ in range(rounds):
             self.round(evaluate)
         return self
 
-    def _rate(self, round: int) -> None:
-        self.learner.lr_factor = self.train.lr_decay ** (round - 1)
+    def _due(self, round: int) -> bool:
+        """Traces are those of a round that is evaluated."""
+        return True
+
+    def _record(self, reports: Any) -> list[Any]:
+        return []
+
+    def _finish(self, *_: Any) -> None:
+        pass
 
 
 def equal(a: Weights, b: Weights) -> bool:
@@ -234,3 +294,7 @@ def close(vector, values, digits=6) -> bool:
     """Equal to the printed digits."""
     vector = torch.as_tensor(vector, dtype=torch.float64).flatten()
     return torch.allclose(vector, torch.tensor(values, dtype=torch.float64).flatten(), rtol=0, atol=0.51 * 10**-digits)
+
+
+def accuracy_of(learner: Learner, predictor: Any, data: Data) -> float:
+    return mean_of(learner.evaluate(predictor, data), "accuracy")

@@ -8,8 +8,19 @@ from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
 
-from fedbench.learner.weights import Weights
-from tests.methods.simulator import Data, Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
+from fedbench.module.weights import Weights
+from tests.methods.simulator import (
+    Data,
+    Mlp,
+    Quadratic,
+    Simulation,
+    accuracy_of,
+    assert_same,
+    blobs,
+    close,
+    equal,
+    targets,
+)
 
 STEP = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": "full", "epochs": 1}
 SOME = lambda t: [0, 2] if t % 2 else [0, 1]  # noqa: E731
@@ -53,7 +64,7 @@ def one_round(gradient=G, own=V, common=W, alpha=0.25, module=Slope, train=None,
     run = Simulation("apfl", targets(gradient), module=module((0.0,) * len(own), (1.0,)), train=train, **options)
     none = torch.zeros(0, dtype=run.learner.dtype)
     vector = torch.tensor(own, dtype=run.learner.dtype)
-    run.states[0] = {"personal": {"params": vector, "buffers": none, "counters": none.long()}, "alpha": alpha}
+    run.keep(0, personal=Weights(vector, none, none.long()), alpha=alpha)
     run.server.params = torch.tensor(common, dtype=run.learner.dtype)
     return run.run(1)
 
@@ -80,13 +91,13 @@ def alphas(run):
 )
 def test_a_step_of_all_three(gradient, options, alpha):
     run = one_round(gradient, **options)
-    assert close(run.states[0]["alpha"], [alpha])
-    assert run.log[0].traces == {(0, "alpha"): run.states[0]["alpha"]}
+    assert close(run.states[0].alpha, [alpha])
+    assert run.log[0].traces == {(0, "alpha"): run.states[0].alpha}
     own = [v - 0.1 * 0.25 * g for v, g in zip(V, gradient, strict=True)]
     common = [w - 0.1 * g for w, g in zip(W, gradient, strict=True)]
     if gradient == G:
         assert close(own, [0.995, -0.99, 0.485])
-    assert close(run.states[0]["personal"]["params"], own)
+    assert close(run.states[0].personal.params, own)
     assert close(run.server.params, common)
     mixed = [alpha * v + (1 - alpha) * w for v, w in zip(own, common, strict=True)]
     assert close(run.log[0].after_fit[0].params, mixed)
@@ -97,7 +108,7 @@ def test_a_step_of_all_three(gradient, options, alpha):
 def test_the_gradient_is_that_at_the_mixture(mix_with, mixed):
     """Of half the squared distance to 0, whose gradient is the point itself."""
     run = one_round((0.0, 0.0, 0.0), module=Quadratic, alpha_update="off", mix_with=mix_with)
-    assert close(run.states[0]["personal"]["params"], [v - 0.1 * 0.25 * g for v, g in zip(V, mixed, strict=True)])
+    assert close(run.states[0].personal.params, [v - 0.1 * 0.25 * g for v, g in zip(V, mixed, strict=True)])
 
 
 @given(
@@ -110,8 +121,8 @@ def test_the_gradient_is_that_at_the_mixture(mix_with, mixed):
 def test_alpha_stays_in_its_range_and_the_mixture_between_both(point, alpha, update, rate):
     own, common, target = point
     run = one_round(target, own, common, alpha, Quadratic, {"epochs": 3}, alpha_update=update, alpha_lr=rate)
-    assert 0 <= run.states[0]["alpha"] <= 1
-    v, w = run.states[0]["personal"]["params"], run.server.params
+    assert 0 <= run.states[0].alpha <= 1
+    v, w = run.states[0].personal.params, run.server.params
     mixed = run.log[0].after_agg[0].params
     assert bool((mixed >= torch.minimum(v, w) - 1e-6).all())
     assert bool((mixed <= torch.maximum(v, w) + 1e-6).all())
@@ -126,8 +137,8 @@ def test_alpha_moves_once_a_round_or_in_every_step(update):
         if update == "step" or t == 0:
             alpha = (alpha - 0.1 * slope).clamp(0, 1)
         v, w = v - 0.1 * old * g, w - 0.1 * g
-    assert close(run.states[0]["alpha"], [float(alpha)])
-    assert close(run.states[0]["personal"]["params"], v.tolist())
+    assert close(run.states[0].alpha, [float(alpha)])
+    assert close(run.states[0].personal.params, v.tolist())
 
 
 @pytest.mark.parametrize("module", [Mlp, lambda: Mlp(norm=True), Dropping])
@@ -159,15 +170,13 @@ def test_all_personal_it_is_local_training(module, more, mix_with):
             for i, weights in getattr(other, point).items():
                 assert torch.equal(getattr(one, point)[i].params, weights.params)
                 assert torch.equal(getattr(one, point)[i].buffers, weights.buffers)
-    assert all(
-        torch.equal(apfl.states[i]["personal"]["counters"], local.log[-1].after_agg[i].counters) for i in apfl.states
-    )
+    assert all(torch.equal(apfl.states[i].personal.counters, local.log[-1].after_agg[i].counters) for i in apfl.states)
 
 
 def test_all_personal_scores_are_trained_as_locally():
     make = lambda m, **o: Simulation(m, blobs([9, 17]), module=Dropping(), **o).run(3)  # noqa: E731
     apfl, local = make("apfl", alpha=1, alpha_update="off", mixing="logits"), make("local")
-    assert all(equal(Weights(**apfl.states[i]["personal"]), local.log[-1].after_agg[i]) for i in (0, 1))
+    assert all(equal(apfl.states[i].personal, local.log[-1].after_agg[i]) for i in (0, 1))
 
 
 class Searching(Mlp):
@@ -185,8 +194,8 @@ def test_an_optimiser_that_moves_between_the_gradients_of_a_step(mixing):
         runs[-1].learner.optimizer = "module"
     apfl, local = (run.run(2) for run in runs)
     for i in (0, 1):
-        assert torch.equal(apfl.states[i]["personal"]["params"], local.log[-1].after_agg[i].params)
-        assert not torch.equal(apfl.states[i]["personal"]["params"], apfl.server.initial.params)
+        assert torch.equal(apfl.states[i].personal.params, local.log[-1].after_agg[i].params)
+        assert not torch.equal(apfl.states[i].personal.params, apfl.initial.params)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +208,9 @@ def test_the_global_model_does_not_depend_on_alpha(options):
     for one, other in zip(run.log, plain.log, strict=True):
         for i, upload in other.uploads.items():
             assert all(torch.equal(one.uploads[i].tensors[n], upload.tensors[n]) for n in upload.tensors)
-    assert equal(run.method.global_weights(run.server), plain.method.global_weights(plain.server))
+    assert equal(
+        run.method.global_model(run.server, run.initial), plain.method.global_model(plain.server, plain.initial)
+    )
 
 
 @pytest.mark.parametrize("mix_with", ["previous", "updated"])
@@ -214,12 +225,12 @@ def test_mixing_scores_of_a_linear_model_is_mixing_its_parameters(mix_with, upda
     )
     for i in (0, 1):
         one, other = parameters.states[i], logits.states[i]
-        assert one["alpha"] == pytest.approx(other["alpha"], abs=1e-10)
-        assert one["alpha"] != 0.5
-        assert torch.allclose(one["personal"]["params"], other["personal"]["params"], rtol=0, atol=1e-10)
+        assert one.alpha == pytest.approx(other.alpha, abs=1e-10)
+        assert one.alpha != 0.5
+        assert torch.allclose(one.personal.params, other.personal.params, rtol=0, atol=1e-10)
         data = parameters.data[i]
         scores = parameters.learner.logits(parameters.log[-1].after_agg[i], data)
-        assert torch.allclose(scores, logits.log[-1].after_agg[i](data), rtol=0, atol=1e-10)
+        assert torch.allclose(scores, logits.log[-1].after_agg[i].scores(data), rtol=0, atol=1e-10)
 
 
 def test_mixing_scores_is_another_method_where_the_model_is_not_linear():
@@ -227,7 +238,7 @@ def test_mixing_scores_is_another_method_where_the_model_is_not_linear():
         Simulation("apfl", blobs([30]), module=Dropping(), train={"batch_size": 8}, mixing=m).run(2)
         for m in ("parameters", "logits")
     ]
-    one, other = (run.states[0]["personal"]["params"] for run in runs)
+    one, other = (run.states[0].personal.params for run in runs)
     assert not torch.allclose(one, other, atol=1e-4)
 
 
@@ -235,9 +246,9 @@ def test_mixed_scores_step_along_their_derivatives():
     """Against automatic differentiation of the mixed loss by v and alpha."""
     clients, train = blobs([12]), STEP | {"precision": "64-true"}
     run = Simulation("apfl", clients, module=Mlp(), train=train, mixing="logits", alpha=0.3)
-    start, stream = run.server.initial, torch.Generator().manual_seed(0)
+    start, stream = run.initial, torch.Generator().manual_seed(0)
     v = start.params + 0.3 * torch.randn(len(start.params), dtype=torch.float64, generator=stream)
-    run.states[0] = {"personal": vars(start.replace(params=v)), "alpha": 0.3}
+    run.keep(0, personal=start.replace(params=v), alpha=0.3)
     x, y = run.data[0].x, run.data[0].labels
     run.run(1)
 
@@ -247,30 +258,30 @@ def test_mixed_scores_step_along_their_derivatives():
 
     vector, alpha = v.clone().requires_grad_(), torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
     F.cross_entropy(alpha * scores(vector) + (1 - alpha) * scores(start.params), y).backward()
-    assert torch.allclose(run.states[0]["personal"]["params"], v - 0.1 * vector.grad, rtol=0, atol=1e-12)
-    assert run.states[0]["alpha"] == pytest.approx(0.3 - 0.1 * float(alpha.grad), abs=1e-12)
+    assert torch.allclose(run.states[0].personal.params, v - 0.1 * vector.grad, rtol=0, atol=1e-12)
+    assert run.states[0].alpha == pytest.approx(0.3 - 0.1 * float(alpha.grad), abs=1e-12)
 
 
 def test_mixed_scores_are_those_of_two_models_with_statistics_of_their_own():
     run = Simulation("apfl", blobs([9, 17]), module=Mlp(norm=True), mixing="logits").run(2)
     for i in (0, 1):
-        own, alpha, data = Weights(**run.states[i]["personal"]), run.states[i]["alpha"], run.data[i]
-        common = run.method.global_weights(run.server)
+        own, alpha, data = run.states[i].personal, run.states[i].alpha, run.data[i]
+        common = run.method.global_model(run.server, run.initial)
         expected = alpha * run.learner.logits(own, data) + (1 - alpha) * run.learner.logits(common, data)
-        assert torch.equal(run.log[-1].after_agg[i](data), expected)
+        assert torch.equal(run.log[-1].after_agg[i].scores(data), expected)
         assert not torch.equal(own.buffers, common.buffers)
 
 
 def test_both_points_mix_the_own_or_the_averaged_copy():
     run = Simulation("apfl", blobs([9, 17, 12]), module=Mlp(norm=True), draw=lambda t: [0, 1], alpha=0.3).run(2)
-    common = run.method.global_weights(run.server)
+    common = run.method.global_model(run.server, run.initial)
     for i in (0, 1):
-        own, alpha = run.states[i]["personal"], run.states[i]["alpha"]
+        own, alpha = run.states[i].personal, run.states[i].alpha
         upload = run.log[1].uploads[i]
         for seen, copy in ((run.log[1].after_fit[i], upload), (run.log[1].after_agg[i], common)):
             for part in ("params", "buffers"):
-                assert torch.equal(getattr(seen, part), torch.lerp(getattr(copy, part), own[part], alpha))
-    absent, start = run.log[1].after_agg[2], run.server.initial
+                assert torch.equal(getattr(seen, part), torch.lerp(getattr(copy, part), getattr(own, part), alpha))
+    absent, start = run.log[1].after_agg[2], run.initial
     assert torch.equal(absent.params, torch.lerp(common.params, start.params, 0.3))
 
 
@@ -279,9 +290,8 @@ def test_who_sits_out_keeps_the_personal_vector_and_sees_the_new_global_model():
     alone = Simulation("apfl", blobs([9, 17, 12]), module=Mlp(norm=True), draw=lambda t: [0, 1] if t == 1 else [1]).run(
         1
     )
-    for part, value in alone.states[0]["personal"].items():
-        assert torch.equal(run.states[0]["personal"][part], value)
-    assert run.states[0]["alpha"] == alone.states[0]["alpha"]
+    assert equal(run.states[0].personal, alone.states[0].personal)
+    assert run.states[0].alpha == alone.states[0].alpha
     assert not torch.equal(run.log[2].after_agg[0].params, run.log[0].after_agg[0].params)
 
 
@@ -298,11 +308,11 @@ def test_rates_of_alpha_decay():
     for rate, options in ((0.1, {}), (0.3, {"alpha_lr": 0.3})):
         run = Simulation("apfl", targets(G), module=Slope((0.0,) * 3), train=STEP | train, alpha_decay=1.0, **options)
         run.run(1)
-        assert close(run.states[0]["alpha"], [0.5 - rate * 0.5])
-        v, w, alpha = run.states[0]["personal"]["params"], run.server.params, run.states[0]["alpha"]
+        assert close(run.states[0].alpha, [0.5 - rate * 0.5])
+        v, w, alpha = run.states[0].personal.params, run.server.params, run.states[0].alpha
         slope = float(torch.tensor(G) @ (v - w))
         run.round()
-        assert close(run.states[0]["alpha"], [alpha - rate * 0.5 * (slope + alpha)])
+        assert close(run.states[0].alpha, [alpha - rate * 0.5 * (slope + alpha)])
 
 
 def test_momentum_and_decay_act_on_both_models_apart():
@@ -315,7 +325,7 @@ def test_momentum_and_decay_act_on_both_models_apart():
         mw, mv = 0.5 * mw + torch.tensor(G) + 0.1 * w, 0.5 * mv + 0.25 * torch.tensor(G) + 0.1 * v
         w, v = w - 0.1 * mw, v - 0.1 * mv
     assert close(run.server.params, w.tolist())
-    assert close(run.states[0]["personal"]["params"], v.tolist())
+    assert close(run.states[0].personal.params, v.tolist())
 
 
 def test_bytes_are_those_of_the_global_model():
@@ -339,9 +349,9 @@ def test_evaluating_twice_or_never_changes_nothing(mixing):
         if mixing == "parameters":
             assert equal(first, second)
         else:
-            assert torch.equal(first(run.data[0]), second(run.data[0]))
-    assert run.states[0]["alpha"] == never.states[0]["alpha"]
-    assert torch.equal(run.states[1]["personal"]["params"], never.states[1]["personal"]["params"])
+            assert torch.equal(first.scores(run.data[0]), second.scores(run.data[0]))
+    assert run.states[0].alpha == never.states[0].alpha
+    assert torch.equal(run.states[1].personal.params, never.states[1].personal.params)
 
 
 def test_alpha_rises_at_the_client_that_is_different():
@@ -351,42 +361,52 @@ def test_alpha_rises_at_the_client_that_is_different():
     last = alphas(run)[-1]
     assert last[3] == max(last.values())
     assert last[3] > 0.5
-    accuracy = lambda weights, test: run.learner.evaluate(weights, test).accuracy  # noqa: E731
-    common = run.method.global_weights(run.server)
+    accuracy = lambda weights, test: accuracy_of(run.learner, weights, test)  # noqa: E731
+    common = run.method.global_model(run.server, run.initial)
     assert accuracy(run.log[-1].after_agg[3], tests[1]) > accuracy(common, tests[1]) + 0.2
 
 
 def test_a_client_with_one_image_takes_part():
     clients = [Data(torch.ones(1, 6), torch.tensor([1])), *blobs([9])]
     run = Simulation("apfl", clients, module=Mlp(norm=True)).run(2)
-    assert torch.equal(run.states[0]["personal"]["buffers"], run.server.initial.buffers)
-    assert not torch.equal(run.states[0]["personal"]["params"], run.server.initial.params)
+    assert torch.equal(run.states[0].personal.buffers, run.initial.buffers)
+    assert not torch.equal(run.states[0].personal.params, run.initial.params)
 
 
 MUTANTS = [
-    ("v is stepped without the factor alpha", "        gradient.mul_(alpha)\n", ""),
-    ("the gradient is that at v", "torch.lerp(common.params, own, alpha, out=learner.w)", "learner.w.copy_(own)"),
+    ("v is stepped without the factor alpha", "        g.mul_(self.alpha.to(g.dtype))\n", ""),
+    ("the gradient is that at v", "at=self._mixed, ", ""),
     (
         "alpha and 1 - alpha are swapped",
-        "torch.lerp(common.params, own.params, alpha)",
-        "torch.lerp(own.params, common.params, alpha)",
+        "torch.lerp(model.params, own.params, alpha)",
+        "torch.lerp(own.params, model.params, alpha)",
     ),
-    ("statistics are not mixed", "            buffers=torch.lerp(common.buffers, own.buffers, alpha),\n", ""),
+    ("statistics are not mixed", ", buffers=torch.lerp(model.buffers, own.buffers, alpha)", ""),
     ("alpha leaves its range", ".clamp(0, 1)", ""),
     ("alpha does not decay", "(self.slope + self.options.alpha_decay * self.alpha)", "self.slope"),
     ("alpha is learned in every step", 'self.due = self.options.alpha_update == "step"', "pass"),
-    ("alpha's rate does not decay", "rate * client.learner.lr_factor", "rate"),
-    ("w's new copy is mixed", '== "previous" else', '!= "previous" else'),
-    ("v starts anew in every round", 'if "personal" not in client.state:', "if True:"),
+    ("alpha's rate does not decay", "client.rate(options.alpha_lr)", "client.rate(options.alpha_lr) / client.decay"),
+    ("w's new copy is mixed", 'mix_with == "previous":', 'mix_with != "previous":'),
+    ("v starts anew in every round", "state.personal or client.initial", "client.initial"),
     ("one memory for both optimisers", 'client.memory("personal")', 'client.memory("fit")'),
-    ("after_fit is the own copy of w", "        client.fitted = self._mixed(client, client.fitted)\n", ""),
-    ("the slope of scores is lost", "        self.slope = alpha.grad\n", ""),
-    ("scores of w move its statistics into v's", "        learner.load(own)\n", ""),
+    (
+        "after_fit is the own copy of w",
+        "        own, alpha = self._own(client)\n        if",
+        '        own, alpha = (model, 0.0) if point == "after_fit" else self._own(client)\n        if',
+    ),
+    ("the slope of scores is lost", "(self.slope,) = ", "_ = "),
+    ("scores of w move its statistics into v's", "        self.learner.load(own)\n", "", "engine/companion.py"),
     (
         "a step's gradients are all taken where it began",
-        "loss.detach(), True",
-        "loss.detach(), False",
-        "learner/lane.py",
+        "at(learner.w)",
+        "at(self.weights.params)",
+        "engine/companion.py",
     ),
-    ("dropout of w's scores shifts v's stream", "seeds.preserved_torch_stream(), ", ""),
+    (
+        "a step's gradients of scores are all taken where it began",
+        "own = self.learner.weights()",
+        "own = self.weights",
+        "engine/companion.py",
+    ),
+    ("dropout of w's scores shifts v's stream", "seeds.preserved_torch_stream(), ", "", "engine/companion.py"),
 ]

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
+from fedbench.module.weights import Weights
+from tests.methods.simulator import Mlp, Quadratic, Simulation, accuracy_of, assert_same, blobs, close, equal, targets
 
 STEP = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": "full", "epochs": 1}
 SOME = lambda t: [0, 2] if t % 2 else [0, 1]  # noqa: E731
@@ -25,7 +26,7 @@ def quadratic(own=(2.0, 1.0), common=(0.5, 0.5), target=(1.0, -1.0), curvature=(
     train = STEP | (train or {})
     run = Simulation("ditto", targets(target), module=Quadratic((0.0, 0.0), curvature), train=train, **options)
     none = torch.zeros(0)
-    run.states[0] = {"personal": {"params": torch.tensor(own), "buffers": none, "counters": none.long()}}
+    run.keep(0, personal=Weights(torch.tensor(own), none, none.long()))
     run.server.params = torch.tensor(common)
     return run.run(1)
 
@@ -87,7 +88,9 @@ def test_the_global_model_is_fedavgs(options, weighting, buffers):
         for i, upload in other.uploads.items():
             assert all(torch.equal(one.uploads[i].tensors[n], upload.tensors[n]) for n in upload.tensors)
     if buffers == "average":
-        assert equal(run.method.global_weights(run.server), plain.method.global_weights(plain.server))
+        assert equal(
+            run.method.global_model(run.server, run.initial), plain.method.global_model(plain.server, plain.initial)
+        )
     assert torch.equal(run.server.params, plain.server.params)
 
 
@@ -98,7 +101,7 @@ def test_bytes_are_those_of_the_global_model():
 
 def test_both_points_are_the_personal_model_which_nobody_elses_round_changes():
     run = Simulation("ditto", blobs([9, 17, 12, 8]), module=Mlp(norm=True), draw=SOME).run(4)
-    own = dict.fromkeys(range(4), run.server.initial)
+    own = dict.fromkeys(range(4), run.initial)
     for seen in run.log:
         own |= seen.after_fit
         assert all(equal(seen.after_agg[i], own[i]) for i in range(4))
@@ -107,7 +110,7 @@ def test_both_points_are_the_personal_model_which_nobody_elses_round_changes():
 
 def test_the_two_models_have_statistics_of_their_own():
     run = Simulation("ditto", blobs([9, 17]), module=Mlp(norm=True), lam=5.0).run(2)
-    personal, common = run.log[1].after_agg[0], run.method.global_weights(run.server)
+    personal, common = run.log[1].after_agg[0], run.method.global_model(run.server, run.initial)
     assert not torch.equal(personal.buffers, common.buffers)
     assert not torch.equal(personal.params, common.params)
 
@@ -211,32 +214,36 @@ def test_personal_models_win_where_labels_are_swapped():
     clients = blobs([60], seed=3) + blobs([60], seed=4, shift=1)
     tests = blobs([200], seed=5) + blobs([200], seed=6, shift=1)
     run = Simulation("ditto", clients, train={"epochs": 2}, lam=0.1).run(5)
-    personal = [run.learner.evaluate(run.log[-1].after_agg[i], tests[i]).accuracy for i in (0, 1)]
-    common = [run.learner.evaluate(run.method.global_weights(run.server), tests[i]).accuracy for i in (0, 1)]
+    personal = [accuracy_of(run.learner, run.log[-1].after_agg[i], tests[i]) for i in (0, 1)]
+    common = [accuracy_of(run.learner, run.method.global_model(run.server, run.initial), tests[i]) for i in (0, 1)]
     assert sum(personal) / 2 > sum(common) / 2 + 0.2
 
 
 MUTANTS = [
     (
         "the pull goes to the trained model",
-        "self._own(client), received, client.train",
-        "self._own(client), client.fitted, client.train",
+        "client.state.personal or client.initial, received, client.train",
+        "client.state.personal or client.initial, upload.trained, client.train",
     ),
     (
         "the personal model starts from the received one",
-        "self._own(client), received, client.train",
+        "client.state.personal or client.initial, received, client.train",
         "received, received, client.train",
     ),
-    ("one memory for both phases", 'client.memory("personal")', 'client.memory("fit")'),
-    ("after_fit is the global model", "client.fitted, client.state[", "_, client.state["),
+    ("one memory for both phases", 'memory="personal"', 'memory="fit"'),
+    (
+        "after_fit is the global model",
+        "            return client.state.personal or client.initial\n",
+        '            return model if point == "after_fit" else client.state.personal or client.initial\n',
+    ),
     (
         "the received model is evaluated",
-        "            return self._own(client)\n",
-        "            return self.receive(client, download)\n",
+        "            return client.state.personal or client.initial\n",
+        '            return model if point == "after_agg" else client.state.personal or client.initial\n',
     ),
-    ("no pull", "if self.options.lam:", "if False:"),
-    ("the global model's epochs", "epochs=epochs, ", ""),
-    ("the global model's rate", "lr=lr, ", ""),
-    ("a round late", "client.round < self.context.rounds", "client.round <= self.context.rounds"),
+    ("no pull", "if options.lam else {}", "if False else {}"),
+    ("the global model's epochs", "amount=Amount(epochs=options.personal_epochs), ", ""),
+    ("the global model's rate", "lr=options.personal_lr, ", ""),
+    ("a round late", "client.round == self.context.rounds", "client.round == self.context.rounds + 1"),
     ("a round's batches twice", "client.round + 1", "client.round"),
 ]

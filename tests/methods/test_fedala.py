@@ -1,7 +1,6 @@
 """fedala: what the specification promises."""
 
 import copy
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,11 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from fedbench.engine.losses import prediction_loss
 from fedbench.errors import ConfigError
-from fedbench.learner.learner import cross_entropy
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Part
-from fedbench.methods.fedala import layer_names
+from fedbench.methods.fedala import FedALA, layer_names
+from fedbench.methods.parts.local_aggregation import learned, mixed
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
 
 SIZES = [9, 17, 12]
@@ -27,21 +25,26 @@ def run(name="fedala", rounds=3, norm=False, clients=SIZES, **options) -> Simula
     return Simulation(name, blobs(clients), module=Mlp(norm), **harness, **options).run(rounds, evaluate)
 
 
-def learned(gradients, start, losses=None, **options):
+DEFAULT = FedALA.Options()
+OWN, RECEIVED = torch.tensor([0.5, -1, 2, 0]), torch.tensor([1, -0.5, 1, 0.25])
+
+
+def taught(gradients, start, losses=None, most=1, **options):
     """Mixture, weights and passes for the vectors of the specification, one batch per gradient in every pass."""
-    made = Simulation("fedala", blobs([len(gradients)]), train={"batch_size": 1}, sample_ratio=1, **options).method
     answers, seen = iter(losses or []), []
 
-    def loss_and_gradient(weights, batch, train_only):
-        seen.append(weights.params.tolist())
-        return torch.tensor(next(answers, 0.0)), torch.tensor(gradients[len(seen) % len(gradients) - 1])
+    def look(mixture, number):
+        seen.append(mixture.tolist())
+        return torch.tensor(next(answers, 0.0)), torch.tensor(gradients[number])
 
-    data = SimpleNamespace(batch=lambda index: None, __len__=None)
-    client = SimpleNamespace(learner=SimpleNamespace(loss_and_gradient=loss_and_gradient), train=data)
-    made._batches = lambda client: [torch.tensor([i]) for i in range(len(gradients))]
-    shared = Weights(torch.tensor([1, -0.5, 1, 0.25]), torch.zeros(0), torch.zeros(0))
-    top, own = Part(torch.ones(4, dtype=torch.bool)), torch.tensor([0.5, -1, 2, 0])
-    return (*made._learn(client, shared, top, own, torch.tensor(start), once=losses is None), seen)
+    rule = {"eta": DEFAULT.eta, "window": DEFAULT.num_pre_loss, "threshold": DEFAULT.threshold, **options}
+    ratios, count = learned(look, range(len(gradients)), OWN, RECEIVED, torch.tensor(start), most=most, **rule)
+    return mixed(OWN, RECEIVED, ratios), ratios, count, seen
+
+
+def passes(losses, gradients=1, **options):
+    """Of the first learning, with a loss for each batch."""
+    return taught([SLOPE] * gradients, [1.0] * 4, losses, **{"most": DEFAULT.start_max_epochs, **options})[2]
 
 
 # -- the weights, in numbers
@@ -50,19 +53,19 @@ SLOPE = [0.4, -0.6, 0.2, -0.8]
 
 
 @pytest.mark.parametrize(
-    ("eta", "ratios", "mixed"),
+    ("eta", "ratios", "mixture"),
     [(1, [0.8, 1, 0.7, 0.2], [0.9, -0.5, 1.3, 0.05]), (4, [0.2, 1, 1, 0.8], [0.6, -0.5, 1, 0.2])],
 )
-def test_one_step_on_the_weights(eta, ratios, mixed):
-    found, weights, passes, seen = learned([SLOPE], [1, 1, 0.5, 0.0], eta=eta)
+def test_one_step_on_the_weights(eta, ratios, mixture):
+    found, weights, count, seen = taught([SLOPE], [1, 1, 0.5, 0.0], eta=eta)
     assert close(seen[0], [1, -0.5, 1.5, 0])
     assert close(weights, ratios)
-    assert close(found, mixed)
-    assert passes == 1
+    assert close(found, mixture)
+    assert count == 1
 
 
 def test_every_batch_sees_the_mixture_of_the_step_before():
-    _, weights, _, seen = learned([SLOPE, [1.0, 0.0, 0.0, 0.0]], [1, 1, 0.5, 0.0])
+    _, weights, _, seen = taught([SLOPE, [1.0, 0.0, 0.0, 0.0]], [1, 1, 0.5, 0.0])
     assert close(seen[1], [0.9, -0.5, 1.3, 0.05])
     assert close(weights, [0.3, 1, 0.7, 0.2])
 
@@ -71,29 +74,28 @@ LOSSES = [1, 0.9, 0.82, 0.76, 0.72, 0.69, 0.67, 0.66, 0.655, 0.652, 0.651]
 
 
 def test_the_first_learning_ends_when_the_loss_settles():
-    assert learned([SLOPE], [1.0] * 4, LOSSES)[2] == 11
+    assert passes(LOSSES) == 11
     assert torch.tensor(LOSSES[1:], dtype=torch.float64).std(correction=0) == pytest.approx(0.080350, abs=5e-7)
-    assert learned([SLOPE], [1.0] * 4, [*LOSSES, 0.65], threshold=0.08035)[2] == 12
-    assert learned([SLOPE], [1.0] * 4, LOSSES, threshold=0.0803509)[2] == 11
-    assert learned([SLOPE], [1.0] * 4, [0.5] * 20)[2] == 11
-    assert learned([SLOPE], [1.0] * 4, [0.5] * 20, num_pre_loss=4)[2] == 5
-    assert learned([SLOPE], [1.0] * 4, [float(i % 2) for i in range(200)])[2] == 100
-    assert learned([SLOPE], [1.0] * 4, [float(i % 2) for i in range(200)], start_max_epochs=7)[2] == 7
+    assert passes([*LOSSES, 0.65], threshold=0.08035) == 12
+    assert passes(LOSSES, threshold=0.0803509) == 11
+    assert passes([0.5] * 20) == 11
+    assert passes([0.5] * 20, window=4) == 5
+    assert passes([float(i % 2) for i in range(200)]) == 100
+    assert passes([float(i % 2) for i in range(200)], most=7) == 7
 
 
 def test_the_loss_that_counts_is_that_of_a_passs_last_batch():
     noisy = [value for i in range(20) for value in (float(i), 0.5)]
-    assert learned([SLOPE, SLOPE], [1.0] * 4, noisy)[2] == 11
+    assert passes(noisy, gradients=2) == 11
 
 
 @given(st.lists(st.tuples(*[st.floats(-9, 9, width=32)] * 4), min_size=1, max_size=4), st.floats(0, 5, width=32))
 @settings(max_examples=50)
 def test_mixtures_lie_between_own_and_received(gradients, eta):
-    own, shared = torch.tensor([0.5, -1, 2, 0]), torch.tensor([1, -0.5, 1, 0.25])
-    found, weights, _, _ = learned([list(g) for g in gradients], [1, 1, 0.5, 0.0], eta=eta)
+    found, weights, _, _ = taught([list(g) for g in gradients], [1, 1, 0.5, 0.0], eta=eta)
     assert ((weights >= 0) & (weights <= 1)).all()
-    assert (found >= torch.minimum(own, shared) - 1e-6).all()
-    assert (found <= torch.maximum(own, shared) + 1e-6).all()
+    assert (found >= torch.minimum(OWN, RECEIVED) - 1e-6).all()
+    assert (found <= torch.maximum(OWN, RECEIVED) + 1e-6).all()
 
 
 # -- whole rounds
@@ -117,8 +119,8 @@ def test_weights_of_zero_over_all_layers_are_local_training():
     mine, alone = Simulation("fedala", blobs(SIZES), eta=0, num_layers=2), Simulation("local", blobs(SIZES))
     for simulation in (mine, alone):
         simulation.round()
-    for state in mine.states.values():
-        state["ratios"] = torch.zeros(mine.context.layout.size)
+    for i, state in mine.states.items():
+        mine.keep(i, **{**vars(state), "ratios": torch.zeros(mine.context.layout.size)})
     for simulation in (mine, alone):
         simulation.round()
         simulation.round()
@@ -131,6 +133,7 @@ def test_lower_layers_and_statistics_are_the_received_ones(num_layers):
     mine = run(norm=True, num_layers=num_layers)
     names = ["body.0", "body.1", "head"][-num_layers:]
     for i in range(3):
+        found = mine.method.receive(mine.client(i, 3))
         got = mine.log[2].after_agg[i]
         for slot in mine.context.layout.params:
             part = slice(slot.start, slot.stop)
@@ -138,7 +141,7 @@ def test_lower_layers_and_statistics_are_the_received_ones(num_layers):
             if slot.name != "body.0.bias":  # which BatchNorm makes useless, so that it hardly moves
                 assert same == (slot.name.rpartition(".")[0] not in names), slot.name
         assert torch.equal(got.buffers, mine.server.buffers)
-        assert len(got.extra["ratios"]) == sum(
+        assert len(found.ratios) == sum(
             s.size for s in mine.context.layout.params if s.name.rpartition(".")[0] in names
         )
 
@@ -148,8 +151,8 @@ def test_weights_are_learned_on_a_random_part_of_the_images_in_evaluation_mode()
     mine = run(rounds=2, norm=True, start_max_epochs=3, threshold=1e-9)
     client, learner, head = mine.client(1, 2), mine.learner, mine.context.layout.mask("head")
     own, shared = mine.log[1].after_fit[1].params, mine.server.params
-    ratios = mine.log[1].after_agg[1].extra["ratios"]
-    before = mine.states[1]["ratios"]
+    ratios = mine.method.receive(mine.client(1, 2)).ratios
+    before = mine.states[1].ratios
     drawn = torch.randperm(17, generator=client.generator("weights"))[:13]
     expected = before.clone()
     for index in drawn.split(8):
@@ -157,7 +160,7 @@ def test_weights_are_learned_on_a_random_part_of_the_images_in_evaluation_mode()
         mixed[head] = own[head] + (shared - own)[head] * expected
         learner.load(mine.log[1].after_agg[1].replace(params=mixed))
         learner.module.eval()
-        loss = cross_entropy(learner.module, client.train.batch(index))
+        loss = prediction_loss(learner.task)(learner.module, client.train.batch(index))
         slope = torch.cat([p.flatten() for p in torch.autograd.grad(loss, learner.parameters)])
         expected = (expected - (slope * (shared - own))[head]).clamp(0, 1)
     assert torch.allclose(ratios, expected, atol=1e-6)
@@ -182,10 +185,10 @@ def test_the_start_is_a_clients_second_participation():
 def test_a_client_trains_from_what_was_evaluated():
     mine = run(rounds=2)
     shown = mine.log[1].after_agg[1]
-    received = mine.method.receive(mine.client(1, 2), mine.method.download(mine.server, 1))
+    received = mine.method.receive(mine.client(1, 2))
     assert equal(shown, received)
     mine.round()
-    assert torch.equal(mine.states[1]["ratios"], shown.extra["ratios"])
+    assert torch.equal(mine.states[1].ratios, received.ratios)
 
 
 def test_evaluation_changes_nothing():
@@ -194,13 +197,13 @@ def test_evaluation_changes_nothing():
     before = copy.deepcopy(often.states)
     assert equal(often.personal(0), often.personal(0))
     for i in range(3):
-        assert all(torch.equal(before[i][key], often.states[i][key]) for key in ("local", "ratios"))
+        assert all(torch.equal(getattr(before[i], key), getattr(often.states[i], key)) for key in ("local", "ratios"))
 
 
 def test_who_sits_out_keeps_model_and_weights():
     mine = run(rounds=4, draw=lambda t: [0, 1, 2] if t < 3 else [0, 1], evaluate=False)
     other = run(rounds=2, evaluate=False)
-    assert all(torch.equal(mine.states[2][key], other.states[2][key]) for key in ("local", "ratios"))
+    assert all(torch.equal(getattr(mine.states[2], key), getattr(other.states[2], key)) for key in ("local", "ratios"))
 
 
 @pytest.mark.parametrize("ratio", [0.8, 0.01])
@@ -293,26 +296,47 @@ def test_bytes_are_fedavgs():
 
 def test_traces():
     mine = run(rounds=2)
-    assert mine.log[1].traces[0, "aggregation_weight"] == pytest.approx(float(mine.states[0]["ratios"].mean()))
+    assert mine.log[1].traces[0, "aggregation_weight"] == pytest.approx(float(mine.states[0].ratios.mean()))
 
 
 MUTANTS = [
-    ("weights climb", "ratios - self.options.eta", "ratios + self.options.eta"),
-    ("weights are not clipped", ".clamp_(0, 1)", ""),
-    ("the gradient is not weighed by the difference", "top.take(slope) * difference", "top.take(slope)"),
+    ("weights climb", "ratios - eta", "ratios + eta", "methods/parts/local_aggregation.py"),
+    ("weights are not clipped", ".clamp_(0, 1)", "", "methods/parts/local_aggregation.py"),
+    (
+        "the gradient is not weighed by the difference",
+        "gradient * (received - own)",
+        "gradient",
+        "methods/parts/local_aggregation.py",
+    ),
     (
         "the mixture is not made anew after a step",
-        "difference).clamp_(0, 1)\n                mixed = top.put(shared.params, own + difference * ratios)",
-        "difference).clamp_(0, 1)",
+        "        for batch in batches:\n            loss, gradient = look(mixed(own, received, ratios), batch)",
+        "        start = mixed(own, received, ratios)\n"
+        "        for batch in batches:\n            loss, gradient = look(start, batch)",
+        "methods/parts/local_aggregation.py",
     ),
-    ("own and received model change places", "top.take(shared.params) - own", "own - top.take(shared.params)"),
-    ("weights are learned from the start in every round", "once=ratios is not None", "once=False"),
-    ("weights are forgotten", 'ratios = client.state["ratios"] =', "ratios ="),
-    ("the deviation is that of a sample", "std(correction=0)", "std()"),
-    ("learning may end one loss early", "len(losses) > last", "len(losses) >= last"),
+    (
+        "own and received model change places",
+        "own + (received - own) * ratios",
+        "received + (own - received) * ratios",
+        "methods/parts/local_aggregation.py",
+    ),
+    ("weights are learned from the start in every round", "if before is None else 1", ""),
+    ("weights are forgotten", "client.state.ratios = received.ratios", "pass"),
+    ("the deviation is that of a sample", "std(correction=0)", "std()", "methods/parts/local_aggregation.py"),
+    (
+        "learning may end one loss early",
+        "len(losses) <= window",
+        "len(losses) < window",
+        "methods/parts/local_aggregation.py",
+    ),
     ("layers are taken as they are made", "for name in order if name in heads", "for name in heads"),
     ("lower layers are mixed too", "owner(slot) in chosen", "True"),
     ("the share of images is a binary number", "Fraction(str(self.options.sample_ratio))", "self.options.sample_ratio"),
     ("images are drawn by a stream for all", 'generator=client.generator("weights")', "generator=torch.Generator()"),
-    ("the last model is the received one", '["local"] = trained.params', '["local"] = received.params'),
+    (
+        "the last model is the received one",
+        "client.state.local = trained.params",
+        "client.state.local = received.params",
+    ),
 ]

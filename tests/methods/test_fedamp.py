@@ -6,12 +6,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedbench.aggregators import dot_products, mixtures
+from fedbench.aggregation.means import dot_products, mixtures
 from fedbench.errors import ConfigError
-from fedbench.experiments.resolve import resolve
-from fedbench.learner.learner import Score
-from fedbench.methods.fedamp import attention, softmax_of_cosines, squared_distances
-from tests.methods.simulator import Data, Mlp, Quadratic, Round, Simulation, assert_same, blobs, close, equal, targets
+from fedbench.methods.parts.similarity import attention, softmax_of_cosines, squared_distances
+from fedbench.studies.resolve import resolve
+from tests.methods.simulator import (
+    Data,
+    Mlp,
+    Quadratic,
+    Simulation,
+    accuracy_of,
+    assert_same,
+    blobs,
+    close,
+    equal,
+    targets,
+)
 from tests.runtime.rounds import small
 
 SIZES = [9, 17, 12]
@@ -31,6 +41,13 @@ def rows(*values) -> list[Tensor]:
 
 def distances(*values) -> Tensor:
     return squared_distances(dot_products(rows(*values)))
+
+
+def traced(mine: Simulation) -> Tensor:
+    """The weights of the last round, float64."""
+    traces, everyone = mine.log[-1].traces, range(mine.context.clients)
+    found = [[traces[i, "weight_self" if i == j else f"weight/{j}"] for j in everyone] for i in everyone]
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def mixed(models, weights) -> Tensor:
@@ -259,7 +276,7 @@ def stacked(seen) -> Tensor:
 
 def test_running_statistics_are_mixed_like_parameters_and_counters_stay():
     mine = run(norm=True, rounds=2, alpha=0.3, sigma=1.0)
-    seen, xi = mine.log[-1], mine.server.weights
+    seen, xi = mine.log[-1], traced(mine)
     held = torch.stack([seen.after_fit[i].buffers for i in range(3)]).double()
     for i in range(3):
         assert torch.allclose(seen.after_agg[i].buffers, (xi[i] @ held).float(), rtol=0, atol=1e-6)
@@ -279,7 +296,7 @@ def test_running_statistics_stay_at_the_client():
 def test_the_last_upload_of_everyone_is_mixed_for_everyone():
     mine = run(rounds=3, draw=lambda t: [[0], [1], [0]][t - 1], alpha=0.3, sigma=1.0, lam=0.5)
     first, second, third = mine.log
-    initial = mine.server.initial.params
+    initial = mine.initial.params
     held = [third.after_fit[0].params, second.after_fit[1].params, initial]
     xi, _ = attention(squared_distances(dot_products(held)), 0.3, 1.0)
     for i in range(3):
@@ -291,8 +308,8 @@ def test_the_last_upload_of_everyone_is_mixed_for_everyone():
 def test_who_comes_late_starts_where_it_should():
     for start in ("cloud", "local"):
         mine = run(rounds=1, draw=lambda t: [0, 1], alpha=0.3, sigma=1.0, start=start)
-        received = mine.method.receive(mine.client(2, 2), mine.method.download(mine.server, 2))
-        expected = mine.server.clouds[2] if start == "cloud" else mine.server.initial.params
+        received = mine.method.receive(mine.client(2, 1))
+        expected = mine.server.clouds[2] if start == "cloud" else mine.initial.params
         assert torch.equal(received.params, expected)
 
 
@@ -302,7 +319,7 @@ def test_the_server_keeps_copies():
         before = mine.server.models[upload.client].clone()
         upload.params.zero_()
         assert torch.equal(mine.server.models[upload.client], before)
-    assert torch.equal(mine.server.params, mine.server.initial.params)
+    assert torch.equal(mine.server.params, mine.initial.params)
 
 
 def test_evaluating_changes_nothing():
@@ -375,9 +392,10 @@ def test_values_out_of_range_are_refused(option):
 
 def test_clipping_is_said():
     usual, eager = run(), run(alpha=1e6, sigma=1e3)
-    assert usual.method.remarks(usual.server) == []
-    assert "divided by their sum" in eager.method.remarks(eager.server)[0]
-    assert eager.server.weights.diagonal().tolist() == [0, 0, 0]
+    assert usual.recorder.warnings == []
+    (line,) = eager.recorder.warnings
+    assert "divided by their sum" in line
+    assert traced(eager).diagonal().tolist() == [0, 0, 0]
 
 
 # -- bytes
@@ -398,8 +416,8 @@ def test_bytes(options, floats):
 
 
 def accuracy(mine: Simulation, tests: list[Data]) -> float:
-    scores: list[Score] = [mine.learner.evaluate(mine.log[-1].after_agg[i], d) for i, d in enumerate(tests)]
-    return sum(s.accuracy for s in scores) / len(scores)
+    found = [accuracy_of(mine.learner, mine.log[-1].after_agg[i], d) for i, d in enumerate(tests)]
+    return sum(found) / len(found)
 
 
 def test_groups_find_each_other():
@@ -407,7 +425,7 @@ def test_groups_find_each_other():
     tests = blobs([100] * 3, seed=5) + blobs([100] * 3, seed=6, shift=1)
     train = {"lr": 0.1, "batch_size": 5, "epochs": 3}
     heur = Simulation("fedamp", clients, train=train, variant="heur", sigma=25).run(8)
-    xi = heur.server.weights
+    xi = traced(heur)
     within, across = xi[:3, :3].sum() + xi[3:, 3:].sum() - xi.diagonal().sum(), xi[:3, 3:].sum() + xi[3:, :3].sum()
     assert float(within / 12) > 1.5 * float(across / 18)
     plain = Simulation("fedavg", clients, train=train).run(8)
@@ -418,7 +436,8 @@ def test_groups_find_each_other():
 def test_what_clients_sent_is_kept_apart_from_the_memory_it_came_in():
     run = Simulation("fedamp", blobs([9, 17]))
     run.server.round = 1
-    upload = run.fit(0, run.method.download(run.server, 0), Round())
+    client = run.client(0, 1)
+    upload = run.method.train(client, run.method.receive(client))
     run.method.aggregate(run.server, [upload])
     kept = run.server.models[0].clone()
     upload.params.fill_(7.0)
@@ -426,7 +445,7 @@ def test_what_clients_sent_is_kept_apart_from_the_memory_it_came_in():
 
 
 MUTANTS = [
-    ("the anchor is the client's own start", '"anchor": download.params', '"anchor": received.params.clone()'),
+    ("the anchor is the client's own start", "anchor=client.message.params", "anchor=received.params.clone()"),
     ("alpha of the round that is over", "self.alpha(server.round + 1)", "self.alpha(server.round)"),
     ("alpha falls one round late", "falls = (round - 1) //", "falls = (round - 2) //"),
     (
@@ -438,10 +457,11 @@ MUTANTS = [
         "the norm is not squared",
         "(norms[:, None] + norms - 2 * products).clamp_(min=0)",
         "(norms[:, None] + norms - 2 * products).clamp_(min=0).sqrt_()",
+        "methods/parts/similarity.py",
     ),
-    ("negative weights stay", "xi /= np.maximum(others, 1)", "pass"),
-    ("oneself counts in the softmax", "np.fill_diagonal(scores, -np.inf)", "pass"),
-    ("no sigma in A'", "alpha / sigma * np.exp", "alpha * np.exp"),
+    ("negative weights stay", "xi /= np.maximum(others, 1)", "pass", "methods/parts/similarity.py"),
+    ("oneself counts in the softmax", "np.fill_diagonal(scores, -np.inf)", "pass", "methods/parts/similarity.py"),
+    ("no sigma in A'", "alpha / sigma * np.exp", "alpha * np.exp", "methods/parts/similarity.py"),
     ("no decay of the pull", "self.alpha(client.round)", "self.options.alpha"),
     (
         "absent clients are left out",
@@ -455,7 +475,7 @@ MUTANTS = [
     ),
     (
         "statistics are not mixed",
-        "mixtures(buffers, server.weights, server.cloud_buffers)",
+        "mixtures(buffers, weights, server.cloud_buffers)",
         "mixtures(buffers, torch.eye(len(buffers)), server.cloud_buffers)",
     ),
 ]

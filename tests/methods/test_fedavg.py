@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.methods.base import Upload
+from fedbench.methods.messages import Upload
 from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
 
 FULL = {"batch_size": "full", "epochs": 1, "momentum": 0, "weight_decay": 0, "precision": "64-true"}
@@ -17,8 +17,8 @@ def pair(weighting="samples"):
     )
     none = torch.zeros(0)
     uploads = [
-        Upload({"params": torch.tensor([1.0, 2.0]), "buffers": none, "counters": none}, client=0, samples=1),
-        Upload({"params": torch.tensor([5.0, -2.0]), "buffers": none, "counters": none}, client=1, samples=3),
+        Upload(0, 1, params=torch.tensor([1.0, 2.0]), buffers=none, counters=none),
+        Upload(1, 3, params=torch.tensor([5.0, -2.0]), buffers=none, counters=none),
     ]
     simulation.method.aggregate(simulation.server, uploads)
     return simulation.server.params
@@ -75,7 +75,7 @@ def test_full_batch_steps_are_centralized_steps():
 
 def test_no_epochs_change_nothing():
     run = Simulation("fedavg", blobs([5, 9]), train={"epochs": 0, "lr": 7.0}).run(2)
-    assert torch.equal(run.server.params, run.server.initial.params)
+    assert torch.equal(run.server.params, run.initial.params)
 
 
 @pytest.mark.parametrize("participation", [range(3), (1,), (0, 2)])
@@ -134,7 +134,7 @@ def test_evaluating_changes_nothing():
 
 def test_a_received_model_is_never_written():
     run = Simulation("fedavg", blobs([8, 24]))
-    sent = run.method.download(run.server, 0)
+    sent = run.method.send(run.server, 0)
     before = sent.params.clone()
     run.round()
     assert torch.equal(sent.params, before)

@@ -56,7 +56,7 @@ def test_the_optimizer_of_fine_tuning_is_fresh():
     train = {"batch_size": "full", "shuffle": False, "keep_optimizer": True}
     run = Simulation("fedavg-ft", blobs([9, 17]), train=train).run(2)
     fresh = Simulation("fedavg-ft", blobs([9, 17]), train={**train, "keep_optimizer": False})
-    fresh.server.params, fresh.server.round = run.server.params, run.server.round
+    fresh.server.params = run.server.params
     assert equal(run.personal(0), fresh.personal(0))
 
 
@@ -74,7 +74,7 @@ def test_fine_tuning_of_all_moves_statistics_of_the_copy_only():
     run = Simulation("fedavg-ft", blobs([9, 17]), module=Mlp(norm=True), buffers="private").run(1)
     own = run.log[0].after_fit[0].buffers
     assert not torch.equal(run.log[0].after_agg[0].buffers, own)
-    assert torch.equal(run.states[0]["buffers"], own)
+    assert torch.equal(run.states[0].buffers, own)
 
 
 def test_evaluating_twice_or_never_changes_nothing():
@@ -87,34 +87,41 @@ def test_evaluating_twice_or_never_changes_nothing():
     assert_same(run, never, ["after_fit"])
 
 
+def tuned_in(round, run):
+    """What client 0 makes of the start model in a round."""
+    return run.method.personal(run.client(0, round), run.initial, "after_agg")
+
+
 def test_rounds_have_streams_of_their_own():
     run = Simulation("fedavg-ft", blobs([30]), train={"batch_size": 4, "lr": 0.1})
-    run.server.round = 1
-    one = run.personal(0)
-    run.server.round = 2
-    assert not equal(one, run.personal(0))
+    assert equal(tuned_in(1, run), tuned_in(1, run))
+    assert not equal(tuned_in(1, run), tuned_in(2, run))
 
 
 def test_its_batches_are_not_those_of_the_fit():
     train = {"batch_size": 4, "momentum": 0}
     run, fit = (Simulation(m, blobs([30]), train=train) for m in ("fedavg-ft", "fedavg"))
-    run.server.round = 1
-    assert not equal(run.personal(0), fit.round().after_fit[0])
+    assert not equal(tuned_in(1, run), fit.round().after_fit[0])
 
 
 def test_final_reports_the_tuned_copy_after_the_last_round_only():
-    final = Simulation("fedavg-ft", blobs([9]), rounds=3, ft_when="final").method
-    assert [final.reports("after_agg", t) for t in (1, 2, 3)] == [False, False, True]
-    assert all(final.reports(point, 1) for point in ("after_fit", "global"))
-    every = Simulation("fedavg-ft", blobs([9]), rounds=3).method
-    assert all(every.reports("after_agg", t) for t in (1, 2, 3))
-    assert not every.personal_is_global
+    final = Simulation("fedavg-ft", blobs([9]), rounds=3, ft_when="final").run(3)
+    assert [seen.after_agg[0] is not None for seen in final.log] == [False, False, True]
+    assert all(seen.after_fit[0] is not None for seen in final.log)
+    every = Simulation("fedavg-ft", blobs([9]), rounds=3).run(3)
+    assert all(seen.after_agg[0] is not None for seen in every.log)
+    for run in (final, every):
+        common = run.method.global_model(run.server, run.initial)
+        assert common is not None
+        assert not equal(run.log[-1].after_agg[0], common)
 
 
 MUTANTS = [
-    ("fine-tuning draws from the fit's stream", 'purpose="ft"', 'purpose="fit"'),
-    ("the rate is ignored", "lr=self.options.ft_lr", "lr=None"),
-    ("the epochs are ignored", "epochs=self.options.ft_epochs", "epochs=None"),
-    ("the whole model is tuned", 'self.context.layout.mask("head") if head_only else None', "None"),
-    ("a round early", "or round == self.context.rounds", "or round == self.context.rounds - 1"),
+    ("fine-tuning draws from the fit's stream", '"ft", Amount', '"fit", Amount'),
+    ("the rate is ignored", "Step(lr=options.ft_lr)", "Step()"),
+    ("the epochs are ignored", "Amount(epochs=options.ft_epochs)", "Amount()"),
+    ("the whole model is tuned", 'if options.ft_scope == "head" else None', "if False else None"),
+    ("a tuned head moves statistics of the body", ', frozen="norm_eval"', ""),
+    ("the model of the fit is tuned, too", 'if point == "after_fit":', "if False:"),
+    ("a round early", "client.round < self.context.rounds", "client.round < self.context.rounds - 1"),
 ]

@@ -9,10 +9,10 @@ from torch import nn
 from fedbench import models
 from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Context
 from fedbench.methods.fedbn import FedBN
+from fedbench.methods.server import Context
+from fedbench.module.layout import Layout
+from fedbench.module.weights import Weights
 from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
 
 SOME = lambda t: [0, 2] if t % 2 else [0, 1]  # noqa: E731
@@ -66,7 +66,7 @@ def after_given_fits(**options):
         0: Weights(torch.tensor([1.0, 2, 1, 0]), torch.tensor([0.0, 1]), torch.tensor([5])),
         1: Weights(torch.tensor([5.0, 6, 3, 0]), torch.tensor([4.0, 1]), torch.tensor([7])),
     }
-    run.learner.fit = lambda received, data, **_: trained[data.key[1]]
+    run.learner.fit = lambda fit: trained[fit.data.key[1]]
     return run.run(1).log[0].after_agg
 
 
@@ -110,7 +110,7 @@ def test_with_nothing_private_it_is_fedavg(norm, options, weighting):
     ]
     assert_same(*runs)
     assert [seen.down for seen in runs[0].log] == [seen.down for seen in runs[1].log]
-    assert torch.equal(runs[0].method.global_weights(runs[0].server).params, runs[1].server.params)
+    assert torch.equal(runs[0].method.global_model(runs[0].server, runs[0].initial).params, runs[1].server.params)
 
 
 def test_with_everything_private_it_is_local_training():
@@ -144,7 +144,7 @@ def test_private_statistics_never_enter_the_loss():
 def test_the_own_part_changes_only_in_the_own_fit():
     run = Simulation("fedbn", blobs([9, 17, 12]), module=Mlp(norm=True), draw=SOME, train={"epochs": 3}).run(4)
     norm = run.context.layout.mask("norm")
-    own = dict.fromkeys(range(3), run.server.initial)
+    own = dict.fromkeys(range(3), run.initial)
     fits = dict.fromkeys(range(3), 0)
     for seen in run.log:
         own |= seen.after_fit
@@ -161,7 +161,7 @@ def test_clients_that_never_trained_have_the_initial_layers_and_are_counted():
     run = Simulation("fedbn", blobs([9, 17, 12]), module=Mlp(norm=True), draw=lambda t: [t - 1]).run(2)
     norm = run.context.layout.mask("norm")
     absent = run.log[1].after_agg[2]
-    assert torch.equal(absent.params[norm], run.server.initial.params[norm])
+    assert torch.equal(absent.params[norm], run.initial.params[norm])
     assert torch.equal(absent.params[~norm], run.log[1].after_agg[0].params[~norm])
     assert absent.buffers.tolist() == [0] * 5 + [1] * 5
     assert int(absent.counters) == 0
@@ -170,7 +170,7 @@ def test_clients_that_never_trained_have_the_initial_layers_and_are_counted():
 
 def test_a_client_with_one_image_never_moves_its_statistics():
     run = Simulation("fedbn", blobs([1, 9]), module=Mlp(norm=True)).run(2)
-    assert torch.equal(run.log[1].after_agg[0].buffers, run.server.initial.buffers)
+    assert torch.equal(run.log[1].after_agg[0].buffers, run.initial.buffers)
     assert not torch.equal(run.log[1].after_agg[0].params, run.log[1].after_agg[1].params)
 
 
@@ -205,9 +205,9 @@ def test_the_norms_of_shortcuts_are_found():
 
 
 def test_a_model_without_such_layers_is_told_of():
-    said = Simulation("fedbn", blobs([9])).method.warnings()
-    assert said == ["fedbn: the model has no BatchNorm layer with numbers of its own, so this is fedavg"]
-    assert not Simulation("fedbn", blobs([9]), module=Mlp(norm=True)).method.warnings()
+    said = Simulation("fedbn", blobs([9])).method.check()
+    assert list(said) == ["fedbn: the model has no BatchNorm layer with numbers of its own, so this is fedavg"]
+    assert not list(Simulation("fedbn", blobs([9]), module=Mlp(norm=True)).method.check())
 
 
 def test_evaluating_changes_nothing():
@@ -223,24 +223,16 @@ def test_the_common_option_is_refused():
 
 
 MUTANTS = [
-    (
-        "weight and bias are shared",
-        'params & (self.options.private == "all")',
-        'params & (self.options.private == "no")',
-    ),
-    (
-        "statistics are averaged",
-        'buffers & (self.options.private != "none")',
-        'buffers & (self.options.private == "none")',
-    ),
+    ("weight and bias are shared", 'norm.params & (private == "all")', 'norm.params & (private == "no")'),
+    ("statistics are averaged", 'norm.buffers & (private != "none")', 'norm.buffers & (private == "none")'),
     ("the largest counter is taken", "        if self.own_counters.size:", "        if False:", "methods/base.py"),
     (
         "who never trained has others' counters",
-        'held.get("counters", initial.counters)',
-        'held.get("counters", download.counters)',
+        "return client.initial.counters if",
+        "return client.message.counters if",
         "methods/base.py",
     ),
     ("only BatchNorm is known", 'self.options.norm_types == "all"', "False"),
-    ("clients of this round alone count as trained", "server.trained.update(", "server.trained = dict("),
-    ("no warning", "        if params.any() or buffers.any():", "        if True:"),
+    ("clients of this round alone count as trained", "{*server.trained, *(", "{*("),
+    ("no warning", "if not (norm.params.any() or norm.buffers.any()):", "if False:"),
 ]

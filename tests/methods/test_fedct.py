@@ -1,7 +1,5 @@
 """fedct: what the specification promises."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,10 +10,12 @@ from torch import nn
 
 from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout
-from fedbench.methods.base import Context, Upload
 from fedbench.methods.fedct import FedCT, Union, pooled_loss
-from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
+from fedbench.methods.messages import Message, Upload
+from fedbench.methods.parts.cotraining import public_batch
+from fedbench.methods.server import Context
+from fedbench.module.layout import Layout
+from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal
 
 PUBLIC = blobs([40], seed=7)[0]
 SIZES = [9, 17, 12]
@@ -42,10 +42,8 @@ LABELS = [(0, 2, 1, 2), (1, 2, 1, 0), (2, 1, 0, 1), (0, 1, 0, 2)]
 def consensus(labels, samples=None, made=None):
     """The votes of clients with these labels, and the server after them."""
     made = made or method(public=len(labels[0]))
-    uploads = [
-        Upload({"labels": torch.tensor(y)}, client=i, samples=(samples or [1] * 9)[i]) for i, y in enumerate(labels)
-    ]
-    server = SimpleNamespace(round=1, participants=[*range(len(labels))], holds={}, uploads={}, voted=0, labels=None)
+    uploads = [Upload(i, (samples or [1] * 9)[i], labels=torch.tensor(y)) for i, y in enumerate(labels)]
+    server = made.Server(*[torch.empty(0)] * 3, round=1, participants=[*range(len(labels))])
     made.aggregate(server, uploads)
     return sum(made.ballot(u) * made.weight(u)[:, None] for u in uploads), server
 
@@ -55,8 +53,8 @@ def test_votes(samples):
     votes, server = consensus(LABELS, samples)
     assert votes.tolist() == [[2, 1, 1], [0, 2, 2], [2, 2, 0], [1, 1, 2]]
     assert server.labels.tolist() == [0, 1, 0, 2]
-    assert server.seen[-1, "margin"] == (1 + 0 + 0 + 1) / 4
-    assert [server.seen[i, "agreement"] for i in range(4)] == [0.5, 0, 0.5, 1]
+    assert server.traces[-1, "margin"] == (1 + 0 + 0 + 1) / 4
+    assert [server.traces[i, "agreement"] for i in range(4)] == [0.5, 0, 0.5, 1]
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=5, max_size=5), min_size=1, max_size=6), st.randoms())
@@ -153,10 +151,9 @@ def test_a_batch_of_images_keeps_its_memory_format():
 def test_steps_of_an_epoch(combine, expected):
     mine = run(rounds=1, combine=combine, train={"epochs": 1, "batch_size": 8})
     steps = []
-    mine.server.round, mine.server.participants = 2, [0, 1, 2]
     for i in range(3):
-        before = mine.learner.ledger.steps
-        mine.fit(i, mine.method.download(mine.server, i), type(mine.log[0])())
+        client, before = mine.client(i, 2), mine.learner.ledger.steps
+        mine.method.train(client, mine.method.receive(client))
         steps.append(mine.learner.ledger.steps - before)
     assert steps == expected
 
@@ -166,7 +163,12 @@ def test_steps_of_an_epoch(combine, expected):
 )
 def test_public_batch_size(asked, batch, expected):
     mine = run(rounds=0, combine="paired", public_batch_size=asked, train={"batch_size": batch})
-    assert mine.method.public_batch() == expected
+    assert public_batch(asked, mine.context) == expected
+    mine.server.labels = torch.zeros(40, dtype=torch.int64)
+    seen = []
+    mine.learner.fit = lambda fit: seen.append(fit.data.size) or fit.start
+    mine.round()
+    assert seen == [expected] * 3
 
 
 OPTIONS = [
@@ -241,7 +243,7 @@ def test_both_points_are_the_same_vector():
         assert all(equal(seen.after_fit[i], seen.after_agg[i]) for i in seen.after_fit)
     assert equal(mine.log[2].after_agg[0], mine.log[1].after_fit[0])
     assert mine.method.after_fit == "after_agg"
-    assert mine.method.global_weights(mine.server) is None
+    assert mine.method.global_model(mine.server, mine.initial) is None
 
 
 def test_evaluating_changes_nothing():
@@ -270,7 +272,7 @@ def test_only_participants_vote_and_who_returns_gets_the_newest_labels():
     assert torch.equal(mine.server.labels, mine.log[1].uploads[1].labels)
     seen = []
     train = mine.method.train
-    mine.method.train = lambda client, received, labels: seen.append(labels) or train(client, received, labels)
+    mine.method.train = lambda client, received: seen.append(client.message.labels) or train(client, received)
     mine.draw = lambda t: [0, 2]
     labels = mine.server.labels
     mine.round()
@@ -302,7 +304,7 @@ def test_a_communication_period_keeps_the_labels():
 def test_bits_up(public, classes, options, bits):
     made = method(classes, public, **options)
     sent = made.noisy_labels(torch.zeros(public, dtype=torch.int64), torch.Generator())
-    assert 8 * made.message(**sent).wire_bytes() == bits
+    assert 8 * Message(**sent).nbytes == bits
 
 
 def test_bytes_of_rounds():
@@ -329,8 +331,9 @@ def test_the_budget_is_said_and_traced(options, epsilon):
         *(2 * epsilon, epsilon),
         *(3 * epsilon, None),
     ]
-    assert mine.method.warnings() == [f"fedct: one upload spends epsilon {epsilon:g}, all 10 of them {10 * epsilon:g}"]
-    assert run(rounds=0).method.warnings() == []
+    said = [f"fedct: one upload spends epsilon {epsilon:g}, all 10 of them {10 * epsilon:g}"]
+    assert list(mine.method.check()) == said
+    assert list(run(rounds=0).method.check()) == []
 
 
 def test_no_noise_is_the_limit_of_a_large_budget():
@@ -371,14 +374,14 @@ def test_similar_clients_with_few_images_gain_over_local_training():
 
     def accuracy(name):
         mine = Simulation(name, clients, module=Mlp(), public=public, train=train).run(3)
-        return sum(mine.learner.evaluate(mine.log[-1].after_agg[i], held).accuracy for i in range(8)) / 8
+        return sum(accuracy_of(mine.learner, mine.log[-1].after_agg[i], held) for i in range(8)) / 8
 
     assert accuracy("fedct") > accuracy("local") + 0.03
 
 
 MUTANTS = [
     ("public images are left out", "data = Union(client.train, public)", "data = client.train"),
-    ("two losses always weigh the same", "torch.tensor(options.public_weight, ", "torch.tensor(1.0, "),
+    ("two losses always weigh the same", "lam=options.public_weight)", "lam=1.0)"),
     (
         "a batch of the union has another order",
         "torch.cat([mine.nonzero(), (~mine).nonzero()])",
@@ -386,10 +389,6 @@ MUTANTS = [
     ),
     ("a wrong public image", "index[~mine] - len(self.own)", "index[~mine] % len(self.public)"),
     ("private images only in pairs", "return task_loss(net, joined(*batch))", "return task_loss(net, batch[0])"),
-    ("a weight of 0 still forwards", "elif options.public_weight:", "else:"),
-    (
-        "another stream",
-        "return client.learner.fit(received, data,",
-        "return client.learner.fit(received, data, purpose='x',",
-    ),
+    ("a weight of 0 still forwards", "elif public is not None and options.public_weight:", "elif public is not None:"),
+    ("another stream", "client.fit(received, data, loss=loss)", "client.fit(received, data, 'x', loss=loss)"),
 ]

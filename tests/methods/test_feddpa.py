@@ -9,14 +9,16 @@ from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
 
-from fedbench.aggregators import min_max, weighted_mean
-from fedbench.config import TrainConfig
+from fedbench.aggregation.means import weighted_mean
+from fedbench.aggregation.ranks import min_max
+from fedbench.engine.fit import Fit
+from fedbench.engine.losses import prediction_loss
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout, Slot
-from fedbench.learner.learner import cross_entropy
-from fedbench.methods import feddpa
-from fedbench.methods.base import Context, Message
-from fedbench.methods.feddpa import FedDPA, layer_norm_pull, noise_deviation
+from fedbench.methods.feddpa import noise_deviation
+from fedbench.methods.messages import Message, uncounted
+from fedbench.methods.parts import pulls
+from fedbench.methods.parts.pulls import layer_norm_pull, pull_to
+from fedbench.module.layout import Slot
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
 
 SIZES = [9, 17, 12]
@@ -88,14 +90,12 @@ def constraint(form, w, anchor, part, weight, goal):
 
 def pulled(form, w, anchor, part, weight, goal):
     """The gradient that is added where a phase moves entries that began at `w` and is at `w` still."""
-    layout = Layout(SLOTS, (), ())
-    made = FedDPA(FedDPA.Options(constraint_form=form), Context(layout, TrainConfig(), 0, 10, 2, (10,)))
     part = torch.tensor(part)
-    asked = made._constraint(w, torch.tensor(anchor), part.bool(), weight, goal)
-    g = torch.zeros(4)
-    asked["gradient"](g, w, SimpleNamespace(**asked["state"]))
+    step = pull_to(torch.tensor(anchor), w, part.bool(), SLOTS, form, weight, goal)
+    g, needs = torch.zeros(4), Fit(None, None, step=step).needs(w)
+    step.edit(g, w, needs)
     assert form == "layer_norm" or not g[part == 0].any()
-    assert (g.shape == asked["state"]["anchor"].shape) == (form == "layer_norm" or sum(part) > 4 * feddpa.LITTLE)
+    assert (g.shape == needs.anchor.shape) == (form == "layer_norm" or sum(part) > 4 * pulls.LITTLE)
     return g * part  # the others are held by the learner
 
 
@@ -111,7 +111,7 @@ def pulled(form, w, anchor, part, weight, goal):
 )
 @pytest.mark.parametrize("little", [0.0, 1.0], ids=["whole", "part alone"])
 def test_the_constraint(form, anchor, first, slope, second, other, little, monkeypatch):
-    monkeypatch.setattr(feddpa, "LITTLE", little)
+    monkeypatch.setattr(pulls, "LITTLE", little)
     rest = [1 - m for m in M]
     for part, weight, goal, value, expected in ((M, 0.1, 0.0, first, slope), (rest, 0.05, 0.5, second, other)):
         w = torch.tensor(W, requires_grad=True)
@@ -152,11 +152,12 @@ def test_at_the_goal_there_is_no_pull(form):
 def test_the_pull_by_tensors_serves_a_stack_of_clients():
     g, w, away = torch.zeros(3, 4), torch.randn(3, 4), torch.randn(3, 4)
     weight, goal = torch.rand(3, 1), torch.rand(3, 1)
-    layer_norm_pull(SLOTS, g, w, SimpleNamespace(anchor=away, weight=weight, goal=goal, room=torch.empty(3, 4)))
+    state = SimpleNamespace(slots=SLOTS, anchor=away, weight=weight, goal=goal, room=torch.empty(3, 4))
+    layer_norm_pull(g, w, state)
     for i in range(3):
         row = torch.zeros(4)
-        state = SimpleNamespace(anchor=away[i], weight=weight[i, 0], goal=goal[i, 0], room=row.clone())
-        layer_norm_pull(SLOTS, row, w[i], state)
+        state = SimpleNamespace(slots=SLOTS, anchor=away[i], weight=weight[i, 0], goal=goal[i, 0], room=row.clone())
+        layer_norm_pull(row, w[i], state)
         assert torch.equal(row, g[i])
 
 
@@ -164,10 +165,10 @@ def test_the_pull_by_tensors_serves_a_stack_of_clients():
 
 
 def update(made, delta, participants=4):
-    client = SimpleNamespace(generator=lambda purpose: torch.Generator().manual_seed(0))
     start = torch.ones(len(delta), dtype=torch.float64)
-    download = Message({"params": start, "participants": torch.tensor(participants)})
-    return made._update(client, start + torch.tensor(delta, dtype=torch.float64), download)
+    message = Message(params=start, participants=uncounted(participants))
+    client = SimpleNamespace(message=message, generator=lambda stream: torch.Generator().manual_seed(0))
+    return made.update(client, start + torch.tensor(delta, dtype=torch.float64))
 
 
 def test_clipping():
@@ -203,7 +204,7 @@ def test_noise_is_a_clients_own_in_every_round():
 
 def server_before(simulation, t):
     """The global vector after round t."""
-    before, uploads = simulation.server.initial.params, simulation.log[:t]
+    before, uploads = simulation.initial.params, simulation.log[:t]
     for seen in uploads:
         rows = [seen.uploads[i] for i in sorted(seen.uploads)]
         total = sum(u.samples for u in rows)
@@ -221,8 +222,8 @@ def test_the_number_of_participants_is_that_of_the_round():
 def test_the_own_model_knows_neither_clipping_nor_noise():
     plain, private = run(rounds=1), run(rounds=1, clip=True, clipping_bound=0.01, noise_multiplier=1.0, lambda_2=0)
     exact = run(rounds=1, lambda_2=0)
-    assert torch.equal(private.states[0]["local"], exact.states[0]["local"])
-    assert not torch.equal(private.states[0]["local"], plain.states[0]["local"])
+    assert torch.equal(private.states[0].local, exact.states[0].local)
+    assert not torch.equal(private.states[0].local, plain.states[0].local)
     assert not torch.equal(private.server.params, exact.server.params)
 
 
@@ -268,30 +269,30 @@ def test_the_reference_matters_to_personal_parameters_only(form):
 
 def test_fisher_information_is_taken_at_the_own_model_in_evaluation_mode():
     mine = run(norm=True, rounds=2, threshold=0.1)
-    got, own, learner = mine.log[1].after_agg[1], mine.log[1].after_fit[1].params, mine.learner
+    client, own, learner = mine.client(1, 2), mine.log[1].after_fit[1].params, mine.learner
+    got, rows = mine.method.receive(client), []
     learner.load(got.replace(params=own, buffers=mine.server.buffers))
     learner.module.eval()
-    client, rows = mine.client(1, 2), []
     for i in range(17):
-        loss = cross_entropy(learner.module, client.train.batch(torch.tensor([i])))
+        loss = prediction_loss(learner.task)(learner.module, client.train.batch(torch.tensor([i])))
         rows.append(torch.cat([p.flatten() for p in torch.autograd.grad(loss, learner.parameters)]).double())
     fisher = torch.stack(rows).square().mean(0)
     for slot in mine.context.layout.params:
         part = slice(slot.start, slot.stop)
-        assert torch.equal(got.extra["mask"][part], min_max(fisher[part]) > 0.1), slot.name
-    assert torch.equal(got.params, torch.where(got.extra["mask"], own, mine.server.params))
+        assert torch.equal(got.mask[part], min_max(fisher[part]) > 0.1), slot.name
+    assert torch.equal(got.params, torch.where(got.mask, own, mine.server.params))
     assert torch.equal(got.buffers, mine.server.buffers)
+    assert equal(got, mine.log[1].after_agg[1])
 
 
 @pytest.mark.parametrize("options", [{}, {"constraint_form": "squared"}, {"constraint_form": "layer_norm"}])
 def test_each_phase_moves_its_own_part(options):
     mine = run(rounds=1, threshold=0.1, **options)
     client = mine.client(1, 1)
-    received = mine.method.receive(client, mine.method.download(mine.server, 1))
-    mask, fits = received.extra["mask"], []
-    fit = mine.learner.fit
-    mine.learner.fit = lambda weights, *a, **k: fits.append((weights, fit(weights, *a, **k), k)) or fits[-1][1]
-    mine.method.fit(client, received, mine.method.download(mine.server, 1))
+    received, fits, fit = mine.method.receive(client), [], mine.learner.fit
+    mask = received.mask
+    mine.learner.fit = lambda asked: fits.append((asked.start, fit(asked), asked.stream)) or fits[-1][1]
+    mine.method.train(client, received)
     (start, middle, first), (again, end, second) = fits
     assert start is received
     assert again is middle
@@ -299,7 +300,7 @@ def test_each_phase_moves_its_own_part(options):
     assert torch.equal(end.params[mask], middle.params[mask])
     assert not torch.equal(middle.params[mask], start.params[mask])
     assert not torch.equal(end.params[~mask], middle.params[~mask])
-    assert (first["purpose"], second["purpose"]) == ("fit", "shared")
+    assert (first, second) == ("fit", "shared")
 
 
 def test_steps_count_for_each_phase():
@@ -310,8 +311,8 @@ def test_steps_count_for_each_phase():
 
 def test_who_sits_out_keeps_its_model():
     mine = run(draw=lambda t: [0, 1, 2] if t == 1 else [0, 1], threshold=0.1)
-    old, got = mine.log[0].after_fit[2].params, mine.log[2].after_agg[2]
-    assert torch.equal(got.params, torch.where(got.extra["mask"], old, mine.server.params))
+    old, mask = mine.log[0].after_fit[2].params, mine.method.receive(mine.client(2, 3)).mask
+    assert torch.equal(mine.log[2].after_agg[2].params, torch.where(mask, old, mine.server.params))
 
 
 def test_updates_are_added_to_the_global_model():
@@ -358,9 +359,9 @@ def test_an_optimiser_cannot_be_kept_over_phases():
 
 
 def test_noise_without_clipping_is_warned_of():
-    assert run(rounds=0, noise_multiplier=1.0).method.warnings()
-    assert not run(rounds=0, noise_multiplier=1.0, clip=True).method.warnings()
-    assert not run(rounds=0).method.warnings()
+    assert list(run(rounds=0, noise_multiplier=1.0).method.check())
+    assert not list(run(rounds=0, noise_multiplier=1.0, clip=True).method.check())
+    assert not list(run(rounds=0).method.check())
 
 
 def test_bytes_are_fedavgs():
@@ -370,8 +371,8 @@ def test_bytes_are_fedavgs():
 
 
 def test_traces():
-    mine = run(rounds=2, threshold=0.1)
-    mask, seen = mine.log[0].after_agg[1].extra["mask"], mine.log[1].traces
+    mine = run(rounds=1, threshold=0.1)
+    mask, seen = mine.method.receive(mine.client(1, 1)).mask, mine.round().traces
     assert seen[1, "mask_share"] == float(mask.double().mean()) > 0
     assert seen[1, "mask_share/head.weight"] == float(mask[35:55].double().mean())
 
@@ -381,7 +382,7 @@ def test_the_personal_part_is_pulled_to_where_it_was():
     away = {}
     for strength in (0.0, 5.0):
         run = Simulation("feddpa", blobs([12]), threshold=-1.0, lambda_1=strength, constraint_form="squared").run(1)
-        away[strength] = float((run.log[0].after_fit[0].params - run.server.initial.params).norm())
+        away[strength] = float((run.log[0].after_fit[0].params - run.initial.params).norm())
     assert 0 < away[5.0] < away[0.0] < 0.5
 
 
@@ -389,22 +390,28 @@ MUTANTS = [
     ("the mask is upside down", "choose(mask, own, shared.params)", "choose(mask, shared.params, own)"),
     ("Fisher information of the global model", "shared.replace(params=own)", "shared"),
     ("tensors are not normalised", "(min_max(fisher[slot.start : slot.stop])", "(fisher[slot.start : slot.stop]"),
-    ("both phases train everything", "train_only=part, **constraint", "**constraint"),
-    ("both phases draw the same batches", 'purpose = "shared"', 'purpose = "fit"'),
-    ("the second phase starts over", "client.learner.fit(trained, client", "client.learner.fit(received, client"),
+    ("both phases train everything", "move=Move(part), ", ""),
+    ("both phases draw the same batches", 'stream = "shared"', 'stream = "fit"'),
+    ("the second phase starts over", "client.fit(trained, client", "client.fit(received, client"),
     ("the personal part goes to the bound too", "(mask, options.lambda_1, 0.0)", "(mask, options.lambda_1, 0.5)"),
     (
         "the distance is that of all entries",
         "choose(part.to(reference.device), reference, start)",
         "reference",
+        "methods/parts/pulls.py",
     ),
-    ("the distance is from the start of the phase", "choose(part.to(reference.device), reference, start)", "start"),
-    ("a small part is pulled where it starts", "reference[own]", "start[own]"),
-    ("a distance of 0 divides", "return distance.clamp(min=1e-20)", "return distance"),
-    ("short distances pull without limit", "clamp(min=1e-20)", "clamp(min=1e-30)"),
+    (
+        "the distance is from the start of the phase",
+        "choose(part.to(reference.device), reference, start)",
+        "start",
+        "methods/parts/pulls.py",
+    ),
+    ("a small part is pulled where it starts", "reference[own]", "start[own]", "methods/parts/pulls.py"),
+    ("a distance of 0 divides", "return distance.clamp(min=1e-20)", "return distance", "methods/parts/pulls.py"),
+    ("short distances pull without limit", "clamp(min=1e-20)", "clamp(min=1e-30)", "methods/parts/pulls.py"),
     ("updates are scaled up to the bound", "max(1.0, float(update.norm())", "max(0.0, float(update.norm())"),
     ("noise is not shared out", "multiplier / sqrt(participants)", "multiplier"),
-    ("the own model is the received one", '["local"] = trained.params', '["local"] = received.params'),
+    ("the own model is the received one", "state.local = trained.params", "state.local = received.params"),
     ("updates replace the global model", "for u in uploads)], [1.0,", "for u in uploads)], [0.0,"),
     ("shared parameters are held in place", "options.lambda_2, options.clipping_bound)", "options.lambda_2, 0.0)"),
 ]

@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
 
-from fedbench.aggregators import plurality, vote
+from fedbench.aggregation.votes import plurality, vote
 from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout
-from fedbench.methods.base import Context, Upload
-from fedbench.methods.cotraining import Relabelled, weighted_sum
-from fedbench.methods.fedmosaic import FedMosaic, certainty, step_trusted_loss, trust
-from fedbench.methods.privacy import (
-    flip_probability,
-    gaussian_epsilon,
-)
+from fedbench.methods.fedmosaic import FedMosaic
+from fedbench.methods.messages import Message, Upload
+from fedbench.methods.parts.cotraining import Relabelled, public_batch, weighted_sum
+from fedbench.methods.parts.privacy import flip_probability, gaussian_epsilon
+from fedbench.methods.parts.trust import certainty, step_trusted_loss, trust
+from fedbench.methods.server import Context
+from fedbench.module.layout import Layout
+from fedbench.studies.resolve import check, resolve
 from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
+from tests.runtime.rounds import small
 
 PUBLIC = blobs([40], seed=7)[0]
 SIZES = [9, 17, 12]
@@ -93,14 +94,16 @@ LABELS = [(0, 1, 2, 0), (1, 1, 0, 2), (1, 2, 2, 1)]
 EXPERTISE = [(0.7, 0.2, 0.1, 0.4), (0.3, 0.3, 0.6, 0.4), (0.4, 0.5, 0.5, 0.4)]
 
 
+def first_server(made: FedMosaic, participants):
+    return made.Server(*[torch.empty(0)] * 3, round=1, participants=participants)
+
+
 def consensus(made: FedMosaic, labels=LABELS, expertise=EXPERTISE):
-    uploads = [
-        Upload(
-            {"labels": torch.tensor(y), **({"expertise": torch.tensor(w, dtype=torch.float64)} if w else {})}, client=i
-        )
-        for i, (y, w) in enumerate(zip(labels, expertise, strict=True))
-    ]
-    server = SimpleNamespace(round=1, participants=[0, 1, 2], holds={}, uploads={}, voted=0, labels=None)
+    uploads = []
+    for i, (y, w) in enumerate(zip(labels, expertise, strict=True)):
+        sent = {"expertise": torch.tensor(w, dtype=torch.float64)} if w else {}
+        uploads.append(Upload(i, 1, labels=torch.tensor(y), **sent))
+    server = first_server(made, [0, 1, 2])
     made.aggregate(server, uploads)
     scores = vote([made.ballot(u) for u in uploads], [made.weight(u) for u in uploads])
     return scores, server
@@ -110,8 +113,8 @@ def test_consensus_by_expertise():
     scores, server = consensus(method())
     assert close(scores, [0.7, 0.7, 0, 0, 0.5, 0.5, 0.6, 0, 0.6, 0.4, 0.4, 0.4])
     assert server.labels.tolist() == [0, 1, 0, 0]
-    assert server.seen[-1, "margin"] == pytest.approx(0, abs=1e-9)
-    assert [server.seen[i, "agreement"] for i in range(3)] == [0.75, 0.5, 0]
+    assert server.traces[-1, "margin"] == pytest.approx(0, abs=1e-9)
+    assert [server.traces[i, "agreement"] for i in range(3)] == [0.75, 0.5, 0]
 
 
 def test_equal_expertise_is_a_majority_vote():
@@ -139,7 +142,7 @@ def test_invariants_of_the_consensus(data, factor):
 def test_expertise_by_class_frequency():
     made = method()
     found = made.expertise(torch.zeros(3, 3), torch.tensor([0, 1, 2]), torch.tensor([0, 0, 0, 2]))
-    assert close(made._noisy_expertise(found, torch.Generator()), [0.75, 1e-6, 0.25])
+    assert close(made.noisy_expertise(found, torch.Generator()).tensor, [0.75, 1e-6, 0.25])
 
 
 def test_expertise_by_entropy():
@@ -148,9 +151,8 @@ def test_expertise_by_entropy():
     assert close(log(3) - found, [0.665573, 1.098612, 0.000499])
     made = method(expertise="entropy")
     labels = logits.argmax(1)
-    assert close(
-        made._noisy_expertise(made.expertise(logits, labels, labels), torch.Generator()), [0.433040, 1e-6, 1.098113]
-    )
+    sent = made.noisy_expertise(made.expertise(logits, labels, labels), torch.Generator()).tensor
+    assert close(sent, [0.433040, 1e-6, 1.098113])
     assert certainty(torch.tensor([[1000.0, -1000.0, 0.0]])).tolist() == [log(3)]
 
 
@@ -232,22 +234,37 @@ def test_a_round_is_training_on_the_sum_of_both_losses(options):
         assert not options or lam == 1
 
 
-def test_the_public_stream_is_its_own_and_runs_on_across_epochs():
+def seen_of_public_images(**options) -> tuple[list[list[int]], list[list[int]]]:
+    """The public images that client 0 scores and steps on in round 2, by batch."""
     seen: list[list[int]] = []
-    mine = run(rounds=1, public_batch_size=16, train={"batch_size": 8, "epochs": 4})
+    mine = run(rounds=1, public_batch_size=16, **options)
     batch = Relabelled.batch
     try:
         Relabelled.batch = lambda self, index: seen.append(index.tolist()) or batch(self, index)
-        mine.server.participants, mine.server.round = [0], 2
-        mine.fit(0, mine.method.download(mine.server, 0), type(mine.log[0])())
+        client = mine.client(0, 2)
+        mine.method.train(client, mine.method.receive(client))
     finally:
         Relabelled.batch = batch
-    scored, stepped = seen[0], seen[1:]
-    assert scored == list(range(40))
+    return [index for index in seen if len(index) == 40], [index for index in seen if len(index) < 40]
+
+
+def test_the_public_stream_is_its_own_and_runs_on_across_epochs():
+    scored, stepped = seen_of_public_images(train={"batch_size": 8, "epochs": 4})
+    assert scored == [list(range(40))]
     assert [len(index) for index in stepped] == [16, 16, 8, 16, 16, 8, 16, 16]
     epochs = [list(chain(*stepped[:3])), list(chain(*stepped[3:6]))]
     assert [sorted(epoch) for epoch in epochs] == [list(range(40))] * 2
     assert epochs[0] != epochs[1]
+
+
+def test_the_public_stream_rests_in_epochs_whose_lambda_is_0_and_goes_on_where_it_was(monkeypatch):
+    train = {"batch_size": 8, "epochs": 2}
+    _, stepped = seen_of_public_images(train=train)
+    lams = iter([0.0, 1.0, 0.0, 0.0, 1.0])
+    monkeypatch.setattr("fedbench.methods.fedmosaic.trust", lambda *losses: next(lams))
+    scored, rested = seen_of_public_images(train={**train, "epochs": 5}, lambda_update="epoch")
+    assert scored == [list(range(40))] * 5
+    assert rested == stepped
 
 
 @pytest.mark.parametrize(
@@ -255,7 +272,12 @@ def test_the_public_stream_is_its_own_and_runs_on_across_epochs():
 )
 def test_public_batch_size(asked, batch, expected):
     mine = run(rounds=0, public_batch_size=asked, train={"batch_size": batch})
-    assert mine.method.public_batch() == expected
+    assert public_batch(asked, mine.context) == expected
+    mine.server.labels = torch.zeros(40, dtype=torch.int64)
+    seen = []
+    mine.learner.fit = lambda fit: seen.append(fit.data.size) or fit.start
+    mine.round()
+    assert seen == [expected] * 3
 
 
 # -- equivalences
@@ -266,8 +288,7 @@ def test_a_lambda_of_0_is_local_training(norm):
     assert_same(run(norm=norm, lambda_mode="fixed", lambda_value=0), run("local", norm=norm))
 
 
-@pytest.mark.parametrize("update", ["round", "epoch"])
-@pytest.mark.parametrize("engine", ["loop", "trainer"])
+@pytest.mark.parametrize(("update", "engine"), [("round", "loop"), ("round", "trainer"), ("epoch", "loop")])
 def test_a_lambda_that_comes_out_as_0_leaves_the_public_images_alone(update, engine, monkeypatch):
     monkeypatch.setattr("fedbench.methods.fedmosaic.trust", lambda *losses: 0.0)  # as where it underflows
     mine, local = (
@@ -322,7 +343,8 @@ def test_lambda_of_epochs_is_their_mean():
     labels = torch.arange(40) % 4
     for mine in (single, double):
         mine.server.labels = labels
-    double.states = {k: dict(v) for k, v in single.states.items()}
+    for i, state in single.states.items():
+        double.keep(i, **vars(state))
     parts = [single.round().traces[0, "lambda"] for _ in range(1)]
     single.server.round = 1
     parts.append(single.round().traces[0, "lambda"])
@@ -343,7 +365,7 @@ def test_both_points_are_the_same_and_no_parameter_travels():
         assert all(u.params.numel() == u.buffers.numel() == 0 for u in seen.uploads.values())
     assert equal(mine.log[2].after_agg[0], mine.log[1].after_fit[0])
     assert mine.method.after_fit == "after_agg"
-    assert mine.method.global_weights(mine.server) is None
+    assert mine.method.global_model(mine.server, mine.initial) is None
 
 
 def test_evaluating_changes_nothing():
@@ -394,8 +416,8 @@ def test_bits_up(public, classes, options, bits):
     labels = torch.zeros(public, dtype=torch.int64)
     sent = made.noisy_labels(labels, torch.Generator())
     if options.get("expertise") != "equal":
-        sent["expertise"] = torch.ones(public, dtype=torch.float64)
-    assert 8 * made.message(**sent).wire_bytes() == bits
+        sent["expertise"] = made.noisy_expertise(torch.ones(public, dtype=torch.float64), torch.Generator())
+    assert 8 * Message(**sent).nbytes == bits
 
 
 def test_bytes_of_rounds():
@@ -422,17 +444,15 @@ def test_noise_reaches_the_vote_and_is_fresh_each_round(options):
     noisy, true = mine.log[0].uploads[0].tensors[name], plain.log[0].uploads[0].labels
     assert not torch.equal(noisy, F.one_hot(true, 4).bool() if name == "rows" else true)
     assert not torch.equal(mine.server.labels, plain.server.labels)
-    assert not torch.equal(
-        mine.method.votes(mine.client(0, 1), mine.log[0].after_fit[0])[name],
-        mine.method.votes(mine.client(0, 2), mine.log[0].after_fit[0])[name],
-    )
+    again = [mine.method.votes(mine.client(0, t), mine.log[0].after_fit[0])[name].tensor for t in (1, 2)]
+    assert not torch.equal(*again)
 
 
 def test_sensitivity_spreads_the_budget_of_xor():
     def flips(sensitivity):
         made = method(4, 5000, label_privacy="xor", label_epsilon=4.0, label_sensitivity=sensitivity)
         rows = made.noisy_labels(torch.zeros(5000, dtype=torch.int64), torch.Generator().manual_seed(0))["rows"]
-        return float(rows[:, 1:].double().mean())
+        return float(rows.tensor[:, 1:].double().mean())
 
     assert flips(2) == pytest.approx(flip_probability(2), abs=0.01)
     assert flips(None) == pytest.approx(0.5, abs=0.01)
@@ -442,43 +462,45 @@ def test_rows_are_votes_with_their_expertise():
     made = method(3, 2, label_privacy="xor", label_epsilon=1.0)
     rows = [torch.tensor([[1, 1, 0], [0, 0, 0]]).bool(), torch.tensor([[0, 1, 1], [0, 0, 1]]).bool()]
     expertise = [torch.tensor([0.5, 0.2]), torch.tensor([0.25, 0.1])]
-    uploads = [
-        Upload({"rows": r, "expertise": w}, client=i) for i, (r, w) in enumerate(zip(rows, expertise, strict=True))
-    ]
-    server = SimpleNamespace(round=1, participants=[0, 1], holds={}, uploads={}, voted=0, labels=None)
+    uploads = [Upload(i, 1, rows=r, expertise=w) for i, (r, w) in enumerate(zip(rows, expertise, strict=True))]
+    server = first_server(made, [0, 1])
     made.aggregate(server, uploads)
     assert server.labels.tolist() == [1, 2]
-    assert [server.seen[i, "agreement"] for i in (0, 1)] == [0.5, 1]
+    assert [server.traces[i, "agreement"] for i in (0, 1)] == [0.5, 1]
 
 
 def test_noise_on_expertise_is_gaussian_and_floored():
     made = method(public=50_000, expertise_sigma=0.5, expertise_floor=0.01)
-    noisy = made._noisy_expertise(torch.full((50_000,), 3.0).double(), torch.Generator().manual_seed(0))
+    noisy = made.noisy_expertise(torch.full((50_000,), 3.0).double(), torch.Generator().manual_seed(0)).tensor
     assert float(noisy.mean()) == pytest.approx(3, abs=0.01)
     assert float(noisy.std()) == pytest.approx(0.5, abs=0.01)
-    assert float(made._noisy_expertise(torch.zeros(50_000).double(), torch.Generator()).min()) == 0.01
+    assert float(made.noisy_expertise(torch.zeros(50_000).double(), torch.Generator()).tensor.min()) == 0.01
+
+
+def said_of(*sizes, **options) -> list[str]:
+    return list(method(*sizes, **options).check())
 
 
 def test_the_budget_is_said():
-    assert method().warnings() == []
-    said = method(public=100, label_privacy="krr", label_epsilon=2.0, label_sensitivity=3).warnings()
+    assert said_of() == []
+    said = said_of(public=100, label_privacy="krr", label_epsilon=2.0, label_sensitivity=3)
     assert "epsilon 6 (labels 6, expertise 0)" in said[0]
     assert "all 10 of them 10 times both" in said[0]
-    assert "labels 200," in method(public=100, label_privacy="krr", label_epsilon=2.0).warnings()[0]
-    assert "labels 2," in method(public=100, label_privacy="xor", label_epsilon=2.0).warnings()[0]
-    both = method(public=100, expertise_sigma=50, **SOME_NOISE).warnings()
+    assert "labels 200," in said_of(public=100, label_privacy="krr", label_epsilon=2.0)[0]
+    assert "labels 2," in said_of(public=100, label_privacy="xor", label_epsilon=2.0)[0]
+    both = said_of(public=100, expertise_sigma=50, **SOME_NOISE)
     assert len(both) == 1
     assert f"epsilon {method(public=100, expertise_sigma=50, **SOME_NOISE).spent(10)['epsilon']:.6g} with" in both[0]
-    half = [method(public=100, expertise_sigma=50), method(public=100, **SOME_NOISE)]
-    assert [made.warnings()[1].split(",")[0] for made in half] == [
+    half = [said_of(public=100, expertise_sigma=50), said_of(public=100, **SOME_NOISE)]
+    assert [lines[1].split(",")[0] for lines in half] == [
         "fedmosaic: labels are sent without noise (method.label_privacy)",
         "fedmosaic: expertise is sent without noise (method.expertise_sigma",
     ]
-    proved = method(10, 3000, expertise="entropy", expertise_sigma=500, **SOME_NOISE).warnings()
+    proved = said_of(10, 3000, expertise="entropy", expertise_sigma=500, **SOME_NOISE)
     assert "1.22203" in proved[0]
     assert "up to 1 only" in proved[1]
     assert gaussian_epsilon(1, 100, 50, 1e-3) < gaussian_epsilon(1, 100, 50, 1e-5)
-    assert "5 times both" in method(public=100, expertise_sigma=50, communication_period=2).warnings()[0]
+    assert "5 times both" in said_of(public=100, expertise_sigma=50, communication_period=2)[0]
 
 
 SOME_NOISE = {"label_privacy": "krr", "label_epsilon": 0.1, "label_sensitivity": 2}
@@ -566,27 +588,66 @@ def test_the_trainer_engine_gives_the_same(update):
     assert_same(*runs)
 
 
+def test_the_trainer_engine_does_not_know_a_lambda_of_every_epoch():
+    with pytest.raises(ConfigError, match=r"train\.engine = trainer: fedmosaic makes steps of its own"):
+        check(*resolve(small("fedmosaic", train__engine="trainer", method__lambda_update="epoch")))
+    check(*resolve(small("fedmosaic", train__engine="trainer")))
+
+
 MUTANTS = [
-    ("expertise is the entropy itself", "return log(logits.shape[1]) + (logs.exp()", "return -(logs.exp()"),
-    ("a gradient through lambda", "torch.stack([own.detach(), others.detach()])", "torch.stack([own, others])"),
-    ("lambda of another sign", "return exp(-(public - private)", "return exp((public - private)"),
-    ("shares of classes on another client's scale", "[labels] / len(own)", "[labels]"),
-    ("public images are seen at lambda 0", "return lam > 0", "return True"),
-    ("lambda from the trained model", "weigh(0, received,", "weigh(0, fit(),"),
+    (
+        "expertise is the entropy itself",
+        "return log(logits.shape[1]) + (logs.exp()",
+        "return -(logs.exp()",
+        "methods/parts/trust.py",
+    ),
+    (
+        "a gradient through lambda",
+        "torch.stack([own.detach(), others.detach()])",
+        "torch.stack([own, others])",
+        "methods/parts/trust.py",
+    ),
+    (
+        "lambda of another sign",
+        "return exp(-(public - private)",
+        "return exp((public - private)",
+        "methods/parts/trust.py",
+    ),
+    ("shares of classes on another client's scale", "[labels] / len(own)", "[labels]", "methods/parts/trust.py"),
+    ("public images are seen at lambda 0", "lam=lam) if lam > 0 else None", "lam=lam)"),
+    ("public images are seen in epochs of lambda 0", "next(others) if lam > 0 else None", "next(others)"),
+    (
+        "lambda from the trained model",
+        "lam = self._trust(client, received,",
+        "lam = self._trust(client, client.fit(received, client.train),",
+    ),
+    ("lambda is that of the first epoch", "lam = self._trust(client, weights,", "lam = self._trust(client, received,"),
     # The private variant.
     ("expertise is sent without its noise", "expertise += sigma * torch.randn(", "expertise += 0 * torch.randn("),
-    ("no floor after the noise", "return expertise.clamp(min=floor)", "return expertise"),
-    ("the same sensitivity for certainty", 'if self.options.expertise == "entropy" else 1.0', "if False else 1.0"),
+    ("no floor after the noise", "encoded(expertise.clamp(min=floor)", "encoded(expertise"),
+    ("the same sensitivity for certainty", 'if options.expertise == "entropy" else 1.0', "if False else 1.0"),
     (
         "Gaussian noise is not accounted",
         "together = epsilon_at(uploads * (of_labels + of_expertise)",
         "together = epsilon_at(uploads * of_labels",
+        "methods/parts/account.py",
     ),
     (
         "one changed label instead of the sensitivity",
-        "of_labels = self.sensitivity() * response_divergence(options.label_epsilon, self",
-        "of_labels = response_divergence(options.label_epsilon, self",
+        "return self.changed * response_divergence(self.epsilon, self.classes)",
+        "return response_divergence(self.epsilon, self.classes)",
+        "methods/parts/privacy.py",
     ),
-    ("the budget of one upload for all", "uploads * delta if expertise", "delta if expertise"),
-    ("what is sent in the clear is not seen", "if uploads and self._in_the_clear():", "if False:"),
+    (
+        "the budget of one upload for all",
+        "uploads * delta if expertise",
+        "delta if expertise",
+        "methods/parts/account.py",
+    ),
+    (
+        "what is sent in the clear is not seen",
+        "if uploads and self.in_the_clear:",
+        "if False:",
+        "methods/parts/account.py",
+    ),
 ]

@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from fedbench.aggregation import mixes as mixing
+from fedbench.aggregation.mixes import head_mixes, without_small
+from fedbench.engine.fit import Amount, Move
 from fedbench.errors import ConfigError
-from fedbench.learner.weights import Weights
-from fedbench.methods import fedpac
-from fedbench.methods.base import Upload
-from fedbench.methods.fedpac import aligned_loss, class_means, global_centroids, head_mixes, head_statistics
 from fedbench.methods.fedper import FedPer
+from fedbench.methods.messages import Upload
+from fedbench.methods.parts.class_features import aligned_loss, class_means, global_centroids, head_statistics
+from fedbench.module.weights import Weights
 from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
 
 SIZES = [9, 17, 12, 30]
@@ -28,11 +30,10 @@ FEATURES = [
 class HeadThenBody(FedPer):
     """Two phases on the hooks alone: the head with the body's norms frozen, then the body (FedRep's training)."""
 
-    def fit(self, client, received, download):
+    def train(self, client, received):
         head = self.context.layout.mask("head")
-        fit = client.learner.fit
-        tuned = fit(received, client.train, purpose="head", epochs=1, train_only=head, freeze_norm=True)
-        return self.upload(client, fit(tuned, client.train, purpose="body", epochs=5, train_only=~head))
+        tuned = client.fit(received, client.train, "head", Amount(epochs=1), Move(head, frozen="norm_eval"))
+        return self.upload(client, client.fit(tuned, client.train, "body", Amount(epochs=5), Move(~head)))
 
 
 def run(rounds=3, norm=False, sizes=SIZES, **options) -> Simulation:
@@ -70,7 +71,7 @@ def test_a_client_of_one_sample_has_no_spread():
 
 def test_programmes(monkeypatch):
     seen = []
-    monkeypatch.setattr(fedpac, "simplex_minimum", lambda p: seen.append(p) or np.ones(len(p)) / len(p))
+    monkeypatch.setattr(mixing, "simplex_minimum", lambda p: seen.append(p) or np.ones(len(p)) / len(p))
     head_mixes(*statistics(), 0)
     assert close(seen[0], [0.888889, 0, 0, 0, 4.083333, 0.75, 0, 0.75, 0.744792])
     assert close(seen[1], [4.722222, 0, 3.083333, 0, 0.25, 0, 3.083333, 0, 3.078125])
@@ -82,11 +83,11 @@ def test_mixes():
     assert close(mixes, [0.455898, 0, 0.544102, 0, 0.924883, 0.075117, 0.239483, 0.117746, 0.642772])
 
 
-def test_small_weights_are_dropped_and_the_rest_sums_to_one(monkeypatch):
-    raw = fedpac.simplex_minimum(np.diag([1.0, 2000, 3]))
+def test_small_weights_are_dropped_and_the_rest_sums_to_one():
+    raw = mixing.simplex_minimum(np.diag([1.0, 2000, 3]))
     assert close(raw, [0.749719, 0.000375, 0.249906])
-    assert fedpac.without_small(raw, 1e-3).tolist() == pytest.approx([0.75, 0, 0.25], abs=1e-12)
-    assert fedpac.without_small(np.array([0.5, 0.25, 0.25]), 0.25).tolist() == [1, 0, 0]
+    assert without_small(raw, 1e-3).tolist() == pytest.approx([0.75, 0, 0.25], abs=1e-12)
+    assert without_small(np.array([0.5, 0.25, 0.25]), 0.25).tolist() == [1, 0, 0]
 
 
 @pytest.mark.parametrize(("reduction", "value"), [("mean", 0.833333), ("sum", 1.666667)])
@@ -94,8 +95,8 @@ def test_alignment(reduction, value):
     z = torch.tensor([[1.0, 0], [3, 2], [0, 1]], requires_grad=True)
     centroids = torch.tensor([[2.0, 1], [0, 0]])
     net = SimpleNet(z)
-    state = SimpleNamespace(targets=centroids, weight=torch.tensor(1.0 if reduction == "mean" else 2.0))
-    loss = aligned_loss(net, (z, torch.tensor([0, 0, 1])), state, net.head)
+    state = SimpleNamespace(targets=centroids, weight=torch.tensor(1.0 if reduction == "mean" else 2.0), head="head")
+    loss = aligned_loss(net, (z, torch.tensor([0, 0, 1])), state)
     assert close(loss.detach(), [value])
     loss.backward()
     gradient = torch.tensor([[-1, -1], [1, 1], [0, 1]]) / 3 * (1 if reduction == "mean" else 2)
@@ -169,7 +170,7 @@ def test_a_programme_without_solution_leaves_the_own_head(monkeypatch):
             raise np.linalg.LinAlgError
         return np.array([0, 0.5, 0.5])
 
-    monkeypatch.setattr(fedpac, "simplex_minimum", fails)
+    monkeypatch.setattr(mixing, "simplex_minimum", fails)
     assert head_mixes(*statistics(), 0).tolist() == [[1, 0, 0], [0, 0.5, 0.5], [0, 0.5, 0.5]]
 
 
@@ -254,7 +255,7 @@ def test_who_sits_out_keeps_its_mix_and_takes_the_newest_body():
     head = made.context.layout.mask("head")
     first, last = made.log[0].after_agg, made.log[2].after_agg
     assert torch.equal(last[3].params[head], first[3].params[head])
-    assert torch.equal(last[2].params[head], made.server.initial.params[head])
+    assert torch.equal(last[2].params[head], made.initial.params[head])
     assert all(torch.equal(last[i].params[~head], last[0].params[~head]) for i in (1, 2, 3))
     assert all(torch.equal(last[i].buffers, last[0].buffers) for i in (1, 2, 3))
 
@@ -271,7 +272,7 @@ def test_heads_are_those_of_the_participants_whatever_their_numbers():
 def test_only_the_head_moves_in_its_phase_and_the_body_in_its_own():
     made = run(1, norm=True, body_epochs=0)
     head = made.context.layout.mask("head")
-    trained, start = made.log[0].after_fit[1], made.server.initial
+    trained, start = made.log[0].after_fit[1], made.initial
     assert torch.equal(trained.params[~head], start.params[~head])
     assert torch.equal(trained.buffers, start.buffers)
     assert not torch.equal(trained.params[head], start.params[head])
@@ -286,14 +287,13 @@ def test_alignment_begins_in_round_2_and_falls_back_on_own_means():
     made.round()
     plain = run(1, lam=0)
     assert all(equal(made.log[0].after_fit[i], plain.log[0].after_fit[i]) for i in range(4))
-    client = made.client(0, 2)
-    mine = int(client.train.labels[0])
+    mine = int(made.data[0].labels[0])
     made.server.centroids[mine] = torch.nan
-    download = made.method.download(made.server, 0)
-    received = made.method.receive(client, download)
-    _, asked = made.method._before(client, received, download)
+    client = made.client(0, 1)
+    received = made.method.receive(client)
+    _, alignment = made.method.looked_at(client, received)
     own, _ = class_means(made.learner.features(received, client.train).double(), client.train.labels, 4)
-    aims = asked["state"]["targets"]
+    aims = alignment.needs["targets"]
     others = [k for k in range(4) if k != mine]
     assert own[mine].any()
     assert torch.equal(aims[mine], own[mine].float())
@@ -304,9 +304,9 @@ def test_alignment_begins_in_round_2_and_falls_back_on_own_means():
 @pytest.mark.parametrize(("reduction", "weight"), [("mean", 0.3), ("sum", 0.3 * 5)])
 def test_the_weight_of_the_mean_over_elements_by_reduction(reduction, weight):
     made = run(1, lam=0.3, align_reduction=reduction)
-    client, download = made.client(0, 2), made.method.download(made.server, 0)
-    _, asked = made.method._before(client, made.method.receive(client, download), download)
-    assert float(asked["state"]["weight"]) == pytest.approx(weight)
+    client = made.client(0, 1)
+    _, alignment = made.method.looked_at(client, made.method.receive(client))
+    assert alignment.needs["weight"] == pytest.approx(weight)
 
 
 def test_alignment_brings_features_of_a_class_together():
@@ -351,8 +351,9 @@ def test_a_mean_head_is_averaged_like_the_body():
     trained = torch.stack([seen.after_fit[i].params for i in range(4)]).double()
     mean = (trained * torch.tensor(SIZES)[:, None]).sum(0) / sum(SIZES)
     assert all(torch.allclose(w.params.double(), mean, atol=1e-6) for w in seen.after_agg.values())
-    assert isinstance(made.method.global_weights(made.server), Weights)
-    assert run(1).method.global_weights(run(1).server) is None
+    assert isinstance(made.method.global_model(made.server, made.initial), Weights)
+    own = run(1)
+    assert own.method.global_model(own.server, own.initial) is None
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -381,8 +382,8 @@ def test_ablations_send_what_they_use():
 
 def test_optimisers_are_fresh_unless_kept_one_for_each_phase():
     made = run(2, train={"keep_optimizer": True})
-    assert {"optimizer/head", "optimizer/body"} <= set(made.states[0])
-    assert not any("optimizer" in key for key in run(2).states[0])
+    assert set(made.states[0].optimizers) == {"head", "body"}
+    assert not run(2).states[0].optimizers
     assert not equal(made.log[1].after_fit[0], run(2).log[1].after_fit[0])
 
 
@@ -404,8 +405,8 @@ def test_weights_of_many_participants_are_not_traced_pair_by_pair():
     mix = [few.log[0].traces[2, f"head_weight/{j}"] for j in range(4)]
     assert few.log[0].traces[2, "own_weight"] == mix[2]
     assert few.log[0].traces[2, "collaborators"] == np.count_nonzero(mix[:2] + mix[3:])
-    few.method.prepare(few.server)
-    assert few.method.traces(few.server) == {}
+    fewer = run(2, draw=lambda t: range(4) if t == 1 else [0, 1])
+    assert {client for client, _ in fewer.log[1].traces} == {0, 1}
 
 
 def test_uploads_of_another_order_of_numbers_are_only_read():
@@ -418,32 +419,39 @@ def test_uploads_of_another_order_of_numbers_are_only_read():
 
 
 MUTANTS = [
-    ("plain class means instead of weighted ones", "moments = shares * means", "moments = means"),
-    ("V is not divided by n once more", ".clamp(min=0) / len(features)", ".clamp(min=0)"),
     (
-        "statistics after training",
-        "sent, loss = self._before(client, received,",
-        "sent, loss = self._before(client, client.initial,",
+        "plain class means instead of weighted ones",
+        "moments = shares * means",
+        "moments = means",
+        "methods/parts/class_features.py",
     ),
-    ("the programmes lose V", " + np.diag(spreads)", ""),
-    ("small weights are not shared out again", "kept / kept.sum()", "kept"),
-    ("centroids weighted by client", "count.to(torch.float64)[:, None] * centroid", "(count > 0)[:, None] * centroid"),
-    ("the head's rate is the body's", "            lr=options.head_lr,\n", ""),
-    ("the body moves with the head", "train_only=head,", "train_only=None,"),
-    ("the head moves with the body", "train_only=~head,", "train_only=None,"),
-    ("the body trains in the head phase", "            eval_body=True,\n", ""),
-    ("the received head is the trained one", "self.own.put(received.params, download.head)", "received.params"),
-    ("centroids of the received model", "self._features(client, trained), ", "self._features(client, received), "),
+    (
+        "V is not divided by n once more",
+        ".clamp(min=0) / len(features)",
+        ".clamp(min=0)",
+        "methods/parts/class_features.py",
+    ),
+    ("statistics after training", "self.looked_at(client, received)\n", "self.looked_at(client, client.initial)\n"),
+    ("the programmes lose V", " + np.diag(spreads)", "", "aggregation/mixes.py"),
+    ("small weights are not shared out again", "kept / kept.sum()", "kept", "aggregation/mixes.py"),
+    (
+        "centroids weighted by client",
+        "count.to(torch.float64)[:, None] * centroid",
+        "(count > 0)[:, None] * centroid",
+        "methods/parts/class_features.py",
+    ),
+    ("the head's rate is the body's", "Step(lr=options.head_lr)", "Step()"),
+    ("the body moves with the head", 'Move(head, frozen="eval")', 'Move(head | True, frozen="eval")'),
+    ("the head moves with the body", "Move(~head)", "Move(head | True)"),
+    ("the body trains in the head phase", 'Move(head, frozen="eval")', "Move(head)"),
+    ("the received head is the trained one", "self.own.put(received.params, message.head)", "received.params"),
+    ("centroids of the received model", "self.features(client, trained)", "self.features(client, received)"),
     (
         "the squared norm is the mean",
         'if self.options.align_reduction == "sum"',
         'if self.options.align_reduction == "mean"',
     ),
-    (
-        "no fallback where there is no global centroid",
-        "own.to(download.centroids.dtype)",
-        "torch.zeros_like(download.centroids)",
-    ),
+    ("no fallback where there is no global centroid", "own.to(centroids.dtype)", "torch.zeros_like(centroids)"),
     (
         "weights of a mix are those of images",
         "weighted_mean(heads, mix)",

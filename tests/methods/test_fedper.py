@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from fedbench.errors import ConfigError
-from fedbench.methods.base import Upload
 from fedbench.methods.fedper import FedPer
+from fedbench.methods.messages import Upload
 from tests.methods.simulator import Mlp, Product, Quadratic, Simulation, assert_same, blobs, close, targets
 
 
 class NothingPrivate(FedPer):
     def private(self, layout):
-        return torch.zeros(layout.size, dtype=torch.bool), torch.zeros(layout.buffer_size, dtype=torch.bool)
+        return layout.nothing()
 
 
 def test_body_and_head_are_trained_in_the_same_step():
@@ -26,8 +26,7 @@ def test_bodies_are_averaged_by_images():
     none = torch.zeros(0)
     body = [torch.tensor([1.0, 2.0]), torch.tensor([4.0, 6.0])]
     uploads = [
-        Upload({"params": b, "buffers": none, "counters": none}, client=i, samples=n)
-        for i, (b, n) in enumerate(zip(body, (1, 3), strict=True))
+        Upload(i, n, params=b, buffers=none, counters=none) for i, (b, n) in enumerate(zip(body, (1, 3), strict=True))
     ]
     run.method.aggregate(run.server, uploads)
     assert close(run.server.params, [3.25, 5])
@@ -70,7 +69,7 @@ def test_bytes_are_those_of_the_body(norm):
 def test_the_server_holds_no_head():
     run = Simulation("fedper", blobs([9, 17])).run(1)
     assert len(run.server.params) == run.context.layout.size - 24
-    assert run.method.global_weights(run.server) is None
+    assert run.method.global_model(run.server, run.initial) is None
 
 
 def test_further_private_layers_keep_their_statistics():
@@ -95,7 +94,7 @@ def test_a_model_without_a_head_is_refused():
 def test_heads_may_be_drawn_anew_by_every_client():
     run = Simulation("fedper", blobs([9, 17]), head_init="own", train={"epochs": 0}).run(1)
     head = run.context.layout.mask("head")
-    first, second, start = (w.params for w in (run.log[0].after_fit[0], run.log[0].after_fit[1], run.server.initial))
+    first, second, start = (w.params for w in (run.log[0].after_fit[0], run.log[0].after_fit[1], run.initial))
     assert torch.equal(first[~head], start[~head])
     assert len({tuple(p[head].tolist()) for p in (first, second, start)}) == 3
     assert first[head].abs().max() <= 5**-0.5
@@ -106,15 +105,20 @@ def test_heads_may_be_drawn_anew_by_every_client():
 @pytest.mark.parametrize("head_init", ["common", "own"])
 def test_who_never_trained_is_evaluated_with_the_head_that_it_has(head_init):
     run = Simulation("fedper", blobs([9, 17]), head_init=head_init)
-    client, start = run.client(1, 0), run.server.initial
+    client, start = run.client(1, 0), run.initial
     untrained = run.method.untrained(client)
     assert torch.equal(untrained.params, run.personal(1).params)
     assert torch.equal(untrained.params, start.params) == (head_init == "common")
 
 
 MUTANTS = [
-    ("the head is shared", 'params | layout.mask("head"), buffers', "params, buffers"),
-    ("further layers are shared", 'return params | layout.mask("head")', 'return layout.mask("head")'),
-    ("the common head is evaluated", 'client.state.get("params", self', '{}.get("params", self'),
+    ("the head is shared", 'layout.masks("head") | ', ""),
+    ("further layers are shared", " | layout.under(self.options.extra_private)", ""),
+    (
+        "the common head is evaluated",
+        "params=self.own.put(initial.params, state.params),",
+        "params=initial.params,",
+        "methods/base.py",
+    ),
     ("everybody's head starts alike", 'if self.options.head_init == "own":', 'if self.options.head_init == "":'),
 ]

@@ -6,9 +6,22 @@ import torch.nn.functional as F
 from lightning import LightningModule
 from torch import nn
 
+from fedbench.engine.fit import Amount, Move
 from fedbench.errors import ConfigError
-from fedbench.methods.base import Method, Upload
-from tests.methods.simulator import Mlp, Product, Quadratic, Simulation, assert_same, blobs, close, equal, targets
+from fedbench.methods.base import Method
+from fedbench.methods.messages import Upload
+from tests.methods.simulator import (
+    Mlp,
+    Product,
+    Quadratic,
+    Simulation,
+    accuracy_of,
+    assert_same,
+    blobs,
+    close,
+    equal,
+    targets,
+)
 
 PLAIN = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": 1}
 FEW = {"head_epochs": 2, "body_epochs": 1}
@@ -23,11 +36,9 @@ class BodyOnly(Method):
 
     train_defaults = {"weight_decay": 0.0}  # noqa: RUF012
 
-    def fit(self, client, received, download):
-        body = self.context.layout.mask("body")
-        return self.upload(
-            client, client.learner.fit(received, client.train, purpose="body", epochs=2, train_only=body)
-        )
+    def train(self, client, received):
+        body = Move(self.context.layout.mask("body"))
+        return self.upload(client, client.fit(received, client.train, "body", Amount(epochs=2), body))
 
 
 class Tied(LightningModule):
@@ -70,8 +81,7 @@ def test_bodies_are_averaged_uniformly_or_by_images(weighting, mean):
     none = torch.zeros(0)
     body = [torch.tensor([1.0, 2.0]), torch.tensor([4.0, 6.0])]
     uploads = [
-        Upload({"params": b, "buffers": none, "counters": none}, client=i, samples=n)
-        for i, (b, n) in enumerate(zip(body, (1, 3), strict=True))
+        Upload(i, n, params=b, buffers=none, counters=none) for i, (b, n) in enumerate(zip(body, (1, 3), strict=True))
     ]
     run.method.aggregate(run.server, uploads)
     assert close(run.server.params, mean)
@@ -80,7 +90,7 @@ def test_bodies_are_averaged_uniformly_or_by_images(weighting, mean):
 
 def test_each_phase_keeps_an_optimiser_of_its_own():
     run = Simulation("fedrep", blobs([9]), train={**MOMENTUM, "keep_optimizer": True}, **FEW).run(1)
-    assert {"optimizer/head", "optimizer/body"} <= run.states[0].keys()
+    assert run.states[0].optimizers.keys() == {"head", "body"}
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -92,7 +102,7 @@ def test_what_is_frozen_keeps_its_bits(norm):
     heads = make(head_epochs=3, body_epochs=0).run(3)
     for seen in heads.log:
         for i in (0, 1):
-            start = heads.server.initial
+            start = heads.initial
             assert torch.equal(seen.after_fit[i].params[~head], start.params[~head])
             assert torch.equal(seen.after_fit[i].buffers, start.buffers)
             assert torch.equal(seen.after_fit[i].counters, start.counters)
@@ -100,12 +110,12 @@ def test_what_is_frozen_keeps_its_bits(norm):
     both = make(head_epochs=3, body_epochs=2).run(1)
     for i in (0, 1):
         assert torch.equal(both.log[0].after_fit[i].params[head], heads.log[0].after_fit[i].params[head])
-        assert not torch.equal(both.log[0].after_fit[i].params[~head], both.server.initial.params[~head])
+        assert not torch.equal(both.log[0].after_fit[i].params[~head], both.initial.params[~head])
     if norm:
         assert int(both.log[0].after_fit[0].counters) == 2
     bodies = make(head_epochs=0, body_epochs=2).run(3)
     for seen in bodies.log:
-        assert torch.equal(seen.after_fit[0].params[head], bodies.server.initial.params[head])
+        assert torch.equal(seen.after_fit[0].params[head], bodies.initial.params[head])
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -133,7 +143,7 @@ def test_heads_of_absent_clients():
     head = run.context.layout.mask("head")
     seen = run.log[2].after_agg
     assert torch.equal(seen[2].params[head], run.log[0].after_fit[2].params[head])
-    assert torch.equal(seen[3].params[head], run.server.initial.params[head])
+    assert torch.equal(seen[3].params[head], run.initial.params[head])
     assert torch.equal(seen[3].params[~head], seen[0].params[~head])
 
 
@@ -154,12 +164,12 @@ def test_phases_have_streams_of_their_own():
         return run.log[0].after_fit[0].params[run.context.layout.mask("body")]
 
     assert torch.equal(body(head_epochs=0), body(head_epochs=5))
-    purposes = []
+    streams = []
     run = Simulation("fedrep", blobs([30]), **FEW)
-    fit = run.learner.fit
-    run.learner.fit = lambda *args, purpose, **more: purposes.append(purpose) or fit(*args, purpose=purpose, **more)
+    train = run.learner.fit
+    run.learner.fit = lambda fit: streams.append(fit.stream) or train(fit)
     run.round()
-    assert purposes == ["head", "body"]
+    assert streams == ["head", "body"]
 
 
 def test_the_heads_rate_is_its_own_and_decays():
@@ -191,7 +201,7 @@ def test_each_phase_keeps_its_momentum():
 def test_a_tensor_of_both_counts_as_body(head_first):
     run = Simulation("fedrep", blobs([9, 17]), module=Tied(head_first), head_epochs=2, body_epochs=0).run(1)
     assert run.method.own.size == 6
-    moved = run.log[0].after_fit[0].params != run.server.initial.params
+    moved = run.log[0].after_fit[0].params != run.initial.params
     assert torch.equal(moved, run.method.own.mask)
     assert run.log[0].up[0] == 4 * (36 + 6)
 
@@ -204,7 +214,7 @@ def test_bytes_are_those_of_the_body(norm):
         body = 4 * (layout.size - 6 * classes + layout.buffer_size)
         assert all(set(seen.up.values()) == set(seen.down.values()) == {body} for seen in run.log)
         assert len(run.server.params) == layout.size - 6 * classes
-        assert run.method.global_weights(run.server) is None
+        assert run.method.global_model(run.server, run.initial) is None
 
 
 def test_decay_is_off_unless_asked_for():
@@ -217,7 +227,7 @@ def test_own_heads_win_where_labels_are_swapped():
     accuracy = {}
     for method, options in (("fedrep", {"head_epochs": 5}), ("fedavg", {})):
         run = Simulation(method, clients, module=Mlp(), train={"epochs": 1}, **options).run(8)
-        scores = [run.learner.evaluate(run.log[-1].after_agg[i], tests[i]).accuracy for i in (0, 1)]
+        scores = [accuracy_of(run.learner, run.log[-1].after_agg[i], tests[i]) for i in (0, 1)]
         accuracy[method] = sum(scores) / 2
     assert accuracy["fedrep"] > accuracy["fedavg"] + 0.2
 
@@ -228,16 +238,20 @@ def test_what_cannot_be_is_refused():
 
 
 MUTANTS = [
-    ("the body is private", 'layout.mask("head") & ~layout.mask("tied"), ', 'layout.mask("body"), '),
-    ("tied tensors count as head", ' & ~layout.mask("tied"), ', ", "),
+    ("the body is private", 'layout.masks("head") & ~layout.masks("tied")', 'layout.masks("body")'),
+    ("tied tensors count as head", ' & ~layout.masks("tied")', ""),
     ("the body comes first", 'order == "head_first"', 'order != "head_first"'),
-    ("both phases start from the received model", "trained = train(trained)", "trained = train(received)"),
-    ("the head phase moves the body", "            train_only=trainable,\n", ""),
-    ("the head phase moves running statistics", "freeze_norm=True", "freeze_norm=False"),
-    ("one memory for both phases", "client.memory(phase)", 'client.memory("fit")'),
-    ("one stream for both phases", "purpose=phase", 'purpose="fit"'),
-    ("the head is trained at the run's rate", "            lr=lr,\n", ""),
-    ("epochs swapped", "self.own.mask, self.options.head_epochs", "self.own.mask, self.options.body_epochs"),
+    ("both phases start from the received model", "client.fit(model, ", "client.fit(received, "),
+    ("the head phase moves the body", '("head", self.own.mask, ', '("head", self.own.mask | True, '),
+    ("the head phase moves running statistics", ', frozen="norm_eval"', ""),
+    ("one memory for both phases", "Step(lr=lr)", 'Step(lr=lr, memory="fit")'),
+    (
+        "one stream for both phases",
+        "stream, Amount(epochs=epochs), move, step=Step(lr=lr)",
+        '"fit", Amount(epochs=epochs), move, step=Step(lr=lr, memory=stream)',
+    ),
+    ("the head is trained at the run's rate", "options.head_epochs, options.head_lr)", "options.head_epochs, None)"),
+    ("epochs swapped", "self.own.mask, options.head_epochs", "self.own.mask, options.body_epochs"),
     (
         "images weigh",
         '["uniform", "samples"] = Field(\n            "uniform"',

@@ -1,7 +1,8 @@
 """fedselect: what the specification promises."""
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,14 +11,16 @@ from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
 
-from fedbench.aggregators import bits_to_mask, mask_to_bits
+from fedbench.aggregation.packed import bits_to_mask, mask_to_bits
 from fedbench.config import Config, TrainConfig
 from fedbench.errors import ConfigError
-from fedbench.experiments.resolve import resolve
-from fedbench.learner.layout import Layout, Slot
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Context, Server, Upload
-from fedbench.methods.fedselect import FedSelect, scopes
+from fedbench.methods.fedselect import FedSelect
+from fedbench.methods.messages import Upload
+from fedbench.methods.parts.growth import grown, scopes
+from fedbench.methods.server import Context, ServerState
+from fedbench.module.layout import Layout, Slot
+from fedbench.module.weights import Weights
+from fedbench.studies.resolve import resolve
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal, targets
 
 SIZES = [9, 17, 12]
@@ -33,17 +36,11 @@ def text(mask: torch.Tensor) -> str:
     return "".join(str(int(m)) for m in mask)
 
 
-def method(sizes=(5, 3), clients=3, names="weight", **options) -> FedSelect:
-    """On layers of these sizes."""
-    slots, start = [], 0
-    for i, n in enumerate(sizes):
-        slots.append(Slot(f"layer{i}.{names}", (n,), start, start + n))
-        start += n
-    train = TrainConfig(optimizer="sgd")
-    context = Context(Layout(tuple(slots), (), ()), train, 0, 10, 2, (10,) * clients)
-    made = FedSelect(FedSelect.Options(**options), context)
-    made.check()
-    return made
+def layered(*sizes) -> Layout:
+    """Of weights of these sizes."""
+    edges = pairwise(accumulate(sizes, initial=0))
+    slots = [Slot(f"layer{i}.weight", (stop - start,), start, stop) for i, (start, stop) in enumerate(edges)]
+    return Layout(tuple(slots), (), ())
 
 
 def run(rounds=4, norm=False, clients=SIZES, **options) -> Simulation:
@@ -57,7 +54,7 @@ CHANGE = torch.tensor([0.3, 0.1, 0.3, 0.2, 0, 0.4, 0.4, 0.4])
 
 
 @pytest.mark.parametrize(
-    ("mask", "p", "alpha", "grown"),
+    ("mask", "p", "alpha", "expected"),
     [
         ("00000|000", 0.4, 0.6, "10100|100"),
         ("00000|000", 0.25, 0.8, "10000|100"),
@@ -68,14 +65,14 @@ CHANGE = torch.tensor([0.3, 0.1, 0.3, 0.2, 0, 0.4, 0.4, 0.4])
         ("10100|100", 0.4, 1, "10110|110"),
     ],
 )
-def test_masks_grow_layer_by_layer(mask, p, alpha, grown):
-    made = method(personalization_rate=p, personalization_limit=alpha)
-    assert text(made.grown(bits(mask), CHANGE)) == grown.replace("|", "")
+def test_masks_grow_layer_by_layer(mask, p, alpha, expected):
+    found = grown(bits(mask), CHANGE, scopes(layered(5, 3), "layer", False), p, alpha)
+    assert text(found) == expected.replace("|", "")
 
 
 def test_all_layers_may_compete():
-    made = method(personalization_rate=0.5, personalization_limit=0.5, scope="global")
-    assert text(made.grown(bits("00000000"), CHANGE)) == "10000111"
+    found = grown(bits("00000000"), CHANGE, scopes(layered(5, 3), "global", False), 0.5, 0.5)
+    assert text(found) == "10000111"
 
 
 def test_biases_and_the_like_are_personal_on_request_only():
@@ -93,21 +90,20 @@ layers = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=9), min_size=
 
 @given(layers, st.floats(0, 1), st.floats(0, 1), st.sampled_from(["layer", "global"]))
 def test_masks_only_grow_and_keep_to_the_limit(changes, p, alpha, scope):
-    sizes = [len(layer) for layer in changes]
-    made = method(sizes, personalization_rate=p, personalization_limit=alpha, scope=scope)
+    compete = scopes(layered(*map(len, changes)), scope, False)
     change = torch.tensor([v for layer in changes for v in layer], dtype=torch.float32)
     mask = torch.zeros(len(change), dtype=torch.bool)
     for shift in range(3):
-        grown = made.grown(mask, change.roll(shift))
-        assert (grown >= mask).all()
-        for part in made.scopes:
-            before, now = mask[part], grown[part]
+        larger = grown(mask, change.roll(shift), compete, p, alpha)
+        assert (larger >= mask).all()
+        for part in compete:
+            before, now = mask[part], larger[part]
             free = int((~before).sum())
             assert now.sum() <= int(alpha * len(now) + 1e-9)
             assert now.sum() - before.sum() <= free - round((1 - p) * free)
             chosen, left = change.roll(shift)[part][now & ~before], change.roll(shift)[part][~now]
             assert not (len(chosen) and len(left)) or chosen.min() >= left.max()
-        mask = grown
+        mask = larger
 
 
 def test_masks_grow_every_so_many_rounds():
@@ -118,6 +114,7 @@ def test_masks_grow_every_so_many_rounds():
 
 def test_change_counts_from_the_received_model_or_from_the_last_growth():
     options = dict(personalization_rate=0.1, personalization_limit=1.0, mask_interval=2)
+    compete = scopes(run(rounds=0).context.layout, "layer", False)
     for reference in ("round_start", "last_update"):
         simulation = run(rounds=4, delta_reference=reference, **options)
         before = bits_to_mask(run(rounds=3, **options, delta_reference=reference).log[2].uploads[0].mask, 59)
@@ -126,10 +123,10 @@ def test_change_counts_from_the_received_model_or_from_the_last_growth():
             "last_update": simulation.log[1].after_fit[0].params,
         }
         change = (simulation.log[3].after_fit[0].params - starts[reference]).abs()
-        assert torch.equal(simulation.states[0]["mask"], simulation.method.grown(before, change))
+        assert torch.equal(simulation.states[0].mask, grown(before, change, compete, 0.1, 1.0))
     first = run(rounds=2, delta_reference="last_update", **options)
-    change = (first.log[1].after_fit[0].params - first.server.initial.params).abs()
-    assert torch.equal(first.states[0]["mask"], first.method.grown(torch.zeros(59, dtype=torch.bool), change))
+    change = (first.log[1].after_fit[0].params - first.initial.params).abs()
+    assert torch.equal(first.states[0].mask, grown(torch.zeros(59, dtype=torch.bool), change, compete, 0.1, 1.0))
 
 
 # -- training
@@ -149,20 +146,19 @@ class Sum(LightningModule):
 def alternated(rounds=1, mask="10", passes=None, **options) -> Simulation:
     train = {"lr": 0.1, "batch_size": 1, "epochs": 2, **options.pop("train", {})}
     simulation = Simulation("fedselect", targets(0.0), module=Sum(), train=train, personalization_rate=0, **options)
-    held = simulation.server.initial.params
-    simulation.states[0] = {"mask": bits(mask), "kept": bits("00"), "trained": held}
+    simulation.keep(0, mask=bits(mask), kept=bits("00"), trained=simulation.initial.params)
     if passes is not None:
-        watch(simulation, lambda purpose, start, end: passes.append(end.tolist()))
+        watch(simulation, lambda stream, start, end: passes.append(end.tolist()))
     return simulation.run(rounds, evaluate=False)
 
 
 def watch(simulation: Simulation, look) -> None:
-    """Call `look(purpose, start, end)` with the parameters of every fit from now on."""
-    fit = simulation.learner.fit
+    """Call `look(stream, start, end)` with the parameters of every fit from now on."""
+    train = simulation.learner.fit
 
-    def watched(start, data, *, purpose, **more):
-        end = fit(start, data, purpose=purpose, **more)
-        look(purpose, start.params.clone(), end.params.clone())
+    def watched(fit):
+        end = train(fit)
+        look(fit.stream, fit.start.params.clone(), end.params.clone())
         return end
 
     simulation.learner.fit = watched
@@ -225,13 +221,13 @@ def test_the_whole_gradient_is_clipped_before_decay_and_mask():
 @pytest.mark.parametrize("norm", [False, True])
 def test_a_pass_moves_its_own_part_only(norm, keep):
     simulation = run(rounds=2, norm=norm, train={"momentum": 0.5, "weight_decay": 0.1, "keep_optimizer": keep})
-    mask, calls = simulation.states[0]["mask"].clone(), []
+    mask, calls = simulation.states[0].mask, []
     watch(simulation, lambda *call: calls.append(call))
     simulation.draw = lambda t: [0]
     simulation.round(evaluate=False)
-    assert [purpose for purpose, _, _ in calls] == ["personal/0", "shared/0", "personal/1", "shared/1"]
-    for purpose, start, end in calls:
-        frozen = ~mask if purpose.startswith("personal") else mask
+    assert [stream for stream, _, _ in calls] == ["personal/0", "shared/0", "personal/1", "shared/1"]
+    for stream, start, end in calls:
+        frozen = ~mask if stream.startswith("personal") else mask
         assert torch.equal(end[frozen], start[frozen])
         assert (end != start)[~frozen].any()
     assert all(torch.equal(a[2], b[1]) for a, b in pairwise(calls))
@@ -242,26 +238,22 @@ def test_a_pass_moves_its_own_part_only(norm, keep):
 MODELS, MASKS = [[1.0, 2, 3], [4.0, 5, 6], [7.0, 8, 9]], ["101", "001", "011"]
 
 
-def served(samples=(10, 10, 10), **options) -> tuple[Server, list[Weights]]:
-    made = method((3,), **options)
+def served(samples=(10, 10, 10), **options) -> tuple[ServerState, list[Weights]]:
+    """The server's vector after a round, and what every client starts from then."""
+    context = Context(layered(3), TrainConfig(optimizer="sgd"), 0, 10, 2, samples)
+    made = FedSelect(FedSelect.Options(**options), context)
     nothing, none = torch.zeros(0), torch.zeros(0, dtype=torch.int64)
     initial = Weights(torch.tensor([-1.0, -2, -3]), nothing, none)
-    server = Server(made.context, initial)
-    made.open(server)
+    server = made.start(initial)
     uploads = [
-        Upload(
-            {"params": torch.tensor(w), "buffers": nothing, "counters": none, "mask": mask_to_bits(bits(m))},
-            client=i,
-            samples=n,
-        )
+        Upload(i, n, params=torch.tensor(w), buffers=nothing, counters=none, mask=mask_to_bits(bits(m)))
         for i, (w, m, n) in enumerate(zip(MODELS, MASKS, samples, strict=True))
     ]
     made.aggregate(server, uploads)
     held = []
     for i in range(3):
-        client = Client(i, 1, None, None, None, None, None, initial, 0)  # type: ignore[arg-type]
-        client.state = {"trained": torch.tensor(MODELS[i]), "kept": bits(MASKS[i]), "mask": bits("111")}
-        held.append(made.receive(client, made.download(server, i)))
+        state = FedSelect.State(trained=torch.tensor(MODELS[i]), kept=bits(MASKS[i]), mask=bits("111"))
+        held.append(made.receive(SimpleNamespace(initial=initial, state=state, message=made.send(server, i))))
     return server, held
 
 
@@ -281,24 +273,24 @@ def test_the_average_may_weigh_by_images():
 @pytest.mark.parametrize("newly_selected", ["from_server", "keep_local"])
 def test_what_was_just_selected_starts_from_the_mean_or_stays(newly_selected):
     simulation = run(rounds=1, newly_selected=newly_selected)
-    seen, grown = simulation.log[0], [simulation.states[i]["mask"] for i in range(3)]
+    seen, masks = simulation.log[0], [simulation.states[i].mask for i in range(3)]
     stays = newly_selected == "keep_local"
     for i in range(3):
         kept = seen.after_agg[i].params == seen.after_fit[i].params
-        assert kept[grown[i]].all() if stays else not kept[grown[i]].any()
-        assert torch.equal(seen.after_agg[i].params[~grown[i]], simulation.server.params[~grown[i]])
+        assert kept[masks[i]].all() if stays else not kept[masks[i]].any()
+        assert torch.equal(seen.after_agg[i].params[~masks[i]], simulation.server.params[~masks[i]])
     second = simulation.round()
     for i in range(3):
-        personal = second.after_agg[i].params[grown[i]]
-        assert torch.equal(personal, second.after_fit[i].params[grown[i]])
+        personal = second.after_agg[i].params[masks[i]]
+        assert torch.equal(personal, second.after_fit[i].params[masks[i]])
 
 
 def test_an_absent_client_returns_to_the_server_where_its_last_training_was_shared():
     simulation = run(rounds=3, draw=lambda t: [0, 1, 2] if t < 3 else [0, 1])
     held, after = simulation.states[2], simulation.log[2].after_agg[2].params
-    assert (held["mask"] > held["kept"]).any()
-    assert torch.equal(after[held["kept"]], simulation.log[1].after_fit[2].params[held["kept"]])
-    assert torch.equal(after[~held["kept"]], simulation.server.params[~held["kept"]])
+    assert (held.mask > held.kept).any()
+    assert torch.equal(after[held.kept], simulation.log[1].after_fit[2].params[held.kept])
+    assert torch.equal(after[~held.kept], simulation.server.params[~held.kept])
     new = run(rounds=2, draw=lambda t: [0, 1])
     assert torch.equal(new.log[1].after_agg[2].params, new.server.params)
 
@@ -327,7 +319,8 @@ def test_with_all_parameters_personal_it_is_local_training_from_the_first_averag
     average = Simulation("fedavg", blobs(SIZES), train=FULL, weighting="uniform").run(1).server.params
     assert torch.allclose(ours.log[0].after_agg[0].params, average, rtol=0, atol=1e-12)
     alone = Simulation("local", blobs(SIZES), train=FULL)
-    alone.server.initial = alone.server.initial.replace(params=average)
+    for i in range(3):
+        alone.keep(i, params=average)
     alone.run(3)
     for mine, theirs in zip(ours.log[1:], alone.log, strict=True):
         for i in range(3):
@@ -345,7 +338,7 @@ def test_where_it_meets_co_pfl(norm):
         for name, options in (("fedselect", select), ("co-pfl", co))
     )
     assert_same(ours, theirs)
-    assert int(ours.states[0]["mask"].sum()) == ours.context.layout.size // 4
+    assert int(ours.states[0].mask.sum()) == ours.context.layout.size // 4
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -360,7 +353,7 @@ def test_invariants_of_a_run(norm):
         seen = simulation.round()
         shared_by_all = torch.ones(layout.size, dtype=torch.bool)
         for i, upload in seen.uploads.items():
-            mask, old = simulation.states[i]["mask"], before[i]
+            mask, old = simulation.states[i].mask, before[i]
             assert (mask >= old).all()
             assert not mask[biases].any()
             assert torch.equal(bits_to_mask(upload.mask, layout.size), old)
@@ -418,7 +411,7 @@ def test_bytes(buffers, sent):
 def test_mask_shares_are_traced():
     simulation = run(rounds=2, mask_biases=True)
     traces, size = simulation.log[1].traces, simulation.context.layout.size
-    assert traces[0, "mask_share"] == pytest.approx(int(simulation.states[0]["mask"].sum()) / size)
+    assert traces[0, "mask_share"] == pytest.approx(int(simulation.states[0].mask.sum()) / size)
     used = [bits_to_mask(simulation.log[1].uploads[i].mask, size) for i in range(3)]
     slot = simulation.context.layout.layers()[0]
     share = sum(int(m[slot.start : slot.stop].sum()) for m in used) / (3 * slot.size)
@@ -427,7 +420,7 @@ def test_mask_shares_are_traced():
 
 def test_nobody_is_asked_for_a_global_model():
     simulation = run(rounds=1)
-    assert simulation.method.global_weights(simulation.server) is None
+    assert simulation.method.global_model(simulation.server, simulation.initial) is None
 
 
 @pytest.mark.parametrize(
@@ -464,20 +457,37 @@ def test_values_out_of_range_are_refused(option):
 
 MUTANTS = [
     ("the new mask is used at once", 'if self.options.newly_selected == "keep_local" else mask', ""),
-    ("a share of all entries is selected", "free - round((1 - rate) * free)", "int(rate * len(personal))"),
-    ("halves are rounded up", "round((1 - rate) * free)", "int((1 - rate) * free + 0.5)"),
-    ("the limit counts new entries only", " - (len(personal) - free)", ""),
-    ("personal entries are selected again", "min(count, room), ~personal)", "min(count, room))"),
-    ("masks grow in the rounds between", "if client.round % self.options.mask_interval:", "if False:"),
-    ("the reference never moves on", 'client.state["reference"] = trained', "pass"),
+    (
+        "a share of all entries is selected",
+        "free - round((1 - rate) * free)",
+        "int(rate * len(personal))",
+        "methods/parts/growth.py",
+    ),
+    ("halves are rounded up", "round((1 - rate) * free)", "int((1 - rate) * free + 0.5)", "methods/parts/growth.py"),
+    ("the limit counts new entries only", " - (len(personal) - free)", "", "methods/parts/growth.py"),
+    (
+        "personal entries are selected again",
+        "min(count, room), ~personal)",
+        "min(count, room))",
+        "methods/parts/growth.py",
+    ),
+    ("masks grow in the rounds between", "if client.round % options.mask_interval:", "if False:"),
+    ("the reference never moves on", "state.reference = trained", "pass"),
     ("the passes change places", '{"personal": mask, "shared": ~mask}', '{"shared": ~mask, "personal": mask}'),
-    ("decay moves the other part", "g.add_(w * s.decay).mul_(s.part)", "g.mul_(s.part).add_(w * s.decay)"),
+    (
+        "decay moves the other part",
+        "g.add_(w * s.weight_decay).mul_(s.part)",
+        "g.mul_(s.part).add_(w * s.weight_decay)",
+    ),
     ("the gradient is clipped after the mask", "g.mul_((s.limit", "g.mul_(s.part).mul_((s.limit"),
-    ("momentum is forgotten", "memory=memories[name]", "memory=None"),
-    ("one momentum for both parts", "memory=memories[name]", "memory=next(iter(memories.values()))"),
+    ("momentum is forgotten", "memory=self._memory(client, name, part)", "memory=None"),
+    ("one momentum for both parts", "kept := client.memory(name)", 'kept := client.memory("both")'),
     ("kept momentum moves what turned personal", "velocity * part for", "velocity.clone() for"),
-    ("personal values are averaged", "sent = [~bits_to_mask(u.mask, size) for u in uploads]",
-     "sent = [torch.ones(size, dtype=torch.bool) for u in uploads]"),
-    ("personal values are sent", "without(trained.params, kept)", "trained.params"),
-    ("own values are kept where they are new", 'choose(client.state["kept"]', 'choose(client.state["mask"]'),
-]  # fmt: skip
+    (
+        "personal values are averaged",
+        "[~bits_to_mask(u.mask, layout.size) for u in uploads]",
+        "[torch.ones(layout.size, dtype=torch.bool) for u in uploads]",
+    ),
+    ("personal values are sent", "without(trained.params, state.kept)", "trained.params"),
+    ("own values are kept where they are new", "choose(state.kept", "choose(state.mask"),
+]

@@ -10,23 +10,15 @@ from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
 
-from fedbench.aggregators import weighted_mean
+from fedbench.aggregation.means import weighted_mean
+from fedbench.engine.fit import Loss, Step
+from fedbench.engine.learner import Learner
+from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
-from fedbench.learner.learner import Learner
-from fedbench.learner.loop import task_loss
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Message
-from fedbench.methods.floco import (
-    Mixture,
-    away,
-    components,
-    energy,
-    mixed_loss,
-    project,
-    simplex_points,
-    spread_out,
-    towards,
-)
+from fedbench.methods.messages import Message
+from fedbench.methods.parts.mixed_head import Mixture, mixed_loss
+from fedbench.methods.parts.simplex import away, components, energy, project, simplex_points, spread_out, towards, walk
+from fedbench.module.weights import Weights
 from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
 
 SIZES = [9, 17, 12, 20]
@@ -43,18 +35,18 @@ def run(name="floco", rounds=4, norm=False, clients=SIZES, **options) -> Simulat
 
 
 def coordinates(simulation, weights) -> torch.Tensor:
-    return weights.buffers[simulation.method.coordinates]
+    return weights.buffers[simulation.method.mixtures.buffers]
 
 
 def mixed(simulation, weights) -> Weights:
     """The mixture as weights of the plain model: body, mixed head weight, bias."""
-    layout, endpoints = simulation.context.layout, simulation.method.endpoints
+    layout, endpoints = simulation.context.layout, simulation.method.mixtures.params
     head = weights.params[endpoints].view(-1, 20)
     place = coordinates(simulation, weights)
     rest = weights.params[~endpoints]  # body, then the bias of the head
     weight = sum(a * row for a, row in zip(place, head, strict=True))
     params = torch.cat([rest[: layout.size - len(head) * 20 - 4], weight, rest[-4:]])
-    return weights.replace(params=params, buffers=weights.buffers[~simulation.method.coordinates])
+    return weights.replace(params=params, buffers=weights.buffers[~simulation.method.mixtures.buffers])
 
 
 # -- the projection, in numbers
@@ -153,14 +145,13 @@ def test_points_of_the_simplex_are_uniform():
     assert float((points[:, 0] > 0.5).double().mean()) == pytest.approx(0.25, abs=0.01)  # (1 - x)^2
 
 
-def draws(projected, **options):
-    method = run(rounds=0, **options).method
-    return method._draw(5000, BETA, torch.Generator().manual_seed(0), projected)
+def draws(centre=None, **options):
+    return walk((5000, 3), torch.Generator().manual_seed(0), centre, **options)
 
 
 def test_coordinates_before_and_after_the_projection():
-    assert torch.allclose(draws(False).sum(1), torch.ones(5000, dtype=torch.float64))
-    near, inside = draws(True, rho=0.5), draws(True, rho=0.5, subregion_sampling="l1_simplex")
+    assert torch.allclose(draws().sum(1), torch.ones(5000, dtype=torch.float64))
+    near, inside = draws(BETA, radius=0.5), draws(BETA, radius=0.5, inside=True)
     for points in (near, inside):
         distance = (points - BETA).abs().sum(1)
         assert 0.4 < float(distance.max()) <= 0.5 + 1e-9
@@ -168,7 +159,16 @@ def test_coordinates_before_and_after_the_projection():
     assert not torch.allclose(near.sum(1), torch.ones(5000, dtype=torch.float64))
     assert torch.allclose(inside.sum(1), torch.ones(5000, dtype=torch.float64))
     assert (inside >= 0).all()
-    assert torch.equal(draws(True, rho=0), BETA.expand(5000, 3))
+    assert torch.equal(draws(BETA, radius=0), BETA.expand(5000, 3))
+
+
+@pytest.mark.parametrize(("sampling", "inside"), [("l1_free", False), ("l1_simplex", True)])
+def test_a_client_with_a_centre_walks_near_it(sampling, inside):
+    mine = run(rounds=0, rho=0.5, subregion_sampling=sampling)
+    mine.server.centres = dict.fromkeys(range(4), BETA)
+    client = mine.client(1, 3)
+    expected = walk((6, 3), client.generator("coordinates"), BETA, 0.5, inside)
+    assert torch.equal(mine.method.path(client, "fit", 6), expected)
 
 
 def test_every_batch_has_coordinates_of_its_own():
@@ -193,19 +193,15 @@ def test_the_gradient_of_an_endpoint_is_its_share_of_the_mixed_weights():
     mine = run(rounds=0)
     client, learner = mine.client(0, 1), mine.learner
     path = torch.tensor([[0.2, 0.5, 0.3]])
-    loss, gradient = learner.loss_and_gradient(
-        learner.initial(),
-        client.train.batch(torch.arange(9)),
-        mixed_loss,
-        path=path,
-        step=torch.zeros(1, dtype=torch.int64),
-    )
+    needs = SimpleNamespace(path=path, step=torch.zeros(1, dtype=torch.int64))
+    batch = client.train.batch(torch.arange(9))
+    loss, gradient = learner.gradient(learner.initial(), batch, lambda net, batch, s: mixed_loss(net, batch, needs))
     plain = Learner(Mlp(), mine.train)
     at = mine.method.at(learner.initial(), path[0])
-    whole = plain.gradient(mixed(mine, at), client.train.batch(torch.arange(9)), lambda n, b, s: task_loss(n, b))
-    for a, row in zip(path[0], gradient[mine.method.endpoints].view(3, 20), strict=True):
+    _, whole = plain.gradient(mixed(mine, at), batch, task_loss)
+    for a, row in zip(path[0], gradient[mine.method.mixtures.params].view(3, 20), strict=True):
         assert torch.allclose(row, a * whole[35:55], atol=1e-7)
-    assert torch.allclose(gradient[~mine.method.endpoints], torch.cat([whole[:35], whole[55:]]), atol=1e-7)
+    assert torch.allclose(gradient[~mine.method.mixtures.params], torch.cat([whole[:35], whole[55:]]), atol=1e-7)
     assert float(loss) == pytest.approx(float(plain.loss(mixed(mine, at), client.train)), abs=1e-6)
 
 
@@ -213,7 +209,7 @@ def test_endpoints_have_streams_of_their_own():
     torch.manual_seed(5)
     state = torch.get_rng_state()
     mine, other = run(rounds=0, seed=3), run(rounds=0, seed=4)
-    rows, later = (s.server.params[s.method.endpoints].view(3, 20) for s in (mine, other))
+    rows, later = (s.server.params[s.method.mixtures.params].view(3, 20) for s in (mine, other))
     for m in range(3):
         drawn = nn.init.xavier_normal_(torch.empty(4, 5), generator=torch.Generator().manual_seed(3 + m))
         assert torch.equal(rows[m], drawn.flatten())
@@ -221,7 +217,7 @@ def test_endpoints_have_streams_of_their_own():
     noisy = run(rounds=0, seed=3, endpoint_init="jitter")
     torch.manual_seed(1)
     start = Mlp().head.weight.detach().flatten()
-    for m, row in enumerate(noisy.server.params[noisy.method.endpoints].view(3, 20)):
+    for m, row in enumerate(noisy.server.params[noisy.method.mixtures.params].view(3, 20)):
         noise = torch.randn(4, 5, generator=torch.Generator().manual_seed(3 + m)).flatten()
         assert torch.allclose(row, start + 0.1 * noise)
     module = Mlp()
@@ -233,13 +229,13 @@ def test_endpoints_have_streams_of_their_own():
 def test_body_and_bias_start_as_ever():
     mine = run(rounds=0)
     plain = Learner(Mlp(), mine.train).initial().params
-    assert torch.equal(mine.server.params[~mine.method.endpoints], torch.cat([plain[:35], plain[55:]]))
+    assert torch.equal(mine.server.params[~mine.method.mixtures.params], torch.cat([plain[:35], plain[55:]]))
 
 
 def test_endpoints_have_the_type_of_the_parameters():
     mine = run(rounds=0, train={"precision": "64-true"})
     drawn = nn.init.xavier_normal_(torch.empty(4, 5, dtype=torch.float64), generator=torch.Generator().manual_seed(0))
-    assert torch.equal(mine.server.params[mine.method.endpoints][:20], drawn.flatten())
+    assert torch.equal(mine.server.params[mine.method.mixtures.params][:20], drawn.flatten())
 
 
 def test_a_head_of_several_layers_mixes_every_weight():
@@ -249,8 +245,8 @@ def test_a_head_of_several_layers_mixes_every_weight():
             self.head = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 4))
 
     mine = run(module=Deep(), rounds=3)
-    assert int(mine.method.endpoints.sum()) == 3 * (35 + 28)
-    assert int(mine.method.coordinates.sum()) == 6
+    assert int(mine.method.mixtures.params.sum()) == 3 * (35 + 28)
+    assert int(mine.method.mixtures.buffers.sum()) == 6
     a = coordinates(mine, mine.log[2].after_agg[0])
     assert torch.equal(a[:3], a[3:])
     assert not torch.equal(a, torch.full_like(a, 1 / 3))
@@ -347,36 +343,40 @@ def test_the_projection_asks_everybody_and_changes_no_model():
     assert other.server.centres is None
     assert torch.equal(mine.server.params, other.server.params)
     assert mine.states.keys() == other.states.keys()
-    assert all(torch.equal(mine.states[i]["buffers"], other.states[i]["buffers"]) for i in (0, 1))
+    assert all(torch.equal(mine.states[i].buffers, other.states[i].buffers) for i in (0, 1))
 
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_the_projection_trains_as_a_round_before_it_would(keep):
     mine = run(rounds=2, tau=5, train={"lr_decay": 0.5, "momentum": 0.9, "keep_optimizer": keep})
-    mine.learner.lr_factor = 0.25  # of the round to come
-    question = mine.method.download(mine.server, 0)
-    asked, before = mine.client(2, 2), copy.deepcopy(mine.states[2])
-    answer = mine.method.answer(asked, question).endpoints
+    asked = mine.client(2, 2)
+    asked.decay = 0.25  # of the round to come
+    answer = mine.method.answer(asked).endpoints
+    memory = copy.deepcopy(mine.states[2].optimizers.get("fit"))
     if keep:
-        kept = asked.state["optimizer/fit"]["optimizer"]["momentum_buffer"]
-        assert torch.equal(kept, before["optimizer/fit"]["optimizer"]["momentum_buffer"])
-        assert kept.any()
-    path = mine.method._draw(4, BETA, mine.client(2, 2).generator("coordinates-projection"), projected=False)
-    state = {"path": path.float(), "step": torch.zeros(1, dtype=torch.int64)}
-    start = mine.method.receive(mine.client(2, 2), question)
+        assert torch.equal(asked.state.optimizers["fit"]["optimizer"]["momentum_buffer"], momentum(memory))
+        assert momentum(memory).any()
+    assert asked.state.optimizers.keys() == ({"fit"} if keep else set())
     client = mine.client(2, 2)
-    memory = client.memory("fit")
-    trained = mine.learner.fit(start, client.train, purpose="projection", memory=memory, loss=mixed_loss, state=state)
-    assert torch.equal(answer, trained.params[mine.method.endpoints])
+    client.decay = 0.25
+    path = walk((4, 3), client.generator("coordinates-projection"))
+    loss = Loss(mixed_loss, path=path.float(), step=torch.zeros(1, dtype=torch.int64))
+    start, step = mine.method.receive(client), Step(memory=memory)
+    trained = client.fit(start, client.train, "projection", loss=loss, step=step)
+    assert torch.equal(answer, trained.params[mine.method.mixtures.params])
+
+
+def momentum(memory) -> torch.Tensor:
+    return memory["optimizer"]["momentum_buffer"]
 
 
 def test_centres_are_those_of_the_answers():
     mine = run(rounds=1)
     rows = torch.randn(4, 60, generator=torch.Generator().manual_seed(1))
-    mine.method.conclude(mine.server, {i: Message({"endpoints": rows[i]}) for i in (3, 1, 0)})
+    mine.method.conclude(mine.server, {i: Message(endpoints=rows[i]) for i in (3, 1, 0)})
     expected = project(rows[[0, 1, 3]], 3)
     assert all(torch.equal(mine.server.centres[i], expected[k]) for k, i in enumerate((0, 1, 3)))
-    assert torch.equal(mine.method.download(mine.server, 2).centre, mine.method.middle)  # gave no answer
+    assert torch.equal(mine.method.send(mine.server, 2).centre, mine.method.middle)  # gave no answer
 
 
 def test_clients_with_the_same_labels_get_near_centres():
@@ -411,7 +411,8 @@ def test_the_private_mixture_is_pulled_to_the_received_one():
     for simulation in runs:
         first, second = (simulation.log[t].after_fit[1] for t in (0, 1))
         payload = server_after_first(simulation)
-        slope = simulation.learner.gradient(first, simulation.client(1, 2).train.batch(torch.arange(17)))
+        batch = simulation.client(1, 2).train.batch(torch.arange(17))
+        _, slope = simulation.learner.gradient(first, batch)
         lam = simulation.method.options.lam
         expected = first.params - 0.1 * (slope + lam * (first.params - payload))
         assert torch.allclose(second.params, expected, atol=1e-6)
@@ -429,7 +430,7 @@ def test_the_private_mixture_does_not_touch_the_shared_one():
     for seen in plus.log:
         for i in range(4):
             assert torch.equal(seen.after_fit[i].params, seen.after_agg[i].params)
-            own = ~plus.method.coordinates
+            own = ~plus.method.mixtures.buffers
             assert torch.equal(seen.after_fit[i].buffers[own], seen.after_agg[i].buffers[own])
             assert not torch.equal(seen.after_fit[i].buffers, seen.uploads[i].buffers)
 
@@ -445,13 +446,13 @@ def test_private_epochs_are_steps_where_the_work_is_in_steps(train, steps):
 def test_who_sits_out_keeps_centre_and_private_mixture():
     mine = run(rounds=4, personal_epochs=1, draw=lambda t: [0, 1, 2] if t == 1 else [0, 1])
     assert torch.equal(mine.log[3].after_agg[2].params, mine.log[0].after_fit[2].params)
-    assert torch.equal(mine.log[3].after_agg[3].params, mine.server.initial.params)
+    assert torch.equal(mine.log[3].after_agg[3].params, mine.initial.params)
     assert torch.equal(coordinates(mine, mine.log[3].after_agg[3]), mine.server.centres[3].float())
 
 
 def test_optimisers_may_be_kept_apart():
     mine = run(rounds=2, personal_epochs=1, train={"keep_optimizer": True})
-    assert {"optimizer/fit", "optimizer/personal"} <= mine.states[0].keys()
+    assert mine.states[0].optimizers.keys() == {"fit", "personal"}
     other = run(rounds=2, personal_epochs=1)
     assert not equal(mine.log[1].after_fit[0], other.log[1].after_fit[0])
     assert not torch.equal(mine.log[1].uploads[0].params, other.log[1].uploads[0].params)
@@ -460,25 +461,25 @@ def test_optimisers_may_be_kept_apart():
 def test_evaluation_changes_nothing():
     often, never = (run(evaluate=e, personal_epochs=1) for e in (True, False))
     assert_same(often, never, points=("after_fit",))
-    before = copy.deepcopy(often.states[1]["personal"])
+    before = often.states[1].personal.clone()
     assert equal(often.personal(1), often.personal(1))
-    assert all(torch.equal(before[key], often.states[1]["personal"][key]) for key in before)
+    assert equal(before, often.states[1].personal)
 
 
 def test_statistics_may_be_private():
     mine = run(norm=True, buffers="private")
-    own = ~mine.method.coordinates
+    own = ~mine.method.mixtures.buffers
     for i in range(4):
         assert torch.equal(mine.log[3].after_agg[i].buffers[own], mine.log[3].after_fit[i].buffers[own])
-    assert mine.method.global_weights(mine.server) is None
+    assert mine.method.global_model(mine.server, mine.initial) is None
 
 
 def test_the_global_model_is_at_the_middle():
     mine = run(norm=True)
-    found = mine.method.global_weights(mine.server)
+    found = mine.method.global_model(mine.server, mine.initial)
     assert torch.equal(found.params, mine.server.params)
     assert close(coordinates(mine, found), THIRDS)
-    assert torch.equal(found.buffers[~mine.method.coordinates], mine.server.buffers)
+    assert torch.equal(found.buffers[~mine.method.mixtures.buffers], mine.server.buffers)
 
 
 @pytest.mark.parametrize(
@@ -509,11 +510,11 @@ def test_more_endpoints_than_clients_are_refused():
 
 def test_a_projection_that_never_comes_is_warned_of_and_not_made():
     for tau, warned in ((9, False), (10, True), (None, False)):
-        assert bool(run(tau=tau, rounds=0).method.warnings()) == warned
+        assert bool(list(run(tau=tau, rounds=0).method.check())) == warned
     late = run(tau=4, rounds=0)
     late.method.context = SimpleNamespace(rounds=4)
     late.server.round = 4
-    assert late.method.survey(late.server) is None
+    assert late.method.question(late.server) is None
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -523,9 +524,9 @@ def test_bytes(norm):
     assert len(mine.server.params) == Learner(Mlp(norm), mine.train).layout.size + 2 * 20
     assert all(set(seen.up.values()) == set(seen.down.values()) == {size} for seen in mine.log)
     mine.server.centres, mine.server.round = None, 3
-    question = mine.method.survey(mine.server)
-    assert question.wire_bytes() == size + 4 * 3
-    assert mine.method.answer(mine.client(0, 3), question).wire_bytes() == 4 * 3 * 20
+    question = mine.method.question(mine.server)
+    assert question.nbytes == size + 4 * 3
+    assert mine.method.answer(mine.client(0, 3)).nbytes == 4 * 3 * 20
 
 
 def test_traces_are_the_centres():
@@ -535,27 +536,22 @@ def test_traces_are_the_centres():
 
 
 MUTANTS = [
-    ("the projection starts with a fresh optimiser", 'deepcopy(client.state.get("optimizer/fit"))', "None"),
-    ("endpoints share one stream", "manual_seed(seed + number)", "manual_seed(seed)"),
-    ("coordinates travel", "buffers[slot.start : slot.stop] = of_a_mixture(slot)", "pass"),
-    ("the last batch's coordinates stay", "return self.at(trained, centre)", "return trained"),
-    ("coordinates are drawn once a round", "s.step.add_(1)", "s.step.add_(0)"),
-    ("subregions are never used", 'centre.cpu(), draw, "centre" in download', "centre.cpu(), draw, False"),
-    (
-        "centres are used before the round is over",
-        "client.round > self.options.tau",
-        "client.round >= self.options.tau",
-    ),
-    ("the projection comes a round late", "server.round != tau", "server.round != tau + 1"),
-    ("the pull has no lam", "anchor.new_tensor(lam)", "anchor.new_tensor(1.0)"),
-    (
-        "the private mixture starts anew",
-        'if "personal" in client.state else client.initial',
-        "if False else client.initial",
-    ),
-    ("directions are not normalised", "directions / directions.abs().sum(1, keepdim=True)", "directions"),
-    ("signs are left to the library", "sizes * signs", "sizes"),
-    ("rounding errors are components", "sizes > 1e-10 * sizes[0]", "sizes >= 0"),
-    ("nearest points do not sum to z", "ordered.cumsum(1) - z", "ordered.cumsum(1) - 1"),
-    ("the largest energy wins", "energies.index(min(energies))", "energies.index(max(energies))"),
-]
+    ("the projection starts with a fresh optimiser", 'deepcopy(client.state.optimizers.get("fit"))', "None"),
+    ("endpoints share one stream", "manual_seed(seed + number)", "manual_seed(seed)", "methods/parts/mixed_head.py"),
+    ("coordinates travel", "Masks(layout.nothing().params, mixtures(layout).buffers)", "layout.nothing()"),
+    ("the last batch's coordinates stay", "return self.at(trained, self.centre(client))", "return trained"),
+    ("coordinates are drawn once a round", "s.step.add_(1)", "s.step.add_(0)", "methods/parts/mixed_head.py"),
+    ("subregions are never used", 'client.message.centre.cpu() if "centre" in client.message else None', "None"),
+    ("centres are used before the round is over", "client.round == self.options.tau", "False"),
+    ("the projection comes a round late", "server.round != self.options.tau", "server.round - 1 != self.options.tau"),
+    ("the pull has no lam", "mu=lam)", "mu=1.0)"),
+    ("the private mixture starts anew", "client.state.personal or client.initial", "client.initial"),
+    ("the shared mixture is evaluated", "self._private(client) if self.options.personal_epochs else model", "model"),
+    ("directions are not normalised", "directions / directions.abs().sum(1, keepdim=True)", "directions",
+     "methods/parts/simplex.py"),
+    ("signs are left to the library", "sizes * signs", "sizes", "methods/parts/simplex.py"),
+    ("rounding errors are components", "sizes > 1e-10 * sizes[0]", "sizes >= 0", "methods/parts/simplex.py"),
+    ("nearest points do not sum to z", "ordered.cumsum(1) - z", "ordered.cumsum(1) - 1", "methods/parts/simplex.py"),
+    ("the largest energy wins", "energies.index(min(energies))", "energies.index(max(energies))",
+     "methods/parts/simplex.py"),
+]  # fmt: skip

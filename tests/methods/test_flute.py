@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from fedbench.engine.fit import Amount
 from fedbench.errors import ConfigError
-from fedbench.methods.flute import collapse_distance, collapse_step, feature_penalty, regularised_loss
+from fedbench.methods.parts.collapse import collapse_distance, collapse_step, feature_penalty, regularised_loss
 from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
 
 SIZES = [9, 17, 12, 30]
@@ -72,17 +73,19 @@ def test_a_head_of_zeros_is_skipped():
 
 def test_the_penalty_of_features():
     features = torch.tensor([[1.0, 2], [0, 3]])
-    assert float(feature_penalty(features, False)) == 14
-    assert float(feature_penalty(features, True)) == 7
+    assert float(feature_penalty(features, "sum")) == 14
+    assert float(feature_penalty(features, "mean")) == 7
 
 
-@pytest.mark.parametrize(("mean", "penalty"), [(False, 14), (True, 7)])
-def test_the_loss_of_a_batch(mean, penalty):
+@pytest.mark.parametrize(("norm", "penalty"), [("sum", 14), ("mean", 7)])
+def test_the_loss_of_a_batch(norm, penalty):
     net, batch = Given().double(), (torch.tensor([[1.0, 2], [0, 3]], dtype=torch.float64), torch.tensor([0, 2]))
-    state = SimpleNamespace(lambdas=torch.tensor([0.25, 0.0025, 0.0005], dtype=torch.float64), present=OUTER)
+    asked = dict(lambda_1=0.25, lambda_2=0.0025, lambda_3=0.0005, present=OUTER, weight="head.weight")
     own = float(net.training_step(batch).detach())
-    alone = regularised_loss(net, batch, state, "head.weight", None, mean).detach()
-    both = regularised_loss(net, batch, state, "head.weight", net.head, mean).detach()
+    alone, both = (
+        regularised_loss(net, batch, SimpleNamespace(**asked, head=head, feature_norm=norm)).detach()
+        for head in (None, "head")
+    )
     assert float(alone) == pytest.approx(own + 0.25 * 0.979424 + 0.0025 * 4, abs=1e-6)
     assert float(both) == pytest.approx(float(alone) + 0.0005 * penalty, abs=1e-12)
 
@@ -145,8 +148,8 @@ def test_without_any_weight_it_is_fedper(norm, train):
 def test_first_the_head_then_both_with_one_stream_and_one_momentum(amount):
     options = {"momentum": 0.9, "weight_decay": 0.01}
     made, batches = run(1, train={**options, **amount}), []
-    client, start = made.client(1, 1), made.server.initial
-    made.learner.fit(start, Spy(client.train, batches), **amount)
+    client, start = made.client(1, 1), made.initial
+    client.fit(start, Spy(client.train, batches), amount=Amount(**amount))
     assert len(batches) == (9 if "epochs" in amount else 7)
     last = len(batches) - (3 if "epochs" in amount else 1)
     w, v = start.params, torch.zeros_like(start.params)
@@ -156,7 +159,7 @@ def test_first_the_head_then_both_with_one_stream_and_one_momentum(amount):
 
 
 def test_the_body_is_frozen_in_the_first_phase_but_for_its_statistics():
-    fitted, start = run(1, norm=True, rep_epochs=0).log[0].after_fit[1], run(1, norm=True).server.initial
+    fitted, start = run(1, norm=True, rep_epochs=0).log[0].after_fit[1], run(1, norm=True).initial
     assert torch.equal(fitted.params[:-24], start.params[:-24])
     assert not torch.equal(fitted.params[-24:-4], start.params[-24:-4])
     assert not torch.equal(fitted.params[-4:], start.params[-4:])
@@ -186,7 +189,7 @@ def step(made, w, v, client, index, both, momentum, weight_decay):
         value = net.training_step(batch) + 0.25 * collapse_distance(weight, present) + 0.0025 * weight.square().sum()
         return value + 0.0005 * features.square().sum() if both else value
 
-    g = made.learner.gradient(made.server.initial.replace(params=w), client.train.batch(index), loss)
+    _, g = made.learner.gradient(made.initial.replace(params=w), client.train.batch(index), loss)
     moves = torch.ones_like(w, dtype=torch.bool) if both else made.context.layout.mask("head")
     v = torch.where(moves, momentum * v + g + weight_decay * w, v)
     return torch.where(moves, w - 0.1 * v, w), v
@@ -217,7 +220,7 @@ def test_who_sits_out_keeps_its_head_and_takes_the_newest_body():
     head = made.context.layout.mask("head")
     first, last = made.log[0].after_agg, made.log[2].after_agg
     assert torch.equal(last[3].params[head], first[3].params[head])
-    assert torch.equal(last[2].params[head], made.server.initial.params[head])
+    assert torch.equal(last[2].params[head], made.initial.params[head])
     assert all(torch.equal(last[i].params[~head], last[0].params[~head]) for i in (1, 2, 3))
     assert not torch.equal(last[3].params[~head], first[3].params[~head])
 
@@ -227,7 +230,7 @@ def test_bodies_know_nothing_of_the_servers_step():
     assert torch.equal(made.server.params, without.server.params)
     assert equal(made.log[0].after_fit[0], without.log[0].after_fit[0])
     assert torch.equal(head_of(without.log[0].after_agg[0]), head_of(without.log[0].after_fit[0]))
-    assert made.method.global_weights(made.server) is None
+    assert made.method.global_model(made.server, made.initial) is None
 
 
 @pytest.mark.parametrize(
@@ -265,10 +268,12 @@ def test_running_statistics_are_averaged_or_private():
 
 def test_one_weight_of_zero_switches_its_term_off():
     made = Simulation("flute", blobs([9]), **{**NOTHING, "lambda_2": 0.1})
-    client, present = made.client(0, 1), torch.ones(4, dtype=torch.bool)
-    assert made.method._loss(client, present, 0.0)["state"]["lambdas"].tolist() == pytest.approx([0, 0.1, 0])
+    present = torch.ones(4, dtype=torch.bool)
+    asked = made.method.loss(present, 0.0).needs
+    assert [asked[f"lambda_{k}"] for k in (1, 2, 3)] == [0, 0.1, 0]
+    assert asked["head"] is None
     nothing = Simulation("flute", blobs([9]), **NOTHING)
-    assert nothing.method._loss(client, present, 0.0) == {}
+    assert nothing.method.loss(present, 0.0) is None
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -318,24 +323,30 @@ def test_a_head_without_a_bias():
 
 
 MUTANTS = [
-    ("D is squared", ".norm()\n    defined", ".square().sum()\n    defined"),
-    ("W is normalised instead of W W'", "size = gram.norm()", "size = weight.norm()"),
-    ("absent classes are in the target", "frame * torch.outer(some, some)", "frame"),
-    ("no 1 / sqrt(m - 1)", " / sqrt(classes - 1)", ""),
-    ("m counts the present classes", "- 1 / classes", "- 1 / some.sum()"),
-    ("the server ascends", "weight.detach() - rate", "weight.detach() + rate"),
+    ("D is squared", ".norm()\n    defined", ".square().sum()\n    defined", "methods/parts/collapse.py"),
+    ("W is normalised instead of W W'", "size = gram.norm()", "size = weight.norm()", "methods/parts/collapse.py"),
+    ("absent classes are in the target", "frame * torch.outer(some, some)", "frame", "methods/parts/collapse.py"),
+    ("no 1 / sqrt(m - 1)", " / sqrt(classes - 1)", "", "methods/parts/collapse.py"),
+    ("m counts the present classes", "- 1 / classes", "- 1 / some.sum()", "methods/parts/collapse.py"),
+    ("the server ascends", "weight.detach() - rate", "weight.detach() + rate", "methods/parts/collapse.py"),
     ("the server's step is that of one client", "(len(uploads) if", "(1 if"),
-    ("the head's step is dropped", "params[self._head()] = download.head", "pass"),
-    ("the body moves in the first phase", 'train_only=self.context.layout.mask("head"), ', ""),
-    ("each phase has its own momentum", "memory={} if memory is None else memory", "memory=memory"),
-    ("the second phase repeats the first's batches", "after=amount - last, ", ""),
+    ("the head's step is dropped", "self.head.put(received.params, client.message.head)", "received.params"),
+    ("the body moves in the first phase", "amount=alone, move=move, ", "amount=alone, "),
+    ("each phase has its own momentum", "Step(memory={} if kept is None else kept)", "Step()"),
+    ("the second phase repeats the first's batches", "Amount(epochs=last, after=total - last)", "Amount(epochs=last)"),
+    ("the last steps repeat the first ones' batches", "Amount(steps=last, after=total - last)", "Amount(steps=last)"),
     (
         "features are never penalised",
-        "self._loss(client, present, self.options.lambda_3)",
-        "self._loss(client, present, 0.0)",
+        "self.loss(present, self.options.lambda_3)",
+        "self.loss(present, 0.0)",
     ),
-    ("the norm of the head is not squared", "w.square().sum()", "w.norm()"),
-    ("the penalty is always a mean", "total / len(features) if mean else total", "total / len(features)"),
-    ("the number of images is free", "upload.wire_bytes() + 4", "upload.wire_bytes()"),
-    ("a collapsed head gets a slope", "(size > 0) & (distance > 8 * torch.finfo(weight.dtype).eps)", "size > 0"),
+    ("the norm of the head is not squared", "w.square().sum()", "w.norm()", "methods/parts/collapse.py"),
+    ("the penalty is always a mean", 'if norm == "mean" else total', "", "methods/parts/collapse.py"),
+    ("the number of images is free", "encoded(torch.tensor(client.samples), bits=32)", "encoded(present, bits=0)"),
+    (
+        "a collapsed head gets a slope",
+        "(size > 0) & (distance > 8 * torch.finfo(weight.dtype).eps)",
+        "size > 0",
+        "methods/parts/collapse.py",
+    ),
 ]

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from fedbench.errors import ConfigError
-from fedbench.methods.base import Upload
 from fedbench.methods.fedper import FedPer
+from fedbench.methods.messages import Upload
 from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
 
 SOME = lambda t: [0, 2] if t % 2 else [0, 1]  # noqa: E731
@@ -13,7 +13,7 @@ SOME = lambda t: [0, 2] if t % 2 else [0, 1]  # noqa: E731
 
 class PrivateBody(FedPer):
     def private(self, layout):
-        return layout.mask("body"), layout.buffer_mask("body")
+        return layout.masks("body")
 
 
 @pytest.mark.parametrize(("weighting", "mean"), [("samples", (1, 1)), ("uniform", (0.5, 1.5))])
@@ -22,8 +22,7 @@ def test_heads_are_averaged_by_images_or_uniformly(weighting, mean):
     none = torch.zeros(0)
     heads = [torch.tensor([2.0, 0.0]), torch.tensor([-1.0, 3.0])]
     uploads = [
-        Upload({"params": h, "buffers": none, "counters": none}, client=i, samples=n)
-        for i, (h, n) in enumerate(zip(heads, (2, 1), strict=True))
+        Upload(i, n, params=h, buffers=none, counters=none) for i, (h, n) in enumerate(zip(heads, (2, 1), strict=True))
     ]
     run.server.round = 1
     run.method.aggregate(run.server, uploads)
@@ -85,7 +84,7 @@ def test_with_everything_shared_it_is_fedavg(norm):
         for m, options in (("lg-fedavg", {"extra_shared": ("body",)}), ("fedavg", {}))
     ]
     assert_same(*runs)
-    assert torch.equal(runs[0].method.global_weights(runs[0].server).params, runs[1].server.params)
+    assert torch.equal(runs[0].method.global_model(runs[0].server, runs[0].initial).params, runs[1].server.params)
 
 
 def test_after_pretraining_every_client_owns_the_averaged_model():
@@ -129,7 +128,7 @@ def test_the_server_holds_no_body_once_every_client_has_one():
     run.run(1)
     assert len(run.server.params) == 24
     assert not run.server.start
-    assert run.method.global_weights(run.server) is None
+    assert run.method.global_model(run.server, run.initial) is None
     plain = Simulation("lg-fedavg", blobs([9, 17]))
     assert len(plain.server.params) == 24
     assert not plain.server.start
@@ -156,16 +155,27 @@ def test_what_cannot_be_is_refused():
 
 
 MUTANTS = [
-    ("the head is private", 'layout.mask("body") & ~params', 'layout.mask("head") & ~params'),
-    ("statistics of the body travel", 'layout.buffer_mask("body") & ~buffers', 'layout.buffer_mask("head") & ~buffers'),
+    ("the head is private", 'layout.masks("body") & ~layout', 'layout.masks("head") & ~layout'),
+    (
+        "statistics of the body travel",
+        'return layout.masks("body") & ~layout.under(self.options.extra_shared)',
+        'return layout.masks("body") & ~layout.under(self.options.extra_shared)'
+        " & Masks(layout.everything().params, layout.nothing().buffers)",
+    ),
     ("pre-training ends a round early at the client", "client.round <= self", "client.round < self"),
+    ("pre-training's models are received as heads", "if client.round < self.options.pretrain_rounds:", "if False:"),
     (
         "pre-training ends a round early at the server",
         "        super().aggregate(server, uploads)\n        if server.round <= self",
         "        super().aggregate(server, uploads)\n        if server.round < self",
     ),
     ("clients start from the run's model", "client = replace(client, initial=", "replace(client, initial="),
-    ("pre-training is charged as a head", "message.charge = ", "charge = "),
+    (
+        "pre-training is counted as a head",
+        "return model_message(**server.start)",
+        'return model_message(**server.start).add(params=uncounted(server.start["params"]))',
+    ),
+    ("the start of a body is counted again", "uncounted(part) for", "part for"),
     ("participants of pre-training alone own its model", "list(range(self.context.clients))", "[0, 1]"),
     ("the server keeps a body", "            server.start = {}", "            pass"),
 ]

@@ -1,7 +1,6 @@
 """local: what the specification promises."""
 
 import pytest
-import torch
 
 from fedbench.methods.fedper import FedPer
 from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
@@ -11,7 +10,7 @@ STEPS = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": 1}
 
 class AllPrivate(FedPer):
     def private(self, layout):
-        return torch.ones(layout.size, dtype=torch.bool), torch.ones(layout.buffer_size, dtype=torch.bool)
+        return layout.everything()
 
 
 def path(rounds, **train):
@@ -63,9 +62,9 @@ def test_both_points_are_the_same_and_an_absent_client_waits():
     for seen in run.log:
         assert all(equal(seen.after_fit[i], seen.after_agg[i]) for i in seen.after_fit)
     assert equal(run.log[1].after_agg[1], run.log[0].after_fit[1])
-    assert equal(run.log[1].after_agg[2], run.server.initial)
+    assert equal(run.log[1].after_agg[2], run.initial)
     assert run.method.after_fit == "after_agg"
-    assert run.method.global_weights(run.server) is None
+    assert run.method.global_model(run.server, run.initial) is None
 
 
 def test_batches_are_those_of_fedavg():
@@ -74,20 +73,12 @@ def test_batches_are_those_of_fedavg():
 
 
 MUTANTS = [
-    (
-        "parameters are shared",
-        "return torch.ones(layout.size, dtype=torch.bool), torch.ones",
-        "return torch.zeros(layout.size, dtype=torch.bool), torch.ones",
-    ),
+    ("parameters are shared", "layout.everything()", "Masks(layout.nothing().params, layout.everything().buffers)"),
     (
         "running statistics are shared",
-        "torch.ones(layout.buffer_size, dtype=torch.bool)",
-        "torch.zeros(layout.buffer_size, dtype=torch.bool)",
+        "layout.everything()",
+        "Masks(layout.everything().params, layout.nothing().buffers)",
     ),
     ("after_fit is the fit's", 'after_fit = "after_agg"', 'after_fit = "fit"'),
-    (
-        "there is a global model",
-        "        return None\n",
-        "        return Method.global_weights(self, server) or server.initial\n",
-    ),
+    ("there is a global model", "(self.has_global is None and not everything)", "False", "methods/base.py"),
 ]

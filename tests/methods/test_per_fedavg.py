@@ -6,13 +6,13 @@ import torch.nn.functional as F
 from lightning import LightningModule
 from torch import nn
 
-from fedbench.aggregators import mean
+from fedbench.aggregation.means import mean
 from fedbench.errors import ConfigError
-from fedbench.experiments.resolve import resolve
-from fedbench.learner import seeds
-from fedbench.learner.weights import Weights
-from fedbench.methods.per_fedavg import Adapted
-from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal, targets
+from fedbench.module import seeds
+from fedbench.module.weights import Weights
+from fedbench.runtime.warnings import idle
+from fedbench.studies.resolve import check, resolve
+from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal, targets
 from tests.runtime.rounds import small
 
 SIZES = [9, 17, 12]
@@ -54,11 +54,6 @@ class Dropped(LightningModule):
         return F.cross_entropy(self(x), y)
 
 
-def adapted(predictor) -> Weights:
-    """The personal model behind a predictor."""
-    return predictor.weights if isinstance(predictor, Adapted) else predictor
-
-
 # -- one meta-step
 
 
@@ -76,8 +71,8 @@ def test_one_meta_step(options, expected):
     mine = Simulation("per-fedavg", targets(0.0), module=Cubic(), train=train, alpha=0.1, **options).run(1)
     assert close(mine.log[0].uploads[0].params, expected)
     if not options:
-        assert close(adapted(mine.log[0].after_fit[0]).params, [0.853109, 0.094834])
-        assert close(adapted(mine.log[0].after_agg[0]).params, [0.853109, 0.094834])
+        assert close(mine.log[0].after_fit[0].params, [0.853109, 0.094834])
+        assert close(mine.log[0].after_agg[0].params, [0.853109, 0.094834])
 
 
 def test_beta_is_lr_unless_it_is_set():
@@ -97,7 +92,7 @@ def test_a_round_in_plain_pytorch(variant):
     mine = run(rounds=1, sizes=[9], train=train, alpha=0.3, variant=variant, delta=1e-4)
     data, stream = mine.data[0], seeds.generator(0, 0, 1, "fit", "order")
     batches = [b for _ in range(3) for b in torch.randperm(9, generator=stream).split(4)]
-    w, k = mine.server.initial.params.clone(), 2 if variant == "fo" else 3
+    w, k = mine.initial.params.clone(), 2 if variant == "fo" else 3
 
     def gradient(w, index):
         w = w.clone().requires_grad_()
@@ -136,7 +131,7 @@ def test_how_many_meta_steps(variant, batch, epochs, steps, samples, expected):
     mine.server.round, mine.server.participants = 1, [0]
     mine.learner.ledger = type(mine.learner.ledger)()
     client = mine.client(0, 1)
-    mine.method.fit(client, mine.server.initial, mine.method.download(mine.server, 0))
+    mine.method.train(client, mine.initial)
     assert mine.learner.ledger.steps == expected * {"fo": 2, "hf": 4, "exact": 3}[variant]
 
 
@@ -210,19 +205,19 @@ def test_adaptation_is_full_gradient_steps_on_the_training_images(steps):
                 F.cross_entropy(net(mine.data[i].x), mine.data[i].labels).backward()
                 optimizer.step()
             expected = nn.utils.parameters_to_vector(net.parameters()).detach()
-            assert torch.allclose(adapted(found).params, expected, rtol=0, atol=1e-12)
+            assert torch.allclose(found.params, expected, rtol=0, atol=1e-12)
 
 
 def test_adaptation_passes_over_the_batches_in_stored_order_in_train_mode():
     mine = run(rounds=1, norm=True, sizes=[20], adapt_steps=2)
-    held = adapted(mine.personal(0))
+    held = mine.personal(0)
     assert held.counters.tolist() == (mine.server.counters + 6).tolist()
     seen: list[list[int]] = []
     client = mine.client(0, 1)
     batch = Data.batch
     try:
         Data.batch = lambda self, index: seen.append(index.tolist()) or batch(self, index)
-        assert equal(mine.method.personal(client, mine.method.download(mine.server, 0)).weights, held)
+        assert equal(mine.method.personal(client, mine.method.receive(client), "after_agg"), held)
     finally:
         Data.batch = batch
     order = list(range(20))
@@ -234,20 +229,13 @@ def test_adaptation_draws_from_a_stream_of_its_own_and_changes_nothing():
     looked, silent = (Simulation("per-fedavg", blobs(SIZES), module=Dropped(), train=train) for _ in range(2))
     for _ in range(3):
         seen = looked.round()
-        models = [adapted(seen.after_agg[i]) for i in range(3)], [adapted(looked.personal(i)) for i in range(3)]
+        models = [seen.after_agg[i] for i in range(3)], [looked.personal(i) for i in range(3)]
         assert all(equal(a, b) for a, b in zip(*models, strict=True))
         silent.round(evaluate=False)
     assert_same_uploads(looked, silent)
-    assert looked.states == silent.states == {0: {}, 1: {}, 2: {}}
-    assert not equal(
-        models[0][0],
-        adapted(
-            looked.method.adapted(
-                looked.client(0, 2),
-                silent.method.receive(silent.client(0, 3), silent.method.download(silent.server, 0)),
-            )
-        ),
-    )
+    assert looked.states == silent.states == {}
+    earlier = looked.client(0, 2)
+    assert not equal(models[0][0], looked.method.personal(earlier, looked.method.receive(earlier), "after_agg"))
 
 
 def test_rates_decay_in_training_and_in_adaptation():
@@ -259,22 +247,21 @@ def test_rates_decay_in_training_and_in_adaptation():
     assert torch.allclose(one.uploads[0].params, other.uploads[0].params, rtol=0, atol=1e-12)
     start = mine.server.params
     slope = torch.stack([2 * start[0] * start[1], start[0] ** 2 + 2 * start[1]])
-    assert torch.allclose(adapted(one.after_agg[0]).params, start - 0.05 * slope, rtol=0, atol=1e-12)
+    assert torch.allclose(one.after_agg[0].params, start - 0.05 * slope, rtol=0, atol=1e-12)
 
 
 def test_who_never_trained_is_evaluated_with_the_adapted_initial_model():
     mine = run(rounds=0, alpha=0.3)
-    found = adapted(mine.method.untrained(mine.client(1, 0)))
-    assert not torch.equal(found.params, mine.server.initial.params)
-    assert equal(found, adapted(mine.personal(1)))
-    assert equal(run(rounds=0, adapt_steps=0).method.untrained(mine.client(1, 0)), mine.server.initial)
+    found = untrained(mine)
+    assert not torch.equal(found.params, mine.initial.params)
+    assert equal(found, mine.personal(1))
+    assert equal(untrained(run(rounds=0, adapt_steps=0)), mine.initial)
 
 
-def test_a_predictor_scores_like_its_model():
-    mine = run(rounds=1)
-    predictor = mine.log[0].after_agg[1]
-    assert torch.equal(predictor(mine.data[1]), mine.learner.logits(predictor.weights, mine.data[1]))
-    assert mine.learner.evaluate(predictor, mine.data[1]) == mine.learner.evaluate(predictor.weights, mine.data[1])
+def untrained(mine: Simulation) -> Weights:
+    """The personal model of client 1 before its first training."""
+    client = mine.client(1, 0)
+    return mine.method.personal(client, mine.method.untrained(client), "after_fit")
 
 
 # -- the server half
@@ -292,8 +279,7 @@ def test_the_mean_is_uniform_or_by_images():
 
 def test_the_raw_model_is_the_global_one():
     mine = run(rounds=1)
-    assert torch.equal(mine.method.global_weights(mine.server).params, mine.server.params)
-    assert not mine.method.personal_is_global
+    assert torch.equal(mine.method.global_model(mine.server, mine.initial).params, mine.server.params)
 
 
 def test_bytes():
@@ -326,8 +312,8 @@ def test_every_option_changes_training(options):
 def test_the_optimiser_has_no_part_and_that_is_said():
     plain, odd = run(), run(train={"momentum": 0.9, "keep_optimizer": True})
     assert_same_uploads(plain, odd)
-    assert plain.method.warnings() == []
-    assert "train.momentum = 0.9" in odd.method.warnings()[0]
+    assert idle(plain.method) == []
+    assert "train.momentum = 0.9" in idle(odd.method)[0]
     config, _ = resolve(small("per-fedavg"))
     assert (config.train.momentum, config.train.weight_decay) == (0, 0)
 
@@ -340,7 +326,7 @@ def test_values_out_of_range_are_refused(option):
 
 def test_the_other_engine_is_refused():
     with pytest.raises(ConfigError, match="steps of its own"):
-        resolve(small("per-fedavg", train__engine="trainer"))
+        check(*resolve(small("per-fedavg", train__engine="trainer")))
 
 
 # -- what it is for
@@ -349,48 +335,56 @@ def test_the_other_engine_is_refused():
 def test_one_step_of_adaptation_gains_where_labels_are_skewed():
     clients = blobs([40] * 2, seed=3) + blobs([40] * 2, seed=4, shift=1)
     mine = Simulation("per-fedavg", clients, train={"lr": 0.1, "epochs": 5}, alpha=0.5, variant="hf").run(10)
-    raw = mine.method.global_weights(mine.server)
+    raw = mine.method.global_model(mine.server, mine.initial)
     gains = [
-        mine.learner.evaluate(mine.log[-1].after_agg[i], mine.data[i]).accuracy
-        - mine.learner.evaluate(raw, mine.data[i]).accuracy
+        accuracy_of(mine.learner, mine.log[-1].after_agg[i], mine.data[i])
+        - accuracy_of(mine.learner, raw, mine.data[i])
         for i in range(4)
     ]
     assert sum(gains) / 4 > 0.1
 
 
 MUTANTS = [
-    ("the meta-step starts at the adapted model", "    w.copy_(start)\n    if hessian", "    if hessian"),
-    ("the same batch twice", "g = passes.gradient(1)", "g = passes.gradient(0)"),
-    ("no step of adaptation inside", "w.sub_(passes.gradient(0), alpha=alpha)", "passes.gradient(0)"),
+    (
+        "the meta-step starts at the adapted model",
+        "        w.copy_(start)\n        if self.options.variant",
+        "        if self.options.variant",
+    ),
+    ("the same batch twice", "training.fetch(places[1])", "training.fetch(places[0])"),
+    (
+        "no step of adaptation inside",
+        "w.sub_(training.gradient(training.fetch(places[0])), alpha=alpha)",
+        "training.gradient(training.fetch(places[0]))",
+    ),
     (
         "the Hessian term is added",
-        "g.sub_(hessian(passes, w, g), alpha=alpha)",
-        "g.add_(hessian(passes, w, g), alpha=alpha)",
+        "g.sub_(self.hessian_product(",
+        "g.add_(self.hessian_product(",
     ),
     ("half of the difference is missing", "div_(2 * delta)", "div_(delta)"),
+    ("statistics follow the difference", "with training.kept_buffers():", "if True:"),
     (
-        "statistics follow the difference",
-        "    with passes.kept_buffers():\n        w.add_",
-        "    if True:\n        w.add_",
+        "other dropout masks on the other side",
+        "            with seeds.preserved_torch_stream():",
+        "            if True:",
     ),
-    ("other dropout masks on the other side", "        with seeds.preserved_torch_stream():", "        if True:"),
     (
         "the adapted model is uploaded",
-        "upload = self.upload(client, trained)",
-        "upload = self.upload(client, Adapted(client, trained, 1, 0.1).weights)",
+        "return self.upload(client, training.weights)",
+        'return self.upload(client, self.personal(client, training.weights, "after_fit"))',
     ),
+    ("the raw model is evaluated", "if not (steps and self.options.alpha):", "if True:"),
     (
-        "the raw model is evaluated",
-        "return self.adapted(client, self.receive(client, download))",
-        "return self.receive(client, download)",
+        "batches weigh the same in adaptation",
+        "alpha=len(index) / sum(map(len, places))",
+        "alpha=1 / len(places)",
     ),
-    ("the raw model is evaluated after the fit", "client.fitted = self.adapted(client, trained)", "pass"),
-    ("batches weigh the same in adaptation", "alpha=size / images", "alpha=1 / len(passes.sizes)"),
-    ("adaptation is shuffled", "shuffle=False, ", ""),
+    ("adaptation is shuffled", "Amount(epochs=steps, shuffle=False)", "Amount(epochs=steps)"),
     (
         "adaptation never decays",
-        "self.options.adapt_steps, self.options.alpha * client.learner.lr_factor",
-        "self.options.adapt_steps, self.options.alpha",
+        "steps, rate = self.options.adapt_steps, client.rate(self.options.alpha)",
+        "steps, rate = self.options.adapt_steps, self.options.alpha",
     ),
+    ("the meta-step never decays", "client.rate(self.options.beta)", "self.options.beta or self.context.train.lr"),
     ("one meta-step for every batch", "ceil(samples / size) // self.batches", "ceil(samples / size)"),
 ]

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import Tensor, nn
 
+from fedbench.aggregation.clusters import k_means, nearest, squared_distance
 from fedbench.errors import ConfigError
-from fedbench.experiments.resolve import resolve
-from fedbench.methods.base import Upload
-from fedbench.methods.perfed_ckt import distance, k_means, nearest, pull_of_logits, squared_distance
-from tests.methods.simulator import Data, Mlp, Round, Simulation, assert_same, blobs, close, equal
+from fedbench.methods.messages import Upload
+from fedbench.methods.parts.cotraining import public_batch
+from fedbench.methods.perfed_ckt import distance, pull_of_logits
+from fedbench.studies.resolve import resolve
+from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
 from tests.runtime.rounds import small
 
 PUBLIC = blobs([40], seed=7)[0]
@@ -148,7 +150,7 @@ def test_a_round_is_training_on_the_sum(signal):
     train = {"batch_size": "full", "precision": "64-true", "epochs": 3}
     mine = run(rounds=1, train=train, lam=0.3, signal=signal)
     before = mine.log[0].after_fit
-    sent = {i: mine.method.download(mine.server, i).target for i in range(3)}
+    sent = {i: mine.method.send(mine.server, i).target for i in range(3)}
     mine.round()
     for i in range(3):
         net = Mlp().double()
@@ -184,7 +186,7 @@ def test_targets_are_the_nearest_centres_of_the_round_before():
     seen = mine.log[-1]
     assigned, centres = k_means([seen.uploads[i].signal for i in range(3)], 2, 100)
     for i in range(3):
-        target = mine.method.download(mine.server, i).target
+        target = mine.method.send(mine.server, i).target
         assert target.dtype == torch.float32
         assert torch.equal(target, centres[assigned[i]].float())
         assert seen.traces[i, "cluster"] == assigned[i]
@@ -193,22 +195,22 @@ def test_targets_are_the_nearest_centres_of_the_round_before():
 def test_as_many_clusters_as_clients_pull_everyone_to_itself():
     mine = run(num_clusters=9)
     for i in range(3):
-        assert torch.equal(mine.method.download(mine.server, i).target, mine.log[-1].uploads[i].signal)
+        assert torch.equal(mine.method.send(mine.server, i).target, mine.log[-1].uploads[i].signal)
 
 
 def test_one_cluster_has_one_uniform_mean():
     mine = run(num_clusters=1)
     total = sum(mine.log[-1].uploads[i].signal.double() for i in range(3))
     for i in range(3):
-        assert torch.equal(mine.method.download(mine.server, i).target, (total / 3).float())
+        assert torch.equal(mine.method.send(mine.server, i).target, (total / 3).float())
 
 
 def test_the_server_keeps_copies():
     mine = run(rounds=1)
-    before = mine.method.download(mine.server, 1).target.clone()
+    before = mine.method.send(mine.server, 1).target.clone()
     for upload in mine.log[0].uploads.values():
         upload.signal.zero_()
-    assert torch.equal(mine.method.download(mine.server, 1).target, before)
+    assert torch.equal(mine.method.send(mine.server, 1).target, before)
 
 
 def test_who_sat_out_gets_the_nearest_centre_of_those_who_did_not():
@@ -216,7 +218,7 @@ def test_who_sat_out_gets_the_nearest_centre_of_those_who_did_not():
     assert {i for i, name in mine.log[1].traces if name == "cluster"} == {0, 1}
     held = mine.log[0].uploads[2].signal
     centres = [mine.log[1].uploads[i].signal for i in (0, 1)]
-    assert torch.equal(mine.method.download(mine.server, 2).target, centres[nearest(held, centres)])
+    assert torch.equal(mine.method.send(mine.server, 2).target, centres[nearest(held, centres)])
 
 
 def test_a_first_participation_has_no_target():
@@ -260,7 +262,7 @@ def test_both_points_are_the_same_and_no_parameter_travels():
         assert all(equal(seen.after_fit[i], seen.after_agg[i]) for i in seen.after_fit)
         assert all(u.params.numel() == u.buffers.numel() == 0 for u in seen.uploads.values())
     assert equal(mine.log[2].after_agg[0], mine.log[1].after_fit[0])
-    assert mine.method.global_weights(mine.server) is None
+    assert mine.method.global_model(mine.server, mine.initial) is None
 
 
 def test_evaluating_changes_nothing():
@@ -302,7 +304,7 @@ def test_fewer_assignments_change_the_centres():
     once, more = (run(rounds=0, kmeans_max_iter=most) for most in (1, 100))
     for mine in (once, more):
         signals = [(0.0,), (10.0,), (4.9,), (4.8,), (5.1,)]
-        mine.method.aggregate(mine.server, [Upload({"signal": s}, client=i) for i, s in enumerate(rows(signals))])
+        mine.method.aggregate(mine.server, [Upload(i, 1, signal=s) for i, s in enumerate(rows(signals))])
     assert not torch.equal(once.server.centres[0], more.server.centres[0])
 
 
@@ -310,7 +312,12 @@ def test_fewer_assignments_change_the_centres():
     ("asked", "batch", "expected"), [(None, 8, 8), (None, 50, 40), (None, "full", 40), (3, 8, 3), (40, 8, 40)]
 )
 def test_public_batch_size(asked, batch, expected):
-    assert run(rounds=0, public_batch_size=asked, train={"batch_size": batch}).method._public_batch() == expected
+    mine = run(rounds=1, public_batch_size=asked, train={"batch_size": batch})
+    assert public_batch(asked, mine.context) == expected
+    seen = []
+    mine.learner.fit = lambda fit: seen.append(fit.data.size) or fit.start
+    mine.round()
+    assert seen == [expected] * 3
 
 
 def test_more_public_images_per_step_than_there_are():
@@ -344,8 +351,8 @@ def test_clients_with_the_same_labels_end_in_one_cluster():
 
 def test_what_clients_sent_is_kept_apart_from_the_memory_it_came_in():
     made = Simulation("perfed-ckt", blobs([9, 17]), public=blobs([6])[0])
-    made.server.round = 1
-    upload = made.fit(0, made.method.download(made.server, 0), Round())
+    client = made.client(0, 1)
+    upload = made.method.train(client, made.method.receive(client))
     made.method.aggregate(made.server, [upload])
     kept = made.server.signals[0].clone()
     upload.signal.fill_(7.0)
@@ -366,16 +373,18 @@ MUTANTS = [
         "    own = task_loss(net, private)\n    return own + s.lam * distance(net(images), target)",
         "    own = task_loss(net, private)\n    return s.lam * (own + distance(net(images), target))",
     ),
-    ("a random start instead of the farthest", "int(gap.argmax())", "int(gap.argmin())"),
+    ("a random start instead of the farthest", "int(gap.argmax())", "int(gap.argmin())", "aggregation/clusters.py"),
     (
         "the farthest from the last centre only",
         "gap = np.minimum(gap, [squared_distance(point, chosen[-1]) for point in points])",
         "gap = np.array([squared_distance(point, chosen[-1]) for point in points])",
+        "aggregation/clusters.py",
     ),
     (
         "ties go to the last",
         "np.argmin([squared_distance(point, centre) for centre in centres])",
         "len(centres) - 1 - np.argmin([squared_distance(point, centre) for centre in centres[::-1]])",
+        "aggregation/clusters.py",
     ),
     (
         "the farthest centre",
@@ -394,5 +403,5 @@ MUTANTS = [
         "list(server.signals.values()), self.options.num_clusters",
     ),
     ("the untrained model speaks", "signal=self.signal(client, trained)", "signal=self.signal(client, received)"),
-    ("public images are forwarded for nothing", "and self.options.lam:", "and True:"),
+    ("public images are forwarded for nothing", "and options.lam:", "and True:"),
 ]

@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
 
+from fedbench.engine.fit import Amount, Move
 from fedbench.errors import ConfigError
-from fedbench.learner.layout import Layout, Slot
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Context, Server, Upload
 from fedbench.methods.fedavg import FedAvg
-from fedbench.methods.perfedmask import PerFedMask, first_best, layer_masks, objective
+from fedbench.methods.messages import Upload
+from fedbench.methods.parts.layer_search import first_best, layer_masks, objective
+from fedbench.methods.perfedmask import PerFedMask
+from fedbench.methods.server import Context
+from fedbench.module.layout import Layout, Slot
+from fedbench.module.weights import Weights
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
 
 SIZES = [9, 17, 12]
@@ -167,8 +170,9 @@ WEAK = {"capability": [1.0, 0.6, 0.3], "mask": "sequential"}
 
 def test_a_layer_has_its_norm_and_the_head_is_none():
     made = run(rounds=0).method
-    assert [group.size for group in made.groups] == [30 + 5 + 10, 24, 15]
-    assert [len(group.buffers) for group in made.groups] == [2, 0, 0]
+    assert [layer.size for layer in made.layers] == [30 + 5 + 10, 24, 15]
+    statistics = {"body.1.running_mean", "body.1.running_var"}
+    assert [statistics & set(layer.names) for layer in made.layers] == [statistics, set(), set()]
     assert made.body_size == 84
     assert text(run(rounds=0, **WEAK).method.masks) == "111 100 010"
 
@@ -176,7 +180,7 @@ def test_a_layer_has_its_norm_and_the_head_is_none():
 def test_a_model_may_declare_its_layers():
     model = Deep()
     model.layer_groups = [("body.0", "body.1", "body.3"), "body.5"]
-    assert [group.size for group in run(rounds=0, module=model).method.groups] == [69, 15]
+    assert [layer.size for layer in run(rounds=0, module=model).method.layers] == [69, 15]
     model.layer_groups = ["body.0", "body.1"]
     with pytest.raises(ConfigError, match=r"the model's layer_groups leave out 'body.3.weight'"):
         run(rounds=0, module=model)
@@ -201,31 +205,29 @@ def test_a_layer_is_averaged_over_those_who_trained_it():
     layout = Layout(slots, (), (), "head", groups={s.name: i for i, s in enumerate(slots)})
     made = PerFedMask(PerFedMask.Options(), Context(layout, None, 0, 10, 2, (1, 2, 1)))  # type: ignore[arg-type]
     nothing, none = torch.zeros(0), torch.zeros(0, dtype=torch.int64)
-    server = Server(made.context, Weights(torch.tensor([7.0, 8, 9, 5]), nothing, none))
-    made.open(server)
+    initial = Weights(torch.tensor([7.0, 8, 9, 5]), nothing, none)
+    server = made.start(initial)
     rows = [(1.0, 1, [1, 1, 0]), (2.0, 2, [1, 0, 0]), (6.0, 1, [1, 1, 0])]
     uploads = [
         Upload(
-            {
-                "params": torch.full((3,), value),
-                "buffers": nothing,
-                "counters": none,
-                "layers": torch.tensor(layers, dtype=torch.uint8),
-            },
-            client=i,
-            samples=samples,
+            i,
+            samples,
+            params=torch.full((3,), value),
+            buffers=nothing,
+            counters=none,
+            layers=torch.tensor(layers, dtype=torch.uint8),
         )
         for i, (value, samples, layers) in enumerate(rows)
     ]
     made.aggregate(server, uploads)
     assert close(server.params, [2.75, 3.5, 9])
-    assert close(made.global_weights(server).params, [2.75, 3.5, 9, 5])
+    assert close(made.global_model(server, initial).params, [2.75, 3.5, 9, 5])
 
 
 def test_only_who_took_part_counts_and_a_layer_nobody_trained_stays():
     simulation = run(rounds=1, draw=lambda t: [1, 2], **WEAK)
-    initial, layout = simulation.server.initial.params, simulation.context.layout
-    now = simulation.method.global_weights(simulation.server).params
+    initial, layout = simulation.initial.params, simulation.context.layout
+    now = simulation.method.global_model(simulation.server, simulation.initial).params
     trained = [simulation.log[0].after_fit[i].params for i in (1, 2)]
     first, second, third = slice(0, 45), slice(45, 69), slice(69, 84)
     assert torch.equal(now[first], trained[0][first])
@@ -244,7 +246,7 @@ def test_weights_of_a_layer(weighting, share):
 def test_statistics_go_with_their_layer():
     simulation = run(rounds=1, **WEAK)
     seen = simulation.log[0]
-    assert torch.equal(seen.after_fit[2].buffers, simulation.server.initial.buffers)
+    assert torch.equal(seen.after_fit[2].buffers, simulation.initial.buffers)
     assert seen.after_fit[2].counters.tolist() == [0]
     mean = (9 * seen.after_fit[0].buffers.double() + 17 * seen.after_fit[1].buffers.double()) / 26
     assert torch.allclose(simulation.server.buffers.double(), mean, rtol=0, atol=1e-6)
@@ -256,9 +258,9 @@ def test_statistics_go_with_their_layer():
 class FrozenHead(FedAvg):
     """FedAvg whose head never gets a gradient."""
 
-    def fit(self, client, received, download):
-        body = self.context.layout.mask("body")
-        return self.upload(client, client.learner.fit(received, client.train, train_only=body))
+    def train(self, client, received):
+        body = Move(self.context.layout.mask("body"))
+        return self.upload(client, client.fit(received, client.train, move=body))
 
 
 @pytest.mark.parametrize("mask", ["optimised", "sequential"])
@@ -271,7 +273,8 @@ def test_with_full_capability_it_is_fedavg_with_a_frozen_head(weighting, mask):
         for kind, options in (("perfedmask", {"mask": mask, "ft_epochs": 0}), (FrozenHead, {}))
     )
     assert_same(ours, theirs)
-    assert equal(ours.method.global_weights(ours.server), theirs.method.global_weights(theirs.server))
+    one, other = (made.method.global_model(made.server, made.initial) for made in (ours, theirs))
+    assert equal(one, other)
 
 
 def test_equal_counts_make_uniform_weights():
@@ -280,7 +283,7 @@ def test_equal_counts_make_uniform_weights():
 
 def test_without_fine_tuning_all_hold_the_global_model():
     simulation = run(ft_epochs=0, **WEAK)
-    now = simulation.method.global_weights(simulation.server)
+    now = simulation.method.global_model(simulation.server, simulation.initial)
     assert all(equal(simulation.log[-1].after_agg[i], now) for i in range(3))
 
 
@@ -289,12 +292,13 @@ def test_invariants_of_a_run(mask):
     train = {"momentum": 0.9, "weight_decay": 0.1, "keep_optimizer": True}
     simulation = run(rounds=0, capability=[1.0, 0.6, 0.3], mask=mask, train=train)
     layout, made = simulation.context.layout, simulation.method
-    head, start = layout.mask("head"), simulation.server.initial
+    head, start = layout.mask("head"), simulation.initial
     for _ in range(3):
-        received = made.global_weights(simulation.server)
+        received = made.global_model(simulation.server, start)
         seen = simulation.round()
         for i in range(3):
-            inside, buffers = made.trained_by(torch.from_numpy(made.masks[i].astype(np.uint8)))
+            trained = made.trained_by(torch.from_numpy(made.masks[i]))
+            inside, buffers = trained.params, trained.buffers
             fitted = seen.after_fit[i]
             assert torch.equal(fitted.params[head], start.params[head])
             assert torch.equal(fitted.params[~inside], received.params[~inside])
@@ -306,11 +310,11 @@ def test_invariants_of_a_run(mask):
 
 def test_fine_tuning_is_of_a_copy_of_the_whole_model_and_is_dropped():
     simulation = run(rounds=2, **WEAK)
-    now = simulation.method.global_weights(simulation.server)
+    now = simulation.method.global_model(simulation.server, simulation.initial)
     head = simulation.context.layout.mask("head")
     for i in range(3):
         client = simulation.client(i, 2)
-        tuned = simulation.learner.fit(now, client.train, purpose="ft", epochs=5)
+        tuned = client.fit(now, client.train, "ft", Amount(epochs=5))
         assert equal(simulation.personal(i), tuned)
         assert (tuned.params != now.params)[head].all()
         assert (tuned.buffers != now.buffers).all()
@@ -357,14 +361,14 @@ def test_bytes():
 def test_a_client_that_can_train_nothing_uploads_nothing_and_is_named():
     simulation = run(capability=[1.0, 1.0, 0.1])
     assert text(simulation.method.masks) == "111 111 000"
-    (line,) = simulation.method.warnings()
+    (line,) = simulation.method.check()
     assert "1 client(s) can train no layer and upload nothing, as client 2" in line
     assert "has 15 parameters, method.capability must reach 0.179" in line
-    before = simulation.method.global_weights(simulation.server)
+    before = simulation.method.global_model(simulation.server, simulation.initial)
     seen = simulation.round()
     assert equal(seen.after_fit[2], before)
     assert seen.up[2] == 0
-    assert run(rounds=0).method.warnings() == []
+    assert list(run(rounds=0).method.check()) == []
 
 
 def test_capabilities_for_another_number_of_clients_are_refused():
@@ -389,17 +393,49 @@ def test_values_out_of_range_are_refused(option):
 
 
 MUTANTS = [
-    ("frozen layers move", "train_only=params, freeze_norm=True", "freeze_norm=True"),
-    ("statistics of frozen layers move", "train_only=params, freeze_norm=True", "train_only=params"),
-    ("all clients weigh in every layer", "[m for m, _ in masks]", "[torch.ones_like(m) for m, _ in masks]"),
-    ("frozen statistics are averaged", "[m for _, m in masks]", "[torch.ones_like(m) for _, m in masks]"),
-    ("the head is counted", "body = [s for s in layout.params if not s.head]", "body = list(layout.params)"),
-    ("fine-tuning repeats the batches of training", 'purpose="ft"', 'purpose="fit"'),
-    ("the head is sent every time", "if client not in server.told:", "if True:"),
-    ("what is unused costs nothing", "- (k * sizes).sum() + unused)", "- (k * sizes).sum())"),
-    ("a move may empty a mask", "masks.sum(1, keepdims=True) < 2", "masks.sum(1, keepdims=True) < 1"),
-    ("exchanges break the budget", "| (sizes - sizes[:, None] > room[:, None, None])", ""),
-    ("the last of equal moves is taken", "[best + 1 :] < values[best] - tolerance",
-     "[best + 1 :] <= values[best] + tolerance"),
-    ("a third start is missing", "[: 3 if search else 1]", "[: 2 if search else 1]"),
-]  # fmt: skip
+    ("frozen layers move", "Move(inside.params,", "Move(torch.ones_like(inside.params),"),
+    ("statistics of frozen layers move", ', frozen="norm_eval")', ")"),
+    (
+        "all clients weigh in every layer",
+        "[self.shared.take(inside.params)",
+        "[torch.ones_like(self.shared.take(inside.params))",
+    ),
+    (
+        "frozen statistics are averaged",
+        "[self.shared_buffers.take(inside.buffers)",
+        "[torch.ones_like(self.shared_buffers.take(inside.buffers))",
+    ),
+    (
+        "the head is counted",
+        "([s for s in slots if not s.head] for slots in (layout.params, layout.buffers))",
+        "(layout.params, layout.buffers)",
+        "methods/parts/layer_search.py",
+    ),
+    ("fine-tuning repeats the batches of training", '"ft", amount', '"fit", amount'),
+    ("the head is sent every time", "0 if client in server.told else", "0 if False else"),
+    (
+        "what is unused costs nothing",
+        "- (k * sizes).sum() + unused)",
+        "- (k * sizes).sum())",
+        "methods/parts/layer_search.py",
+    ),
+    (
+        "a move may empty a mask",
+        "masks.sum(1, keepdims=True) < 2",
+        "masks.sum(1, keepdims=True) < 1",
+        "methods/parts/layer_search.py",
+    ),
+    (
+        "exchanges break the budget",
+        "| (sizes - sizes[:, None] > room[:, None, None])",
+        "",
+        "methods/parts/layer_search.py",
+    ),
+    (
+        "the last of equal moves is taken",
+        "[best + 1 :] < values[best] - tolerance",
+        "[best + 1 :] <= values[best] + tolerance",
+        "methods/parts/layer_search.py",
+    ),
+    ("a third start is missing", "[: 3 if search else 1]", "[: 2 if search else 1]", "methods/parts/layer_search.py"),
+]

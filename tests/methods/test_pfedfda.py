@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from threadpoolctl import threadpool_limits
 from torch import nn
 
+from fedbench.engine.fit import Move
 from fedbench.errors import ConfigError
-from fedbench.methods.base import Message
-from fedbench.methods.gaussians import (
-    Fold,
+from fedbench.methods.messages import Message
+from fedbench.methods.parts.gaussians import (
     Gaussians,
     Moments,
     discriminant,
@@ -22,12 +22,11 @@ from fedbench.methods.gaussians import (
     mixed,
     packed,
     shrunk,
-    split,
     statistics,
     unpacked,
-    validation,
 )
-from fedbench.methods.pfedfda import Common, PFedFDA
+from fedbench.methods.parts.interpolation import Fold, interpolated, split, validation
+from fedbench.methods.pfedfda import PFedFDA
 from tests.methods.simulator import Mlp, Quadratic, Simulation, blobs, close, equal, targets
 
 SIZES = [9, 17, 12, 30]
@@ -174,10 +173,8 @@ def test_the_validation_sums_the_mean_losses_of_the_held_out_folds():
 @pytest.mark.parametrize("seed", range(4))
 def test_the_solution_is_no_worse_than_a_grid(single, seed):
     asked, common, _, z, y = problem(seed)
-    made = Simulation("pfedfda", blobs(SIZES), beta_max_iter=100, beta_gtol=1e-9, single_beta=single)
-    made.method._prior = lambda client: asked["prior"]
-    known = Common((z, z), common, asked["start"], discriminant(common, 1e-4))
-    _, betas = made.method.adapted(made.client(0, 1), z, y, known)
+    options = PFedFDA.Options(beta_max_iter=100, beta_gtol=1e-9, single_beta=single)
+    _, betas = interpolated((z, y), common, asked["prior"], (0.5, 0.5), options)
     shares = np.linspace(0, 1, 11)
     grid = [[a] if single else [a, b] for a in shares for b in ([0.0] if single else shares)]
     best = min(validation(np.array(x), **asked)[0] for x in grid)
@@ -186,23 +183,30 @@ def test_the_solution_is_no_worse_than_a_grid(single, seed):
     assert betas[0] == betas[1] or not single
 
 
+def test_rare_classes_have_no_part_in_the_weights():
+    asked, common, _, z, y = problem()
+    z, y, rare = z[y != 2], y[y != 2], (f64([[90, -70]]), torch.tensor([2]))
+    more = torch.cat([z, rare[0]]), torch.cat([y, rare[1]])
+    one, two = (interpolated(rows, common, asked["prior"], (0.5, 0.5), PFedFDA.Options()) for rows in ((z, y), more))
+    assert one[1] == two[1] != (0.5, 0.5)
+    assert not torch.equal(one[0].covariance, two[0].covariance)
+
+
 def test_rare_classes_alone_leave_the_global_statistics():
     made = Simulation("pfedfda", blobs(SIZES))
-    z = torch.rand(4, 5, dtype=torch.float64)
-    common = made.method.common_of(made.method.download(made.server, 0))
-    adapted, betas = made.method.adapted(made.client(0, 1), z, torch.tensor([0, 1, 2, 3]), common)
-    assert betas == [0, 0]
-    assert all(torch.equal(*both) for both in zip(adapted, common.plain, strict=True))
+    client, z = made.client(0, 1), torch.rand(4, 5, dtype=torch.float64)
+    adapted, betas = made.method.adapted(client, z, torch.tensor([0, 1, 2, 3]))
+    assert betas == (0, 0)
+    assert all(torch.equal(*both) for both in zip(adapted, made.method.common(client), strict=True))
 
 
 def test_a_solver_that_fails_leaves_the_last_weights():
     made = Simulation("pfedfda", blobs(SIZES))
     client, z = made.client(0, 1), torch.full((12, 5), torch.inf, dtype=torch.float64)
-    common = made.method.common_of(made.method.download(made.server, 0))
     labels = torch.arange(12) % 2
-    assert made.method.adapted(client, z, labels, common)[1] == [0.5, 0.5]
-    client.state["betas"] = [0.1, 0.9]
-    assert made.method.adapted(client, z, labels, common)[1] == [0.1, 0.9]
+    assert made.method.adapted(client, z, labels)[1] == (0.5, 0.5)
+    client.state.betas = (0.1, 0.9)
+    assert made.method.adapted(client, z, labels)[1] == (0.1, 0.9)
 
 
 def test_a_singular_covariance_gives_no_numbers():
@@ -284,8 +288,7 @@ def test_with_weights_of_zero_the_global_statistics_stay():
     assert torch.allclose(made.server.means, start.means, rtol=0, atol=1e-12)
     assert torch.allclose(made.server.covariance, start.covariance, rtol=0, atol=1e-12)
     for i, fitted in made.log[2].after_fit.items():
-        download = made.method.download(made.server, i)
-        assert torch.equal(fitted.params[HEAD], made.method.receive(made.client(i, 3), download).params[HEAD])
+        assert torch.equal(fitted.params[HEAD], made.method.receive(made.client(i, 3)).params[HEAD])
 
 
 @pytest.mark.parametrize(
@@ -320,13 +323,12 @@ def test_the_first_means_are_drawn_once_for_all_from_the_runs_seed():
 @pytest.mark.parametrize("norm", [False, True])
 def test_the_head_is_computed_and_frozen_while_the_body_trains(norm):
     made = run(1, norm, train={"weight_decay": 0.1, "momentum": 0.9})
-    client, fresh = made.client(1, 1), Simulation("pfedfda", blobs(SIZES), module=Mlp(norm))
-    download = fresh.method.download(fresh.server, 1)
-    received = fresh.method.receive(client, download)
-    common = fresh.method.common_of(download)
-    slopes, offsets = head_of(common.plain, label_prior(client.train.labels, 4, 1e-4))
+    client = Simulation("pfedfda", blobs(SIZES), module=Mlp(norm)).client(1, 0)
+    client = replace(made.client(1, 1), message=client.message)
+    received, common = made.method.receive(client), made.method.common(client)
+    slopes, offsets = head_of(common, label_prior(client.train.labels, 4, 1e-4))
     assert torch.equal(received.params[HEAD], torch.cat([slopes.flatten(), offsets]).float())
-    trained, features, labels = made.method._train(client, received)
+    trained, features, labels = made.method.train_body(client, received)
     assert torch.equal(trained.params[HEAD], received.params[HEAD])
     assert not torch.equal(trained.params[:-24], received.params[:-24])
     assert torch.equal(trained.params[:-24], made.log[0].after_fit[1].params[:-24])
@@ -337,16 +339,16 @@ def test_the_head_is_computed_and_frozen_while_the_body_trains(norm):
 def test_features_are_those_before_each_step_in_the_order_drawn(amount):
     made = Simulation("pfedfda", blobs(SIZES), train={**amount, "momentum": 0, "weight_decay": 0})
     learner, client, seen = made.learner, made.client(1, 1), []
-    received = made.method.receive(client, made.method.download(made.server, 1))
+    received = made.method.receive(client)
     head, weights = made.context.layout.mask("head"), received
-    _, features, labels = made.method._train(client, received)
+    _, features, labels = made.method.train_body(client, received)
     client.train = Spy(client.train, seen)
-    learner.fit(received, client.train, train_only=~head, **amount)
+    client.fit(received, client.train, move=Move(~head))
     expected = []
     for index in list(seen):
         x, y = client.train.data.batch(index)
         expected.append(learner.features(weights, replace(client.train.data, x=x, labels=y)))
-        step = learner.gradient(weights, (x, y)) * 0.1
+        step = learner.gradient(weights, (x, y))[1] * 0.1
         weights = weights.replace(params=torch.where(head, weights.params, weights.params - step))
     assert torch.equal(labels, client.train.data.labels[torch.cat(seen)])
     assert torch.allclose(features, torch.cat(expected), atol=1e-6)
@@ -370,13 +372,13 @@ class Spy:
 def test_a_final_pass_sees_every_image_once_after_training():
     made = Simulation("pfedfda", blobs(SIZES), module=Mlp(norm=True), features_from="final_pass")
     client = made.client(1, 1)
-    received = made.method.receive(client, made.method.download(made.server, 1))
-    trained, features, labels = made.method._train(client, received)
+    received = made.method.receive(client)
+    trained, features, labels = made.method.train_body(client, received)
     assert torch.equal(features, made.learner.features(trained, client.train))
     assert torch.equal(labels, client.train.labels)
     idle = Simulation("pfedfda", blobs(SIZES), train={"epochs": 0})
-    trained, features, _ = idle.method._train(idle.client(1, 1), idle.server.initial)
-    assert equal(trained, idle.server.initial)
+    trained, features, _ = idle.method.train_body(idle.client(1, 1), idle.initial)
+    assert equal(trained, idle.initial)
     assert torch.equal(features, idle.learner.features(trained, idle.client(1, 1).train))
 
 
@@ -407,41 +409,15 @@ def test_what_is_uploaded_and_averaged_are_adapted_statistics():
 @pytest.mark.parametrize("norm", [False, True])
 def test_after_agg_adapts_to_the_new_body_and_statistics(norm):
     made = run(3, norm, draw=lambda t: [0, 1, 3] if t == 1 else [0, 1])
-    download = made.method.download(made.server, 0)
-    common = made.method.common_of(download)
     for i, model in made.log[2].after_agg.items():
         client = made.client(i, 3)
         assert torch.equal(model.params[:-24], made.server.params)
         assert torch.equal(model.buffers, made.server.buffers)
         features = made.learner.features(model, client.train)
-        adapted, _ = made.method.adapted(client, features, client.train.labels, common)
+        adapted, _ = made.method.adapted(client, features, client.train.labels)
         head = head_of(adapted, label_prior(client.train.labels, 4, 1e-4))
         assert torch.allclose(model.params[HEAD].double(), torch.cat([h.flatten() for h in head]), atol=1e-4)
     assert not torch.equal(made.log[2].after_agg[0].params[HEAD], made.log[2].after_fit[0].params[HEAD])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_download_of_other_statistics_is_not_taken_for_the_last_one(dtype):
-    """Nor does it change the last one where it lies in the same memory."""
-    made, fresh = (Simulation("pfedfda", blobs(SIZES)).method for _ in range(2))
-    draw = torch.Generator().manual_seed(0)
-    root = torch.randn(5, 5, dtype=dtype, generator=draw)
-    means, upper = torch.rand(20, dtype=dtype, generator=draw), packed(root @ root.T + torch.eye(5, dtype=dtype))
-    first, memory = (
-        Message({"means": means, "covariance": upper}),
-        Message({"means": means + 0, "covariance": upper + 0}),
-    )
-    for part in ("means", "covariance"):
-        known = made.common_of(memory)
-        assert made.common_of(first) is known
-        getattr(memory, part).add_(0.5)
-        for ours, theirs in zip(known[1:], fresh.common_of(first)[1:], strict=True):
-            assert all(torch.equal(*both) for both in zip(ours, theirs, strict=True))
-        other = made.common_of(memory)
-        assert not torch.equal(other.head[0], known.head[0])
-        assert torch.equal(getattr(other.plain, part).flatten()[0], getattr(memory, part)[0].double())
-        assert torch.equal(other.start.covariance, shrunk(other.plain, 1e-4).covariance)
-        getattr(memory, part).copy_(getattr(first, part))
 
 
 def test_nothing_depends_on_the_number_of_threads():
@@ -450,14 +426,14 @@ def test_nothing_depends_on_the_number_of_threads():
     wide.body, wide.head = nn.Sequential(nn.Linear(6, 512), nn.ReLU()), nn.Linear(512, 4)
     z, y = torch.randn(90, 512, generator=draw), torch.arange(90) % 4
     z[range(90), y] += 2
-    common = Message({"means": torch.rand(4 * 512, generator=draw), "covariance": packed(torch.eye(512) + 0.1)})
     made = Simulation("pfedfda", blobs(SIZES), module=wide)
+    client = made.client(0, 1)
+    client.message = Message(means=torch.rand(4 * 512, generator=draw), covariance=packed(torch.eye(512) + 0.1))
     for threads in (1, 2):
         with threadpool_limits(threads, user_api="blas"):
-            made.method._last = None
-            known = made.method.common_of(common)
-            adapted, betas = made.method.adapted(made.client(0, 1), z, y, known)
-            found.append([*known.head, *adapted, *made.method._head(adapted), torch.tensor(betas)])
+            adapted, betas = made.method.adapted(client, z, y)
+            heads = [discriminant(both, 1e-4) for both in (made.method.common(client), adapted)]
+            found.append([*heads[0], *adapted, *heads[1], torch.tensor(betas)])
     assert 0 < found[0][-1][1] < 1
     assert all(torch.equal(*both) for both in zip(*found, strict=True))
 
@@ -467,7 +443,7 @@ def test_only_the_last_weights_are_kept():
     assert set(made.states) == {0, 1}
     for i, state in made.states.items():
         seen = made.log[1].traces
-        assert state == {"betas": [seen[i, "beta_means"], seen[i, "beta_covariance"]]}
+        assert state == PFedFDA.State(betas=(seen[i, "beta_means"], seen[i, "beta_covariance"]))
 
 
 @pytest.mark.parametrize(
@@ -533,96 +509,119 @@ MUTANTS = [
         "solving writes over what others start from",
         "inverse(lambda: shrunk(gaussians, eps).covariance)",
         "inverse(lambda: gaussians.covariance)",
-        "methods/gaussians.py",
+        "methods/parts/gaussians.py",
     ),
-    ("heads depend on threads", "@one_thread\ndef discriminant", "def discriminant", "methods/gaussians.py"),
-    ("adaptation depends on threads", "@one_thread\n    def adapted", "def adapted"),
-    ("what was sent is not copied", "kept = (sent[0].clone(), sent[1].clone())", "kept = sent"),
-    ("the prior is forgotten", "offsets + self._prior(client).log()", "offsets"),
-    ("the prior is forgotten in validation", "means) + log_prior", "means)", "methods/gaussians.py"),
-    ("no half in the offset", "-0.5 * (means", "-1.0 * (means", "methods/gaussians.py"),
+    ("heads depend on threads", "@one_thread\ndef discriminant", "def discriminant", "methods/parts/gaussians.py"),
+    (
+        "adaptation depends on threads",
+        "@one_thread\ndef interpolated",
+        "def interpolated",
+        "methods/parts/interpolation.py",
+    ),
+    ("the prior is forgotten", "offsets + self.prior(client).log()", "offsets"),
+    ("the prior is forgotten in validation", "means) + log_prior", "means)", "methods/parts/interpolation.py"),
+    ("no half in the offset", "-0.5 * (means", "-1.0 * (means", "methods/parts/gaussians.py"),
     (
         "no shrinkage",
         "matrix.diagonal().add_(eps * gaussians.covariance.trace() / len(matrix))",
         "pass",
-        "methods/gaussians.py",
+        "methods/parts/gaussians.py",
     ),
-    ("one row is enough for a mean", "rows > least", "rows >= 1", "methods/gaussians.py"),
-    ("the squares of one fold are forgotten", "if part.counts.any()", "if part is moments[0]", "methods/gaussians.py"),
-    ("the covariance is divided by n", "max(int(rows.sum()) - 1, 1)", "int(rows.sum())", "methods/gaussians.py"),
-    ("the offset is not scaled", "(offset * freedom) ** 0.5", "offset**0.5", "methods/gaussians.py"),
+    ("one row is enough for a mean", "rows > least", "rows >= 1", "methods/parts/gaussians.py"),
+    (
+        "the squares of one fold are forgotten",
+        "if part.counts.any()",
+        "if part is moments[0]",
+        "methods/parts/gaussians.py",
+    ),
+    ("the covariance is divided by n", "max(int(rows.sum()) - 1, 1)", "int(rows.sum())", "methods/parts/gaussians.py"),
+    ("the offset is not scaled", "(offset * freedom) ** 0.5", "offset**0.5", "methods/parts/gaussians.py"),
     (
         "the wrong triangle is packed",
         'dtrttp(symmetric.numpy().T, uplo="L")',
         'dtrttp(symmetric.numpy(), uplo="L")',
-        "methods/gaussians.py",
+        "methods/parts/gaussians.py",
     ),
     (
         "both triangles are read",
         "dsymm(1.0, to.covariance.numpy().T, slopes.T, lower=True).T",
         "slopes @ to.covariance.numpy()",
-        "methods/gaussians.py",
+        "methods/parts/interpolation.py",
     ),
     (
         "a matrix that is not definite is solved half done",
         "    matrix = make().numpy().T\n",
         "    matrix = factor\n",
-        "methods/gaussians.py",
+        "methods/parts/gaussians.py",
     ),
-    ("the ridge is left out", "covariance.diagonal().add_(ridge)", "pass", "methods/gaussians.py"),
+    ("the ridge is left out", "covariance.diagonal().add_(ridge)", "pass", "methods/parts/gaussians.py"),
     (
         "local and global are exchanged",
         "torch.lerp(other, own, b)",
         "torch.lerp(own, other, b)",
-        "methods/gaussians.py",
+        "methods/parts/gaussians.py",
     ),
     (
         "statistics are local ones",
-        "return mixed(betas, self._statistics(moments, common), common.plain), betas",
-        "return self._statistics(moments, common), betas",
+        "return mixed(betas, local(moments), common), betas",
+        "return local(moments), betas",
+        "methods/parts/interpolation.py",
     ),
-    ("the head moves in training", "train_only=body, ", ""),
+    ("the head moves in training", "move=body, ", ""),
     (
         "folds are dealt over all classes",
         "member.cumsum(0).gather(1, labels[:, None])[:, 0] - 1",
         "torch.arange(len(labels))",
-        "methods/gaussians.py",
+        "methods/parts/interpolation.py",
     ),
     (
         "rare classes are validated too",
         "place = torch.where(enough[labels], place % folds, folds)",
         "place %= folds",
-        "methods/gaussians.py",
+        "methods/parts/interpolation.py",
+    ),
+    (
+        "statistics to validate have rare classes too",
+        "held_out(parts[:-1], moments[:-1],",
+        "held_out(parts[:-1], moments,",
+        "methods/parts/interpolation.py",
     ),
     (
         "rare classes are forgotten",
-        "self._statistics(moments, common), common.plain)",
-        "self._statistics(moments[:-1], common), common.plain)",
+        "mixed(betas, local(moments), common)",
+        "mixed(betas, local(moments[:-1]), common)",
+        "methods/parts/interpolation.py",
     ),
     (
         "parts keep their own centres",
         "away = torch.cat([away, ",
         "away = torch.cat([0 * away, ",
-        "methods/gaussians.py",
+        "methods/parts/gaussians.py",
     ),
     (
-        "the first statistics are kept for ever",
-        " or not all(map(torch.equal, last.sent, sent)):",
-        ":",
+        "the fold itself is the rest",
+        "[*moments[:number], *moments[number + 1 :]]",
+        "[moments[number]]",
+        "methods/parts/interpolation.py",
     ),
-    ("the fold itself is the rest", "[*moments[:number], *moments[number + 1 :]]", "[moments[number]]"),
-    ("the last fold alone", "total -= (shares", "total = -(shares", "methods/gaussians.py"),
+    ("the last fold alone", "total -= (shares", "total = -(shares", "methods/parts/interpolation.py"),
     (
         "after_agg with the training head",
-        "return self._with_head(client, received.clone(), self._head(adapted))",
-        "return self._with_head(client, received.clone(), common.head)",
+        "return self.with_head_of(adapted, client, model)",
+        "return model",
     ),
     (
         "statistics are not replaced",
         "server.covariance = weighted_mean([u.covariance for u in uploads], weights)",
         "pass",
     ),
-    ("the last weights are not kept", 'client.state.get("betas", [0.5, 0.5])', "[0.5, 0.5]"),
-    ("the head is kept", '        del client.state["params"]  # the head, which is computed\n', ""),
-    ("features of the last batch only", "s.rows[: len(features)]", "torch.arange(len(features))"),
+    ("the last weights are not kept", "client.state.betas = betas", "pass"),
+    ("the last weights are forgotten", "*limits) or last", "*limits) or (0.5, 0.5)", "methods/parts/interpolation.py"),
+    ("the head is kept", "client.state.params = None", "pass"),
+    (
+        "features of the last batch only",
+        "s.rows[: len(features)]",
+        "torch.arange(len(features))",
+        "methods/parts/recorded_features.py",
+    ),
 ]

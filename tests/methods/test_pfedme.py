@@ -1,19 +1,16 @@
 """pfedme: what the specification promises."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from fedbench.aggregators import mean
+from fedbench.aggregation.means import mean
 from fedbench.errors import ConfigError
-from fedbench.experiments.resolve import resolve
-from fedbench.methods.base import Upload
-from fedbench.methods.pfedme import local_round
-from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
+from fedbench.methods.messages import Upload
+from fedbench.runtime.warnings import idle
+from fedbench.studies.resolve import check, resolve
+from tests.methods.simulator import Mlp, Quadratic, Simulation, accuracy_of, assert_same, blobs, close, equal, targets
 from tests.runtime.rounds import small
 
 SIZES = [9, 17, 12]
@@ -74,31 +71,21 @@ def test_rates_decay_with_the_round():
     assert close(mine.server.params, (w - 0.25 * (w - theta)).tolist())
 
 
-class Bowl:
-    """Passes whose gradient is that of half the squared distance to a point; a vector of its own every time."""
-
-    def __init__(self, point: Tensor) -> None:
-        self.point, self.asked, self.theta = point, 0, None
-
-    def gradient(self) -> Tensor:
-        self.asked += 1
-        return self.theta - self.point
+numbers = st.floats(-5, 5, allow_subnormal=False)
+vectors = st.tuples(numbers, numbers, numbers)
 
 
-vectors = st.lists(st.floats(-5, 5, allow_subnormal=False), min_size=3, max_size=3)
-
-
-@given(vectors, vectors, vectors, st.floats(0, 1), st.floats(0, 5), st.booleans())
-def test_w_goes_towards_theta_and_not_beyond(point, theta, centre, pull, lam, restart):
-    point, theta, centre = (torch.tensor(v).double() for v in (point, theta, centre))
-    before, passes = centre.clone(), Bowl(point)
-    passes.theta = theta
-    options = dict(inner_steps=3, restart=restart, lam=lam, decay=0.0, rate=0.1, pull=pull)
-    local_round(passes, theta, SimpleNamespace(centre=centre), **options)
-    assert passes.asked == 3
-    assert torch.allclose(theta - centre, (before - theta) * (pull - 1), rtol=0, atol=1e-12)
+@given(vectors, vectors, st.floats(0.01, 1), st.floats(0.1, 5), st.sampled_from(["warm", "centre"]))
+@settings(max_examples=50)
+def test_w_goes_towards_theta_and_not_beyond(point, before, pull, lam, start):
+    train = {**DOUBLE, "lr": pull / lam, "batch_size": "full", "steps": 1}
+    module = Quadratic(before, (1.0, 1.0, 1.0))
+    options = dict(lam=lam, inner_steps=3, personal_lr=0.1, inner_start=start)
+    mine = Simulation("pfedme", targets(point), module=module, train=train, **options).run(1)
+    w, theta, before = mine.server.params, mine.log[0].after_fit[0].params, mine.initial.params
+    assert torch.allclose(theta - w, (before - theta) * (pull - 1), rtol=0, atol=1e-12)
     low, high = torch.minimum(before, theta), torch.maximum(before, theta)
-    assert ((centre >= low - 1e-12) & (centre <= high + 1e-12)).all()
+    assert ((w >= low - 1e-12) & (w <= high + 1e-12)).all()
 
 
 def test_a_larger_lam_keeps_theta_nearer():
@@ -109,16 +96,16 @@ def test_a_larger_lam_keeps_theta_nearer():
 
 def test_all_inner_steps_take_the_same_batch_and_count():
     mine = run(rounds=0, inner_steps=4, train={"batch_size": 4, "epochs": 3})
-    mine.round(evaluate=False)
+    mine.server.round, mine.server.participants = 1, [0]
     seen: list[list[int]] = []
-    data = mine.client(0, 1).train
-    batch = type(data).batch
+    client = mine.client(0, 1)
+    batch = type(client.train).batch
     try:
-        type(data).batch = lambda self, index: seen.append(index.tolist()) or batch(self, index)
+        type(client.train).batch = lambda self, index: seen.append(index.tolist()) or batch(self, index)
         mine.learner.ledger = type(mine.learner.ledger)()
-        mine.learner.fit(mine.server.initial, data, step=lambda p, w, s: [p.gradient() for _ in range(4)])
+        mine.method.train(client, mine.initial)
     finally:
-        type(data).batch = batch
+        type(client.train).batch = batch
     assert [len(index) for index in seen] == [4, 4, 1] * 3
     assert mine.learner.ledger.steps == 36
 
@@ -132,7 +119,7 @@ def test_the_server_goes_towards_the_mean(beta, expected):
     none = torch.zeros(0)
     mine.server.params, mine.server.buffers = torch.ones(2), torch.tensor([7.0])
     uploads = [
-        Upload({"params": torch.tensor(p), "buffers": torch.tensor(b), "counters": none.long()}, client=i, samples=n)
+        Upload(i, n, params=torch.tensor(p), buffers=torch.tensor(b), counters=none.long())
         for i, (p, b, n) in enumerate([([0.0, 2.0], [1.0], 5), ([2.0, 4.0], [2.0], 50)])
     ]
     mine.method.aggregate(mine.server, uploads)
@@ -172,7 +159,7 @@ def test_without_lam_w_stays_and_theta_is_local_training(norm):
     train = {"momentum": 0, "weight_decay": 0, "lr": 0.1}
     mine = run(rounds=2, norm=norm, lam=0, inner_steps=1, personal_lr=0.1, train=train)
     alone = run("local", rounds=1, norm=norm, train=train)
-    assert torch.equal(mine.server.params, mine.server.initial.params)
+    assert torch.equal(mine.server.params, mine.initial.params)
     for i in range(3):
         theta, local = mine.log[0].after_fit[i], alone.log[0].after_fit[i]
         assert torch.allclose(theta.params, local.params, rtol=0, atol=1e-6)
@@ -192,17 +179,16 @@ def test_theta_is_evaluated_and_w_is_sent(norm):
             assert not torch.equal(theta.params, seen.uploads[i].params)
             assert torch.equal(theta.buffers, seen.uploads[i].buffers)
     assert equal(mine.log[2].after_agg[0], mine.log[1].after_fit[0])
-    assert equal(mine.log[0].after_agg[2], mine.server.initial)
-    whole = mine.method.global_weights(mine.server)
+    assert equal(mine.log[0].after_agg[2], mine.initial)
+    whole = mine.method.global_model(mine.server, mine.initial)
     assert torch.equal(whole.params, mine.server.params)
-    assert not mine.method.personal_is_global
 
 
 def test_a_round_starts_from_the_received_model_alone():
     mine = run(rounds=2)
     changed = run(rounds=1)
-    for state in changed.states.values():
-        state["theta"] = state["theta"] + 1
+    for i, state in changed.states.items():
+        changed.keep(i, theta=state.theta.replace(params=state.theta.params + 1))
     changed.round()
     assert all(equal(mine.log[1].after_fit[i], changed.log[1].after_fit[i]) for i in range(3))
 
@@ -215,8 +201,8 @@ def test_statistics_follow_every_pass_of_theta():
 def test_private_statistics():
     mine = run(norm=True, buffers="private")
     assert all(seen.up[0] == seen.down[0] == 4 * 69 for seen in mine.log)
-    assert mine.method.global_weights(mine.server) is None
-    received = mine.method.receive(mine.client(0, 3), mine.method.download(mine.server, 0))
+    assert mine.method.global_model(mine.server, mine.initial) is None
+    received = mine.method.receive(mine.client(0, 3))
     assert torch.equal(received.buffers, mine.log[-1].after_fit[0].buffers)
 
 
@@ -269,14 +255,15 @@ def test_every_option_changes_the_result(options):
 def test_the_optimiser_has_no_part_and_that_is_said():
     plain, odd = run(), run(train={"momentum": 0.9, "weight_decay": 0.1, "keep_optimizer": True})
     assert_same(plain, odd)
-    assert plain.method.warnings() == []
-    assert "momentum = 0.9, train.weight_decay = 0.1, train.keep_optimizer" in odd.method.warnings()[0]
+    assert idle(plain.method) == []
+    assert "momentum = 0.9, train.weight_decay = 0.1, train.keep_optimizer" in idle(odd.method)[0]
 
 
 def test_rates_that_diverge_are_said():
-    assert "theta diverges" in run(rounds=0, personal_lr=0.2, lam=10).method.warnings()[0]
-    assert run(rounds=0, personal_lr=0.19, lam=10).method.warnings() == []
-    assert "overshoots" in run(rounds=0, train={"lr": 0.2}, lam=6).method.warnings()[0]
+    said = lambda **options: list(run(rounds=0, **options).method.check())  # noqa: E731
+    assert "theta diverges" in said(personal_lr=0.2, lam=10)[0]
+    assert said(personal_lr=0.19, lam=10) == []
+    assert "overshoots" in said(train={"lr": 0.2}, lam=6)[0]
 
 
 def test_defaults():
@@ -295,7 +282,7 @@ def test_values_out_of_range_are_refused(option):
 
 def test_the_other_engine_is_refused():
     with pytest.raises(ConfigError, match="steps of its own"):
-        resolve(small("pfedme", train__engine="trainer"))
+        check(*resolve(small("pfedme", train__engine="trainer")))
 
 
 # -- what it is for
@@ -304,34 +291,36 @@ def test_the_other_engine_is_refused():
 def test_theta_is_better_than_w_where_labels_are_skewed():
     clients = blobs([40] * 2, seed=3) + blobs([40] * 2, seed=4, shift=1)
     mine = Simulation("pfedme", clients, train={"lr": 0.05}, personal_lr=0.05).run(8)
-    w = mine.method.global_weights(mine.server)
+    w = mine.method.global_model(mine.server, mine.initial)
     for i in range(4):
-        personal = mine.learner.evaluate(mine.log[-1].after_agg[i], mine.data[i])
-        assert personal.accuracy > mine.learner.evaluate(w, mine.data[i]).accuracy
+        assert accuracy_of(mine.learner, mine.log[-1].after_agg[i], mine.data[i]) > accuracy_of(
+            mine.learner, w, mine.data[i]
+        )
 
 
 MUTANTS = [
-    ("no pull of theta to w", ".add_(theta - s.centre, alpha=lam)", ""),
-    ("no decay of theta", ".add_(theta, alpha=decay)", ""),
+    ("no pull of theta to w", ".add_(theta - centre, alpha=lam)", ""),
+    ("no decay of theta", "g.add_(theta, alpha=options.inner_weight_decay)", "g"),
     (
         "the pull of w goes the other way",
-        "s.centre.sub_(s.centre - theta, alpha=pull)",
-        "s.centre.add_(s.centre - theta, alpha=pull)",
+        "centre.sub_(centre - theta, alpha=client.rate() * lam)",
+        "centre.add_(centre - theta, alpha=client.rate() * lam)",
     ),
-    (
-        "lr instead of lr times lam",
-        "pull=self.context.train.lr * learner.lr_factor * options.lam",
-        "pull=self.context.train.lr * learner.lr_factor",
-    ),
-    ("theta never restarts", 'restart=options.inner_start == "centre"', "restart=False"),
-    ("theta is uploaded", "self.upload(client, theta.replace(params=centre))", "self.upload(client, theta)"),
-    ("w is evaluated", "client.state.update(theta=theta.params", "client.state.update(theta=centre"),
+    ("lr instead of lr times lam", "alpha=client.rate() * lam", "alpha=client.rate()"),
+    ("the rate of theta never decays", "client.rate(self.options.personal_lr)", "self.options.personal_lr"),
+    ("theta never restarts", 'if options.inner_start == "centre":', "if False:"),
+    ("theta is uploaded", "training.weights.replace(params=centre)", "training.weights"),
+    ("w is evaluated", "client.state.theta = training.weights", "client.state.theta = received"),
     (
         "beta moves the statistics",
         "server.buffers = weighted_mean([u.buffers for u in uploads], weights)",
         "server.buffers = weighted_mean([server.buffers, *(u.buffers for u in uploads)], shares)",
     ),
     ("beta is left out", "[1 - beta, *(beta * x for x in weights)]", "[0.0, *weights]"),
-    ("who was not drawn is averaged too", "            upload.tensors = {}", "            pass"),
-    ("the received model is written to", "centre = received.params.clone()", "centre = received.params"),
+    ("who was not drawn is averaged too", "if client.message.drawn:", "if True:"),
+    (
+        "the received model is written to",
+        "centre, lam = received.params.clone(), options.lam",
+        "centre, lam = received.params, options.lam",
+    ),
 ]

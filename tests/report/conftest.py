@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,15 @@ import pytest
 import yaml
 
 from fedbench.config import Config
-from fedbench.results.records import (
-    CLIENTS_SCHEMA,
-    TRACES_SCHEMA,
-    MetricsLine,
-    RunFolder,
-    append_lines,
-    summarise,
-    write_atomically,
-    write_json_atomically,
-    write_parquet_atomically,
-)
+from fedbench.results.files import append_lines, write_atomically, write_json_atomically, write_parquet_atomically
+from fedbench.results.plan import Entry, Plan
+from fedbench.results.reader import Records
+from fedbench.results.schema import CLIENTS_SCHEMA, TRACES_SCHEMA, as_json, metrics_line
 from fedbench.results.statistics import worst_tenth
+from fedbench.results.summary import summarise
+from fedbench.tasks import load
 
+TASK = load("classification")
 CLIENTS, CLASSES, TEST_IMAGES, ROUNDS = 10, 10, 100, 6
 BYTES = {"local": (0, 0), "centralized": (0, 0), "fedmosaic": (250, 125)}
 
@@ -69,29 +66,23 @@ def write_run(
                 accuracy = np.round(np.clip(accuracy, 0, 1) * TEST_IMAGES) / TEST_IMAGES
                 val = np.clip(accuracy + rng.normal(0, 0.01, clients), 0, 1)
                 fit = point == "after_fit"
-                lines.append(
-                    MetricsLine(
-                        seed=seed,
-                        round=number,
-                        point=point,
-                        val_accuracy=float(val.mean()),
-                        test_accuracy=float(accuracy.mean()),
-                        val_loss=float(2.3 * (1 - val.mean())),
-                        test_loss=float(2.3 * (1 - accuracy.mean())),
-                        test_worst_tenth=worst_tenth(accuracy),
-                        test_spread=float(accuracy.std()),
-                        clients=clients,
-                        train_loss=float(2.3 * np.exp(-3 * progress)) if fit else None,
-                        steps=20 * clients if fit else None,
-                        bytes_up=up * clients if fit else None,
-                        bytes_down=down * clients if fit else None,
-                        failed=reasons if fit else [],
-                    ).to_json()
-                )
+                scores = {
+                    "val_accuracy": float(val.mean()),
+                    "test_accuracy": float(accuracy.mean()),
+                    "val_loss": float(2.3 * (1 - val.mean())),
+                    "test_loss": float(2.3 * (1 - accuracy.mean())),
+                    "test_worst_tenth": worst_tenth(accuracy),
+                    "test_spread": float(accuracy.std()),
+                }
+                loss = float(2.3 * np.exp(-3 * progress))
+                costs = dict(train_loss=loss, steps=20 * clients, bytes_up=up * clients, bytes_down=down * clients)
+                more = {"costs": costs, "failed": reasons} if fit else {}
+                lines.append(as_json(metrics_line(TASK, seed, number, point, scores, clients, **more)))
                 for client in range(clients):
-                    values = (seed, number, client, point, val[client], accuracy[client], 0.5, 0.6, 20, 100, True)
-                    for name, value in zip(rows, values, strict=True):
-                        rows[name].append(value)
+                    for split, value, n in (("val", val, 20), ("test", accuracy, 100)):
+                        values = (seed, number, client, point, split, "accuracy", value[client], n, True)
+                        for name, column in zip(rows, values, strict=True):
+                            rows[name].append(column)
             timings.append(json.dumps(timing(seed, number, rng)))
     append_lines(path / "metrics.jsonl", lines)
     append_lines(path / "timings.jsonl", timings)
@@ -99,7 +90,7 @@ def write_run(
     write_json_atomically(path / "environment.json", environment(seeds))
     write_json_atomically(path / "partition.json", {str(seed): partition(seed, clients) for seed in seeds})
     if done is None:
-        write_json_atomically(path / "summary.json", summarise(RunFolder(path), warnings))
+        write_json_atomically(path / "summary.json", summarise(Records(path), warnings))
     return path
 
 
@@ -108,7 +99,7 @@ def timing(seed: int, number: int, rng: np.random.Generator) -> dict[str, Any]:
     parts = {"train": train, "comm": 0.05, "server": 0.11, "eval": evaluate, "log": 0.02}
     return {
         "seed": seed,
-        "round": number,
+        "exchange": number,
         **parts,
         "total": sum(parts.values()),
         "host_busy": [0.9, 0.88],
@@ -190,36 +181,26 @@ def write_grid(
     """A grid whose winner is `gain` above local; cells at the indices in `fail` failed."""
     path.mkdir(parents=True, exist_ok=True)
     space = space or {"method.tau": [0.1, 0.3, 0.5, 0.7], "method.beta": [5, 10, 20], "train.lr": [0.01, 0.05]}
-    cells = [
-        cell(i, dict(zip(space, values, strict=True)), i in fail, error)
-        for i, values in enumerate(product(*space.values()))
-    ]
-    done = [c for c in cells if c["status"] == "done"]
-    best = max(done, key=lambda c: c["val_accuracy"])["name"] if done else None
-    chosen = next((c["values"] for c in cells if c["name"] == best), {})
+    points = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
+    tried = [point(method, values, error if i in fail else None) for i, values in enumerate(points)]
+    done = [entry for entry in tried if entry.status == "done"]
+    best = max(done, key=lambda entry: entry.scores["val"] or 0.0).values if done else None
     levels = {method: 0.80 + gain, "local": 0.80, "centralized": 0.9, "fedavg-ft": 0.80 + gain / 3}
-    if final and best:
+    finals = []
+    if best is not None:
+        finals = [Entry("final", name, {}, 0, f"final/{name}", "done") for name in levels]
+    if final and best is not None:
         for name, level in levels.items():
-            options = {"tau": chosen.get("method.tau"), "beta": chosen.get("method.beta")} if name == method else {}
-            request = {"name": name, **{k: v for k, v in options.items() if v is not None}}
+            chosen = {key.partition(".")[2]: v for key, v in best.items() if key.startswith("method.")}
             shift = skew if name == method else 0.0
             fit = level - 0.02 if name == method else level
             write_run(path / "final" / name, name, level, fit, seeds, skew=shift)
             if name == method:
-                set_method(path / "final" / name, request)
+                set_method(path / "final" / name, {"name": name, **chosen})
             if name == method and masks:
                 add_masks(path / "final" / name, seeds=seeds)
-    content = {
-        "method": method,
-        "space": space,
-        "metric": "val_accuracy",
-        "point": "after_agg",
-        "cells": cells,
-        "best": best,
-        "final": {name: f"final/{name}" for name in levels},
-        "config": Config(method=method, rounds=ROUNDS, seeds=list(seeds)).model_dump(mode="json"),
-    }
-    write_json_atomically(path / "grid.json", content)
+    config = Config(method=method, rounds=ROUNDS, seeds=list(seeds)).model_dump(mode="json")
+    Plan("grid", method, config, [*tried, *finals], space, {} if best is None else {method: best}).write(path)
     return path
 
 
@@ -228,19 +209,13 @@ def set_method(path: Path, request: dict[str, Any]) -> None:
     write_atomically(path / "config.yaml", yaml.safe_dump({**tree, "method": request}, sort_keys=False))
 
 
-def cell(index: int, values: dict[str, Any], failed: bool, error: str) -> dict[str, Any]:
+def point(method: str, values: dict[str, Any], error: str | None) -> Entry:
     numbers = [float(v) for v in values.values() if isinstance(v, (int, float))]
     score = 0.84 - 0.15 * abs(numbers[0] - 0.3) - 0.002 * abs(sum(numbers[1:2]) - 10) - 0.3 * sum(numbers[2:3])
-    name = "-".join(f"{key.split('.')[-1]}={value}" for key, value in values.items())
-    return {
-        "name": name,
-        "values": values,
-        "status": "failed" if failed else "done",
-        "error": error if failed else None,
-        "val_accuracy": None if failed else score,
-        "test_accuracy": None if failed else score - 0.01,
-        "path": f"cells/{name}",
-    }
+    entry = Entry("candidate", method, values, 0, "run/" + "-".join(map(str, values.values())))
+    if error:
+        return replace(entry, status="failed", error=error)
+    return replace(entry, status="done", scores={"val": score, "test": score - 0.01})
 
 
 @pytest.fixture(scope="session")

@@ -101,7 +101,7 @@ def test_whatever_a_method_traces_is_drawn(make_run: Make) -> None:
 
 def test_the_page_is_one_file_that_loads_nothing(a_grid: Path, grid_page: Page) -> None:
     page = grid_page
-    assert {path.name for path in a_grid.iterdir()} == {"grid.json", "final", "report.html"}
+    assert {path.name for path in a_grid.iterdir()} == {"plan.json", "final", "report.html"}
     assert page.references == []
     assert "link" not in page.tags
     assert not re.search(r"@import|url\(", re.search(r"<style>(.*?)</style>", page.source, re.S)[1])

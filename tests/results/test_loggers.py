@@ -23,7 +23,8 @@ from fedbench.results.loggers import (
     trace_distributions,
     trace_values,
 )
-from fedbench.results.records import MetricsLine
+from fedbench.results.schema import metrics_line
+from fedbench.tasks import load
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +37,13 @@ def no_account(monkeypatch, tmp_path):
 
 def lines(round_, seed=0, accuracy=0.5):
     return [
-        MetricsLine(seed, round_, "after_fit", test_accuracy=accuracy + 0.1, train_loss=1.0, steps=5, bytes_up=8),
-        MetricsLine(seed, round_, "after_agg", test_accuracy=accuracy, failed=[(3, "loss is not finite")]),
+        line(seed, round_, "after_fit", accuracy + 0.1, costs=dict(train_loss=1.0, steps=5, bytes_up=8)),
+        line(seed, round_, "after_agg", accuracy, failed=[(3, "loss is not finite")]),
     ]
+
+
+def line(seed, round_, point, accuracy, **more):
+    return metrics_line(load("classification"), seed, round_, point, {"test_accuracy": accuracy}, **more)
 
 
 def traces(round_, seed=0, clients=3, name="lambda"):
@@ -47,8 +52,8 @@ def traces(round_, seed=0, clients=3, name="lambda"):
     ]
 
 
-def attach(folder, *names, seeds=(0,), resume=True, warn=pytest.fail, **wandb):
-    config = Config(loggers=list(names), seeds=list(seeds), wandb=wandb)
+def attach(folder, *names, resume=True, warn=pytest.fail, **wandb):
+    config = Config(loggers=list(names), wandb=wandb)
     return make_loggers(config, folder, "0123456789ab", "train", resume=resume, warn=warn)
 
 
@@ -78,7 +83,7 @@ def wandb_history(folder: Path):
 
 
 def test_lines_become_one_key_per_point_and_metric():
-    values = metric_values([vars(line) for line in lines(1)])
+    values = metric_values(lines(1))
     assert values["after_fit/test_accuracy"] == 0.6
     assert values["after_agg/test_accuracy"] == 0.5
     assert values["after_agg/failed"] == 1
@@ -114,9 +119,8 @@ def test_wandb_offline_file_holds_both_points_the_lambdas_and_the_mask(tmp_path)
 
 
 def test_wandb_run_is_named_grouped_and_stepped_by_round(tmp_path):
-    folder = tmp_path / "grid-1" / "cells" / "tau=0.3"
-    folder.mkdir(parents=True)
-    loggers = attach(folder, "wandb", tags=["paper"])
+    folder = tmp_path
+    loggers = attach(folder, "wandb", group="grid-1", tags=["paper"])
     loggers[0].finalize()
     wandb.teardown()
     (path,) = folder.glob("wandb/offline-run-*/*.wandb")
@@ -146,11 +150,12 @@ def test_rounds_that_a_killed_logger_never_wrote_are_filled_from_the_records(tmp
 import os, pathlib, signal
 from tests.results.test_loggers import attach, lines
 from fedbench.results.loggers import log_records
-from fedbench.results.records import append_lines
+from fedbench.results.files import append_lines
+from fedbench.results.schema import as_json
 folder = pathlib.Path({str(tmp_path)!r})
 loggers = attach(folder, {name!r})
 for round_ in range(1, 6):
-    append_lines(folder / "metrics.jsonl", [line.to_json() for line in lines(round_)])
+    append_lines(folder / "metrics.jsonl", map(as_json, lines(round_)))
     log_records(loggers, lines(round_))
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -181,19 +186,10 @@ def csv_rows(folder):
     return [row for path in sorted(folder.glob("csv/*/metrics.csv")) for row in csv.DictReader(path.open())]
 
 
-def test_traces_of_a_round_may_come_by_client_and_name(tmp_path):
+def test_traces_of_a_round_are_columns_by_client_and_name(tmp_path):
     loggers = attach(tmp_path, "csv")
-    log_records(loggers, lines(1), {(2, "lambda"): 0.25})
-    assert csv_rows(tmp_path)[0]["lambda/client_02"] == "0.25"
-
-
-def test_several_seeds_are_kept_apart(tmp_path):
-    loggers = attach(tmp_path, "csv", seeds=(4, 5))
-    log_records(loggers, lines(1, seed=4, accuracy=0.1))
-    log_records(loggers, lines(1, seed=5, accuracy=0.2))
-    rows = csv_rows(tmp_path)
-    assert rows[0]["seed4/after_agg/test_accuracy"] == "0.1"
-    assert rows[1]["seed5/after_agg/test_accuracy"] == "0.2"
+    log_records(loggers, lines(1), traces(1))
+    assert csv_rows(tmp_path)[0]["lambda/client_02"] == "1.002"
 
 
 def test_tensorboard_writes_event_files(tmp_path):

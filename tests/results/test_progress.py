@@ -6,6 +6,9 @@ import pytest
 from rich.console import Console
 
 from fedbench.results.progress import GridProgress, Progress, duration
+from fedbench.tasks import load
+
+ACCURACY = load("classification").primary
 
 
 class Clock:
@@ -26,7 +29,7 @@ def event(round_, seed=0, accuracy=0.5, rounds=10, seconds=0.1):
         {"point": "after_fit", "test_accuracy": accuracy + 0.1},
         {"point": "after_agg", "test_accuracy": accuracy},
     ]
-    return {"seed": seed, "round": round_, "rounds": rounds, "lines": lines, "seconds": seconds}
+    return {"seed": seed, "round": round_, "rounds": rounds, "lines": lines, "metric": ACCURACY, "seconds": seconds}
 
 
 def run(progress, clock, seconds, rounds=10, seeds=(0,), title="fedcac on digits"):
@@ -95,7 +98,7 @@ def test_time_left_of_a_resumed_run_counts_only_what_this_start_did():
 def test_notes_are_printed_whole():
     progress = Progress(plain(), Clock())
     progress.start("t", 10, [0])
-    progress.update({"note": "client 3 left out in round 2: loss is not finite [nan]"})
+    progress.update({"warning": "client 3 left out in round 2: loss is not finite [nan]"})
     assert "client 3 left out in round 2: loss is not finite [nan]" in progress.console.file.getvalue()
 
 

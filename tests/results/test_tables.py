@@ -5,9 +5,13 @@ import math
 import pandas as pd
 import pytest
 
-from fedbench.results.records import METRICS
+from fedbench.results.schema import COSTS, score_keys
 from fedbench.results.tables import as_text, difference, final_table
+from fedbench.tasks import load
 
+TASK = load("classification")
+ACCURACY, ERROR = TASK.primary, load("regression").primary
+METRICS = ["seed", "round", "point", *score_keys(TASK), *COSTS, "failed"]
 TESTS = {"fedcac": {0: [0.6, 0.9, 0.8], 1: [0.5, 0.6, 0.7]}, "local": {0: [0.5, 0.6, 0.7], 1: [0.5, 0.55, 0.6]}}
 VALS = {0: [0.1, 0.2, 0.1], 1: [0.1, 0.2, 0.3]}
 
@@ -43,7 +47,7 @@ def clients(tests: dict[int, list[float]]) -> pd.DataFrame:
 @pytest.fixture
 def table() -> pd.DataFrame:
     frames = {m: metrics(t) for m, t in TESTS.items()}
-    return final_table(frames, {m: clients(t) for m, t in TESTS.items()})
+    return final_table(ACCURACY, frames, {m: clients(t) for m, t in TESTS.items()})
 
 
 def row(table: pd.DataFrame, method: str, choice: str, point: str = "after_agg") -> pd.Series:
@@ -72,23 +76,23 @@ def test_gain_over_local_is_paired(table: pd.DataFrame) -> None:
 
 
 def test_without_validation_there_is_no_best_val_row() -> None:
-    table = final_table({"local": metrics(TESTS["local"]).assign(val_accuracy=math.nan)})
+    table = final_table(ACCURACY, {"local": metrics(TESTS["local"]).assign(val_accuracy=math.nan)})
     assert set(table["choice"]) == {"last", "best_test"}
 
 
 def test_no_difference_without_the_other_method() -> None:
     frames = {"fedcac": metrics(TESTS["fedcac"])}
-    assert difference("fedcac", "local", "after_agg", frames, {"fedcac": clients(TESTS["fedcac"])}) is None
+    assert difference(ACCURACY, "fedcac", "local", "after_agg", frames, {"fedcac": clients(TESTS["fedcac"])}) is None
 
 
 def test_a_baseline_without_the_point_lends_its_other_one() -> None:
     frames = {"fedcac": metrics(TESTS["fedcac"]), "local": metrics(TESTS["local"], ("after_agg",))}
-    gap = difference("fedcac", "local", "after_fit", frames, {m: clients(t) for m, t in TESTS.items()})
+    gap = difference(ACCURACY, "fedcac", "local", "after_fit", frames, {m: clients(t) for m, t in TESTS.items()})
     assert gap.mean == pytest.approx(0.1)
 
 
 def test_text_is_aligned_and_in_percent(table: pd.DataFrame) -> None:
-    lines = as_text(table).splitlines()
+    lines = as_text(table, ACCURACY).splitlines()
     assert "fedcac" in lines[2]
     assert "75.0 +- 63.5" in lines[2]
     assert "+10.0" in lines[2]
@@ -97,11 +101,25 @@ def test_text_is_aligned_and_in_percent(table: pd.DataFrame) -> None:
 
 
 def test_columns_without_numbers_are_absent_from_the_text() -> None:
-    text = as_text(final_table({"local": metrics(TESTS["local"]).assign(val_accuracy=math.nan)}))
+    text = as_text(final_table(ACCURACY, {"local": metrics(TESTS["local"]).assign(val_accuracy=math.nan)}), ACCURACY)
     assert "best-val" not in text
     assert "over local" not in text
 
 
 def test_nothing_evaluated_is_an_empty_table() -> None:
-    assert final_table({"local": metrics({})}).empty
-    assert "method" in as_text(final_table({}))
+    assert final_table(ACCURACY, {"local": metrics({})}).empty
+    assert "method" in as_text(final_table(ACCURACY, {}), ACCURACY)
+
+
+def test_where_less_is_better_the_best_round_is_the_lowest_and_a_gain_is_a_smaller_error() -> None:
+    renamed = lambda frame: frame.rename(columns=lambda name: name.replace("accuracy", "mse"))  # noqa: E731
+    frames = {m: renamed(metrics(t)) for m, t in TESTS.items()}
+    table = final_table(ERROR, frames, {m: renamed(clients(t)) for m, t in TESTS.items()})
+    assert row(table, "fedcac", "best_test")["mean"] == pytest.approx(0.55)
+    assert row(table, "fedcac", "best_val")["round"] == 1
+    assert row(table, "fedcac", "last", "after_fit")["gain"] == pytest.approx(-0.1)
+    assert row(table, "fedcac", "last", "after_fit")["share_gains"] == 0
+    text = as_text(table, ERROR)
+    assert "0.75 +- 0.635" in text
+    assert "-0.1" in text
+    assert "test mean squared error, mean over clients" in text

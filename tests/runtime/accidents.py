@@ -9,9 +9,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.methods.base import Client, Message, Predictor, Upload
+from fedbench.methods.base import Point
+from fedbench.methods.client import Client, Predictor
 from fedbench.methods.fedcac import FedCAC
 from fedbench.methods.fedper import FedPer
+from fedbench.methods.messages import Upload
+from fedbench.module.weights import Weights
 from tests.runtime.networks import Awkward
 
 CLASS, CLIENT = 3, 3
@@ -56,25 +59,22 @@ class Clumsy(FedPer):
     class Options(FedPer.Options):
         when: Literal["fit", "fitted", "personal"] = Field("fit", description="what fails")
 
-    def fit(self, client: Client, received: Any, download: Message) -> Upload:
-        upload = super().fit(client, received, download)
-        if client.id == CLIENT and client.round == 2:
-            self._fail(client)
+    def train(self, client: Client, received: Weights) -> Upload:
+        upload = super().train(client, received)
+        if client.id == CLIENT and client.round == 2 and self.options.when != "personal":
+            client.state.params.zero_()
+            client.state.counters = torch.ones(1)
+            if self.options.when == "fit":
+                raise RuntimeError("the state is broken")
         return upload
 
-    def _fail(self, client: Client) -> None:
-        if self.options.when == "personal":
-            return
-        client.state["params"].zero_()
-        client.state["more"] = 1
-        if self.options.when == "fit":
-            raise RuntimeError("the state is broken")
-        client.fitted = lambda data: 1 / 0  # type: ignore[assignment, return-value]
-
-    def personal(self, client: Client, download: Message) -> Predictor:
-        if self.options.when == "personal" and client.id == CLIENT and client.round == 2:
-            raise RuntimeError("cannot be looked at")
-        return super().personal(client, download)
+    def personal(self, client: Client, model: Weights, point: Point) -> Any:
+        if client.id == CLIENT and client.round == 2:
+            if self.options.when == "personal" and point == "after_agg":
+                raise RuntimeError("cannot be looked at")
+            if self.options.when == "fitted" and point == "after_fit":
+                return Predictor(lambda data: 1 / 0)  # type: ignore[arg-type, return-value]
+        return super().personal(client, model, point)
 
 
 class Deadly(FedCAC):
@@ -83,11 +83,11 @@ class Deadly(FedCAC):
     class Options(FedCAC.Options):
         notes: str = Field(description="where fits are noted")
 
-    def fit(self, client: Client, received: Any, download: Message) -> Upload:
+    def train(self, client: Client, received: Weights) -> Upload:
         notes = Path(self.options.notes)
         with notes.open("a") as file:
             file.write(f"{client.round} {client.id}\n")
         fits = notes.read_text().splitlines()
         if client.round == 3 and sum(fit.startswith("3 ") for fit in fits) == CLIENT:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().fit(client, received, download)
+        return super().train(client, received)

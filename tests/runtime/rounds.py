@@ -10,11 +10,13 @@ from torch.utils.data import TensorDataset
 
 from fedbench import methods
 from fedbench.config import Config
-from fedbench.experiments.resolve import resolve
-from fedbench.runtime.driver import Driver, drive
-from fedbench.runtime.exchange import Move, Order, Reply
+from fedbench.runtime.drive import drive
+from fedbench.runtime.driver import Driver
+from fedbench.runtime.exchange import Order, Relocation, Reply
 from fedbench.runtime.hosts import Hosts, InProcess
 from fedbench.runtime.recorder import Recorder
+from fedbench.studies.resolve import resolve
+from fedbench.tasks import load
 
 RECORDS = ("metrics.jsonl", "clients.parquet", "traces.parquet")
 SMALL = {
@@ -51,7 +53,7 @@ def small(method: str = "fedavg", **pairs: Any) -> Config:
 
 def driver(config: Config, dataset: Any, folder: Path = Path()) -> Driver:
     """The driver of a resolved run that has not begun."""
-    return Driver(config, config.seeds[0], InProcess(dataset), dataset, Recorder(folder))
+    return Driver.of(config, config.seeds[0], InProcess(dataset), dataset, Recorder(folder, load(dataset.task)))
 
 
 def play(config: Config, folder: Path, hosts: Hosts | None = None, resume: bool = False) -> dict[str, bytes]:
@@ -80,8 +82,8 @@ class Stopping:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._hosts, name)
 
-    def exchange(self, orders: Sequence[Order], moves: Sequence[Move] = ()) -> list[Reply]:
-        if orders[0].number + 1 == self._round and orders[0].question is None:
+    def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
+        if orders[0].number + 1 == self._round and not orders[0].extra:
             raise Stopped
         return self._hosts.exchange(orders, moves)
 

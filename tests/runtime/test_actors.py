@@ -11,11 +11,11 @@ import torch
 
 from fedbench.data.partitions import partition
 from fedbench.errors import ConfigError
-from fedbench.experiments.resolve import resolve
 from fedbench.runtime.actors import RayHosts, check_resources
-from fedbench.runtime.exchange import Move, Order, Reply, Setup, Task
+from fedbench.runtime.exchange import ClientTask, Order, Relocation, Reply, Setup
 from fedbench.runtime.placement import Homes
 from fedbench.runtime.store import StateLostError
+from fedbench.studies.resolve import resolve
 from tests.runtime.rounds import driver, play, small
 
 
@@ -69,9 +69,8 @@ def trained(hosts: RayHosts, number: int, kept: int, host: int = 0, moves=()) ->
     """Client 3 trains in an exchange on one of the hosts, another one beside it on the other."""
     config, dataset = resolve(small("fedper"))
     run = driver(config, dataset)
-    run.method.open(run.server)
-    download = run.method.download(run.server, 3)
-    orders = [Order(number, [Task(3, download, kept, fit=True)] if i == host else []) for i in range(2)]
+    message = run.method.send(run.server, 3)
+    orders = [Order(number, [ClientTask(3, message, kept, train=True)] if i == host else []) for i in range(2)]
     return hosts.exchange(orders, moves)[host]
 
 
@@ -101,7 +100,7 @@ def test_a_client_moves_to_another_host_with_its_state(hosts):
     begun(hosts)
     stayed = trained(hosts, 0, 0), trained(hosts, 1, 1)
     begun(hosts)
-    moved = trained(hosts, 0, 0), trained(hosts, 1, 1, host=1, moves=[Move(3, 1, 0, 1)])
+    moved = trained(hosts, 0, 0), trained(hosts, 1, 1, host=1, moves=[Relocation(3, 1, 0, 1)])
     for one, other in zip(stayed, moved, strict=True):
         assert torch.equal(one.reports[0].upload.params, other.reports[0].upload.params)
     with pytest.raises(StateLostError):
@@ -114,7 +113,7 @@ def test_a_host_that_dies_while_a_client_moves(who, hosts):
     source = trained(hosts, 0, 0)
     target = hosts.exchange([Order(1, []), Order(1, [])])[1]
     kill(source if who == "source" else target)
-    reply = trained(hosts, 1, 1, host=1, moves=[Move(3, 1, 0, 1)])
+    reply = trained(hosts, 1, 1, host=1, moves=[Relocation(3, 1, 0, 1)])
     assert reply.reports[0].failure is None
     assert len(hosts.restarts) == 1
 
@@ -127,7 +126,7 @@ def test_moving_clients_changes_no_bit(local_ray, tmp_path, monkeypatch):
         for host, tasks in enumerate([list(own) for own in dealt]):
             for task in tasks:
                 if task.client in self.of:
-                    moves.append(Move(task.client, self.of[task.client].kept, host, 1 - host))
+                    moves.append(Relocation(task.client, self.of[task.client].kept, host, 1 - host))
                     self.of[task.client].host = 1 - host
                     self.gone.setdefault(host, []).append(task.client)
                     dealt[host].remove(task)

@@ -5,17 +5,17 @@ import gc
 import pytest
 import torch
 
-from fedbench.methods.base import Message, Upload
+from fedbench.methods.messages import Message, Upload, uncounted
 from fedbench.runtime.arena import LEAST, Arena, Files, Place
 from fedbench.runtime.channel import DriverEnd, HostEnd, PackedOrder
-from fedbench.runtime.exchange import Order, Reply, Report, Task
+from fedbench.runtime.exchange import ClientTask, Order, Reply, Report
 
 LARGE = torch.arange(5000, dtype=torch.float32)
 SMALL = torch.arange(3)
 
 
 def message(**more: torch.Tensor) -> Message:
-    return Message({"params": LARGE, "counters": SMALL, **more}, {"counters": 0}, charge=7)
+    return Message(params=LARGE, counters=uncounted(SMALL), **more)
 
 
 @pytest.fixture(params=["near", "far", "full"])
@@ -35,10 +35,10 @@ def exchange(driver: DriverEnd, host: HostEnd, order: Order, near: bool, uploads
     packed, references = driver.packed(order, near)
     opened = host.opened(packed, references)
     for sent, arrived in zip(order.tasks, opened.tasks, strict=True):
-        for name, tensor in sent.download.tensors.items():
-            assert torch.equal(arrived.download.tensors[name], tensor)
-            assert arrived.download.tensors[name].dtype == tensor.dtype
-        assert (arrived.download.bits, arrived.download.charge) == (sent.download.bits, sent.download.charge)
+        for name, tensor in sent.message.tensors.items():
+            assert torch.equal(arrived.message.tensors[name], tensor)
+            assert arrived.message.tensors[name].dtype == tensor.dtype
+        assert arrived.message.sizes == sent.message.sizes
     return arrived_reports(driver, host, packed, uploads)
 
 
@@ -53,7 +53,14 @@ def arrived_reports(driver: DriverEnd, host: HostEnd, packed: PackedOrder, uploa
 def test_there_and_back(near, tmp_path):
     driver, host = DriverEnd(tmp_path, lambda array: array), HostEnd(tmp_path)
     shared = message()
-    order = Order(1, [Task(0, shared, fit=True), Task(1, message(own=LARGE[7:4000]), fit=True), Task(2, shared)])
+    order = Order(
+        1,
+        [
+            ClientTask(0, shared, train=True),
+            ClientTask(1, message(own=LARGE[7:4000]), train=True),
+            ClientTask(2, shared),
+        ],
+    )
     for round in range(3):
         tensors = {
             "params": LARGE + round,
@@ -62,7 +69,7 @@ def test_there_and_back(near, tmp_path):
             "counters": SMALL,
         }
         driver.begin_exchange()
-        sent = [Upload(dict(tensors), client=client, samples=client + 3) for client in range(2)]
+        sent = [Upload(client, client + 3, **tensors) for client in range(2)]
         for report in exchange(driver, host, order, near, sent):
             assert report.upload.samples == report.client + 3
             assert list(report.upload.tensors) == list(tensors)
@@ -73,11 +80,11 @@ def test_there_and_back(near, tmp_path):
 
 def test_what_is_kept_is_not_written_over_and_what_is_not_is_used_again(tmp_path):
     driver, host = DriverEnd(tmp_path, pytest.fail), HostEnd(tmp_path)
-    order = Order(1, [Task(client, message(), fit=True) for client in range(2)])
+    order = Order(1, [ClientTask(client, message(), train=True) for client in range(2)])
     kept: list[torch.Tensor] = []
     for round in range(6):
         driver.begin_exchange()
-        uploads = [Upload({"params": LARGE + 10 * round + client}, client=client) for client in range(2)]
+        uploads = [Upload(client, 1, params=LARGE + 10 * round + client) for client in range(2)]
         reports = exchange(driver, host, order, True, uploads)
         kept = [*kept[-2:], *(report.upload.params[5:9] for report in reports)]
         expected = [5 + 10 * r + client for r in (round - 1, round) for client in range(2)]
@@ -89,13 +96,15 @@ def test_what_is_kept_is_not_written_over_and_what_is_not_is_used_again(tmp_path
 
 def test_a_row_that_lies_in_shared_memory_already_is_not_copied(tmp_path):
     driver, host = DriverEnd(tmp_path, pytest.fail), HostEnd(tmp_path)
-    (report,) = exchange(driver, host, Order(1, [Task(0, message(), fit=True)]), True, [Upload({"params": LARGE})])
+    (report,) = exchange(
+        driver, host, Order(1, [ClientTask(0, message(), train=True)]), True, [Upload(0, 1, params=LARGE)]
+    )
     row = report.upload.params
     files = len(list(tmp_path.iterdir()))
     driver.begin_exchange()
-    packed, _ = driver.packed(Order(2, [Task(0, Message({"params": row}))]), True)
+    packed, _ = driver.packed(Order(2, [ClientTask(0, Message(params=row))]), True)
     row[3] = -1
-    assert host.opened(packed, []).tasks[0].download.params[3] == -1
+    assert host.opened(packed, []).tasks[0].message.params[3] == -1
     assert len(list(tmp_path.iterdir())) == files
 
 
@@ -110,7 +119,7 @@ def test_a_file_grows_with_what_is_written_to_it(tmp_path):
 
 def test_an_order_whose_host_died_gives_its_files_back(tmp_path):
     driver = DriverEnd(tmp_path, pytest.fail)
-    order = Order(1, [Task(0, message(), fit=True)])
+    order = Order(1, [ClientTask(0, message(), train=True)])
     first, _ = driver.packed(order, True)
     driver.lost(first)
     again, _ = driver.packed(order, True)
@@ -119,7 +128,7 @@ def test_an_order_whose_host_died_gives_its_files_back(tmp_path):
 
 def test_a_client_that_failed_leaves_its_file_free(tmp_path):
     driver, host = DriverEnd(tmp_path, pytest.fail), HostEnd(tmp_path)
-    order = Order(1, [Task(0, Message(), fit=True)])
+    order = Order(1, [ClientTask(0, Message(), train=True)])
     assert exchange(driver, host, order, True, []) == []
     assert driver.packed(order, True)[0].files == [0]
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedbench.experiments.resolve import resolve
 from fedbench.runtime import checkpoint, trees
-from fedbench.runtime.driver import Driver, drive
+from fedbench.runtime.drive import drive
+from fedbench.runtime.driver import Driver
 from fedbench.runtime.hosts import InProcess
-from tests.runtime.rounds import play, read, small, stop
+from fedbench.studies.resolve import resolve
+from tests.runtime.rounds import play, small, stop
 
 CONTENT = {"seed": 0, "states": {3: {"params": torch.arange(5.0)}}, "traces": {(1, "x"): 0.5}, "empty": torch.zeros(0)}
 
@@ -117,31 +118,3 @@ def test_a_torn_line_is_no_part_of_the_run(tmp_path):
         with open(tmp_path / "a" / name, "a") as file:
             file.write('{"seed": 0, "rou')
     assert play(config, tmp_path / "a", resume=True) == play(config, tmp_path / "b")
-
-
-def test_seeds_that_are_done_are_not_run_again(tmp_path):
-    config = small("fedper", seeds=[0, 1, 2], checkpoint={"every": 3})
-    begun: list[int] = []
-    resolved, dataset = resolve(config)
-    play(config, tmp_path / "b")
-    stop_in_second_seed(config, tmp_path / "a")
-    told = lambda event: begun.append(event.get("seed", -1))  # noqa: E731
-    drive(resolved, tmp_path / "a", InProcess(dataset), dataset, told, resume=True)
-    assert set(begun) == {-1, 1, 2}
-    assert read(tmp_path / "a") == read(tmp_path / "b")
-
-
-class Ended(Exception):
-    """The run was ended on purpose."""
-
-
-def stop_in_second_seed(config, folder: Path) -> None:
-    config, dataset = resolve(config)
-    folder.mkdir()
-
-    def end(event: dict) -> None:
-        if (event.get("seed"), event.get("round")) == (1, 1):
-            raise Ended
-
-    with pytest.raises(Ended):
-        drive(config, folder, InProcess(dataset), dataset, end)

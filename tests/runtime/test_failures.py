@@ -1,19 +1,21 @@
 """A client whose training fails is reported and left out, and the run goes on as if it had stayed away."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from fedbench.aggregators import weighted_mean
+from fedbench.aggregation.means import weighted_mean
 from fedbench.config import Config
-from fedbench.experiments.resolve import resolve
-from fedbench.experiments.run import run
 from fedbench.methods.fedavg import FedAvg
-from fedbench.results.records import RunFolder
+from fedbench.results.reader import Records
 from fedbench.runtime import checkpoint
-from fedbench.runtime.driver import drive
-from fedbench.runtime.exchange import Order, Setup, Task
+from fedbench.runtime.drive import drive
+from fedbench.runtime.exchange import ClientTask, Order
 from fedbench.runtime.host import Host
 from fedbench.runtime.hosts import InProcess
+from fedbench.studies.resolve import resolve
+from fedbench.studies.run import run
 from tests.runtime.accidents import CLASS, CLIENT
 from tests.runtime.rounds import driver, small, stop
 
@@ -33,7 +35,7 @@ def broken(network: str, **more) -> Config:
 
 def victim(config: Config) -> int:
     config, dataset = resolve(config)
-    drawn = driver(config, dataset).partition
+    drawn = driver(config, dataset).setup.partition
     return next(c for c, rows in enumerate(drawn.clients) if set(dataset.labels[rows.train]) == {CLASS})
 
 
@@ -46,7 +48,7 @@ def test_the_run_goes_on_and_says_so(network, tmp_path):
     assert all(entry[3].startswith(REASONS[network]) for entry in summary["failed"])
     assert [w.partition(": ")[0] for w in summary["warnings"]] == ["seed 0, round 1", "seed 0, round 2"]
     assert all(f"client {hit} was left out: {REASONS[network]}" in w for w in summary["warnings"])
-    rows = RunFolder(tmp_path).clients()
+    rows = Records(tmp_path).clients()
     assert not rows[rows["client"] == hit]["participated"].any()
     assert rows[rows["client"] != hit]["participated"].all()
     assert set(rows["client"]) == set(range(10))  # it is evaluated like the others
@@ -103,9 +105,9 @@ def test_a_round_in_which_everybody_fails_keeps_the_model(tmp_path):
     rounds = [entry[1] for entry in summary["failed"]]
     assert rounds
     assert any(f"nothing was trained in {len(rounds)} of 12 rounds" in line for line in summary["warnings"])
-    metrics = RunFolder(tmp_path).metrics().query("point == 'after_agg'").set_index("round")["test_loss"]
+    metrics = Records(tmp_path).metrics().query("point == 'after_agg'").set_index("round")["test_loss"]
     assert all(metrics[t] == metrics[t - 1] for t in rounds if t > 1)
-    assert not RunFolder(tmp_path).clients().query("round in @rounds")["participated"].any()
+    assert not Records(tmp_path).clients().query("round in @rounds")["participated"].any()
 
 
 def clumsy(when: str, **more) -> Config:
@@ -117,16 +119,16 @@ def clumsy(when: str, **more) -> Config:
 def test_it_leaves_no_trace_in_its_state(when, in_files, tmp_path):
     config, dataset = resolve(clumsy(when))
     run = driver(config, dataset, tmp_path)
-    run.method.open(run.server)
-    host = Host(Setup(config, 0, run.partition, tmp_path / "states" if in_files else None), dataset)
+    host = Host.of(replace(run.setup, states=tmp_path / "states" if in_files else None), dataset)
     held = []
     for number in range(2):
-        task = Task(CLIENT, run.method.download(run.server, CLIENT), kept=number, fit=True, evaluate_fit=True)
+        task = ClientTask(CLIENT, run.method.send(run.server, CLIENT), kept=number, train=True, after_fit=True)
         report = host.work(Order(number, [task])).reports[0]
-        held.append({name: value.clone() for name, value in host.store.load(CLIENT, 1).items()})
+        held.append(host.store.load(CLIENT, 1))
     assert report.failure is not None
     assert report.upload is report.kept is None
-    assert held[0].keys() == held[1].keys() == {"params"}
+    assert held[0].keys() == held[1].keys()
+    assert held[1]["counters"] is None
     assert torch.equal(held[0]["params"], held[1]["params"])
     assert bool(held[0]["params"].any())
 
@@ -137,7 +139,7 @@ def test_a_client_that_cannot_be_evaluated_is_reported(tmp_path):
     assert entry[:3] == [0, 2, CLIENT]
     assert entry[3].startswith("RuntimeError: cannot be looked at (accidents.py:")
     assert "seed 0, round 2: client 3 was not evaluated: RuntimeError" in summary["warnings"][0]
-    seen = RunFolder(tmp_path).clients().query("round == 2 and point == 'after_agg'")
+    seen = Records(tmp_path).clients().query("round == 2 and point == 'after_agg'")
     assert set(seen["client"]) == set(range(10)) - {CLIENT}
 
 
@@ -152,12 +154,14 @@ def test_failures_survive_a_stop(tmp_path):
 class Remarking(FedAvg):
     """Has something to say after every aggregation."""
 
-    def remarks(self, server):
-        return ["always the same", f"round {server.round}"]
+    def aggregate(self, server, uploads):
+        super().aggregate(server, uploads)
+        server.warn("always the same")
+        server.warn(f"round {server.round}")
 
 
-def test_remarks_of_a_method_are_said_once(tmp_path):
-    config, dataset = resolve(small("tests.runtime.test_failures:Remarking", rounds=2, seeds=[0, 1]))
+def test_warnings_of_a_method_are_said_once(tmp_path):
+    config, dataset = resolve(small("tests.runtime.test_failures:Remarking", rounds=2))
     said = drive(config, tmp_path, InProcess(dataset), dataset)
     assert [line for line in said if line in ("always the same", "round 1", "round 2")] == [
         "always the same",

@@ -4,16 +4,16 @@ import random
 
 import pytest
 
-from fedbench.methods.base import POOL, Message
-from fedbench.runtime.exchange import Move, Report, Task
+from fedbench.methods.messages import Message
+from fedbench.runtime.exchange import POOLED, ClientTask, Relocation, Report
 from fedbench.runtime.placement import MOVE_SECONDS, Costs, Home, Homes
 
 
-def tasks(count: int) -> list[Task]:
-    return [Task(client, Message()) for client in range(count)]
+def tasks(count: int) -> list[ClientTask]:
+    return [ClientTask(client, Message()) for client in range(count)]
 
 
-def balance(given, costs, hosts: int) -> list[list[Task]]:
+def balance(given, costs, hosts: int) -> list[list[ClientTask]]:
     """Deals clients that have no home."""
     return Homes(hosts).deal(given, costs, movable=True)[0]
 
@@ -23,7 +23,7 @@ def homes(hosts: int, *of: int, nbytes: int = 0) -> Homes:
     return Homes(hosts, {client: Home(host, 1, nbytes) for client, host in enumerate(of)})
 
 
-def clients(dealt: list[list[Task]]) -> list[list[int]]:
+def clients(dealt: list[list[ClientTask]]) -> list[list[int]]:
     return [[task.client for task in own] for own in dealt]
 
 
@@ -50,23 +50,23 @@ def test_tasks_that_cost_nothing_are_spread_too():
 
 def test_an_unmeasured_client_is_counted_in_the_unit_of_the_measured_ones():
     costs = Costs([100, 100, 200])
-    fit = [Task(client, Message(), fit=True) for client in range(3)]
+    fit = [ClientTask(client, Message(), train=True) for client in range(3)]
     assert [costs.of(task) for task in fit] == [100, 100, 200]
-    costs.learn(Report(0, fit_seconds=0.5))
+    costs.learn(Report(0, train_seconds=0.5))
     assert [costs.of(task) for task in fit] == [0.5, 0.5, 1.0]
-    costs.learn(Report(0, fit_seconds=7.0))  # the machine was busy with something else
-    costs.learn(Report(1, fit_seconds=0.3))
+    costs.learn(Report(0, train_seconds=7.0))  # the machine was busy with something else
+    costs.learn(Report(1, train_seconds=0.3))
     assert [costs.of(task) for task in fit] == [0.5, 0.3, 0.8]
 
 
 def test_a_fit_and_an_evaluation_cost_their_own_times():
     costs = Costs([10, 10])
-    costs.learn(Report(0, fit_seconds=2.0))
-    assert costs.of(Task(1, Message(), fit=True, evaluate_agg=True)) == 2.0
+    costs.learn(Report(0, train_seconds=2.0))
+    assert costs.of(ClientTask(1, Message(), train=True, after_agg=True)) == 2.0
     costs.learn(Report(0, eval_seconds=0.25))
-    assert costs.of(Task(1, Message(), fit=True, evaluate_agg=True)) == 2.25
-    assert costs.of(Task(0, Message(), evaluate_global=True)) == 0.25
-    assert costs.of(Task(POOL, Message(), fit=True)) == 4.0
+    assert costs.of(ClientTask(1, Message(), train=True, after_agg=True)) == 2.25
+    assert costs.of(ClientTask(0, Message(), global_model=True)) == 0.25
+    assert costs.of(ClientTask(POOLED, Message(), train=True)) == 4.0
 
 
 def test_who_has_a_state_stays_where_it_is():
@@ -85,7 +85,7 @@ def test_a_client_moves_with_its_state_where_the_time_that_is_gained_pays_for_it
     own = homes(2, 0, 0, 0, 0)
     dealt, moves = own.deal(tasks(4), lambda task: 1.0, movable=True)
     assert clients(dealt) == [[2, 3], [0, 1]]
-    assert moves == [Move(0, 1, 0, 1), Move(1, 1, 0, 1)]
+    assert moves == [Relocation(0, 1, 0, 1), Relocation(1, 1, 0, 1)]
     assert own.versions(0) == {2: 1, 3: 1}
     assert own.versions(1) == {0: 1, 1: 1}
     assert own.told(0) == [0, 1]

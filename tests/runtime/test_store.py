@@ -14,7 +14,7 @@ def state(number: float) -> dict:
     return {
         "params": torch.full((5,), float(number)),
         "optimizers": {"fit": {"step": 3, "rows": [torch.ones(2)]}},
-        "note": "x",
+        "warning": "x",
     }
 
 
@@ -32,7 +32,7 @@ def test_what_was_saved_is_loaded(store):
     found = store.load(4, 1)
     assert torch.equal(found["params"], state(1)["params"])
     assert found["optimizers"]["fit"]["step"] == 3
-    assert found["note"] == "x"
+    assert found["warning"] == "x"
 
 
 def test_a_client_that_never_trained_has_none(store):
@@ -148,4 +148,4 @@ def test_states_are_files_that_other_programs_read(tmp_path):
 
     DiskStore(tmp_path).save(3, 7, state(7))
     assert torch.equal(load_file(tmp_path / "3-7.safetensors")["/params"], torch.full((5,), 7.0))
-    assert trees.read(tmp_path / "3-7.safetensors")["note"] == "x"
+    assert trees.read(tmp_path / "3-7.safetensors")["warning"] == "x"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedbench.learner.weights import Weights
+from fedbench.module.weights import Weights
 from fedbench.runtime import trees
 
 

@@ -4,23 +4,29 @@ from typing import Any, ClassVar
 
 import torch
 
-from fedbench.learner.weights import Weights
-from fedbench.methods.base import Client, Message, Method, Server
+from fedbench.methods.base import ExtraPass
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Message
+from fedbench.module.weights import Weights
 
 
-class Watchful(Method):
+class Watchful(ExtraPass):
     """FedAvg that asks all clients before round 1 and after round 2."""
 
     received: ClassVar[list[tuple[int, int]]] = []
     answered: ClassVar[list[tuple[int, float]]] = []
 
-    def receive(self, client: Client, download: Message) -> Weights:
+    def receive(self, client: Client) -> Weights:
         self.received.append((client.round, client.id))
-        return super().receive(client, download)
+        return super().receive(client)
 
-    def survey(self, server: Server) -> Message | None:
-        return Message({"question": torch.zeros(3)}) if server.round in (0, 2) else None
+    def question(self, server: Any) -> Message | None:
+        return Message(question=torch.zeros(3)) if server.round in (0, 2) else None
 
-    def answer(self, client: Client, question: Any) -> Message:
-        self.answered.append((client.round, client.learner.lr_factor))
-        return Message({"answer": torch.zeros(1)})
+    def answer(self, client: Client) -> Message:
+        assert len(client.message.question) == 3
+        self.answered.append((client.round, client.decay))
+        return Message(answer=torch.zeros(1))
+
+    def conclude(self, server: Any, answers: dict[int, Message]) -> None:
+        assert sorted(answers) == list(range(10))

@@ -1,4 +1,4 @@
-"""Schemes in which a client has a few whole classes, or a random piece of everything."""
+"""Deals of a few whole classes to each client, or of even pieces."""
 
 import numpy as np
 
@@ -6,31 +6,20 @@ from fedbench.config import PartitionConfig
 from fedbench.data.partitions.holdings import (
     Deal,
     Holdings,
-    Source,
+    Stock,
     check_enough,
-    choose,
     deal_out,
     evenly,
-    parts,
     together,
 )
 from fedbench.errors import ConfigError
 
 PROBES = 64
+SHARD_KEYS = ("classes", "deal", "images", "test_images")
+"""Of `partition.*`, what schemes of whole classes read."""
 
 
-def iid(source: Source, options: PartitionConfig, rng: np.random.Generator) -> Deal:
-    """Both parts shuffled and cut into equal pieces (sizes differ by one at most); every image is dealt once.
-
-    `train_size` and `test_size` keep so many of each piece.
-    """
-    source = parts(source, options, rng)
-    return even_deal(source, options, options.clients, rng)
-
-
-def even_deal(
-    source: Source, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = ""
-) -> Deal:
+def even_deal(source: Stock, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = "") -> Deal:
     """Even pieces of both parts for so many clients. where: names the source in messages."""
     check_enough(len(source.train), options, "training", "train_size", options.train_size or 1, clients, where)
     check_enough(len(source.test), options, "test", "test_size", options.test_size or 1, clients, where)
@@ -40,17 +29,8 @@ def even_deal(
     )
 
 
-def shards(source: Source, options: PartitionConfig, rng: np.random.Generator) -> Deal:
-    """`classes` classes per client; a class is cut evenly among its holders, each of whom keeps `images` of its piece.
-
-    Train and test part go by the same classes; no image is held twice. The protocol of LotteryFL, FedSelect and CO-PFL;
-    `deal` says how the classes are chosen: the code of FedSelect has `shuffled`.
-    """
-    return shard_deal(parts(source, options, rng), options, options.clients, rng)
-
-
 def shard_deal(
-    source: Source, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = ""
+    source: Stock, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = ""
 ) -> Deal:
     """Shards of both parts for so many clients. where: names the source in messages."""
     held = deal_classes(source.classes, clients, options, rng)
@@ -115,7 +95,7 @@ def swap(held: np.ndarray, client: int, slot: int, rng: np.random.Generator) -> 
 
 
 def cut_classes(
-    source: Source,
+    source: Stock,
     rows: np.ndarray,
     held: np.ndarray,
     options: PartitionConfig,
@@ -143,39 +123,3 @@ def check_pieces(scheme: str, what: str, images: int, holders: int, keep: int | 
             f"partition {scheme}: {what} has {images} {part} images, and {holders} clients x {each} need "
             f"{holders * each}; lower {key}, partition.clients or partition.classes"
         )
-
-
-def pathological(source: Source, options: PartitionConfig, rng: np.random.Generator) -> Deal:
-    """`classes` random classes per client; `train_size` and `test_size` images in equal parts of them.
-
-    Clients draw independently of each other and may share images; within a client every image is another. The protocol
-    of FedCAC (ICCV 2023, section 4.1).
-    """
-    check_classes(source.classes, options)
-    source = parts(source, options, rng)
-    held = random_classes(source.classes, options.clients, options.classes, rng)
-    return (
-        choose_equally(source, source.train, held, options.train_size, "train", rng),
-        choose_equally(source, source.test, held, options.test_size, "test", rng),
-    )
-
-
-def choose_equally(
-    source: Source, rows: np.ndarray, held: np.ndarray, size: int, part: str, rng: np.random.Generator
-) -> Holdings:
-    """size images per client in equal parts of its classes; the first give one more where it does not come out even."""
-    each = evenly(size, held.shape[1])
-    if not each[-1]:
-        raise ConfigError(
-            f"partition.{part}_size = {size}: a client has {len(each)} classes; at least one image of each"
-        )
-    counts = np.zeros((len(held), source.classes), np.int64)
-    np.put_along_axis(counts, held, each, axis=1)
-    sizes, most = source.class_sizes(rows), counts.max(axis=0)
-    if (most > sizes).any():
-        label = int(np.argmax(most > sizes))
-        raise ConfigError(
-            f"partition pathological: class {label} has {sizes[label]} {part} images, a client needs {most[label]} "
-            f"of it ({size} of {len(each)} classes); lower partition.{part}_size"
-        )
-    return choose(source, rows, counts, rng)

@@ -5,6 +5,7 @@ PCG64 streams whose integers and doubles are the same on every platform.
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -31,10 +32,11 @@ Deal = tuple[Holdings, Holdings]
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class Stock:
     """What there is to deal.
 
-    labels, domains: int64 [rows] of the whole data set; without domains all are in domain 0, which has no name.
+    labels, domains: int64 [rows] of the whole data set; without classes all have label 0, without domains all are in
+    domain 0, which has no name.
     train, test: the rows of the two parts that clients may get, int64, ascending. one_part: the data set has no others.
     """
 
@@ -47,24 +49,25 @@ class Source:
     one_part: bool
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "Source":
-        rows, named = np.arange(len(dataset.labels)), dataset.domains is not None
+    def of(cls, dataset: Dataset) -> "Stock":
+        rows, named = np.arange(len(dataset.targets)), dataset.domains is not None
+        nought = np.zeros(len(rows), np.int64)
         return cls(
-            np.asarray(dataset.labels),
-            np.asarray(dataset.domains) if named else np.zeros(len(rows), np.int64),
-            dataset.classes,
+            np.asarray(dataset.labels) if dataset.classes else nought,
+            np.asarray(dataset.domains) if named else nought,
+            max(1, dataset.classes),
             tuple(dataset.domain_names) if named else (),
             rows[: dataset.train_rows],
             rows[dataset.train_rows :],
-            dataset.train_rows in (0, len(rows)),
+            dataset.one_part,
         )
 
-    def without(self, rows: np.ndarray) -> "Source":
+    def without(self, rows: np.ndarray) -> "Stock":
         """Less these rows."""
         train, test = (own[~np.isin(own, rows)] for own in (self.train, self.test))
         return replace(self, train=train, test=test)
 
-    def in_domain(self, domain: int) -> "Source":
+    def in_domain(self, domain: int) -> "Stock":
         train, test = (rows[self.domains[rows] == domain] for rows in (self.train, self.test))
         return replace(self, train=train, test=test)
 
@@ -90,20 +93,15 @@ def generator(seed: int, *purpose: int | str) -> np.random.Generator:
 # -- the two parts -----------------------------------------------------------------------------------------------------
 
 
-def pooled(source: Source, options: PartitionConfig) -> bool:
-    """Whether the parts are merged and test images held out anew.
-
-    Raises ConfigError where `partition.test` names a way that the scheme or the data set does not have.
-    """
-    if options.test == "drawn" and options.name not in ("dirichlet", "practical"):
-        raise ConfigError(f"partition.test = drawn: for dirichlet and practical; {options.name} takes part or pooled")
+def pooled(source: Stock, options: PartitionConfig) -> bool:
+    """Whether the parts are merged and test images held out anew. Raises ConfigError where the data lack a part."""
     if source.one_part and options.test != "pooled":
         part = "test" if len(source.train) else "training"
         raise ConfigError(f"partition.test = {options.test}: 0 {part} images are there; set partition.test pooled")
     return options.test == "pooled"
 
 
-def parts(source: Source, options: PartitionConfig, rng: np.random.Generator) -> Source:
+def parts(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Stock:
     """The parts to deal from: as they are, or pooled and split anew within each domain and class; see `pooled`."""
     source = sampled(source, options, rng)
     if not pooled(source, options):
@@ -112,7 +110,7 @@ def parts(source: Source, options: PartitionConfig, rng: np.random.Generator) ->
     return replace(source, train=source.train[~held], test=source.train[held])
 
 
-def sampled(source: Source, options: PartitionConfig, rng: np.random.Generator) -> Source:
+def sampled(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Stock:
     """`partition.total` random images of the train part, domains and classes in proportion; all of it where none.
 
     Where the parts are pooled, all images count and all that are kept are in `train`.
@@ -168,7 +166,7 @@ def apportion(sizes: np.ndarray, owners: np.ndarray, wanted: np.ndarray, rng: np
     return counts
 
 
-def choose(source: Source, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Holdings:
+def choose(source: Stock, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Holdings:
     """So many of these rows for each client and class, clients independent of each other.
 
     counts: int64 [clients, classes]. A client's images all differ, except of a class that has fewer than it wants: of
@@ -229,10 +227,13 @@ def together(pieces: list[Holdings]) -> Holdings:
     return Holdings(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)))
 
 
-def by_client(holdings: Holdings, clients: int) -> list[np.ndarray]:
-    """The rows of every client, ascending."""
+def by_client(holdings: Holdings, clients: int, sort: bool = True) -> list[np.ndarray]:
+    """The rows of every client, ascending or as they stand."""
     width = holdings.rows.max(initial=0) + 1
-    ordered = np.sort(holdings.owners * width + holdings.rows) % width
+    if sort:
+        ordered = np.sort(holdings.owners * width + holdings.rows) % width
+    else:
+        ordered = holdings.rows[np.argsort(holdings.owners, kind="stable")]
     return in_pieces(ordered, np.bincount(holdings.owners, minlength=clients))
 
 
@@ -255,4 +256,14 @@ def check_enough(
         raise ConfigError(
             f"partition {options.name}: {where}{clients} clients with at least {each} {part} image(s) each need "
             f"{clients * each}, there are {images}; lower {lower}{raise_total}"
+        )
+
+
+def repeats(hands: Holdings, part: str) -> Iterator[str]:
+    """One sentence where a client holds an image more than once."""
+    twice = np.unique(hands.owners[repeated(hands.owners, hands.rows)])
+    if len(twice):
+        yield (
+            f"{len(twice)} clients (the first: {twice[0]}) hold some {part} images more than once, "
+            "because their share of a class is larger than the class"
         )

@@ -1,4 +1,4 @@
-"""Partitions as files: what a run leaves, and what the scheme `file` reads.
+"""Partitions from files: what a run leaves is what `--partition file` reads.
 
 A file holds `{"clients": [{"train": [rows], "val": [rows], "test": [rows]}, ...], "public": [rows]}`, `val` and
 `public` being optional, or such an object for each seed: `{"0": {"clients": ...}, "1": ...}`. Rows count from 0 through
@@ -6,14 +6,64 @@ the data set's train part and then on through its test part, both in the source'
 """
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedbench.config import Config
+from fedbench.data.dataset import Dataset
+from fedbench.data.partitions.holdings import Holdings, Stock, generator, repeats, together
+from fedbench.data.partitions.rows import PARTS, Partition, client_rows, owners_of
+from fedbench.data.partitions.scheme import unused
+from fedbench.data.partitions.validation import held_for_validation
+from fedbench.data.public import draw_public
 from fedbench.errors import ConfigError
 
-PARTS = ("train", "val", "test")
+
+def from_file(dataset: Dataset, config: Config, seed: int) -> Partition:
+    """The partition that a file says. A client's rows keep their order.
+
+    Who brings no validation part has one held out; a public set that the file lacks is drawn.
+    """
+    options = config.partition
+    found = read(options.path, seed, options.clients, len(dataset.targets))
+    train, val, test = (
+        _holdings(client.get(part, np.empty(0, np.int64)) for client in found.clients) for part in PARTS
+    )
+    bring_none = np.array(["val" not in client for client in found.clients])
+    source = Stock.of(dataset)
+    held = held_for_validation(train, source.labels, config.data.val, generator(seed, "val"))
+    held &= bring_none[train.owners]
+    whole = together([train, val])
+    in_val = np.concatenate([held, np.ones(len(val.rows), bool)])
+    clients = client_rows(whole, in_val, test, options.clients, sort=False)
+    public = _public_beside(source, np.concatenate([whole.rows, test.rows]), found.public, config, seed)
+    warnings = (*unused(options), *repeats(whole, "training"), *repeats(test, "test"))
+    return Partition(clients, public, warnings, seed)
+
+
+def _public_beside(
+    source: Stock, taken: np.ndarray, public: np.ndarray | None, config: Config, seed: int
+) -> np.ndarray | None:
+    """The file's public set, or one drawn from the training images that the file leaves over."""
+    size = config.public.size
+    if not size:
+        return None
+    if public is None:
+        return draw_public(source.without(taken), config.public, seed)[0]
+    if len(public) != size:
+        raise ConfigError(f"public.size = {size}: the file of partition.path has {len(public)} public rows")
+    both = np.intersect1d(public, taken)
+    if len(both):
+        raise ConfigError(f"partition.path: row {both[0]} is public and held by a client ({len(both)} such rows)")
+    return public
+
+
+def _holdings(rows: Iterable[np.ndarray]) -> Holdings:
+    listed = list(rows)
+    return Holdings(np.concatenate(listed), owners_of(listed))
 
 
 class Saved(NamedTuple):
@@ -71,7 +121,7 @@ def _client(entry: Any, rows: int, where: str) -> dict[str, np.ndarray]:
     if not isinstance(entry, dict) or not {"train", "test"} <= set(entry) <= set(PARTS):
         keys = ", ".join(map(str, entry)) if isinstance(entry, dict) else type(entry).__name__
         raise ConfigError(f"{where} must be an object of `train`, `test` and perhaps `val`; it has {keys or 'nothing'}")
-    found = {part: np.sort(_rows(values, rows, f"{where}: {part}")) for part, values in entry.items()}
+    found = {part: _rows(values, rows, f"{where}: {part}") for part, values in entry.items()}
     for part in ("train", "test"):
         if not len(found[part]):
             raise ConfigError(f"{where}: {part} has 0 rows; at least 1 is needed")

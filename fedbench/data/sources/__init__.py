@@ -1,64 +1,69 @@
-"""Where data sets come from: one module per format, found by the name that a user gives."""
+"""Where data sets come from: one module per data set, or per format where several have the same.
+
+A module holds `Options` (the keys `data.*` that it takes beside those of all) and `source(config, options, progress)`.
+"""
 
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from fedbench.config import DataConfig, Section, explain
+from fedbench.config import DataConfig, Section
+from fedbench.config.words import explain
 from fedbench.data.cache import Source
-from fedbench.data.dataset import Progress
+from fedbench.data.dataset import OnProgress
 from fedbench.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from fedbench.data.sources.published import Published
+    from fedbench.data.reading.published import Published
 
-PUBLISHED_IN = {
-    "mnist": "idx",
-    "fmnist": "idx",
-    "emnist": "idx",
-    "svhn": "svhn",
-    "cifar10": "cifar",
-    "cifar100": "cifar",
-    "cifar10c": "cifar10c",
-    "cinic10": "cinic10",
-    "mini-imagenet": "mini_imagenet",
-    "tiny-imagenet": "tiny_imagenet",
-    "organamnist": "medmnist",
-    "organcmnist": "medmnist",
-    "office-caltech10": "domains",
-    "domainnet10": "domains",
-    "pacs": "domains",
+FORMATS = {
+    "idx": ("mnist", "fmnist", "emnist"),
+    "cifar": ("cifar10", "cifar100"),
+    "medmnist": ("organamnist", "organcmnist"),
+    "domains": ("office-caltech10", "domainnet10", "pacs"),
+    "parquet": ("parquet:PATH",),
+    "folder": ("folder:PATH",),
+    "factory": ("package.module:factory",),
 }
-"""Sets that their makers publish, and the module of their format."""
-SOURCES = {"digits": "digits", **PUBLISHED_IN, "parquet:PATH": "parquet", "folder:PATH": "folder"}
+"""Modules that serve other names than their own."""
 
 
-def find(config: DataConfig, progress: Progress | None = None) -> Source:
+def names() -> list[str]:
+    """What `data.name` may be."""
+    modules = [found.name for found in iter_modules(__path__)]
+    found = [name for module in modules for name in FORMATS.get(module, (module.replace("_", "-"),))]
+    return sorted(found, key=lambda name: (":" in name, name))
+
+
+def find(config: DataConfig, progress: OnProgress | None = None) -> Source:
     """The source that a configuration names; published files that are missing are downloaded. Raises ConfigError."""
-    module = import_module(f"fedbench.data.sources.{module_of(config.name)}")
+    module = import_module(f"{__name__}.{module_of(config.name)}")
     return module.source(config, checked_options(config, module.Options), progress)
 
 
 def published_of(name: str) -> "Published | None":
-    """What is known of a published set; None for sets of other kinds. Raises ConfigError for unknown names."""
-    if name not in PUBLISHED_IN:
-        module_of(name)
-        return None
-    module = import_module(f"fedbench.data.sources.{PUBLISHED_IN[name]}")
-    found: Published = module.PUBLISHED[name]
-    return found
+    """What is known of a set that its makers publish; None for other sets. Raises ConfigError for unknown names."""
+    module = import_module(f"{__name__}.{module_of(name)}")
+    return getattr(module, "PUBLISHED", {}).get(name)
+
+
+def published_names() -> list[str]:
+    """The sets that their makers publish."""
+    return [name for name in names() if ":" not in name and published_of(name)]
 
 
 def module_of(name: str) -> str:
     prefix, colon, path = name.partition(":")
-    if colon and not path and f"{prefix}:PATH" in SOURCES:
+    known = names()
+    if colon and not path and f"{prefix}:PATH" in known:
         raise ConfigError(f"--data {name} names no path: give one, for example --data {prefix}:pictures")
-    if name in SOURCES:
-        return SOURCES[name]
     if colon:
-        return SOURCES.get(f"{prefix}:PATH", "factory")
-    raise ConfigError(f"unknown data set '{name}': {nearest(name, SOURCES)} (your own: package.module:factory)")
+        return prefix if f"{prefix}:PATH" in known else "factory"
+    if name in known:
+        return next((module for module, served in FORMATS.items() if name in served), name.replace("-", "_"))
+    raise ConfigError(f"unknown data set '{name}': {nearest(name, known)} (your own: package.module:factory)")
 
 
 def checked_options(config: DataConfig, kind: type[Section]) -> Section:

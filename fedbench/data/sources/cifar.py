@@ -10,9 +10,9 @@ import numpy as np
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, Source
-from fedbench.data.dataset import Progress
-from fedbench.data.sources import published
-from fedbench.data.sources.published import Download, Published, check_pickles
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading import published
+from fedbench.data.reading.published import Download, Published, check_pickles
 from fedbench.errors import ConfigError
 
 KINDS = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
@@ -57,7 +57,7 @@ PUBLISHED = {
 }
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     return published.source(config, options, progress, PUBLISHED[config.name], read)
 
 

@@ -17,11 +17,11 @@ from pydantic import Field, field_validator
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, Source
-from fedbench.data.dataset import Progress
-from fedbench.data.sources import published
-from fedbench.data.sources.arrays import checked_images, checked_labels, sliced, unreadable
-from fedbench.data.sources.images import is_test_row
-from fedbench.data.sources.published import Download, Published
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading import published
+from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
+from fedbench.data.reading.images import is_test_row
+from fedbench.data.reading.published import Download, Published
 from fedbench.errors import ConfigError
 
 COMMON = (
@@ -91,7 +91,7 @@ PUBLISHED = {
 }
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     return published.source(config, options, progress, PUBLISHED["cifar10c"], read)
 
 
@@ -108,11 +108,11 @@ def read(name: str, folder: Path, options: Options) -> Content:
     start = (options.severity - 1) * each
     blocks = parts([images[start : start + each] for images in files.values()], own, test)
     train, held = (len(files) * int(rows.sum()) for rows in (~test, test))
-    notes = (
+    warnings = (
         f"corrupted copies of CIFAR-10's test images at severity {options.severity}; "
         "every fifth picture is a test image in all types",
     )
-    return Content(train, held, blocks, len(CLASSES), CLASSES, domain_names=tuple(files), notes=notes)
+    return Content(train, held, blocks, len(CLASSES), CLASSES, domain_names=tuple(files), warnings=warnings)
 
 
 def parts(files: list[np.ndarray], labels: np.ndarray, test: np.ndarray) -> Iterator[Block]:

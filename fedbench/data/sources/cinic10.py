@@ -10,11 +10,11 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import Progress
-from fedbench.data.sources import published
-from fedbench.data.sources.images import Item
-from fedbench.data.sources.listing import assembled, check_names, some_images, subfolders
-from fedbench.data.sources.published import Download, Published
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading import published
+from fedbench.data.reading.images import Item
+from fedbench.data.reading.listing import assembled, check_names, some_images, subfolders
+from fedbench.data.reading.published import Download, Published
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 DOMAINS = ("cifar10", "imagenet")
@@ -40,7 +40,7 @@ class Options(Section):
     join_val: bool = Field(True, description="count the published validation part to the training part")
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     return published.source(config, options, progress, PUBLISHED["cinic10"], read)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, Source
-from fedbench.data.dataset import Progress
+from fedbench.data.dataset import OnProgress
 from fedbench.errors import ConfigError
 
 
@@ -12,7 +12,7 @@ class Options(Section):
     """No options."""
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     if config.root:
         raise ConfigError(f"data.root = {str(config.root)!r}: digits come with scikit-learn and need no folder")
     return Source("digits", read)

@@ -13,19 +13,28 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import Progress
-from fedbench.data.sources import published
-from fedbench.data.sources.images import Item, is_test_row
-from fedbench.data.sources.listing import Row, Seen, assembled, check_names, inside, rows_of, some_images, subfolders
-from fedbench.data.sources.published import Download, Published
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading import published
+from fedbench.data.reading.images import Item, is_test_row
+from fedbench.data.reading.listing import (
+    ListedImage,
+    Seen,
+    assembled,
+    check_names,
+    inside,
+    rows_of,
+    some_images,
+    subfolders,
+)
+from fedbench.data.reading.published import Download, Published
 from fedbench.errors import ConfigError
 
-Parts = tuple[list[Item], list[Item]]
+TwoParts = tuple[list[Item], list[Item]]
 SPLITS = "splits.csv"
 
 
 @dataclass(frozen=True)
-class Layout:
+class FolderLayout:
     """domains, classes: names of folders, in the order of their numbers. size: pixels a side, None as published.
 
     images: how many were published, 0 where that depends on the lists. lists: suffixes of the lists of training and
@@ -45,7 +54,7 @@ class Layout:
 
 
 LAYOUTS = {
-    "office-caltech10": Layout(
+    "office-caltech10": FolderLayout(
         ("amazon", "caltech", "dslr", "webcam"),
         (
             *("back_pack", "bike", "calculator", "headphones", "keyboard", "laptop_computer", "monitor", "mouse"),
@@ -54,7 +63,7 @@ LAYOUTS = {
         256,
         images=2533,
     ),
-    "domainnet10": Layout(
+    "domainnet10": FolderLayout(
         ("clipart", "infograph", "painting", "quickdraw", "real", "sketch"),
         (
             *("bird", "feather", "headphones", "ice_cream", "teapot", "tiger", "whale", "windmill", "wine_glass"),
@@ -63,7 +72,7 @@ LAYOUTS = {
         256,
         lists=("_train.txt", "_test.txt"),
     ),
-    "pacs": Layout(
+    "pacs": FolderLayout(
         ("art_painting", "cartoon", "photo", "sketch"),
         ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person"),
         None,
@@ -135,7 +144,7 @@ PUBLISHED = {
 }
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     return published.source(config, options, progress, PUBLISHED[config.name], read)
 
 
@@ -143,20 +152,20 @@ def read(name: str, folder: Path, options: Options) -> Content:
     """Raises ConfigError."""
     layout = LAYOUTS[name]
     check_names(folder, [place.name for place in subfolders(folder)], layout.domains, "domain")
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     if (folder / SPLITS).is_file():
         parts = by_table(folder, layout)
     elif any((folder / f"{domain}{suffix}").is_file() for domain in layout.domains for suffix in layout.lists):
         parts = by_lists(folder, layout)
     else:
         parts = by_turns(folder, layout)
-        notes = ("no lists of parts: every fifth image of each class and domain is a test image",)
+        warnings = ("no lists of parts: every fifth image of each class and domain is a test image",)
     check_parts(folder, layout, parts)
     size = options.size or layout.size
-    return assembled(*parts, layout.classes, size, layout.domains, notes=notes)
+    return assembled(*parts, layout.classes, size, layout.domains, warnings=warnings)
 
 
-def check_parts(folder: Path, layout: Layout, parts: Parts) -> None:
+def check_parts(folder: Path, layout: FolderLayout, parts: TwoParts) -> None:
     """Every domain has images in both parts."""
     for word, items in zip(("training", "test"), parts, strict=True):
         present = {item.domain for item in items}
@@ -165,8 +174,8 @@ def check_parts(folder: Path, layout: Layout, parts: Parts) -> None:
                 raise ConfigError(f"{folder / domain}: no {word} images of this domain")
 
 
-def by_turns(folder: Path, layout: Layout) -> Parts:
-    parts: Parts = ([], [])
+def by_turns(folder: Path, layout: FolderLayout) -> TwoParts:
+    parts: TwoParts = ([], [])
     for domain, place in enumerate(layout.domains):
         check_names(folder / place, [own.name for own in subfolders(folder / place)], layout.classes)
         for label, name in enumerate(layout.classes):
@@ -175,9 +184,9 @@ def by_turns(folder: Path, layout: Layout) -> Parts:
     return parts
 
 
-def by_lists(folder: Path, layout: Layout) -> Parts:
+def by_lists(folder: Path, layout: FolderLayout) -> TwoParts:
     """Lines `DOMAIN/CLASS/FILE NUMBER`; the number must always go with the same class."""
-    parts: Parts = ([], [])
+    parts: TwoParts = ([], [])
     seen, numbers = Seen(), dict[str, str]()
     for part, suffix in enumerate(layout.lists):
         for domain in layout.domains:
@@ -197,7 +206,7 @@ def by_lists(folder: Path, layout: Layout) -> Parts:
     return parts
 
 
-def check_number(numbers: dict[str, str], name: str, row: Row) -> None:
+def check_number(numbers: dict[str, str], name: str, row: ListedImage) -> None:
     """Folders and numbers of a list must say the same."""
     given = row.values[1]
     if numbers.setdefault(name, given) != given:
@@ -206,7 +215,7 @@ def check_number(numbers: dict[str, str], name: str, row: Row) -> None:
         raise ConfigError(f"{row.where}: number {given} is class {name}, before it was {other}")
 
 
-def by_table(folder: Path, layout: Layout) -> Parts:
+def by_table(folder: Path, layout: FolderLayout) -> TwoParts:
     """splits.csv: columns path and part, whatever else there is."""
     parts, seen = dict[str, list[Item]](train=[], test=[]), Seen()
     for path, part, row in table_rows(folder / SPLITS):
@@ -219,7 +228,7 @@ def by_table(folder: Path, layout: Layout) -> Parts:
     return parts["train"], parts["test"]
 
 
-def table_rows(path: Path) -> Iterator[tuple[str, str, Row]]:
+def table_rows(path: Path) -> Iterator[tuple[str, str, ListedImage]]:
     header, *rows = rows_of(path, ",")
     if not {"path", "part"} <= set(header.values):
         raise ConfigError(f"{header.where}: columns path and part are expected, not {', '.join(header.values)}")
@@ -230,7 +239,7 @@ def table_rows(path: Path) -> Iterator[tuple[str, str, Row]]:
         yield row.values[at[0]], row.values[at[1]], row
 
 
-def listed(folder: Path, layout: Layout, path: str, row: Row, seen: Seen) -> Item | None:
+def listed(folder: Path, layout: FolderLayout, path: str, row: ListedImage, seen: Seen) -> Item | None:
     """The item of a listed file; None for a class that the set leaves out. Raises ConfigError."""
     place = inside(folder, path, row.where)
     domain, name, *rest = (*PurePosixPath(path).parts, "", "")[:3]

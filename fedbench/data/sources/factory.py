@@ -1,9 +1,10 @@
 """Any map-style data set: a function package.module:factory that makes its two parts.
 
-`factory(train: bool)` gives one part per call, `factory()` gives the pair (train, test). An item is (image, label), or
-(image, label, domain) where the training part names its `domains`. An image is a PIL image, a uint8 array [H, W] or
-[H, W, C], a uint8 tensor [C, H, W] or a float tensor [C, H, W] in [0, 1]; label and domain are whole numbers from 0.
-Further keys `data.*` are arguments of the factory.
+`factory(train: bool)` gives a part per call, `factory()` the pair (train, test). An item is (sample, target), or
+(sample, target, domain) where the training part names its `domains`. A sample is an image: a PIL image, a uint8 array
+[H, W] or [H, W, C], a uint8 tensor [C, H, W] or a float tensor [C, H, W] in [0, 1]. Or it is another array or tensor:
+floats are features, whole numbers are tokens. A target is a class, a whole number from 0, or one or more floats, which
+makes the task a regression; a domain is a whole number from 0. Further keys `data.*` are arguments of the factory.
 """
 
 import hashlib
@@ -22,8 +23,8 @@ from pydantic import ConfigDict, Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import Progress
-from fedbench.data.sources.images import COLOUR, GREY, Item, blocks, checked_label, pixels
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading.images import COLOUR, GREY, Item, blocks, checked_label, pixels
 from fedbench.dotted import import_dotted
 from fedbench.errors import ConfigError, nearest
 
@@ -40,7 +41,7 @@ class Options(Section):
     )
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     train, test = make_parts(config, dict(options.model_extra or {}))
     probed = hashlib.sha256()
     for part, data in (("train", train), ("test", test)):
@@ -96,10 +97,10 @@ def checked_pair(name: str, parts: Any) -> tuple[Any, Any]:
 def probe(data: Any, where: str, digest: Any) -> None:
     """Feed a few items, evenly spread, to a digest. Raises ConfigError where an item differs when it is asked again."""
     for index in sorted({round(i) for i in np.linspace(0, len(data) - 1, PROBES)}):
-        first, again = (to_pixels(item(data, index, f"{where} {index}")) for _ in range(2))
+        first, again = (to_sample(item(data, index, f"{where} {index}")) for _ in range(2))
         if first.shape != again.shape or (first != again).any():
             raise ConfigError(
-                f"{where} {index}: another image when asked again; images are read once, so leave random transforms out"
+                f"{where} {index}: another sample when asked again; each is read once, so leave random transforms out"
             )
         digest.update(str(data[index][1:]).encode() + first.tobytes())
 
@@ -107,15 +108,36 @@ def probe(data: Any, where: str, digest: Any) -> None:
 def item(data: Any, index: int, where: str) -> Item:
     """One item with its label as it came. Raises ConfigError."""
     try:
-        image, label, *domain = data[index]
+        sample, target, *domain = data[index]
     except Exception as error:
-        raise ConfigError(f"{where}: cannot be read as (image, label) ({type(error).__name__}: {error})") from error
-    return Item(image, plain(label), where, plain(domain[0]) if domain else None)
+        raise ConfigError(f"{where}: cannot be read as (sample, target) ({type(error).__name__}: {error})") from error
+    return Item(sample, plain(target), where, plain(domain[0]) if domain else None)
 
 
 def plain(value: Any) -> Any:
-    """A number out of a tensor of one."""
-    return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+    """A number out of a tensor or array of one; an array out of a larger tensor."""
+    if isinstance(value, torch.Tensor):
+        value = value.numpy(force=True)
+    return value.item() if isinstance(value, np.ndarray | np.generic) and value.size == 1 else value
+
+
+def to_sample(found: Item) -> np.ndarray:
+    """uint8 [channels, height, width], float32 features or int64 tokens. Raises ConfigError."""
+    array = found.image
+    if isinstance(array, torch.Tensor) and (array.ndim != 3 or not array.is_floating_point()):
+        array = array.numpy(force=True) if array.dtype != torch.uint8 else array
+    if isinstance(array, np.ndarray) and array.dtype != np.uint8 and array.ndim:
+        if np.issubdtype(array.dtype, np.integer):
+            return array.astype(np.int64)
+        if np.issubdtype(array.dtype, np.floating):
+            return finite(array.astype(np.float32), found.where)
+    return to_pixels(found)
+
+
+def finite(values: np.ndarray, where: str) -> np.ndarray:
+    if not np.isfinite(values).all():
+        raise ConfigError(f"{where}: values that are not finite; leave such samples out or fill them in")
+    return values
 
 
 def to_pixels(found: Item) -> np.ndarray:
@@ -149,16 +171,32 @@ def read(name: str, train: Any, test: Any, classes: int | None) -> Content:
     names = tuple(map(str, getattr(train, "classes", None) or ()))
     domains = tuple(map(str, getattr(train, "domains", None) or ()))
     classes = classes or len(names) or None
-    images = len(train) + len(test)
+    count = len(train) + len(test)
+    first = item(train, 0, f"data {name}, training item 0").label
+    numbers = np.issubdtype(np.asarray(first).dtype, np.floating)
 
     def items(part: str, data: Any) -> Iterator[Item]:
         for index in range(len(data)):
             found = item(data, index, f"data {name}, {part} item {index}")
-            label = checked_label(found.label, classes, images, found.where)
-            yield found._replace(label=label, domain=checked_domain(found, len(domains)))
+            checked = (
+                checked_numbers(found, first) if numbers else checked_label(found.label, classes, count, found.where)
+            )
+            yield found._replace(label=checked, domain=checked_domain(found, len(domains)))
 
-    everything = chain(items("train", train), items("test", test))
-    return Content(len(train), len(test), blocks(everything, to_pixels), classes, names, domain_names=domains)
+    everything = blocks(chain(items("train", train), items("test", test)), to_sample)
+    if numbers:
+        return Content(len(train), len(test), everything, domain_names=domains, task="regression")
+    return Content(len(train), len(test), everything, classes, names, domain_names=domains)
+
+
+def checked_numbers(found: Item, first: Any) -> np.ndarray:
+    """A target of floats, shaped like the first one. Raises ConfigError."""
+    values = np.asarray(found.label, np.float32)
+    if values.shape != np.shape(first):
+        raise ConfigError(
+            f"{found.where}: a target of shape {list(values.shape)}, the first is {list(np.shape(first))}"
+        )
+    return finite(values, found.where)
 
 
 def checked_domain(found: Item, domains: int) -> int | None:

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import Progress
-from fedbench.data.sources.images import Item, is_test_row
-from fedbench.data.sources.listing import assembled, images_in, is_image, refuse_empty, subfolders
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading.images import Item, is_test_row
+from fedbench.data.reading.listing import assembled, images_in, is_image, refuse_empty, subfolders
 from fedbench.errors import ConfigError
 
 TEST = ("test", "val", "valid", "validation")
@@ -30,7 +30,7 @@ class Options(Section):
     )
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
     if not path.is_dir():
         raise ConfigError(f"data folder:{path}: no such folder")
@@ -117,7 +117,7 @@ def images_below(folder: Path) -> Iterator[Path]:
 
 
 def read(train: Listing, test: Listing, options: Options, guessed: bool) -> Content:
-    """A note says where folders were taken for domains because they look like it."""
+    """A warning says where folders were taken for domains because they look like it."""
     names, domains = classes_of(train), tuple(name for name in train if name)
     parts = [
         [
@@ -128,5 +128,5 @@ def read(train: Listing, test: Listing, options: Options, guessed: bool) -> Cont
         ]
         for part in (train, test)
     ]
-    notes = (f"read as DOMAIN/CLASS: {', '.join(domains)} are domains; data.domains false if they are classes",)
-    return assembled(*parts, names, options.size, domains, channels=None, notes=notes if guessed else ())
+    warnings = (f"read as DOMAIN/CLASS: {', '.join(domains)} are domains; data.domains false if they are classes",)
+    return assembled(*parts, names, options.size, domains, channels=None, warnings=warnings if guessed else ())

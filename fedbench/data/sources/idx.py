@@ -14,9 +14,9 @@ import numpy as np
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, Source
-from fedbench.data.dataset import Progress
-from fedbench.data.sources import published
-from fedbench.data.sources.published import Download, Published, changed_note, entry, first_line
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading import published
+from fedbench.data.reading.published import Download, Published, changed_warning, entry, first_line
 from fedbench.errors import ConfigError
 
 KINDS = {"mnist": "MNIST", "fmnist": "FashionMNIST", "emnist": "EMNIST"}
@@ -70,12 +70,12 @@ PUBLISHED = {
 }
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     return published.source(config, options, progress, PUBLISHED[config.name], read)
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """A note names every file whose checksum is not the published one. EMNIST's images are turned upright."""
+    """A warning names every file whose checksum is not the published one. EMNIST's images are turned upright."""
     files = [found for file in PUBLISHED[name].names if (found := entry(folder, file))]
     names = class_names(name)
     labels = [label_array(files[i], len(names)) for i in (1, 3)]
@@ -83,8 +83,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
     if shapes[0][1:] != shapes[1][1:]:
         raise ConfigError(f"{files[2]}: images of another size than in {files[0].name}")
     parts = (image_blocks(files[i], own, upright=name == "emnist") for i, own in zip((0, 2), labels, strict=True))
-    notes = changed_note(PUBLISHED[name], folder)
-    return Content(*map(len, labels), chain.from_iterable(parts), len(names), names, notes=notes)
+    warnings = changed_warning(PUBLISHED[name], folder)
+    return Content(*map(len, labels), chain.from_iterable(parts), len(names), names, warnings=warnings)
 
 
 def class_names(name: str) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import Progress
-from fedbench.data.sources import published
-from fedbench.data.sources.arrays import checked_images, checked_labels, sliced, unreadable
-from fedbench.data.sources.published import Download, Published, changed_note
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading import published
+from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
+from fedbench.data.reading.published import Download, Published, changed_warning
 from fedbench.errors import ConfigError
 
 ORGANS = (
@@ -44,12 +44,12 @@ PUBLISHED = {
 }
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     return published.source(config, options, progress, PUBLISHED[config.name], read)
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """A note names the file where its checksum is not the published one."""
+    """A warning names the file where its checksum is not the published one."""
     path = folder / f"{name}.npz"
     parts = [load(path, part) for part in ("train", "val", "test")]
     if len({images.shape[1:] for images, _ in parts}) > 1:
@@ -57,8 +57,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
     train = parts[:2] if options.join_val else parts[:1]
     blocks = chain.from_iterable(sliced(*part) for part in (*train, parts[2]))
     count = sum(len(labels) for _, labels in train)
-    notes = changed_note(PUBLISHED[name], folder)
-    return Content(count, len(parts[2][1]), blocks, len(ORGANS), ORGANS, notes=notes)
+    warnings = changed_warning(PUBLISHED[name], folder)
+    return Content(count, len(parts[2][1]), blocks, len(ORGANS), ORGANS, warnings=warnings)
 
 
 def load(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:

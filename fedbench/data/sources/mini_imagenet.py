@@ -11,11 +11,11 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import Progress
-from fedbench.data.sources import published
-from fedbench.data.sources.images import Item
-from fedbench.data.sources.listing import Row, Seen, assembled, inside, rows_of
-from fedbench.data.sources.published import Published
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading import published
+from fedbench.data.reading.images import Item
+from fedbench.data.reading.listing import ListedImage, Seen, assembled, inside, rows_of
+from fedbench.data.reading.published import Published
 from fedbench.errors import ConfigError
 
 LISTS = ("train.csv", "val.csv", "test.csv")
@@ -37,7 +37,7 @@ class Options(Section):
     size: int = Field(84, ge=1, description="every image has, or is resized to, size x size pixels")
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     return published.source(config, options, progress, PUBLISHED["mini-imagenet"], read)
 
 
@@ -53,11 +53,11 @@ def read(name: str, folder: Path, options: Options) -> Content:
     for label, number in enumerate(names):
         for index, (path, where) in enumerate(listed[number]):
             parts[index % EVERY == EVERY - 1].append(Item(path, label, where))
-    notes = ("every sixth image of each class is a test image: the published parts are disjoint in classes",)
-    return assembled(*parts, names, options.size, notes=notes)
+    warnings = ("every sixth image of each class is a test image: the published parts are disjoint in classes",)
+    return assembled(*parts, names, options.size, warnings=warnings)
 
 
-def rows_in(path: Path) -> list[tuple[str, str, Row]]:
+def rows_in(path: Path) -> list[tuple[str, str, ListedImage]]:
     """(file, WordNet number, row) of every line. Raises ConfigError."""
     header, *rows = rows_of(path, ",")
     if not {"filename", "label"} <= set(header.values):

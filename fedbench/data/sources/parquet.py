@@ -14,8 +14,8 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import Progress
-from fedbench.data.sources.images import Item, blocks, channels_of, checked_label, decoder, is_test_row, reason
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading.images import Item, blocks, channels_of, checked_label, decoder, is_test_row, reason
 from fedbench.errors import ConfigError, nearest
 
 LABELS = ("label", "labels", "fine_label", "target", "class", "y")
@@ -38,7 +38,7 @@ class Options(Section):
 
 
 @dataclass(frozen=True)
-class Columns:
+class ParquetColumns:
     """Which columns hold what, and the names of classes and domains where the files' metadata tell them."""
 
     image: str
@@ -48,7 +48,7 @@ class Columns:
     domain_names: tuple[str, ...] = ()
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
     parts = find_parts(path)
     files = tuple(chain.from_iterable(parts.values()))
@@ -113,10 +113,10 @@ def read(path: Path, parts: dict[str, list[Path]], options: Options) -> Content:
     columns = agreed_columns(list(rows), options)
     train, test = (sum(rows[file] for file in parts.get(part, ())) for part in ("train", "test"))
     classes = len(columns.names) or options.classes
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     if "test" not in parts:
         train, test = train - train // 5, train // 5
-        notes = ("the files have no test part: every fifth row (row % 5 == 4) is a test image",)
+        warnings = ("the files have no test part: every fifth row (row % 5 == 4) is a test image",)
 
     domains = domain_names(rows, columns)
 
@@ -127,7 +127,8 @@ def read(path: Path, parts: dict[str, list[Path]], options: Options) -> Content:
         return chain(found(parts["train"], test=False), found(parts["train"], test=True))
 
     decode = decoder(channels_of(items()), options.size)
-    return Content(train, test, blocks(items(), decode), classes, columns.names, domain_names=domains, notes=notes)
+    more = dict(domain_names=domains, warnings=warnings)
+    return Content(train, test, blocks(items(), decode), classes, columns.names, **more)
 
 
 @contextmanager
@@ -154,7 +155,7 @@ def row_count(file: Path) -> int:
 # -- columns -----------------------------------------------------------------------------------------------------------
 
 
-def agreed_columns(files: list[Path], options: Options) -> Columns:
+def agreed_columns(files: list[Path], options: Options) -> ParquetColumns:
     """The columns of the first file, which all others must have with the same class names."""
     first, *others = files
     columns = find_columns(first, options)
@@ -165,7 +166,7 @@ def agreed_columns(files: list[Path], options: Options) -> Columns:
     return columns
 
 
-def find_columns(file: Path, options: Options) -> Columns:
+def find_columns(file: Path, options: Options) -> ParquetColumns:
     """By option, else by the schema's Hugging Face metadata, else by name. Raises ConfigError."""
     with readable(file) as opened:
         schema = opened.schema_arrow
@@ -176,7 +177,7 @@ def find_columns(file: Path, options: Options) -> Columns:
     if domain:
         domain = pick(file, schema, "domain", domain, [], ())
     check_types(file, schema, image, label, domain)
-    return Columns(image, label, declared_names(features, label), domain, declared_names(features, domain or ""))
+    return ParquetColumns(image, label, declared_names(features, label), domain, declared_names(features, domain or ""))
 
 
 def declared_names(features: dict[str, Any], column: str) -> tuple[str, ...]:
@@ -236,7 +237,7 @@ def is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind))
 
 
-def domain_names(files: Iterable[Path], columns: Columns) -> tuple[str, ...]:
+def domain_names(files: Iterable[Path], columns: ParquetColumns) -> tuple[str, ...]:
     """Names of all domains: those declared, else what the column holds in ascending order. Raises ConfigError."""
     if columns.domain is None or columns.domain_names:
         return columns.domain_names
@@ -253,7 +254,7 @@ def domain_names(files: Iterable[Path], columns: Columns) -> tuple[str, ...]:
 
 def items_of(
     files: Iterable[Path],
-    columns: Columns,
+    columns: ParquetColumns,
     domains: tuple[str, ...],
     classes: int | None,
     images: int,
@@ -272,7 +273,7 @@ def items_of(
             number += 1
 
 
-def checked_domain(value: Any, columns: Columns, numbers: dict[str, int], where: str) -> int:
+def checked_domain(value: Any, columns: ParquetColumns, numbers: dict[str, int], where: str) -> int:
     """The number of a domain, from its name or from the number that the metadata name. Raises ConfigError."""
     if value is None:
         raise ConfigError(f"{where}: the domain is missing")
@@ -285,7 +286,7 @@ def checked_domain(value: Any, columns: Columns, numbers: dict[str, int], where:
     return numbers[str(value)]
 
 
-def cells(file: Path, columns: Columns) -> Iterator[tuple[bytes | None, int | None, Any]]:
+def cells(file: Path, columns: ParquetColumns) -> Iterator[tuple[bytes | None, int | None, Any]]:
     """Encoded image, label and domain (None where there is no such column) of every row."""
     wanted = [name for name in (columns.image, columns.label, columns.domain) if name]
     with readable(file) as opened:

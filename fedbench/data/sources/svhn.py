@@ -8,10 +8,10 @@ import numpy as np
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import Progress
-from fedbench.data.sources import published
-from fedbench.data.sources.arrays import checked_images, checked_labels, sliced, unreadable
-from fedbench.data.sources.published import Download, Published, changed_note
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading import published
+from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
+from fedbench.data.reading.published import Download, Published, changed_warning
 from fedbench.errors import ConfigError
 
 PARTS = ("train", "test")
@@ -38,18 +38,18 @@ PUBLISHED = {
 }
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     return published.source(config, options, progress, PUBLISHED["svhn"], read)
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """A note names a file whose checksum is not the published one."""
+    """A warning names a file whose checksum is not the published one."""
     (train, train_labels), (test, test_labels) = (part(folder / file) for file in PUBLISHED["svhn"].names)
     if train.shape[1:] != test.shape[1:]:
         raise ConfigError(f"{folder}: images of another size in the test part")
     blocks = chain(sliced(train, train_labels), sliced(test, test_labels))
-    notes = changed_note(PUBLISHED["svhn"], folder)
-    return Content(len(train), len(test), blocks, 10, tuple("0123456789"), notes=notes)
+    warnings = changed_warning(PUBLISHED["svhn"], folder)
+    return Content(len(train), len(test), blocks, 10, tuple("0123456789"), warnings=warnings)
 
 
 def part(path: Path) -> tuple[np.ndarray, np.ndarray]:

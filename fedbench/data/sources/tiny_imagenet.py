@@ -6,11 +6,11 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import Progress
-from fedbench.data.sources import published
-from fedbench.data.sources.images import Item
-from fedbench.data.sources.listing import Seen, assembled, check_names, inside, rows_of, some_images, subfolders
-from fedbench.data.sources.published import Download, Published
+from fedbench.data.dataset import OnProgress
+from fedbench.data.reading import published
+from fedbench.data.reading.images import Item
+from fedbench.data.reading.listing import Seen, assembled, check_names, inside, rows_of, some_images, subfolders
+from fedbench.data.reading.published import Download, Published
 from fedbench.errors import ConfigError
 
 PUBLISHED = {
@@ -36,7 +36,7 @@ class Options(Section):
     size: int | None = Field(None, ge=1, description="resize every image to size x size pixels (published: 64)")
 
 
-def source(config: DataConfig, options: Options, progress: Progress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     return published.source(config, options, progress, PUBLISHED["tiny-imagenet"], read)
 
 

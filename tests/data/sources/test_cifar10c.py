@@ -31,7 +31,7 @@ def test_each_type_is_a_domain_and_every_fifth_picture_a_test_image(corrupted, l
     dataset = load("cifar10c", root=corrupted)
     assert dataset.domain_names == COMMON
     assert (dataset.train_rows, dataset.test_rows) == (15 * 16, 15 * 4)
-    pixel = dataset.images[:, :, 0, 0]
+    pixel = dataset.samples[:, :, 0, 0]
     assert (pixel[:, 0] == dataset.domains).all()
     assert set(pixel[:, 1]) == {5}
     assert (LABELS[pixel[:, 2]] == dataset.labels).all()
@@ -44,8 +44,8 @@ def test_each_type_is_a_domain_and_every_fifth_picture_a_test_image(corrupted, l
 def test_severity_and_types_are_options(corrupted, load, refused):
     dataset = load("cifar10c", root=corrupted.parent, severity=2, corruptions=["fog", "spatter"])
     assert dataset.domain_names == ("fog", "spatter")
-    assert set(dataset.images[:, 1, 0, 0]) == {2}
-    assert set(dataset.images[:, 0, 0, 0]) == {COMMON.index("fog"), 15}
+    assert set(dataset.samples[:, 1, 0, 0]) == {2}
+    assert set(dataset.samples[:, 0, 0, 0]) == {COMMON.index("fog"), 15}
     assert load("cifar10c", root=corrupted, corruptions="fog").domain_names == ("fog",)
     assert load("cifar10c", root=corrupted, corruptions="fog,frost").domain_names == ("fog", "frost")
     assert "data.severity = 6" in refused("cifar10c", root=corrupted, severity=6)
@@ -93,6 +93,6 @@ def test_any_damage_is_one_line_or_harmless(data, corrupted, load_damaged):
     dataset = load_damaged(data, file, "cifar10c", header=127, root=corrupted)
     if dataset is not None:
         sound = dataset.domains != COMMON.index("fog")  # bytes of a picture may change without notice, labels may not
-        shown = dataset.images[:, 2, 0, 0]
+        shown = dataset.samples[:, 2, 0, 0]
         assert (LABELS[shown[sound]] == dataset.labels[sound]).all()
         assert np.bincount(dataset.labels[~sound]).tolist() == [2] * 10

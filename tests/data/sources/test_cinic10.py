@@ -25,8 +25,8 @@ def test_the_validation_part_is_joined_and_sources_are_domains(cinic, load):
     assert dataset.class_names == CLASSES
     assert dataset.domain_names == ("cifar10", "imagenet")
     assert dataset.domains[:6].tolist() == [0, 1, 1] * 2
-    assert (dataset.images[:, 0, 0, 0] // 20 == dataset.labels).all()
-    assert set(dataset.images[60:, 0, 0, 0] % 10) == {2}
+    assert (dataset.samples[:, 0, 0, 0] // 20 == dataset.labels).all()
+    assert set(dataset.samples[60:, 0, 0, 0] % 10) == {2}
     assert dataset.mean[0] == 0.47889522
     assert load("cinic10", root=cinic, join_val=False).train_rows == 30
 

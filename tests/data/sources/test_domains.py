@@ -42,7 +42,7 @@ def pacs(make) -> Path:
 
 def truth(dataset) -> tuple[list[int], list[int]]:
     """Domains and labels as the pixels tell them."""
-    value = dataset.images[:, 0, 0, 0].astype(int)
+    value = dataset.samples[:, 0, 0, 0].astype(int)
     return (value // 40).tolist(), (value % 40 // 4).tolist()
 
 
@@ -66,9 +66,9 @@ def test_the_published_lists_decide(pacs, load):
     dataset = load("pacs", root=pacs)
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (28, 28, (3, 8, 8))
     assert (dataset.domains.tolist(), dataset.labels.tolist()) == truth(dataset)
-    assert (dataset.images[:28, 0, 0, 0] % 2 == 0).all()
-    assert (dataset.images[28:, 0, 0, 0] % 2 == 1).all()
-    assert dataset.notes == ("56 images, not the 9,991 that were published",)
+    assert (dataset.samples[:28, 0, 0, 0] % 2 == 0).all()
+    assert (dataset.samples[28:, 0, 0, 0] % 2 == 1).all()
+    assert dataset.warnings == ("56 images, not the 9,991 that were published",)
 
 
 def test_domainnet_keeps_its_ten_classes_of_the_lists(make, load, save_images):

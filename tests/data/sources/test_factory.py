@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from fedbench.config import Config
-from fedbench.data import Dataset
+from fedbench.data import Dataset, Split
 from fedbench.errors import ConfigError
 
 
@@ -47,7 +47,7 @@ def test_a_factory_of_a_pair(mine):
     dataset = load()
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (10, 4, (1, 4, 5))
     assert dataset.class_names == ("cat", "dog")
-    assert dataset.images[:, 0, 0, 0].tolist() == [*range(10), *range(4)]
+    assert dataset.samples[:, 0, 0, 0].tolist() == [*range(10), *range(4)]
 
 
 def test_a_factory_by_part_with_options(mine):
@@ -80,7 +80,7 @@ def test_kinds_of_images(mine, image, shape):
 
 def test_float_tensors_are_rounded_to_bytes(mine):
     mine.make = lambda: (toy(4, torch.full((1, 2, 2), 0.5)), toy(2, torch.ones(1, 2, 2)))
-    assert load().images[[0, 5]].max(axis=(1, 2, 3)).tolist() == [128, 255]
+    assert load().samples[[0, 5]].max(axis=(1, 2, 3)).tolist() == [128, 255]
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_float_tensors_are_rounded_to_bytes(mine):
     [
         (torch.full((1, 2, 2), 1.5), "train item 0: values outside [0, 1]"),
         (torch.full((1, 2, 2), float("nan")), "train item 0: values outside [0, 1]"),
-        (np.zeros((4, 5)), "train item 0: the image is a float64 array [4, 5]"),
-        (torch.zeros(4, 5), "a torch.float32 tensor [4, 5]"),
-        (torch.zeros(1, 4, 5, dtype=torch.int64), "a torch.int64 tensor [1, 4, 5]"),
+        (np.full((4, 5), np.nan), "train item 0: values that are not finite"),
+        (np.zeros((4, 5), bool), "train item 0: the image is a bool array [4, 5]"),
+        (torch.zeros(4, 5, dtype=torch.uint8), "a torch.uint8 tensor [4, 5]"),
         ("file.png", "train item 0: the image is a str"),
         (Image.new("F", (5, 4)), "train item 0: pixels of kind F"),
     ],
@@ -117,7 +117,7 @@ def test_random_transforms_are_refused(mine):
             return np.random.default_rng().integers(0, 256, (4, 4), np.uint8), 0
 
     mine.make = lambda: (Noisy(range(5)), toy(2))
-    assert "train item 0: another image when asked again" in refused()
+    assert "train item 0: another sample when asked again" in refused()
 
 
 def test_factories_that_are_none(mine):
@@ -150,3 +150,40 @@ def test_items_with_a_domain(mine):
     assert dataset.domains.tolist() == [0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1]
     mine.make = lambda: (items(8), items(4, last=2))
     assert "test item 0: domain 2; a number from 0 to 1 is expected" in refused()
+
+
+class Numbers(list):
+    """A data set without classes."""
+
+
+def features(count: int, target=lambda row: row / 2) -> Numbers:
+    return Numbers((np.arange(6, dtype=np.float64).reshape(2, 3) + row, target(row)) for row in range(count))
+
+
+def test_floats_are_features_and_float_targets_make_a_regression(mine):
+    mine.make = lambda: (features(5), features(3))
+    dataset = load()
+    assert (dataset.task, dataset.shape, dataset.outputs, dataset.classes) == ("regression", (2, 3), 1, 0)
+    assert dataset.samples.dtype == dataset.targets.dtype == np.float32
+    assert dataset.targets.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 0.0, 0.5, 1.0]
+    samples = torch.from_numpy(dataset.samples)
+    x, y = Split(samples, torch.arange(5), torch.zeros(5), dataset.scale_and_shift(), ()).batch(torch.arange(5))
+    torch.testing.assert_close(x.transpose(0, 1).reshape(2, -1).mean(1), torch.zeros(2), atol=1e-6, rtol=0)
+    assert y.shape == (5,)
+
+
+def test_a_target_may_be_several_numbers(mine):
+    mine.make = lambda: (features(5, lambda row: torch.tensor([row, 1.0])), features(3, lambda row: [row, 0.5]))
+    dataset = load()
+    assert (dataset.targets.shape, dataset.outputs) == ((8, 2), 2)
+    mine.make = lambda: (features(5, lambda row: [0.5] * (1 + row // 4)), features(3, lambda row: [0.5]))
+    assert "train item 4: a target of shape [2], the first is [1]" in refused()
+
+
+def test_whole_numbers_are_tokens_and_stay_as_they_are(mine):
+    mine.make = lambda: (Items((np.arange(7) + row, row % 2) for row in range(4)), Items([(np.arange(7), 1)]))
+    dataset = load()
+    assert (dataset.task, dataset.shape, dataset.classes, dataset.mean) == ("classification", (7,), 2, ())
+    split = Split(torch.from_numpy(dataset.samples), torch.arange(4), torch.zeros(4), dataset.scale_and_shift(), ())
+    assert torch.equal(split.batch(torch.tensor([2]))[0], torch.arange(2, 9)[None])
+    assert "data.mean = [0.5]: mine:make holds whole numbers, which stay as they are" in refused(mean=[0.5])

@@ -48,8 +48,8 @@ def parts(tmp_path) -> Path:
 def test_every_fifth_image_of_each_class_is_a_test_image(classes):
     dataset = load(classes)
     assert dataset.class_names == ("cat", "dog")
-    assert dataset.images[dataset.train_rows :, 0, 0, 0].tolist() == [4, 9, 104]
-    assert dataset.images[: dataset.train_rows, 0, 0, 0].tolist() == [0, 1, 2, 3, 5, 6, 7, 8, 100, 101, 102, 103]
+    assert dataset.samples[dataset.train_rows :, 0, 0, 0].tolist() == [4, 9, 104]
+    assert dataset.samples[: dataset.train_rows, 0, 0, 0].tolist() == [0, 1, 2, 3, 5, 6, 7, 8, 100, 101, 102, 103]
     assert dataset.labels.tolist() == [0] * 8 + [1] * 4 + [0, 0, 1]
 
 
@@ -105,7 +105,7 @@ def test_a_class_that_the_training_part_lacks(parts):
 
 def test_too_few_images_for_a_test_part(tmp_path):
     save(tmp_path / "set" / "cat", 4)
-    assert "4 training and 0 test images" in refused(tmp_path / "set")
+    assert "4 training and 0 test samples" in refused(tmp_path / "set")
 
 
 # -- domains -----------------------------------------------------------------------------------------------------------
@@ -124,17 +124,17 @@ def test_folders_of_the_same_classes_are_domains(domains):
     dataset = load(domains)
     assert (dataset.domain_names, dataset.class_names) == (("photo", "sketch"), ("cat", "dog"))
     assert (dataset.train_rows, dataset.test_rows) == (16, 4)
-    value = dataset.images[:, 0, 0, 0].astype(int)
+    value = dataset.samples[:, 0, 0, 0].astype(int)
     assert (value // 100 == dataset.domains).all()
     assert (value % 100 // 50 == dataset.labels).all()
     assert value[16:].tolist() == [4, 54, 104, 154]
-    assert "photo, sketch are domains" in dataset.notes[0]
+    assert "photo, sketch are domains" in dataset.warnings[0]
 
 
 def test_or_classes_where_the_option_says_so(domains):
     dataset = load(domains, domains=False)
     assert (dataset.domain_names, dataset.class_names, dataset.domains) == ((), ("photo", "sketch"), None)
-    assert load(domains, domains=True).notes == ()
+    assert load(domains, domains=True).warnings == ()
 
 
 def test_domains_below_train_and_test(domains, tmp_path):

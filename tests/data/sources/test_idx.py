@@ -29,7 +29,7 @@ def test_emnist_has_62_classes_and_stands_upright(emnist, load):
     assert dataset.class_names[9:12] == ("9", "A", "B")
     assert dataset.class_names[61] == "z"
     assert dataset.labels[:62].tolist() == list(range(62))
-    assert dataset.images[0, 0].tolist() == np.arange(16).reshape(4, 4).T.tolist()
+    assert dataset.samples[0, 0].tolist() == np.arange(16).reshape(4, 4).T.tolist()
     assert dataset.mean == (0.1736,)
 
 
@@ -41,7 +41,7 @@ def test_mnist_files_with_the_published_checksums_need_no_note(mnist_folder, loa
     dataset = load("mnist", root=mnist_folder)
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (20, 10, (1, 28, 28))
     assert dataset.labels[:10].tolist() == list(range(10))
-    assert dataset.notes == ()
+    assert dataset.warnings == ()
     assert dataset.class_names == tuple("0123456789")
 
 
@@ -49,7 +49,7 @@ def test_real_subsets_are_read_with_a_note(shared, load):
     dataset = load("mnist", root=shared / "mnist")
     assert (dataset.train_rows, dataset.test_rows) == (10_000, 10_000)
     assert np.bincount(dataset.labels[10_000:]).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    assert "MD5 differs): train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz; a subset" in dataset.notes[0]
+    assert "MD5 differs): train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz; a subset" in dataset.warnings[0]
     assert load("fmnist", root=shared / "fmnist").class_names[9] == "Ankle boot"
 
 
@@ -57,7 +57,7 @@ def test_real_pixels_are_those_of_the_file(shared, load):
     dataset = load("mnist", root=shared / "mnist")
     data = gzip.decompress((shared / "mnist" / "t10k-images-idx3-ubyte.gz").read_bytes())
     expected = np.frombuffer(data, np.uint8, offset=16).reshape(-1, 28, 28)
-    np.testing.assert_array_equal(dataset.images[10_000:, 0], expected)
+    np.testing.assert_array_equal(dataset.samples[10_000:, 0], expected)
 
 
 def test_broken_files(mnist_folder, write_idx, refused):

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedbench.data import importing
-from fedbench.data.sources import published
+from fedbench.data.reading import published
+from fedbench.data.reading.published import Download
 from fedbench.data.sources.medmnist import PUBLISHED
-from fedbench.data.sources.published import Download
 
 COUNTS = {"train": 22, "val": 11, "test": 15}
 
@@ -37,7 +37,7 @@ def test_the_validation_part_is_joined_to_the_training_part(organ, load):
     dataset = load("organamnist", root=organ)
     assert (dataset.train_rows, dataset.test_rows, dataset.classes) == (33, 15, 11)
     assert dataset.labels.tolist() == [i % 11 for count in (22, 11, 15) for i in range(count)]
-    np.testing.assert_array_equal(dataset.images[22:33, 0], arrays()["val_images"])
+    np.testing.assert_array_equal(dataset.samples[22:33, 0], arrays()["val_images"])
     assert dataset.class_names[1] == "femur-left"
     assert (dataset.mean, dataset.std) == ((0.5,), (0.5,))
 
@@ -45,7 +45,7 @@ def test_the_validation_part_is_joined_to_the_training_part(organ, load):
 def test_or_left_out(organ, load):
     dataset = load("organamnist", root=organ, join_val=False)
     assert (dataset.train_rows, dataset.test_rows) == (22, 15)
-    np.testing.assert_array_equal(dataset.images[22:, 0], arrays()["test_images"])
+    np.testing.assert_array_equal(dataset.samples[22:, 0], arrays()["test_images"])
 
 
 def test_a_real_file_of_the_same_format(shared, tmp_path, load):
@@ -53,7 +53,7 @@ def test_a_real_file_of_the_same_format(shared, tmp_path, load):
     dataset = load("organcmnist", root=tmp_path)
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (2698, 468, (1, 28, 28))
     assert np.bincount(dataset.labels[2698:]).tolist() == [234, 234]
-    assert "not the published files (MD5 differs): organcmnist.npz" in dataset.notes[0]
+    assert "not the published files (MD5 differs): organcmnist.npz" in dataset.warnings[0]
 
 
 def test_the_file_is_taken_as_it_is_though_it_is_a_zip_archive_too(organ, load, tmp_path):

@@ -27,11 +27,11 @@ def test_all_classes_are_joined_and_every_sixth_image_is_a_test_image(mini, load
     dataset = load("mini-imagenet", root=mini)
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (40, 8, (3, 84, 84))
     assert dataset.class_names == ("n00000001", "n00000002", "n00000003", "n00000004")
-    value = dataset.images[:, 0, 0, 0]
+    value = dataset.samples[:, 0, 0, 0]
     assert (value // 16 - 1 == dataset.labels).all()
     assert set(value[40:] % 16) == {5, 11}
     assert not set(value[:40] % 16) & {5, 11}
-    assert "every sixth image" in dataset.notes[0]
+    assert "every sixth image" in dataset.warnings[0]
 
 
 def test_larger_images_are_made_84_pixels_wide(mini, load, save_images):
@@ -75,4 +75,4 @@ def test_any_damage_to_a_list_is_one_line_or_harmless(data, mini, load_damaged):
     dataset = load_damaged(data, mini / "train.csv", "mini-imagenet", root=mini)
     if dataset is not None:
         numbers = [int(name[1:]) for name in dataset.class_names]
-        assert [numbers[label] for label in dataset.labels] == (dataset.images[:, 0, 0, 0] // 16).tolist()
+        assert [numbers[label] for label in dataset.labels] == (dataset.samples[:, 0, 0, 0] // 16).tolist()

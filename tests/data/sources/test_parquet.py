@@ -44,7 +44,7 @@ def parts(tmp_path, write_parquet, encode, pixels) -> Path:
 def test_shards_in_order_with_pixels_labels_and_names(parts, pixels):
     dataset = load(parts)
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (9, 3, (3, 6, 6))
-    np.testing.assert_array_equal(dataset.images, pixels(12).transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(dataset.samples, pixels(12).transpose(0, 3, 1, 2))
     assert dataset.labels.tolist() == [row % 3 for row in range(12)]
     assert dataset.class_names == ("cat", "dog", "owl")
 
@@ -60,8 +60,8 @@ def test_a_validation_part_stands_in_for_a_missing_test_part(parts, name):
 def test_a_file_without_parts_gives_every_fifth_row_to_the_test_part(parts, pixels):
     dataset = load(parts / "train-00000-of-00002.parquet")
     assert (dataset.train_rows, dataset.test_rows) == (4, 1)
-    np.testing.assert_array_equal(dataset.images[4], pixels(12)[4].transpose(2, 0, 1))
-    assert "every fifth row" in dataset.notes[0]
+    np.testing.assert_array_equal(dataset.samples[4], pixels(12)[4].transpose(2, 0, 1))
+    assert "every fifth row" in dataset.warnings[0]
 
 
 def test_grey_images_have_one_channel_unless_one_is_in_colour(tmp_path, write_parquet, encode, pixels):

@@ -31,15 +31,15 @@ def test_images_and_digits(svhn, load):
     dataset = load("svhn", root=svhn)
     assert (dataset.train_rows, dataset.test_rows, dataset.classes) == (12, 12, 10)
     assert dataset.labels.tolist() == DIGITS * 2
-    np.testing.assert_array_equal(dataset.images[:12], PIXELS.transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(dataset.samples[:12], PIXELS.transpose(0, 3, 1, 2))
     assert dataset.mean == (0.4377, 0.4438, 0.4728)
-    assert "not the published files" in dataset.notes[0]
+    assert "not the published files" in dataset.warnings[0]
 
 
 def test_it_reads_what_torchvision_reads(svhn, load, monkeypatch):
     monkeypatch.setattr(datasets.SVHN, "_check_integrity", lambda self: True)
     theirs, ours = datasets.SVHN(svhn, split="test"), load("svhn", root=svhn.parent)
-    np.testing.assert_array_equal(ours.images[12:], theirs.data)
+    np.testing.assert_array_equal(ours.samples[12:], theirs.data)
     assert ours.labels[12:].tolist() == theirs.labels.tolist()
 
 

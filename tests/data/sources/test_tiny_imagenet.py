@@ -32,7 +32,7 @@ def test_classes_are_numbered_as_folder_readers_do(tiny, load):
     dataset = load("tiny-imagenet", root=tiny)
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (12, 6, (3, 64, 64))
     assert dataset.class_names == ("goldfish", "tench", "n03")
-    assert (dataset.images[:, 0, 0, 0] // 10 - 1 == dataset.labels).all()
+    assert (dataset.samples[:, 0, 0, 0] // 10 - 1 == dataset.labels).all()
     assert dataset.labels[12:].tolist() == [2, 0, 1, 1, 0, 2]
     assert load("tiny-imagenet", root=tiny.parent, size=32).shape == (3, 32, 32)
 
@@ -43,7 +43,7 @@ def test_the_real_sample(shared, load):
     assert (dataset.train_rows, dataset.test_rows, dataset.classes) == (1000, 240, 20)
     assert np.bincount(dataset.labels[:1000]).tolist() == [50] * 20
     assert np.bincount(dataset.labels[1000:]).tolist() == [12] * 20
-    train = dataset.images[:1000] / 255
+    train = dataset.samples[:1000] / 255
     assert train.mean(axis=(0, 2, 3)) == pytest.approx(dataset.mean, abs=0.05)
     assert train.std(axis=(0, 2, 3)) == pytest.approx(dataset.std, abs=0.02)
 
@@ -84,5 +84,5 @@ def test_any_damage_to_the_lists_is_one_line_or_harmless(data, tiny, load_damage
     file = tiny / data.draw(st.sampled_from(["wnids.txt", "words.txt", "val/val_annotations.txt"]))
     dataset = load_damaged(data, file, "tiny-imagenet", root=tiny)
     if dataset is not None:
-        value = dataset.images[: dataset.train_rows, 0, 0, 0] // 10
+        value = dataset.samples[: dataset.train_rows, 0, 0, 0] // 10
         assert (np.unique(value)[dataset.labels[: len(value)]] == value).all()

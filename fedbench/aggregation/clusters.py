@@ -1,0 +1,45 @@
+"""Clusters of clients by what they sent, the same in every run."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def k_means(points: Sequence[Tensor], clusters: int, most: int) -> tuple[list[int], list[Tensor]]:
+    """The cluster of every point and the centres, float64: Lloyd's algorithm in at most so many assignments.
+
+    It starts from the first point, then each time from the one farthest from the centres so far. The smallest index
+    wins ties; a cluster without points keeps its centre.
+    """
+    centres = farthest_first(points, min(clusters, len(points)))
+    assigned: list[int] = []
+    for _ in range(most):
+        before, assigned = assigned, [nearest(point, centres) for point in points]
+        if assigned == before:
+            break
+        for cluster in set(assigned):
+            members = [point for point, own in zip(points, assigned, strict=True) if own == cluster]
+            centres[cluster] = sum(members, torch.zeros_like(centres[0])) / len(members)
+    return assigned, centres
+
+
+def farthest_first(points: Sequence[Tensor], count: int) -> list[Tensor]:
+    """So many of the points, float64: the first, then each time the one farthest from those before."""
+    chosen = [points[0].to(torch.float64)]
+    gap = np.full(len(points), np.inf)
+    while len(chosen) < count:
+        gap = np.minimum(gap, [squared_distance(point, chosen[-1]) for point in points])
+        chosen.append(points[int(gap.argmax())].to(torch.float64))
+    return [centre.clone() for centre in chosen]
+
+
+def nearest(point: Tensor, centres: Sequence[Tensor]) -> int:
+    """The nearest centre; of equally near ones the first."""
+    return int(np.argmin([squared_distance(point, centre) for centre in centres]))
+
+
+def squared_distance(a: Tensor, b: Tensor) -> float:
+    # NumPy, because the order of a torch sum depends on the number of threads.
+    return float(np.square(a.numpy().astype(np.float64) - b.numpy()).sum())

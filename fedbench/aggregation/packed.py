@@ -1,0 +1,57 @@
+"""Masks packed eight entries to a byte: as they travel, and how much they have in common."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedbench.aggregation.columns import GATHERED, by_columns
+
+
+def bits_to_mask(bits: Tensor, size: int) -> Tensor:
+    """bool `[size]` of a mask packed eight to a byte (`mask_to_bits`)."""
+    return torch.from_numpy(np.unpackbits(bits.cpu().numpy(), count=size).view(bool))
+
+
+def mask_to_bits(mask: Tensor) -> Tensor:
+    """uint8 `[ceil(N / 8)]`: a bool mask `[N]` packed eight to a byte."""
+    return torch.from_numpy(np.packbits(mask.cpu().numpy()))
+
+
+def unpacked(packed: np.ndarray, columns: slice) -> np.ndarray:
+    """0 and 1 in bytes `[n, c]`: these columns, from a multiple of 8 on, of n packed masks."""
+    part = packed[:, columns.start // 8 : -(-columns.stop // 8)]
+    return np.unpackbits(part, axis=1, count=columns.stop - columns.start)
+
+
+def mask_overlaps(masks: Tensor) -> Tensor:
+    """int64 `[n, n]`: how many ones each two masks have in common; the diagonal counts a mask's ones.
+
+    masks: packed, uint8 `[n, bytes]`, with 0 in the padding.
+    """
+    packed, parts = masks.cpu().numpy(), list[np.ndarray]()
+    by_columns(lambda columns: parts.append(_common(packed[:, columns])), packed.shape[1], 1 << 14)
+    return torch.from_numpy(sum(parts, np.zeros((len(masks), len(masks)), np.int64)))
+
+
+def _common(packed: np.ndarray) -> np.ndarray:
+    """Counted in words of eight bytes."""
+    size, width = packed.shape
+    padded = np.zeros((size, -(-width // 8) * 8), np.uint8)
+    padded[:, :width] = packed
+    words, counts = padded.view(np.uint64), np.zeros((size, size), np.int64)
+    for i, row in enumerate(words):
+        counts[i, i:] = np.bitwise_count(words[i:] & row).sum(1, dtype=np.uint32)  # int64 is slower
+    return counts + np.triu(counts, 1).T
+
+
+def mask_counts(masks: Tensor, size: int) -> np.ndarray:
+    """int64 `[size]`: how many of the packed masks, uint8 `[n, ceil(size / 8)]`, are 1 at each element."""
+    out, packed = np.zeros(size, np.int64), masks.cpu().numpy()
+
+    def part(columns: slice) -> None:
+        bits = unpacked(packed, columns)
+        for start in range(0, len(bits), 255):  # sums of 255 bits fit a byte, which is fastest
+            out[columns] += bits[start : start + 255].sum(0, dtype=np.uint8)
+
+    by_columns(part, size, GATHERED)
+    return out

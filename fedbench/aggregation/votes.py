@@ -1,0 +1,20 @@
+"""Weighted votes on classes."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def vote(ballots: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
+    """Scores `[samples, classes]`, float64: the weights `[samples]` of the clients whose ballot has a one there."""
+    scores = torch.zeros(ballots[0].shape, dtype=torch.float64)
+    for ballot, weight in zip(ballots, weights, strict=True):
+        scores.addcmul_(weight.to(torch.float64)[:, None], ballot.to(torch.float64))
+    return scores
+
+
+def plurality(scores: Tensor, tolerance: float = 1e-9) -> Tensor:
+    """For each row of `[samples, classes]` the lowest class within `tolerance` of the best score, int64."""
+    best = scores.max(1, keepdim=True).values
+    return (scores >= best - tolerance).to(torch.int64).argmax(1)

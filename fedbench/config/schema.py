@@ -1,0 +1,246 @@
+"""The whole configuration tree: every default, range and unit lives here.
+
+A method's own options live in its file (`Method.Options`) and appear here as `method.<option>`; a model's or a data
+source's constructor arguments appear as `model.<argument>` and `data.<argument>`.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
+
+from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
+from fedbench.config.words import explain
+from fedbench.errors import ConfigError
+
+
+class MethodConfig(OpenSection):
+    name: str = Field("fedavg", description="method to run: a name of `fedbench methods`, or package.module:Class")
+
+
+class DataConfig(OpenSection):
+    name: str = Field(
+        "digits",
+        description="data set: a name of `fedbench data --help`, parquet:PATH, folder:PATH, or package.module:factory",
+    )
+    root: Path | None = Field(None, description="folder with the data set's published files (default: the cache)")
+    val: float = Field(0.1, ge=0, lt=1, description="share of each client's training images held out for validation")
+    mean: list[float] = Field([], description="mean of pixels in [0, 1], per channel or for all; empty: the set's own")
+    std: list[Annotated[float, Field(gt=0)]] = Field([], description="deviation, likewise")
+    augment: list[Literal["flip", "rotate", "crop"]] = Field(
+        [], description="random changes of training images: flip (left, right), rotate, crop (from a black frame)"
+    )
+    crop_padding: PositiveInt = Field(4, description="width of the frame for crop, in pixels")
+    rotate_degrees: float = Field(15.0, gt=0, le=180, description="largest angle of rotate")
+
+
+class PartitionConfig(OpenSection):
+    """What several schemes read stands here; a scheme may have further keys of its own."""
+
+    name: str = Field(
+        "dirichlet", description="how the images are dealt to the clients: a scheme of `fedbench data --help`"
+    )
+    clients: PositiveInt = Field(10, description="number of clients")
+    classes: PositiveInt = Field(2, description="classes per client (shards, pathological, domain-shards, corruption)")
+    deal: Literal["even", "shuffled", "random"] = Field(
+        "even",
+        description="classes of the clients (shards, domain-shards, corruption): even: each class equally often, none "
+        "twice at a client; shuffled: a client may get one twice; random: each client draws its own",
+    )
+    images: PositiveInt | None = Field(
+        None, description="training images per class and client (shards, domain-shards, corruption); none: all"
+    )
+    test_images: PositiveInt | None = Field(
+        None, description="test images per class and client (shards, domain-shards, corruption); none: all"
+    )
+    alpha: float = Field(0.5, gt=0, description="concentration per class (dirichlet, dirichlet-fixed, practical)")
+    min_images: int = Field(
+        10, ge=1, description="fewest images per client, all its parts (dirichlet, practical): drawn again below it"
+    )
+    train_size: PositiveInt | None = Field(
+        None, description="training images per client; none: 500 (dirichlet-fixed, pathological), all (iid, domain)"
+    )
+    test_size: PositiveInt | None = Field(
+        None,
+        description="test images per client; none: 100 (dirichlet-fixed, pathological, where test = drawn), all (iid, "
+        "domain)",
+    )
+    total: PositiveInt | None = Field(
+        None, description="images to deal in all, of the train part (pooled: of both); none: all there are"
+    )
+    test: Literal["auto", "part", "pooled", "drawn"] = Field(
+        "auto",
+        description="test images: part: the data set's test part; pooled: both parts merged, test_share of the images "
+        "held out; drawn: test_size of the test part in each client's class proportions (dirichlet, practical); auto: "
+        "pooled for dirichlet and practical and where one part is empty, else part",
+    )
+    test_share: float = Field(0.25, gt=0, lt=1, description="share of test images where test = pooled")
+    max_draws: PositiveInt = Field(10_000, description="draws before a partition is given up (dirichlet, practical)")
+    path: Path | None = Field(
+        None, description="JSON file with a list `clients` of row numbers (file), such as a run's partition.json"
+    )
+    seed: Seed | None = Field(None, description="seed of the partition; none: the run's seed")
+    flip_clients: list[int] = Field([], description="clients whose labels are permuted, c -> (c + 1) mod classes")
+    noise_clients: list[int] = Field([], description="clients with wrong labels among training and validation images")
+    noise_rate: float = Field(0.2, ge=0, le=1, description="share of wrong labels at noise_clients")
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        """Processes of a cluster work in other directories."""
+        return value and value.expanduser().absolute()
+
+
+class PublicConfig(Section):
+    size: int = Field(0, ge=0, description="unlabelled public images, taken from the train part before partitioning")
+    balance: Literal["classes", "domains", "dirichlet", "none"] = Field(
+        "classes",
+        description="classes: equally many of each; domains: of each domain and class; dirichlet: classes skewed by "
+        "alpha; none: any images",
+    )
+    alpha: float = Field(0.5, gt=0, description="concentration per class where balance = dirichlet")
+    reserve: PositiveInt | None = Field(
+        None, description="images kept from the clients, of which the public set is a part; none: size"
+    )
+
+
+class ModelConfig(OpenSection):
+    name: str = Field(
+        "auto",
+        description="mlp, avgcnn, resnet8, resnet10, resnet18, alexnet, vit, or package.module:Class of a "
+        "LightningModule; auto: avgcnn, or mlp for images of less than 16 pixels a side",
+    )
+    head: str | None = Field(None, description="dotted name of the classifier submodule (default: the model's own)")
+
+
+class TrainConfig(Section):
+    optimizer: Literal["auto", "module", "sgd", "adam", "adamw"] = Field(
+        "auto",
+        description="module: the LightningModule's configure_optimizers; auto: sgd for built-in models, else module",
+    )
+    lr: float = Field(0.01, gt=0, description="learning rate")
+    momentum: float = Field(0.5, ge=0, lt=1, description="heavy-ball momentum of sgd")
+    weight_decay: float = Field(5e-4, ge=0, description="coupled weight decay")
+    lr_decay: float = Field(1.0, gt=0, le=1, description="every learning rate in round t is times lr_decay^(t-1)")
+    batch_size: PositiveInt | Literal["full"] = Field(50, description="images per gradient step, or full")
+    epochs: int = Field(5, ge=0, description="local epochs per round")
+    steps: PositiveInt | None = Field(None, description="local gradient steps per round, instead of epochs")
+    shuffle: bool = Field(True, description="shuffle a client's images every epoch")
+    keep_optimizer: bool = Field(False, description="keep optimiser state at the client across rounds")
+    precision: Literal["32-true", "64-true", "bf16-mixed"] = Field("32-true", description="arithmetic of training")
+    memory_format: Literal["auto", "contiguous", "channels_last"] = Field(
+        "auto", description="layout of images and convolutions; auto: by model and device"
+    )
+    engine: Literal["loop", "trainer"] = Field(
+        "loop", description="loop: fedbench's own; trainer: lightning.Trainer, slower, for modules that need it"
+    )
+    threads: PositiveInt = Field(1, description="torch threads per host")
+
+
+class EvaluateConfig(Section):
+    every: PositiveInt = Field(1, description="evaluate every so many rounds, and always after the last")
+    batch_size: PositiveInt = Field(500, description="images per evaluation batch")
+    clients: PositiveInt | None = Field(None, description="evaluate a fixed random sample of clients; none: all")
+    accuracy: Literal["samples", "batches"] = Field("samples", description="mean over images, or over batches")
+
+
+class ResourcesConfig(Section):
+    hosts: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+        "auto", description="client host processes; 0: run in the calling process without Ray; auto: fill the machine"
+    )
+    cpus_per_host: float = Field(1, gt=0, description="CPU cores reserved per host")
+    gpus_per_host: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
+        "auto", description="fraction of a GPU per host; auto: by hosts and GPUs"
+    )
+    address: str = Field("local", description="Ray cluster to join: local, auto, or host:port")
+    states: Literal["auto", "memory", "disk"] = Field(
+        "auto",
+        description="private states of clients between rounds: in their host's memory, or in files; auto: files where "
+        "hosts are processes of their own, so that a host's death costs no state",
+    )
+    scratch: Path | None = Field(
+        None, description="folder for these files and for messages; none: shared memory, or /tmp where that is small"
+    )
+
+
+class CheckpointConfig(Section):
+    every: int = Field(10, ge=0, description="rounds between checkpoints; 0: none")
+
+
+class WandbConfig(Section):
+    project: str = Field("fedbench", description="W&B project")
+    entity: str | None = Field(None, description="W&B team or user")
+    group: str | None = Field(None, description="W&B group; none: the grid's name, or data set and partition")
+    tags: list[str] = Field([], description="W&B tags")
+    mode: Literal["auto", "online", "offline"] = Field("auto", description="auto: online with an account, else offline")
+
+
+class Config(Section):
+    """A validated request. `Config(method="fedcac", rounds=50)` is what the commands build from their flags."""
+
+    method: MethodConfig = MethodConfig()
+    data: DataConfig = DataConfig()
+    partition: PartitionConfig = PartitionConfig()
+    public: PublicConfig = PublicConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    rounds: int = Field(60, ge=1, description="communication rounds")
+    participation: float = Field(1.0, gt=0, description="share of clients per round in (0, 1], or a count >= 2")
+    evaluate: EvaluateConfig = EvaluateConfig()
+    seeds: list[Seed] = Field([0], min_length=1, description="seeds, each a full run: partition, start model, batches")
+    resources: ResourcesConfig = ResourcesConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    loggers: list[str] = Field([], description="wandb, csv, tensorboard, or package.module:Class of a Lightning Logger")
+    wandb: WandbConfig = WandbConfig()
+    name: str | None = Field(None, description="name of the run; none: made from what was asked")
+    out: Path | None = Field(None, description="folder for the results; none: results/<experiment>/<name>")
+
+    @field_validator("participation")
+    @classmethod
+    def _share_or_count(cls, value: float) -> float:
+        if value > 1 and value != int(value):
+            raise ValueError("a share in (0, 1] or a whole count >= 2")
+        return value
+
+    @field_validator("seeds", "loggers")
+    @classmethod
+    def _distinct(cls, value: list[Any], info: ValidationInfo) -> list[Any]:
+        if len(set(value)) != len(value):
+            raise ValueError(f"each {str(info.field_name).removesuffix('s')} once")
+        return value
+
+    @field_validator("name")
+    @classmethod
+    def _one_folder(cls, value: str | None) -> str | None:
+        return value if value is None else folder_name(value)
+
+    def __init__(self, **values: Any) -> None:
+        """Raises ConfigError, one line, for unknown keys, wrong types and values out of range."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(explain(error, type(self))) from None
+
+    def decisive(self) -> dict[str, Any]:
+        """What decides the numbers of a run: everything but seeds, place, loggers, checkpoints and resources."""
+        tree = self.model_dump(mode="json")
+        for key in ("seeds", "resources", "checkpoint", "loggers", "wandb", "name", "out"):
+            del tree[key]
+        return tree
+
+    def key(self) -> str:
+        """Twelve hexadecimal digits that name what was asked, seeds aside."""
+        return hashlib.sha256(json.dumps(self.decisive(), sort_keys=True).encode()).hexdigest()[:12]
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+
+def folder_name(value: str) -> str:
+    """A name that is one folder's below the one it is put in. Raises ValueError."""
+    if value in ("", ".", "..") or "/" in value or not value.isprintable():
+        raise ValueError("must be the name of one folder, without / and line breaks; --out takes a path")
+    return value

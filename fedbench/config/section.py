@@ -1,0 +1,71 @@
+"""Sections of a configuration: what pydantic checks and how strictly."""
+
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+PositiveInt = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""Records hold seeds in 32 bits."""
+OTHERS: dict[type, tuple[type, ...]] = {int: (bool, float, str), float: (bool, str)}
+"""What pydantic would make such a number of; its strict mode would refuse NumPy's numbers as well."""
+
+
+class Section(BaseModel):
+    """A group of keys; unknown keys are refused; `none` means no value where a key may have none."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False, coerce_numbers_to_str=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _none_by_name(cls, value: Any, info: ValidationInfo) -> Any:
+        field = cls.model_fields.get(info.field_name or "")
+        return None if value == "none" and field and NoneType in get_args(field.annotation) else value
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _as_written(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        """A whole number is not made of true, 1.0 or "1", a number not of true or "1"."""
+        found = check(value)
+        pairs = zip(found, value, strict=False) if isinstance(found, list) else [(found, value)]
+        if any(isinstance(written, OTHERS.get(type(taken), ())) for taken, written in pairs):
+            raise PydanticCustomError("written_otherwise", "not a number of this kind")
+        return found
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_null_byte(cls, value: Any) -> Any:
+        if isinstance(value, str | Path) and "\0" in str(value):
+            raise ValueError("a null byte is in it; leave it out")
+        return value
+
+
+class OpenSection(Section):
+    """A group with further keys of its own, checked by the class that `name` selects.
+
+    A plain string stands for `name`: `method: fedcac`.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The further keys."""
+        return dict(self.model_extra or {})

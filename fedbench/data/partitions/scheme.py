@@ -1,0 +1,100 @@
+"""What a scheme of partitioning is, and which there are."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from fedbench.config import PartitionConfig
+from fedbench.config.words import explain
+from fedbench.data.partitions import schemes
+from fedbench.data.partitions.holdings import Deal, Stock
+from fedbench.errors import ConfigError, nearest
+
+FILE = "file"
+"""The partition that a file says; no scheme draws it."""
+FILE_KEYS = {"path", "test"}
+COMMON = {"test", "test_share", "total"}
+"""What all schemes read, and a file does not."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A way to deal samples to clients.
+
+    deal: from what there is, the keys `partition.*` and a random stream to the training and test samples of all
+    clients, whose two parts have the same classes. reads: which keys it reads of those that not all schemes read.
+    Options: the keys, and some of its own where it adds any. classless: it works where targets are numbers. test: what
+    `partition.test = auto` means to it. drawn: it knows `partition.test = drawn`. sizes: `train_size` and `test_size`
+    where they are not given.
+    """
+
+    deal: Callable[[Stock, Any, np.random.Generator], Deal]
+    reads: tuple[str, ...] = ()
+    Options: type[PartitionConfig] = PartitionConfig
+    classless: bool = False
+    test: str = "part"
+    drawn: bool = False
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+def names() -> list[str]:
+    """What `partition.name` may be."""
+    return [*sorted(found.name.replace("_", "-") for found in iter_modules(schemes.__path__)), FILE]
+
+
+def load(name: str) -> Scheme:
+    """A scheme by its name. Raises ConfigError."""
+    if name not in names() or name == FILE:
+        raise ConfigError(f"partition.name = {name!r}: must be {', '.join(names())}; {nearest(name, names())}")
+    scheme: Scheme = import_module(f"{schemes.__name__}.{name.replace('-', '_')}").SCHEME
+    return scheme
+
+
+def checked(asked: PartitionConfig) -> PartitionConfig:
+    """The keys as the scheme's Options. Raises ConfigError for one that it does not know."""
+    kind = PartitionConfig if asked.name == FILE else load(asked.name).Options
+    for key in asked.options:
+        if key not in kind.model_fields:
+            raise ConfigError(
+                f"unknown key partition.{key}: partition {asked.name} takes no such option; "
+                f"{nearest(key, set(kind.model_fields) - {'name'})}"
+            )
+    try:
+        return kind(**asked.model_dump())
+    except ValidationError as error:
+        raise ConfigError(explain(error, kind, prefix="partition.")) from None
+
+
+def resolved(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
+    """The keys with what scheme and data decide filled in. one_part: the data are not split into two parts."""
+    options, filled = checked(asked), dict[str, Any]()
+    if asked.name != FILE:
+        scheme = load(asked.name)
+        filled |= {key: getattr(asked, key) or size for key, size in scheme.sizes.items()}
+        if asked.test == "auto":
+            filled["test"] = "pooled" if one_part else scheme.test
+        if asked.test == "drawn" and not scheme.drawn:
+            raise ConfigError(f"partition.test = drawn: {asked.name} does not know it; take part or pooled")
+    elif asked.test == "auto":
+        filled["test"] = "pooled" if one_part else "part"
+    if asked.test == "drawn":
+        filled["test_size"] = asked.test_size or 100
+    return PartitionConfig(**{**options.model_dump(), **filled})
+
+
+def unused(options: PartitionConfig) -> list[str]:
+    """One sentence for each key that was set and that the scheme does not read."""
+    every = [load(name) for name in names() if name != FILE]
+    known = COMMON.union(FILE_KEYS, *(scheme.reads for scheme in every))
+    reads = FILE_KEYS if options.name == FILE else COMMON.union(load(options.name).reads)
+    defaults = PartitionConfig()
+    return [
+        f"partition.{key} = {getattr(options, key)} changes nothing: partition {options.name} does not use it"
+        for key in sorted(known - reads)
+        if getattr(options, key) != getattr(defaults, key)
+    ]

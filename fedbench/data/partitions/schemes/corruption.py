@@ -1,0 +1,55 @@
+"""Shards, each client under one kind of corruption."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedbench.config import PartitionConfig
+from fedbench.data.partitions.classes import SHARD_KEYS
+from fedbench.data.partitions.domains import check_domains
+from fedbench.data.partitions.holdings import Deal, Holdings, Stock
+from fedbench.data.partitions.scheme import Scheme
+from fedbench.data.partitions.schemes import shards
+from fedbench.errors import ConfigError
+
+
+def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+    """The classes of shards, and every client sees all of its images under one kind of corruption.
+
+    The protocol of CO-PFL on CIFAR-10-C, whose domains hold the same photographs under different corruptions: a
+    photograph is dealt once, so no client is tested on one that another trains on. Clients beyond the number of kinds
+    share them evenly.
+    """
+    check_domains(source, options)
+    photographs, copies = originals(source)
+    kinds = len(copies)
+    of_client = np.concatenate([rng.permutation(kinds) for _ in range(-(-options.clients // kinds))])
+    train, test = (
+        Holdings(copies[of_client[hands.owners], hands.rows], hands.owners)
+        for hands in shards.deal(photographs, options, rng)
+    )
+    return train, test
+
+
+def originals(source: Stock) -> tuple[Stock, np.ndarray]:
+    """The photographs behind the domains as a source of their own, and the row of each, int64 [domains, photographs].
+
+    The i-th row of a domain is the i-th photograph. One that is missing under some corruption is not dealt. Raises
+    ConfigError where the domains do not hold the same photographs.
+    """
+    kinds = len(source.domain_names)
+    sizes = np.bincount(source.domains, minlength=kinds)
+    order = np.argsort(source.domains, kind="stable")
+    copies = order.reshape(kinds, -1) if (sizes == sizes[0]).all() else order[:0].reshape(kinds, 0)
+    labels = source.labels[copies]
+    if not copies.size or (labels != labels[0]).any():
+        raise ConfigError(
+            f"partition corruption: the {kinds} domains do not hold the same images in the same order "
+            f"({sizes.min()} to {sizes.max()} images); take cifar10c, or partition domain"
+        )
+    train, test = (np.flatnonzero(np.isin(copies, rows).all(axis=0)) for rows in (source.train, source.test))
+    alike = replace(source, labels=labels[0], domains=np.zeros(len(labels[0]), np.int64), train=train, test=test)
+    return alike, copies
+
+
+SCHEME = Scheme(deal, reads=SHARD_KEYS)

@@ -1,0 +1,20 @@
+"""Every class cut among all clients by Dirichlet proportions."""
+
+import numpy as np
+
+from fedbench.config import PartitionConfig
+from fedbench.data.partitions.holdings import Deal, Stock
+from fedbench.data.partitions.proportions import KEYS, cut_by_shares
+from fedbench.data.partitions.scheme import Scheme
+
+
+def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+    """Each class is cut among all clients in proportions drawn from Dirichlet(alpha); every image is dealt once.
+
+    The protocol of FedOBP and FL-bench: train and test part are pooled, and int(test_share * n) of a client's n images,
+    any of them, are its test images. Drawn again, at most `max_draws` times, until all have `min_images`.
+    """
+    return cut_by_shares(source, options, rng, balanced=False)
+
+
+SCHEME = Scheme(deal, reads=KEYS, test="pooled", drawn=True)

@@ -1,0 +1,41 @@
+"""Equally many images per client, in Dirichlet proportions of its own."""
+
+import numpy as np
+
+from fedbench.config import PartitionConfig
+from fedbench.data.partitions.holdings import Deal, Stock, choose, parts
+from fedbench.data.partitions.proportions import check_no_class_empty
+from fedbench.data.partitions.scheme import Scheme
+
+
+def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+    """Each client draws class proportions from Dirichlet(alpha) and then `train_size` and `test_size` images by them.
+
+    Clients draw independently of each other and may share images; only where a client wants more of a class than there
+    is does it hold images twice. The protocol of FedCAC (ICCV 2023, section 4.1) with alpha per class.
+    """
+    source = parts(source, options, rng)
+    every = np.ones(source.classes, bool)
+    check_no_class_empty(options.name, source, [("training", source.train), ("test", source.test)], every)
+    shares = rng.dirichlet(np.full(source.classes, options.alpha), size=options.clients)  # [clients, classes]
+    return (
+        choose(source, source.train, fixed_counts(shares, options.train_size), rng),
+        choose(source, source.test, fixed_counts(shares, options.test_size), rng),
+    )
+
+
+def fixed_counts(shares: np.ndarray, size: int) -> np.ndarray:
+    """Images of each client and class, int64 [clients, classes], that add up to size.
+
+    Rounded class by class while any are left, so that late classes may starve; the last takes the rest.
+    """
+    counts = np.floor(size * shares + 0.5).astype(np.int64)
+    left = np.full(len(shares), size)
+    for label in range(shares.shape[1] - 1):
+        counts[:, label] = np.minimum(counts[:, label], left)
+        left -= counts[:, label]
+    counts[:, -1] = left
+    return counts
+
+
+SCHEME = Scheme(deal, reads=("alpha", "train_size", "test_size"), sizes={"train_size": 500, "test_size": 100})

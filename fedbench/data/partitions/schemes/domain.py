@@ -1,0 +1,25 @@
+"""As many clients in every domain, each with a random piece of it."""
+
+import numpy as np
+
+from fedbench.config import PartitionConfig
+from fedbench.data.partitions.classes import even_deal
+from fedbench.data.partitions.domains import clients_each, side_by_side
+from fedbench.data.partitions.holdings import Deal, Stock, parts
+from fedbench.data.partitions.scheme import Scheme
+
+
+def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+    """Every domain has equally many clients, each with a random piece of it; clients count through domain by domain.
+
+    The feature shift of FedMosaic with one client per domain.
+    """
+    source, each = parts(source, options, rng), clients_each(source, options)
+    deals = [
+        even_deal(source.in_domain(d), options, each, rng, f"in domain {name}, ")
+        for d, name in enumerate(source.domain_names)
+    ]
+    return side_by_side(deals, each)
+
+
+SCHEME = Scheme(deal, reads=("train_size", "test_size"), classless=True)

@@ -1,0 +1,48 @@
+"""A few random classes per client, of which clients may share images."""
+
+import numpy as np
+
+from fedbench.config import PartitionConfig
+from fedbench.data.partitions.classes import check_classes, random_classes
+from fedbench.data.partitions.holdings import Deal, Holdings, Stock, choose, evenly, parts
+from fedbench.data.partitions.scheme import Scheme
+from fedbench.errors import ConfigError
+
+
+def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+    """`classes` random classes per client; `train_size` and `test_size` images in equal parts of them.
+
+    Clients draw independently of each other and may share images; within a client every image is another. The protocol
+    of FedCAC (ICCV 2023, section 4.1).
+    """
+    check_classes(source.classes, options)
+    source = parts(source, options, rng)
+    held = random_classes(source.classes, options.clients, options.classes, rng)
+    return (
+        choose_equally(source, source.train, held, options.train_size, "train", rng),
+        choose_equally(source, source.test, held, options.test_size, "test", rng),
+    )
+
+
+def choose_equally(
+    source: Stock, rows: np.ndarray, held: np.ndarray, size: int, part: str, rng: np.random.Generator
+) -> Holdings:
+    """size images per client in equal parts of its classes; the first give one more where it does not come out even."""
+    each = evenly(size, held.shape[1])
+    if not each[-1]:
+        raise ConfigError(
+            f"partition.{part}_size = {size}: a client has {len(each)} classes; at least one image of each"
+        )
+    counts = np.zeros((len(held), source.classes), np.int64)
+    np.put_along_axis(counts, held, each, axis=1)
+    sizes, most = source.class_sizes(rows), counts.max(axis=0)
+    if (most > sizes).any():
+        label = int(np.argmax(most > sizes))
+        raise ConfigError(
+            f"partition pathological: class {label} has {sizes[label]} {part} images, a client needs {most[label]} "
+            f"of it ({size} of {len(each)} classes); lower partition.{part}_size"
+        )
+    return choose(source, rows, counts, rng)
+
+
+SCHEME = Scheme(deal, reads=("classes", "train_size", "test_size"), sizes={"train_size": 500, "test_size": 100})

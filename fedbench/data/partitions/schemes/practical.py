@@ -1,0 +1,19 @@
+"""Dirichlet proportions, of which nobody goes far beyond an even share."""
+
+import numpy as np
+
+from fedbench.config import PartitionConfig
+from fedbench.data.partitions.holdings import Deal, Stock
+from fedbench.data.partitions.proportions import KEYS, cut_by_shares
+from fedbench.data.partitions.scheme import Scheme
+
+
+def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+    """As dirichlet, but a client that has its even share of all images gets none of the classes that follow.
+
+    The "practical" setting of PFLlib and FedMosaic: the sizes of the clients differ less.
+    """
+    return cut_by_shares(source, options, rng, balanced=True)
+
+
+SCHEME = Scheme(deal, reads=KEYS, test="pooled", drawn=True)

@@ -1,0 +1,26 @@
+"""Which training images are held out for validation."""
+
+import numpy as np
+
+from fedbench.data.partitions.holdings import Holdings, apportion, ranks
+
+
+def held_for_validation(train: Holdings, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """bool [n]: round(share * k) of each client's k different training images, at least 1 and at most k - 1 of them.
+
+    None where share is 0 or k is 1. The classes keep their proportions up to rounding. An image that a client holds
+    more than once goes to one side with all its copies.
+    """
+    order = np.argsort(train.owners * len(labels) + train.rows)
+    rows, owners = train.rows[order], train.owners[order]
+    first = (np.diff(rows, prepend=-1) != 0) | (np.diff(owners, prepend=-1) != 0)
+    images = np.bincount(owners[first])
+    wanted = np.minimum(np.maximum(1, (share * images + 0.5).astype(np.int64)), images - 1)
+    wanted = np.where((share == 0) | (images < 2), 0, wanted)
+    classes = int(labels.max()) + 1
+    cells, group = np.unique(owners[first] * classes + labels[rows[first]], return_inverse=True)
+    counts = apportion(np.bincount(group), cells // classes, wanted, rng)
+    chosen = ranks(group, rng) < counts[group]
+    held = np.empty(len(rows), bool)
+    held[order] = chosen[np.cumsum(first) - 1]
+    return held

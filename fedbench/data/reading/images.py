@@ -1,0 +1,126 @@
+"""Encoded images to pixels, with the place of every fault."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from fedbench.data.cache import Block
+from fedbench.errors import ConfigError
+
+GREY = {"1", "L", "LA"}
+COLOUR = {"RGB", "RGBA", "P", "PA", "CMYK", "YCbCr"}
+BLOCK = 256
+"""Images decoded at once."""
+
+
+class Item(NamedTuple):
+    """An image before decoding, its label, where it stands ('FILE, row 3'), and its domain where there are domains."""
+
+    image: Any
+    label: Any
+    where: str
+    domain: int | None = None
+
+
+def opened(data: bytes | Path, where: str) -> Image.Image:
+    """The image with its header read and its pixels not yet. Raises ConfigError."""
+    try:
+        image = Image.open(BytesIO(data) if isinstance(data, bytes) else data)
+    except Exception as error:
+        raise ConfigError(f"{where}: not an image that Pillow can read ({reason(error)})") from error
+    if image.mode not in GREY | COLOUR:
+        raise ConfigError(f"{where}: pixels of kind {image.mode}; 8 bits per channel are expected")
+    return image
+
+
+def reason(error: Exception) -> str:
+    """What a library's exception says, in one line."""
+    text = str(error).strip().splitlines()
+    # Pillow names the memory address of a stream it cannot read: of no use to anybody.
+    return text[0] if text and "BytesIO" not in text[0] else "unknown format"
+
+
+def channels_of(items: Iterable[Item]) -> int:
+    """1 where every image is grey, else 3. Reads headers up to the first image in colour."""
+    return 1 if all(opened(item.image, item.where).mode in GREY for item in items) else 3
+
+
+def pixels(image: Image.Image, channels: int, size: int | None, where: str) -> np.ndarray:
+    """uint8 [channels, height, width], resized to size x size where that is given. Raises ConfigError."""
+    try:
+        mode = "L" if channels == 1 else "RGB"
+        image = image if image.mode == mode else image.convert(mode)
+        if size:
+            image = image.resize((size, size), Image.Resampling.BILINEAR)
+        values = np.asarray(image)
+    except Exception as error:
+        raise ConfigError(f"{where}: the image is damaged ({reason(error)})") from error
+    return values[None] if channels == 1 else values.transpose(2, 0, 1)
+
+
+def decoder(channels: int, size: int | None) -> Callable[[Item], np.ndarray]:
+    """A function from an item with encoded bytes, or a path, to its pixels."""
+
+    def decode(item: Item) -> np.ndarray:
+        with opened(item.image, item.where) as image:
+            return pixels(image, channels, size, item.where)
+
+    return decode
+
+
+def blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray]) -> Iterator[Block]:
+    """Decoded images of one shape, in order. Raises ConfigError at the first item whose image has another shape."""
+    items, shape, threads = iter(items), None, min(8, len(os.sched_getaffinity(0)))
+    with ThreadPoolExecutor(threads) as pool:
+        while chunk := list(islice(items, BLOCK)):
+            share = -(-len(chunk) // threads)
+            shares = [chunk[start : start + share] for start in range(0, len(chunk), share)]
+            # A share per task, not an image: handing over a small image costs as much as decoding it.
+            arrays = [array for part in pool.map(lambda own: list(map(decode, own)), shares) for array in part]
+            shape = shape or arrays[0].shape
+            for item, array in zip(chunk, arrays, strict=True):
+                check_shape(array.shape, shape, item.where)
+            targets, domains = np.array([item.label for item in chunk]), [item.domain for item in chunk]
+            yield Block(np.stack(arrays), targets, None if None in domains else np.array(domains, np.int64))
+
+
+def check_shape(shape: tuple[int, ...], expected: tuple[int, ...], where: str) -> None:
+    if shape != expected:
+        raise ConfigError(
+            f"{where}: the image is {described(shape)}, those before it are {described(expected)}; "
+            "all must be alike (data.size=N resizes them to NxN)"
+        )
+
+
+def described(shape: tuple[int, ...]) -> str:
+    if len(shape) != 3:
+        return " x ".join(map(str, shape))
+    channels, height, width = shape
+    return f"{width}x{height} of {channels} channel(s)"
+
+
+def checked_label(value: Any, classes: int | None, images: int, where: str) -> int:
+    """A label as an int. Raises ConfigError where it is missing, no whole number, or outside the classes.
+
+    classes: None where no names tell; then there can be no more classes than images.
+    """
+    if value is None:
+        raise ConfigError(f"{where}: the label is missing")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ConfigError(f"{where}: label {value!r} is no whole number")
+    if not 0 <= value < (classes or images):
+        legal = f"0 to {classes - 1}" if classes else f"0 and up, and below the number of images ({images})"
+        raise ConfigError(f"{where}: label {value} is outside the class range; {legal}")
+    return int(value)
+
+
+def is_test_row(index: int) -> bool:
+    """Whether a row is a test row, where a source has no test part: every fifth is."""
+    return index % 5 == 4

@@ -1,0 +1,121 @@
+"""What the readers of image files share: image files by class, lists of files, and a set made of them."""
+
+import csv
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fedbench.data.cache import Content
+from fedbench.data.reading.images import Item, blocks, channels_of, decoder
+from fedbench.errors import ConfigError
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
+
+
+class ListedImage(NamedTuple):
+    """A line of a list of files: its values, and where it stands ('FILE, row 3', counted from 1)."""
+
+    values: list[str]
+    where: str
+
+
+def subfolders(path: Path) -> list[Path]:
+    """Ascending; hidden ones are left out. Raises ConfigError."""
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    return [path / name for name in names]
+
+
+def images_in(folder: Path) -> list[Path]:
+    """Image files right in a folder, ascending; hidden files and files of other kinds are left out."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if is_image(entry.name) and entry.is_file())
+    except OSError as error:
+        raise ConfigError(f"{folder}: {error.strerror}") from error
+    return [folder / name for name in names]
+
+
+def is_image(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in SUFFIXES and not name.startswith(".")
+
+
+def some_images(folder: Path) -> list[Path]:
+    """The same, at least one. Raises ConfigError."""
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder")
+    return images_in(folder) or refuse_empty(folder)
+
+
+def refuse_empty(folder: Path) -> list[Path]:
+    raise ConfigError(f"{folder}: no images in it ({', '.join(sorted(SUFFIXES))})")
+
+
+def check_names(path: Path, found: Iterable[str], known: tuple[str, ...], what: str = "class") -> None:
+    """Raises ConfigError where folders are missing, or one is there that the set does not have."""
+    absent = sorted(set(known) - set(found))
+    if absent:
+        raise ConfigError(f"{path}: no folder for {what} {absent[0]}; it has {', '.join(sorted(found)) or 'none'}")
+
+
+def rows_of(path: Path, separator: str) -> Iterator[ListedImage]:
+    """The lines of a list of files, empty ones left out. Raises ConfigError where it is no text."""
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        text = getattr(error, "strerror", None) or "not text"
+        raise ConfigError(f"{path}: cannot be read ({text})") from error
+    try:
+        table = list(csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE))
+    except csv.Error as error:
+        raise ConfigError(f"{path}: cannot be read ({error})") from error
+    rows = [
+        ListedImage([v.strip() for v in values], f"{path}, row {n}") for n, values in enumerate(table, 1) if any(values)
+    ]
+    if not rows:
+        raise ConfigError(f"{path}: nothing in it")
+    yield from rows
+
+
+class Seen:
+    """Which files were listed before, so that a second mention is noticed."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Path, str] = {}
+
+    def add(self, path: Path, where: str) -> Path:
+        """The path. Raises ConfigError where there is no such file, or it was listed before."""
+        if path in self.rows:
+            raise ConfigError(f"{where}: {path.name} is listed twice, first in {self.rows[path]}")
+        if not os.path.isfile(path):
+            raise ConfigError(f"{where}: {path} is missing")
+        self.rows[path] = where
+        return path
+
+
+def inside(folder: Path, name: str, where: str) -> Path:
+    """A listed path below a folder. Raises ConfigError for one that points elsewhere."""
+    if not name or name.startswith(("/", "\\")) or ".." in Path(name).parts or "\0" in name:
+        raise ConfigError(f"{where}: {name!r} is no path inside {folder}")
+    return folder / name
+
+
+def assembled(
+    train: list[Item],
+    test: list[Item],
+    names: tuple[str, ...],
+    size: int | None,
+    domain_names: tuple[str, ...] = (),
+    channels: int | None = 3,
+    warnings: tuple[str, ...] = (),
+) -> Content:
+    """A set of image files. size: resize to size x size; channels: None where the images tell."""
+    items = [*train, *test]
+    decode = decoder(channels or channels_of(items), size)
+    return Content(
+        len(train), len(test), blocks(items, decode), len(names), names, domain_names=domain_names, warnings=warnings
+    )

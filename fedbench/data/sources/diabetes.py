@@ -1,0 +1,32 @@
+"""scikit-learn's diabetes data: 442 patients with 10 features, and how far the disease went in a year.
+
+Source: Efron, Hastie, Johnstone and Tibshirani, "Least angle regression", Annals of Statistics 2004.
+"""
+
+import numpy as np
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Block, Content, Source
+from fedbench.data.dataset import OnProgress
+from fedbench.errors import ConfigError
+
+
+class Options(Section):
+    """No options."""
+
+
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
+    if config.root:
+        raise ConfigError(f"data.root = {str(config.root)!r}: diabetes comes with scikit-learn and needs no folder")
+    return Source("diabetes", read)
+
+
+def read() -> Content:
+    """Every fifth patient (index % 5 == 4) is for testing. Targets are in deviations from the training part's mean."""
+    from sklearn.datasets import load_diabetes
+
+    features, progress = load_diabetes(return_X_y=True, scaled=False)
+    test = np.arange(len(features)) % 5 == 4
+    targets = (progress - progress[~test].mean()) / progress[~test].std()
+    blocks = [Block(features[part].astype(np.float32), targets[part]) for part in (~test, test)]
+    return Content(int((~test).sum()), int(test.sum()), blocks, task="regression")

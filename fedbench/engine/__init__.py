@@ -1,0 +1,1 @@
+"""Local training: a fit as a value, the learner, and the engines that take fits."""

@@ -1,0 +1,163 @@
+"""A local training as a value: what an engine is asked to do."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Literal, Protocol
+
+from lightning import LightningModule
+from torch import Tensor
+from torch.optim import Optimizer
+
+from fedbench.module.weights import Weights
+
+Edit = Callable[[Tensor, Tensor, Any], None]
+LossFunction = Callable[[LightningModule, Any, Any], Tensor]
+Rule = Callable[..., Optimizer]
+Key = tuple[int | str, ...]
+
+
+class Batches(Protocol):
+    """Data of a client: `len(data)` samples, gathered by their places; key: names random streams."""
+
+    @property
+    def key(self) -> Key: ...
+
+    def __len__(self) -> int: ...
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs `[b, ...]` and labels `[b]` at places `[b]`."""
+        ...
+
+
+@dataclass
+class OneBatch:
+    """A batch as data of its own. x: `[b, ...]`; y: `[b]`."""
+
+    x: Tensor
+    y: Tensor
+    key: Key
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        return self.x[index], self.y[index]
+
+
+@dataclass
+class Paired:
+    """Two data side by side: every step gets a batch of the first and one of `size` samples of the second.
+
+    The first decides how many steps an epoch has, and is augmented; stream: names the order of the second.
+    """
+
+    first: Batches
+    second: Batches
+    size: int
+    stream: str = "public"
+
+    @property
+    def key(self) -> Key:
+        return self.first.key
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        return self.first.batch(index)
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much is trained. epochs, steps: as many, steps beat epochs; none of them: what `train.*` says.
+
+    after: so many epochs (or steps) of this stream are done, and the fit goes on behind them. shuffle: none:
+    `train.shuffle`. min_batch: smaller batches are dropped.
+    """
+
+    epochs: int | None = None
+    steps: int | None = None
+    after: int = 0
+    shuffle: bool | None = None
+    min_batch: int = 1
+
+
+AMOUNT = Amount()
+"""What `train.*` says."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """The entries that may move, bool `[N]`; the others never do, by gradient, decay or momentum.
+
+    frozen: how modules run that are frozen as a whole: as in training, normalisation layers as in evaluation, or all of
+    them as in evaluation, Dropout too.
+    """
+
+    mask: Tensor
+    frozen: Literal["train", "norm_eval", "eval"] = "train"
+
+
+class Loss:
+    """A loss `function(net, batch, s) -> scalar`, module-level, and what it needs as attributes of `s`.
+
+    `s.index` are the batch's places in the data. A function may write to the tensors of `s`. Numbers become tensors.
+    """
+
+    def __init__(self, function: LossFunction, **needs: Any) -> None:
+        self.function, self.needs = function, needs
+
+
+class Step:
+    """How a gradient becomes a move.
+
+    edit: a module-level function `(g, w, s)` that changes the gradient `[N]` in place before decay and momentum,
+    elementwise over the last dimension; `s` has what it needs as attributes, numbers as tensors. lr: learning rate;
+    none: `train.lr`. decay: factor of every learning rate in this round. rule: a class of torch.optim, with settings by
+    `functools.partial`, that steps on g as the edit left it, whatever the run's optimiser, momentum and decay are.
+    memory: where the optimiser's state stays for the next fit that gets it; by name: at the client, with
+    `train.keep_optimizer`; none: under the name of the stream.
+    """
+
+    def __init__(
+        self,
+        edit: Edit | None = None,
+        *,
+        lr: float | None = None,
+        decay: float = 1.0,
+        rule: Rule | None = None,
+        memory: dict[str, Any] | str | None = None,
+        **needs: Any,
+    ) -> None:
+        self.edit, self.lr, self.decay, self.rule, self.memory, self.needs = edit, lr, decay, rule, memory, needs
+
+    def of(self, decay: float, memory: dict[str, Any] | None) -> "Step":
+        """The same in a round with this factor of learning rates, and with this memory."""
+        return Step(self.edit, lr=self.lr, decay=decay, rule=self.rule, memory=memory, **self.needs)
+
+
+@dataclass
+class Fit:
+    """One local training. start is not changed; stream: names the random stream of this training.
+
+    loss: none: what the module's training_step returns.
+    """
+
+    start: Weights
+    data: Batches
+    stream: str = "fit"
+    amount: Amount = AMOUNT
+    move: Move | None = None
+    loss: Loss | None = None
+    step: Step = field(default_factory=Step)
+
+    @property
+    def memory(self) -> dict[str, Any] | None:
+        """Where the optimiser's state is kept, if it is."""
+        return self.step.memory if isinstance(self.step.memory, dict) else None
+
+    def needs(self, like: Tensor) -> SimpleNamespace:
+        """What edit and loss need; numbers as tensors `[]` of the kind of the parameters."""
+        both = {**self.step.needs, **(self.loss.needs if self.loss else {})}
+        return SimpleNamespace(**{k: like.new_tensor(v) if isinstance(v, int | float) else v for k, v in both.items()})

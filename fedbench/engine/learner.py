@@ -1,0 +1,119 @@
+"""The learner: one LightningModule on flat vectors, and the engine that trains it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import ceil
+from typing import Any
+
+import torch
+from lightning import LightningModule
+from torch import Tensor
+
+from fedbench import processor
+from fedbench.config import TrainConfig
+from fedbench.engine import loop, trainer
+from fedbench.engine.fit import Amount, Batches, Fit
+from fedbench.engine.optimizers import first_line, module_optimizer
+from fedbench.engine.trainee import Ledger, Trainee
+from fedbench.errors import ConfigError
+from fedbench.module import seeds
+from fedbench.module.hooks import Hooks
+from fedbench.module.masks import holds_one
+from fedbench.module.weights import Weights
+
+
+class Learner(Trainee):
+    """Trains the module of a host. Raises ConfigError for what cannot be honoured."""
+
+    def __init__(self, module: LightningModule, train: TrainConfig, **more: Any) -> None:
+        super().__init__(module, train, **more)
+        if self.optimizer == "module" and self.hooks is not None:
+            self._try_optimizers(self.hooks)
+
+    def _try_optimizers(self, hooks: Hooks) -> None:
+        """Find what is wrong with configure_optimizers before anything is trained."""
+        hooks.context.begin([[torch.zeros(0)] * 100] * max(1, self.train.epochs))
+        name = type(self.module).__name__
+        with told(f"{name}.configure_optimizers fails"):
+            module_optimizer(self.module)
+
+    # -- training -----------------------------------------------------------------------------------------------------
+
+    def fit(self, fit: Fit) -> Weights:
+        """The trained weights."""
+        if fit.move is not None and not holds_one(fit.move.mask):
+            return fit.start.clone()
+        run = trainer.run if self.train.engine == "trainer" else loop.run
+        with self.prepared(fit) as plan:
+            run(self, fit, plan)
+        self.check()
+        return self.weights()
+
+    @contextmanager
+    def training(self, fit: Fit) -> Iterator[loop.Training]:
+        """A fit whose steps the caller makes, batch by batch. The trained weights are its `weights` afterwards."""
+        if self.train.engine == "trainer":
+            raise ConfigError(
+                "train.engine = trainer: this method makes steps of its own, which lightning.Trainer does not know; "
+                "leave it out"
+            )
+        with self.prepared(fit) as plan:
+            training = loop.Training(self, fit, plan)
+            yield training
+            training.finish()
+        self.check()
+        training.weights = self.weights()
+
+    # -- before round 1 -----------------------------------------------------------------------------------------------
+
+    def probe(self, data: Batches, outputs: int) -> None:
+        """A forward pass and a gradient step before round 1. Raises ConfigError for what would fail then."""
+        name, x = type(self.module).__name__, data.batch(torch.arange(min(2, len(data)), device=self.device))[0]
+        failure = f"model {name} fails on samples of shape {tuple(x.shape[1:])}"
+        with told(failure), self._evaluating(self.initial()), torch.no_grad(), self.autocast():
+            found = self.module(x)
+        legal = [(len(x), outputs)] if outputs > 1 or self.task.classes else [(len(x), 1), (len(x),)]
+        if not isinstance(found, Tensor) or tuple(found.shape) not in legal:
+            got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            what = "class scores" if self.task.classes else "numbers"
+            raise ConfigError(
+                f"model {name}: forward(x) must return {what} of shape [batch, {outputs}], it returned {got} for a "
+                f"batch of {len(x)}"
+            )
+        with told(f"model {name} fails in training"), seeds.preserved_streams():
+            self.fit(Fit(self.initial(), data, "probe", Amount(steps=1)))
+        self.ledger = Ledger()
+
+    def warnings(self, sizes: Sequence[int]) -> list[str]:
+        """What to say once of clients with so many training images."""
+        lines = []
+        single = sum(size == 1 for size in sizes)
+        if single and self._batchnorms:
+            lines.append(
+                f"{single} client(s) have one training image: their BatchNorm layers train with running statistics, "
+                "because one image has no variance"
+            )
+        if self.train.precision == "bf16-mixed" and self.device.type == "cpu" and processor.has("bf16") is False:
+            lines.append(
+                "train.precision = bf16-mixed: this processor has no bfloat16 instructions, which makes it many times "
+                "slower than 32-true"
+            )
+        return lines
+
+    def steps_of(self, samples: int) -> int:
+        """Gradient steps of one ordinary fit on so many samples."""
+        if self.train.steps:
+            return self.train.steps
+        size = samples if self.train.batch_size == "full" else int(self.train.batch_size)
+        return self.train.epochs * max(1, ceil(samples / size))
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Any error as one line that says what failed."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{what}: {type(error).__name__}: {first_line(error)}") from error

@@ -1,0 +1,220 @@
+"""The default engine: the training loop of a LightningModule without a Trainer."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench.engine.companion import Companion
+from fedbench.engine.fit import Fit
+from fedbench.engine.losses import loss_of, result_of
+from fedbench.engine.optimizers import Stepper, advance, make_stepper
+from fedbench.engine.trainee import BatchPlan, Trainee
+from fedbench.errors import ConfigError
+from fedbench.module.hooks import takes_index
+from fedbench.module.weights import Weights
+
+At = Callable[[Tensor], Tensor]
+
+
+def run(learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
+    """Every epoch and batch of a fit, in Lightning's order of hooks."""
+    training = Training(learner, fit, plan)
+    for batch in training:
+        training.step(batch)
+    training.finish()
+
+
+class Training:
+    """A fit under way: iterate over its batches, and make a step of each.
+
+    A method that trains in another way takes the steps itself: it asks for gradients, wherever in the space it likes,
+    moves `w` by its own rule, or steps a companion beside. Every gradient is one in train mode and counts as a gradient
+    step. weights: the trained ones, once the training is over.
+    """
+
+    weights: Weights
+
+    def __init__(self, learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
+        assert learner.hooks is not None
+        self.learner, self.fit, self.plan, self.hooks = learner, fit, plan, learner.hooks
+        self.hooks.begin(plan)
+        self.stepper: Stepper = make_stepper(learner, fit, sum(map(len, plan)))
+        self.needs = fit.needs(learner.w)
+        self.losses: list[Tensor] = []
+        self.loss: Tensor | None = None
+        self.output: Any = None
+        self._autocast = learner.autocast()
+        self._with_index = takes_index(learner.module)
+        self._transfers = any("transfer" in hook for hook in self.hooks.calls)
+        self._second = learner.second_batches(fit)
+        self._data = learner.seen_in_training(fit)
+        self._fetched: tuple[Tensor | None, Any] = (None, None)
+        self._position = 0
+        self.hooks("on_fit_start")
+        self.hooks("on_train_start")
+
+    @property
+    def w(self) -> Tensor:
+        """The numbers in training `[N]`, to be written to in place."""
+        return self.learner.w
+
+    # -- batches ------------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        """All batches, epoch after epoch."""
+        return chain.from_iterable(self.epochs())
+
+    def epochs(self) -> Iterator[Iterator[Any]]:
+        """The batches of every epoch. Between two epochs, look at the numbers in `paused`."""
+        for number, batches in enumerate(self.plan):
+            yield from self._epoch(number, [[index] for index in batches], lambda index, rest: self.fetch(index))
+
+    def groups(self, size: int | None) -> Iterator[list[Tensor]]:
+        """For steps on several batches: the places, for `fetch`, of so many consecutive ones; none: of an epoch's.
+
+        Groups go on from epoch to epoch; what is left at the end is dropped.
+        """
+        plan: list[list[list[Tensor]]]
+        if size is None:
+            plan = [[epoch] for epoch in self.plan]
+        elif size == 1:
+            plan = [[[index] for index in epoch] for epoch in self.plan]
+        else:
+            stream = list(chain.from_iterable(self.plan))
+            plan = [[stream[i : i + size] for i in range(0, len(stream) - size + 1, size)]]
+        for number, groups in enumerate(plan):
+            for epoch in self._epoch(number, groups, lambda index, rest: [index, *rest]):
+                yield from epoch
+
+    def _epoch(self, number: int, groups: list[list[Tensor]], give: Callable[..., Any]) -> Iterator[Iterator[Any]]:
+        hooks, logs = self.hooks, self.hooks.logs
+        hooks.context.update(current_epoch=number)
+        hooks("on_train_epoch_start")
+        yield self._steps(groups, give)
+        logs.in_step = False
+        hooks("on_train_epoch_end")
+        self._advance("epoch", number + 1, plateau=True)
+        self.learner.ledger.logged.update(logs.end_epoch())
+
+    def _steps(self, groups: list[list[Tensor]], give: Callable[..., Any]) -> Iterator[Any]:
+        """What a step is made of, for each of an epoch's; the module's hooks around it."""
+        hooks, context = self.hooks, self.hooks.context
+        for position, (first, *rest) in enumerate(groups):
+            hooks.logs.in_step, self._position = True, position
+            batch = self.fetch(first)
+            go_on = hooks("on_train_batch_start", batch, position) != -1
+            if go_on:
+                yield give(first, rest)
+                context.update(global_step=context.global_step + 1)
+            if self.stepper.schedulers:
+                self._advance("step", position + 1, plateau=False)
+                if position + 1 == len(groups) or not go_on:
+                    self._advance("epoch", context.current_epoch + 1, plateau=False)
+            if not go_on:
+                break
+            if "on_train_batch_end" in hooks.calls:
+                hooks("on_train_batch_end", result_of(self.output, self.loss), batch, position)
+            self._advance("step", position + 1, plateau=True)
+
+    def fetch(self, index: Tensor) -> Any:
+        """The batch at these places; the last one that was fetched is not fetched again."""
+        if self._fetched[0] is not index:
+            self.hooks.logs.batch_size = len(index)
+            self.needs.index = index
+            batch: Any = self._data.batch(index)
+            if self._second is not None:
+                batch = batch, next(self._second)
+            if self._transfers:
+                batch = self.hooks.transferred(batch, self.learner.device)
+            self._fetched = index, batch
+        return self._fetched[1]
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def step(self, batch: Any, at: At | None = None) -> None:
+        """One step of the optimiser. at: where, given `w`, the gradient is taken, instead of at `w`."""
+        self.stepper.step(lambda: self._closure(batch, at))
+        if self.loss is not None:
+            self.losses.append(self.loss.detach())
+
+    def gradient(self, batch: Any) -> Tensor:
+        """Gradient `[N]` of a batch at the present `w`; the next one writes over it."""
+        self._count(self._closure(batch, None))
+        self.stepper.gather()
+        return self.learner.g
+
+    def hessian_product(self, batch: Any, vector: Tensor) -> Tensor:
+        """The Hessian of a batch's loss at the present `w`, times `vector` `[N]`, by differentiating twice."""
+        parameters, slots = self.learner.parameters, self.learner.layout.params
+        with torch.enable_grad(), self._autocast:
+            self.output = self._forward(batch)
+            self.loss = loss = self._count(loss_of(self.output, self.learner.module))
+            first = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True, materialize_grads=True)
+            along = [(g * vector[s.start : s.stop].view(s.shape)).sum() for g, s in zip(first, slots, strict=True)]
+            slope = torch.stack(along).sum()
+            if not slope.requires_grad:
+                return torch.zeros_like(vector)
+            second = torch.autograd.grad(slope, parameters, allow_unused=True, materialize_grads=True)
+        return torch.cat([part.reshape(-1) for part in second])
+
+    def kept_buffers(self) -> AbstractContextManager[None]:
+        """For passes that leave running statistics as they were."""
+        return self.learner.kept_buffers()
+
+    def paused(self) -> AbstractContextManager[Weights]:
+        """The numbers as they are now, to be looked at with the learner's verbs; training goes on unchanged."""
+        return self.learner.aside()
+
+    def beside(self, start: Weights, memory: dict[str, Any] | None = None) -> Companion:
+        """A second model that is trained on the same batches, by steps of its own between those of this one."""
+        return Companion(self.learner, self.fit, start, memory, self.stepper, sum(map(len, self.plan)))
+
+    def _closure(self, batch: Any, at: At | None) -> Tensor | None:
+        """Loss and gradient of a batch."""
+        hooks, stepper, edit = self.hooks, self.stepper, self.fit.step.edit
+        with self.learner.shown(None if at is None else at(self.learner.w)):
+            with torch.enable_grad(), self._autocast:
+                self.output = self._forward(batch)
+                self.loss = loss = loss_of(self.output, self.learner.module)
+            hooks("on_before_zero_grad", stepper.optimizer)
+            stepper.zero_grad()
+            if loss is not None:
+                hooks("on_before_backward", loss)
+                loss.backward()
+                hooks("on_after_backward")
+        if loss is not None and edit is not None:
+            stepper.gather()
+            with torch.no_grad():
+                edit(self.learner.g, self.learner.w, self.needs)
+        hooks("on_before_optimizer_step", stepper.optimizer)
+        return loss
+
+    def _forward(self, batch: Any) -> Any:
+        module = self.learner.module
+        if self.fit.loss is not None:
+            return self.fit.loss.function(module, batch, self.needs)
+        return module.training_step(batch, self._position) if self._with_index else module.training_step(batch)
+
+    def _count(self, loss: Tensor | None) -> Tensor:
+        if loss is None:
+            name = type(self.learner.module).__name__
+            raise ConfigError(f"{name}.training_step returned None, which this method cannot use")
+        self.losses.append(loss.detach())
+        return loss
+
+    def _advance(self, interval: str, count: int, plateau: bool) -> None:
+        if self.stepper.schedulers:
+            advance(self.stepper.schedulers, interval, count, plateau, self.hooks.logs.callback_metrics)
+
+    def finish(self) -> None:
+        """Count the steps and keep the optimiser's state."""
+        self.hooks.context.update(current_epoch=len(self.plan))
+        self.hooks("on_train_end")
+        self.hooks("on_fit_end")
+        self.learner.ledger.add(self.losses)
+        if self.fit.memory is not None:
+            self.fit.memory["optimizer"] = self.stepper.state()

@@ -1,0 +1,74 @@
+"""Losses of a batch: what training_step returns, and what methods add terms to."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lightning import LightningModule
+from torch import Tensor, nn
+
+from fedbench.engine.fit import LossFunction
+from fedbench.errors import ConfigError
+from fedbench.module.hooks import takes_index
+from fedbench.tasks import Task
+
+
+def loss_of(output: Any, module: LightningModule) -> Tensor | None:
+    """The scalar in what training_step returned: a tensor, a dict with 'loss', or None to skip the batch."""
+    loss = output.get("loss") if isinstance(output, dict) else output
+    if output is None or (isinstance(loss, Tensor) and loss.numel() == 1 and loss.requires_grad):
+        return loss
+    name = f"{type(module).__name__}.training_step"
+    if isinstance(loss, Tensor) and loss.numel() == 1:
+        raise ConfigError(f"{name} returned a loss that depends on no trainable parameter")
+    got = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(output).__name__
+    raise ConfigError(f"{name} must return a scalar loss, a dict with 'loss', or None; it returned {got}")
+
+
+def result_of(output: Any, loss: Tensor | None) -> dict[str, Any]:
+    """What Lightning hands to on_train_batch_end."""
+    if loss is None:
+        return {}
+    return {**(output if isinstance(output, dict) else {}), "loss": loss.detach()}
+
+
+def task_loss(net: LightningModule, batch: Any, s: Any = None) -> Tensor:
+    """The module's own loss of a batch, for methods that add terms to it."""
+    own_step = type(net).training_step
+    output = own_step(net, batch, 0) if takes_index(net) else own_step(net, batch)
+    loss = loss_of(output, net)
+    if loss is None:
+        raise ConfigError(f"{type(net).__name__}.training_step returned None, which this method cannot use")
+    return loss
+
+
+@contextmanager
+def calls_of(module: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Input and output of every call of a submodule while the context lasts."""
+    calls: list[tuple[Tensor, Tensor]] = []
+    handle = module.register_forward_hook(lambda _, args, output: calls.append((args[0], output)))
+    try:
+        yield calls
+    finally:
+        handle.remove()
+
+
+def task_loss_through(net: LightningModule, batch: Any, name: str) -> tuple[Tensor, Tensor, Tensor]:
+    """The module's own loss of a batch, and what went into a submodule (or '': `net`) and came out of it on the way."""
+    module = net.get_submodule(name)
+    with calls_of(module) as calls:
+        loss = task_loss(net, batch)
+    if not calls:
+        whole, part = type(net).__name__, type(module).__name__
+        raise ConfigError(f"{whole}.training_step never calls its {part} as a function, which this method looks into")
+    return loss, *calls[0]
+
+
+def prediction_loss(task: Task) -> LossFunction:
+    """The task's mean loss of what a network makes of a batch, whatever its training_step adds to it."""
+
+    def loss(net: nn.Module, batch: tuple[Tensor, Tensor], s: Any = None) -> Tensor:
+        x, y = batch
+        return task.loss(net(x), y)
+
+    return loss

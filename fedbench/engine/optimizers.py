@@ -1,0 +1,333 @@
+"""Gradient steps: the built-in optimisers on the flat vector, or the module's own, with hard freezing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from lightning import LightningModule
+from lightning.pytorch.core.optimizer import _configure_optimizers, _configure_schedulers_automatic_opt
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.sgd import sgd
+
+from fedbench.engine.fit import Fit
+from fedbench.engine.trainee import Trainee
+from fedbench.errors import ConfigError
+from fedbench.module.layout import Layout
+from fedbench.module.masks import bitmask, choose, holds_one, places, ranges_of
+
+Closure = Callable[[], Tensor | None]
+OptimizerState = dict[Any, Any]
+
+SHOW_OPTIMIZER = {"on_before_zero_grad", "on_before_optimizer_step"}
+"""Hooks by which a module sees the optimiser."""
+
+MAX_RANGES = 64
+"""A frozen pattern of more runs than this is scattered."""
+
+LITTLE = 0.25
+"""Share of scattered entries up to which they are gathered for a step."""
+
+
+class Stepper:
+    """The module's own optimiser. Every step gets fresh gradients, None where a parameter took no part.
+
+    A frozen entry never moves, by gradient, decay or momentum.
+    """
+
+    def __init__(self, learner: Trainee, fit: Fit) -> None:
+        _, self.optimizer, self.schedulers = module_optimizer(learner.module)
+        self.g = learner.g.zero_()
+        self._pairs = [
+            (p, v) for p, v in zip(learner.parameters, learner.gradient_views, strict=True) if p.requires_grad
+        ]
+        restrain(self.optimizer, learner, fit)
+
+    def zero_grad(self) -> None:
+        for parameter, _ in self._pairs:
+            parameter.grad = None
+
+    def gather(self) -> None:
+        """Bring the gradients into the flat vector and leave views of it in their place."""
+        for parameter, view in self._pairs:
+            grad = parameter.grad
+            if grad is not view:
+                view.zero_() if grad is None else view.copy_(grad)
+                parameter.grad = view
+
+    def step(self, closure: Closure) -> None:
+        """One step; `closure` computes loss and gradient, or gives None for a batch that is skipped."""
+        self.optimizer.step(closure)  # type: ignore[arg-type]
+
+    def state(self) -> OptimizerState:
+        return self.optimizer.state_dict()["state"]
+
+
+class FlatSGD:
+    """SGD by the function that torch.optim.SGD ends in: a third of the time of the object's step on a small model."""
+
+    def __init__(self, parameters: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
+        self.param_groups: list[dict[str, Any]] = [
+            dict(params=parameters, lr=lr, momentum=momentum, weight_decay=weight_decay)
+        ]
+        self.state: dict[Tensor, OptimizerState] = {parameter: {} for parameter in parameters}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        (group,) = self.param_groups
+        parameters, momentum = group["params"], group["momentum"]
+        buffers = [self.state[p].get("momentum_buffer") for p in parameters] if momentum else []
+        sgd(
+            parameters,
+            [p.grad for p in parameters],
+            buffers,
+            fused=True,
+            lr=group["lr"],
+            momentum=momentum,
+            weight_decay=group["weight_decay"],
+            dampening=0,
+            nesterov=False,
+            maximize=False,
+        )
+        for parameter, buffer in zip(parameters, buffers, strict=False):
+            self.state[parameter]["momentum_buffer"] = buffer
+
+
+class FlatStepper(Stepper):
+    """A built-in optimiser in one fused pass over the flat vector, a third less time than three passes on large models.
+
+    Gradients add up in the flat vector, because fresh ones for a large model cost page faults. Contiguous frozen parts
+    are left out; of scattered ones, what moves is stepped as a vector of its own where it is little, else what is
+    frozen is put back after every step.
+    """
+
+    def __init__(self, learner: Trainee, fit: Fit, steps: int) -> None:
+        self.schedulers = []
+        self.w, self.g = learner.w, learner.g
+        self._pairs = list(zip(learner.parameters, learner.gradient_views, strict=True))
+        self._trainable = None if fit.move is None else fit.move.mask.to(learner.device)
+        self._parts, self._frozen = parts_of(self._trainable, learner.layout.size)
+        self._kept = None if self._frozen is None else self.w[self._frozen]
+        self._flats = [nn.Parameter(self.w[part]) for part in self._parts]
+        for flat, part in zip(self._flats, self._parts, strict=True):
+            flat.grad = self.g[part]
+        self.optimizer: Any = built_in(learner, self._flats, fit, steps, flat=True)
+        self._resumed: OptimizerState = (fit.memory or {}).get("optimizer", {})
+        if self._resumed:
+            self._resume(self._resumed)
+
+    def zero_grad(self) -> None:
+        self.g.zero_()
+        for parameter, view in self._pairs:
+            parameter.grad = view
+
+    def step(self, closure: Closure) -> None:
+        if closure() is None:
+            return
+        self.gather()
+        (flat, *_), (part, *_) = self._flats, self._parts
+        if isinstance(part, Tensor):
+            assert flat.grad is not None
+            torch.index_select(self.w, 0, part, out=flat.detach())
+            torch.index_select(self.g, 0, part, out=flat.grad)
+        self.optimizer.step()
+        if isinstance(part, Tensor):
+            self.w.scatter_(0, part, flat.detach())
+        elif self._frozen is not None and self._kept is not None:
+            self.w.scatter_(0, self._frozen, self._kept)
+
+    def state(self) -> OptimizerState:
+        """The optimiser's state as whole vectors `[N]`, as before where frozen: another mask can go on with it."""
+        whole: OptimizerState = {}
+        for flat, part in zip(self._flats, self._parts, strict=True):
+            for name, value in self.optimizer.state[flat].items():
+                if value is None or not value.dim():
+                    whole[name] = value
+                else:
+                    whole.setdefault(name, self._before(name))[part] = value
+        if self._frozen is not None:
+            assert self._trainable is not None
+            for name, value in whole.items():
+                if value is not None and value.dim():
+                    whole[name] = choose(self._trainable, value, self._before(name))
+        return whole
+
+    def _before(self, name: str) -> Tensor:
+        """A whole vector of the state that this fit goes on with, zero without one."""
+        value = self._resumed.get(name)
+        return torch.zeros_like(self.g) if value is None else value.clone()
+
+    def _resume(self, state: OptimizerState) -> None:
+        for flat, part in zip(self._flats, self._parts, strict=True):
+            self.optimizer.state[flat] = {
+                name: value if value is None else (value[part] if value.dim() else value).clone()
+                for name, value in state.items()
+            }
+
+
+Places = slice | Tensor
+
+
+def parts_of(trainable: Tensor | None, size: int) -> tuple[list[Places], Tensor | None]:
+    """What an optimiser steps, as slices of a vector `[N]` or one index, and the index of what is to be put back."""
+    if trainable is None:
+        return [slice(0, size)], None
+    runs = ranges_of(trainable, MAX_RANGES)
+    if runs is not None:
+        return [slice(*both) for both in runs], None
+    moving = places(trainable)
+    if len(moving) <= LITTLE * size:
+        return [moving], None
+    return [slice(0, size)], places(~trainable)
+
+
+def make_stepper(learner: Trainee, fit: Fit, steps: int) -> Stepper:
+    """The optimiser of a fit of so many steps."""
+    return Stepper(learner, fit) if own_optimizer(learner, fit) else FlatStepper(learner, fit, steps)
+
+
+def own_optimizer(learner: Trainee, fit: Fit) -> bool:
+    """Whether the module's configure_optimizers makes the steps of this fit."""
+    return learner.optimizer == "module" and fit.step.rule is None
+
+
+def built_in(learner: Trainee, parameters: list[nn.Parameter], fit: Fit, steps: int, flat: bool) -> Any:
+    """sgd, adam or adamw with the run's options, or what the method asks for. flat: on one vector, in one pass."""
+    train, rate = learner.train, fit.step.lr
+    rate = (train.lr if rate is None else rate) * fit.step.decay
+    if fit.step.rule is not None:
+        return fit.step.rule(parameters, lr=rate, fused=flat)
+    if learner.optimizer in ("sgd", "module"):
+        once = fit.memory is None and steps == 1  # no second step will read a momentum
+        momentum = 0 if once else train.momentum
+        if flat and not SHOW_OPTIMIZER.intersection(learner.hooks.calls if learner.hooks else ()):
+            return FlatSGD(parameters, rate, momentum, train.weight_decay)
+        return torch.optim.SGD(parameters, rate, momentum=momentum, weight_decay=train.weight_decay, fused=flat)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[learner.optimizer]
+    return kind(parameters, rate, weight_decay=train.weight_decay, fused=flat)
+
+
+def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]]:
+    """What configure_optimizers returns, the optimiser in it, and its schedulers in Lightning's form.
+
+    Raises ConfigError for anything but one optimiser.
+    """
+    where = f"{type(module).__name__}.configure_optimizers"
+    asked: Any = type(module).configure_optimizers(module)
+    if asked is None:
+        raise ConfigError(f"{where} returns None: return an optimiser, or choose one with --train.optimizer sgd")
+    try:
+        optimizers, schedulers, monitor = _configure_optimizers(asked)
+        configs = _configure_schedulers_automatic_opt(schedulers, monitor)
+    except (MisconfigurationException, ValueError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+    if len(optimizers) != 1:
+        raise ConfigError(
+            f"{where} returns {len(optimizers)} optimisers, one is expected: give it several parameter groups, "
+            "or choose one with --train.optimizer sgd"
+        )
+    return asked, optimizers[0], configs
+
+
+def restrain(optimizer: Optimizer, learner: Trainee, fit: Fit) -> None:
+    """Give a module's or a Trainer's optimiser the memory, learning rate and frozen entries of a fit."""
+    if fit.memory and "optimizer" in fit.memory:
+        held = fit.memory["optimizer"]
+        state = _cloned(held) if fit.step.rule is None else by_tensor(held, learner.layout)
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    if own_optimizer(learner, fit):
+        learner.ledger.own_rate = True
+        first, rate = optimizer.param_groups[0], fit.step.lr
+        own = 1.0 if rate is None else rate / first.get("initial_lr", first["lr"])
+        if own * fit.step.decay != 1:
+            scale_rate(optimizer, own * fit.step.decay)
+    if fit.move is not None and _splits_tensors(learner, fit.move.mask):
+        hold_frozen(optimizer, learner.w, fit.move.mask)
+
+
+def scale_rate(optimizer: Optimizer, factor: float) -> None:
+    """Multiply the learning rate of every step, whatever a scheduler makes of it in between."""
+    rates: list[Any] = []
+
+    def before(*_: Any) -> None:
+        rates[:] = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["lr"] = group["lr"] * factor
+
+    def after(*_: Any) -> None:
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+
+    optimizer.register_step_pre_hook(before)
+    optimizer.register_step_post_hook(after)
+
+
+def hold_frozen(optimizer: Optimizer, w: Tensor, trainable: Tensor) -> None:
+    """Undo after every step what it did to frozen entries."""
+    moving, kept = bitmask(trainable.to(w.device), w), torch.empty_like(w)
+
+    def before(*_: Any) -> None:
+        kept.copy_(w)
+
+    def after(*_: Any) -> None:
+        choose(moving, w, kept, in_place=True)
+
+    optimizer.register_step_pre_hook(before)
+    optimizer.register_step_post_hook(after)
+
+
+def advance(schedulers: list[Any], interval: str, count: int, plateau: bool, metrics: Callable[[], dict]) -> None:
+    """Step the schedulers of this interval ('step' or 'epoch') and kind; `count` steps or epochs are done."""
+    for config in schedulers:
+        if config.interval != interval or config.reduce_on_plateau != plateau or count % config.frequency:
+            continue
+        if not plateau:
+            config.scheduler.step()
+        elif (value := _monitored(config, metrics())) is not None:
+            config.scheduler.step(value)
+
+
+def _monitored(config: Any, metrics: dict[str, Any]) -> Any:
+    if config.monitor not in metrics and config.strict:
+        others = f", or monitor one of {', '.join(sorted(metrics))}" if metrics else ""
+        raise ConfigError(
+            f"the learning-rate scheduler monitors '{config.monitor}', which the model has not logged while training: "
+            f"log it in training_step with self.log{others}"
+        )
+    return metrics.get(config.monitor)
+
+
+def by_tensor(flat: OptimizerState, layout: Layout) -> OptimizerState:
+    """An optimiser's state, given as vectors `[N]` and scalars, for one parameter group of all tensors."""
+    return {
+        k: {n: v[s.start : s.stop].view(s.shape).clone() if v.dim() else v.clone() for n, v in flat.items()}
+        for k, s in enumerate(layout.params)
+    }
+
+
+def as_vectors(state: OptimizerState, layout: Layout) -> OptimizerState:
+    """The other way round; 0 for a tensor that took no step."""
+    first: OptimizerState = next(iter(state.values()), {})
+    flat = {n: v if not v.dim() else v.new_zeros(layout.size) for n, v in first.items()}
+    for k, held in state.items():
+        slot = layout.params[k]
+        for name, vector in flat.items():
+            if vector.dim():
+                vector[slot.start : slot.stop] = held[name].flatten()
+    return flat
+
+
+def _splits_tensors(learner: Trainee, mask: Tensor) -> bool:
+    """Whether some tensor is frozen in part; those frozen as a whole get no gradient anyway."""
+    parts = (mask[slot.start : slot.stop] for slot in learner.layout.params)
+    return any(holds_one(part) and not bool(part.all()) for part in parts)
+
+
+def _cloned(state: OptimizerState) -> OptimizerState:
+    return {k: {n: v.clone() if isinstance(v, Tensor) else v for n, v in s.items()} for k, s in state.items()}
+
+
+def first_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return text[0].strip() if text else type(error).__name__

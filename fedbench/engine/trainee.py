@@ -1,0 +1,143 @@
+"""A module that can be trained: its batches, its modes, and what its fits cost."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from lightning import LightningModule
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedbench.config import TrainConfig
+from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, Move, Paired
+from fedbench.engine.looks import Looks
+from fedbench.errors import ConfigError
+from fedbench.module import seeds
+from fedbench.module.hooks import CHANGE_BATCHES, overrides
+from fedbench.module.masks import holds_one
+
+BatchPlan = list[list[Tensor]]
+"""Places of every batch, epoch by epoch."""
+
+
+@dataclass
+class Ledger:
+    """What the fits of a client cost and said. own_rate: the module's own optimiser made steps."""
+
+    steps: int = 0
+    loss_sum: float = 0.0
+    own_rate: bool = False
+    logged: dict[str, float] = field(default_factory=dict)
+
+    def add(self, losses: list[Tensor]) -> None:
+        """Count these gradient steps. Read off the device once per fit."""
+        self.steps += len(losses)
+        if losses:
+            self.loss_sum += float(torch.stack([loss.reshape(()) for loss in losses]).sum(dtype=torch.float64))
+
+    @property
+    def loss(self) -> float | None:
+        """Mean training loss over the gradient steps."""
+        return self.loss_sum / self.steps if self.steps else None
+
+
+class Trainee(Looks):
+    """What engines work on. optimizer: module, sgd, adam or adamw (`train.optimizer`, resolved)."""
+
+    def __init__(self, module: LightningModule, train: TrainConfig, *, optimizer: str = "sgd", **more: Any) -> None:
+        super().__init__(module, train, **more)
+        self.optimizer, self.ledger = optimizer, Ledger()
+        self._batchnorms = {n: m for n, m in module.named_modules() if isinstance(m, _BatchNorm)}
+
+    @contextmanager
+    def prepared(self, fit: Fit) -> Iterator[BatchPlan]:
+        """The module as a fit needs it: numbers, modes, random streams; with the places of all batches."""
+        self.load(fit.start)
+        mask = None if fit.move is None else fit.move.mask
+        with self._trainable(mask), self._train_mode(fit):
+            plan = self._plan(fit)
+            seeds.seed_everything(*fit.data.key, fit.stream, *([fit.amount.after] if fit.amount.after else []))
+            yield plan
+
+    def _plan(self, fit: Fit) -> BatchPlan:
+        """Places of every batch, epoch by epoch, drawn before the loop from the data's key and the stream."""
+        amount = fit.amount
+        epochs, steps, after = amount.epochs, amount.steps, amount.after
+        if epochs is None and steps is None:
+            epochs, steps = self.train.epochs, self.train.steps
+        stream = self.orders(fit.data, fit.stream, self.train.batch_size, amount)
+        if steps is None:
+            return [next(stream) for _ in range(after + (epochs or 0))][after:]
+        plan: BatchPlan = []
+        while steps > 0:
+            batches = next(stream)
+            plan.append(batches[after : after + steps])
+            after, steps = max(0, after - len(batches)), steps - len(plan[-1])
+        return [epoch for epoch in plan if epoch]
+
+    def orders(
+        self, data: Batches, stream: str, batch_size: int | str, amount: Amount = AMOUNT
+    ) -> Iterator[list[Tensor]]:
+        """Endless epochs of places. A batch of one is dropped, too, where BatchNorm runs in train mode."""
+        count = len(data)
+        least = max(amount.min_batch, 2 if any(norm.training for norm in self._batchnorms.values()) else 1)
+        size = count if batch_size == "full" else int(batch_size)
+        if min(count, size) < least:
+            raise ConfigError(
+                f"batches of {min(count, size)} image(s) from {count}: this model trains on {least} or more at a time"
+            )
+        draw = seeds.generator(*data.key, stream, "order")
+        shuffle = self.train.shuffle if amount.shuffle is None else amount.shuffle
+        while True:
+            order = torch.randperm(count, generator=draw) if shuffle else torch.arange(count)
+            yield [batch for batch in order.to(self.device).split(size) if len(batch) >= least]
+
+    def seen_in_training(self, fit: Fit) -> Batches:
+        """The data as a fit sees them: where they can be augmented, with draws named by their key and the stream."""
+        data = fit.data.first if isinstance(fit.data, Paired) else fit.data
+        if getattr(data, "augmentation", None) is None:
+            return data
+        view: Batches = data.augmented(seeds.generator(*data.key, fit.stream, "augment"))  # type: ignore[attr-defined]
+        return view
+
+    def second_batches(self, fit: Fit) -> Iterator[tuple[Tensor, Tensor]] | None:
+        """The second of paired data, batch by batch and without end."""
+        data = fit.data
+        if not isinstance(data, Paired):
+            return None
+        orders = self.orders(data.second, data.stream, data.size, Amount(min_batch=fit.amount.min_batch))
+        return (data.second.batch(index) for epoch in orders for index in epoch)
+
+    def alters(self, data: Batches) -> bool:
+        """Whether the steps of a fit may see other images than the data's: augmented ones, or changed by hooks."""
+        augments = getattr(data, "augmentation", None) is not None
+        return augments or any(overrides(self.module, hook) for hook in CHANGE_BATCHES)
+
+    @contextmanager
+    def _train_mode(self, fit: Fit) -> Iterator[None]:
+        """Train mode, but for what is frozen as a whole and rests, and BatchNorm of data of one sample."""
+        move, data = fit.move, fit.data
+        self.module.train()
+        if move is not None and move.frozen == "norm_eval":
+            for name, norm in self._batchnorms.items():
+                norm.training = any(self._moving(name, move))
+        elif move is not None and move.frozen == "eval":
+            for name, module in self.module.named_modules():
+                module.training = all(self._moving(name, move))
+        if len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1):
+            for norm in self._batchnorms.values():
+                norm.eval()
+        try:
+            yield
+        finally:
+            self.module.eval()
+
+    def _moving(self, module_name: str, move: Move) -> list[bool]:
+        """For every tensor of a submodule whether it may move; one without any goes with what is around it."""
+        under = module_name + "." if module_name else ""
+        own = [s for s in self.layout.params if s.name.startswith(under)]
+        if not own and module_name:
+            return self._moving(module_name.rpartition(".")[0], move)
+        return [holds_one(move.mask[s.start : s.stop]) for s in own]

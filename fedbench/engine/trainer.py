@@ -1,0 +1,149 @@
+"""The other engine: the same fit through lightning.Trainer, for modules that need one. Slower by some 20 ms a fit."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers.logger import DummyLogger
+from lightning.pytorch.plugins.environments import LightningEnvironment
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from torch import Tensor
+from torch.optim import Optimizer
+
+from fedbench.engine.fit import Fit
+from fedbench.engine.optimizers import as_vectors, built_in, first_line, module_optimizer, own_optimizer, restrain
+from fedbench.engine.trainee import BatchPlan, Trainee
+from fedbench.errors import ConfigError
+
+
+def run(learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
+    """Run a fit through lightning.Trainer."""
+    steps = FitSteps(learner, fit, plan)
+    if any(plan):
+        if fit.loss is not None and not learner.module.automatic_optimization:
+            raise ConfigError(
+                f"{type(learner.module).__name__} optimises manually, and this method needs a loss of its own"
+            )
+        with _quiet(), _as_asked(learner, steps):
+            trainer = _trainer(learner, len(plan), steps)
+            try:
+                trainer.fit(learner.module, PlannedBatches(learner, fit, plan))
+            except MisconfigurationException as error:
+                raise ConfigError(f"lightning.Trainer: {first_line(error)}") from error
+            finally:
+                learner.module._trainer = None
+        learner.ledger.logged.update({k: float(v) for k, v in trainer.callback_metrics.items() if v.numel() == 1})
+    if learner.device.type != "cpu":
+        # The Trainer takes the module off the device when it is done.
+        learner.module.to(learner.device)
+        learner.bind()
+    learner.ledger.add(steps.losses)
+    if fit.memory is not None and steps.optimizer is not None:
+        state = steps.optimizer.state_dict()["state"]
+        fit.memory["optimizer"] = state if fit.step.rule is None else as_vectors(state, learner.layout)
+
+
+class PlannedBatches:
+    """The batches of a fit, one epoch per iteration. No DataLoader, which would draw from the global random stream."""
+
+    def __init__(self, learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
+        self._data, self._second, self._epochs = learner.seen_in_training(fit), learner.second_batches(fit), iter(plan)
+
+    def __iter__(self) -> Iterator[Any]:
+        for index in next(self._epochs, []):
+            batch = self._data.batch(index)
+            yield batch if self._second is None else (batch, next(self._second))
+
+
+class FitSteps(Callback):
+    """Puts the gradient edit, the frozen entries and the loss of a fit into Lightning's loop."""
+
+    def __init__(self, learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
+        self.learner, self.fit, self.plan, self.needs = learner, fit, plan, fit.needs(learner.w)
+        self.optimizer: Optimizer | None = None
+        self.losses: list[Tensor] = []
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.optimizer = trainer.optimizers[0]
+        restrain(self.optimizer, self.learner, self.fit)
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        # The Trainer has fetched the next batch already.
+        self.needs.index = self.plan[trainer.current_epoch][batch_idx]
+
+    @torch.no_grad()
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
+        learner, edit = self.learner, self.fit.step.edit
+        if edit is None or all(p.grad is None for p in learner.parameters):
+            return
+        learner.g.zero_()
+        for parameter, view in zip(learner.parameters, learner.gradient_views, strict=True):
+            if parameter.requires_grad:
+                if parameter.grad is not None:
+                    view.copy_(parameter.grad)
+                parameter.grad = view
+        edit(learner.g, learner.w, self.needs)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        if loss is not None:
+            self.losses.append(loss.detach())
+
+
+def _trainer(learner: Trainee, epochs: int, steps: FitSteps) -> Trainer:
+    return Trainer(
+        max_epochs=epochs,
+        accelerator="gpu" if learner.device.type == "cuda" else "cpu",
+        devices=[learner.device.index or 0] if learner.device.type == "cuda" else 1,
+        # One process, even where SLURM or torchrun have set their variables.
+        plugins=[LightningEnvironment()],
+        precision=learner.train.precision,
+        logger=DummyLogger(),
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[steps],
+        limit_val_batches=0,
+    )
+
+
+@contextmanager
+def _as_asked(learner: Trainee, steps: FitSteps) -> Iterator[None]:
+    """Give the module the loss and optimiser of a fit for the time of it."""
+    module, fit = learner.module, steps.fit
+    if fit.loss is not None:
+        loss = fit.loss.function
+        module.training_step = lambda batch, batch_idx: loss(module, batch, steps.needs)  # type: ignore[method-assign, misc]
+    if own_optimizer(learner, fit):
+        module.configure_optimizers = lambda: module_optimizer(module)[0]  # type: ignore[method-assign]
+    else:
+        # All parameters, also frozen ones: kept state is numbered by them, and what has no gradient does not move.
+        optimizer = built_in(learner, learner.parameters, fit, sum(map(len, steps.plan)), flat=False)
+        module.configure_optimizers = lambda: optimizer  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for name in ("training_step", "configure_optimizers"):
+            module.__dict__.pop(name, None)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Lightning announces devices and missing loaders at every fit."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric", "lightning")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,1 +1,0 @@
-"""One LightningModule as a flat vector, and every training loop."""

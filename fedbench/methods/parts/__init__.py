@@ -1,0 +1,1 @@
+"""What single methods, or a family of them, are made of: mathematics, losses, modules."""

@@ -1,0 +1,62 @@
+"""What both halves of a method know of a run, and the state of its server half."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from torch import Tensor
+
+from fedbench.config import TrainConfig
+from fedbench.module.layout import Layout
+
+
+@dataclass(frozen=True)
+class Context:
+    """What both halves know of a run.
+
+    sizes: training images per client; public: public images; `rounds` is T; drawn: participants of a round.
+    """
+
+    layout: Layout
+    train: TrainConfig
+    seed: int
+    rounds: int
+    classes: int
+    sizes: tuple[int, ...]
+    public: int = 0
+    drawn: int = 1
+
+    @property
+    def clients(self) -> int:
+        return len(self.sizes)
+
+
+@dataclass
+class ServerState:
+    """The server half's state, which checkpoints keep; a method adds fields, each with a default.
+
+    Fields hold what private states may hold. params, buffers, counters: what is shared of the global model. round: the
+    round under way, from 1; participants: the clients drawn for it, ascending.
+    """
+
+    params: Tensor
+    buffers: Tensor
+    counters: Tensor
+    round: int = 0
+    participants: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.traces: dict[tuple[int, str], float] = {}
+        self.warnings: list[str] = []
+        self.traced = True
+
+    def trace(self, name: str, value: float, client: int = -1) -> None:
+        """Record a scalar of this round, of a client or, by default, of the server."""
+        self.traces[client, name] = float(value)
+
+    def warn(self, line: str) -> None:
+        """Say a line; of equal ones only the first is said."""
+        self.warnings.append(line)
+
+    def state(self) -> dict[str, Any]:
+        """The fields by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}

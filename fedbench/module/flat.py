@@ -1,0 +1,148 @@
+"""A module's trainable parameters as one vector."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+from lightning import LightningModule
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from fedbench.errors import ConfigError
+from fedbench.module.layout import Layout, Slot
+from fedbench.module.weights import Weights
+
+
+class FlatModule:
+    """A module whose parameters are views of the vector `w`; `g` has the same shape and holds gradients.
+
+    Buffers stay where they are and are read by name, because users' code replaces them (`self.center = ...`).
+    Raises ConfigError for tensors that cannot be flattened.
+    """
+
+    def __init__(
+        self,
+        module: LightningModule,
+        device: torch.device,
+        dtype: torch.dtype,
+        head: str | None,
+        adapt: Callable[[nn.Module, Layout], None] | None = None,
+    ) -> None:
+        _refuse(module)
+        self.module, self.device, self.dtype = module.to(device=device, dtype=dtype), device, dtype
+        if adapt is not None:
+            adapt(module, Layout.of(module, head))
+        self.layout = Layout.of(module, head)
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self._frozen = [(n, p, p.detach().clone()) for n, p in module.named_parameters() if not p.requires_grad]
+        self.bind()
+        self._initial = self.weights()
+
+    def bind(self) -> None:
+        """Make the parameters views of one vector, which keeps their numbers."""
+        self.w = torch.zeros(self.layout.size, dtype=self.dtype, device=self.device)
+        self.g = torch.zeros_like(self.w)
+        self.gradient_views = [self.g[s.start : s.stop].view(s.shape) for s in self.layout.params]
+        for slot, parameter in zip(self.layout.params, self.parameters, strict=True):
+            view = self.w[slot.start : slot.stop].view(slot.shape)
+            parameter.data = view.copy_(parameter.data)
+
+    def initial(self) -> Weights:
+        """The weights that the module was built with."""
+        return self._initial.clone()
+
+    def weights(self) -> Weights:
+        """A copy of the module's present numbers."""
+        return Weights(
+            params=self.w.clone(),
+            buffers=_joined([self._buffer(s) for s in self.layout.buffers], self.dtype, self.device),
+            counters=_joined([self._buffer(s) for s in self.layout.counters], torch.int64, torch.device("cpu")),
+        )
+
+    def load(self, weights: Weights) -> None:
+        """Copy weights into the module."""
+        self.w.copy_(weights.params)
+        for slots, values in ((self.layout.buffers, weights.buffers), (self.layout.counters, weights.counters)):
+            for slot in slots:
+                self._buffer(slot).copy_(values[slot.start : slot.stop].view(slot.shape))
+
+    def shown(self, vector: Tensor | None) -> AbstractContextManager[None]:
+        """The parameters as views of another vector `[N]` for a while; none: of `w`, as ever."""
+        return nullcontext() if vector is None else self._shown(vector)
+
+    @contextmanager
+    def _shown(self, vector: Tensor) -> Iterator[None]:
+        self._point_to(vector)
+        try:
+            yield
+        finally:
+            self._point_to(self.w)
+
+    def _point_to(self, vector: Tensor) -> None:
+        for slot, parameter in zip(self.layout.params, self.parameters, strict=True):
+            parameter.data = vector[slot.start : slot.stop].view(slot.shape)
+        torch.clear_autocast_cache()  # of what the parameters were before
+
+    @contextmanager
+    def kept_buffers(self) -> Iterator[None]:
+        """Buffers and counters as they were, whatever passes do to them."""
+        kept = [(slot, self._buffer(slot).clone()) for slot in (*self.layout.buffers, *self.layout.counters)]
+        try:
+            yield
+        finally:
+            for slot, values in kept:
+                self._buffer(slot).copy_(values)
+
+    def state_dict(self, weights: Weights) -> dict[str, Tensor]:
+        """The weights as a state dict that plain PyTorch loads into the user's module."""
+        self.load(weights)
+        return {name: tensor.detach().clone().cpu() for name, tensor in self.module.state_dict().items()}
+
+    def _buffer(self, slot: Slot) -> Tensor:
+        owner, _, name = slot.name.rpartition(".")
+        buffer = self.module.get_submodule(owner)._buffers.get(name)
+        if buffer is None or tuple(buffer.shape) != slot.shape:
+            raise ConfigError(
+                f"the model changed the shape of its buffer '{slot.name}' while training (from {list(slot.shape)}): "
+                "buffers of the clients are averaged and must keep their shape"
+            )
+        return buffer.detach()
+
+    def check(self) -> None:
+        """Refuse parameters that user code has moved out of the vector, frozen or unfrozen for good."""
+        present = [p for p in self.module.parameters() if p.requires_grad]
+        if len(present) != len(self.parameters):
+            raise ConfigError(
+                f"the model has {len(present)} trainable parameter tensors after training and had "
+                f"{len(self.parameters)} before: make parameters trainable in its constructor, not while training"
+            )
+        size = self.w.element_size()
+        for slot, parameter, known in zip(self.layout.params, present, self.parameters, strict=True):
+            if parameter is not known or parameter.data_ptr() != self.w.data_ptr() + slot.start * size:
+                raise ConfigError(
+                    f"the model replaced the storage of parameter '{slot.name}' while training (p.data = ..., "
+                    "load_state_dict(assign=True), .to(...), a new Parameter): change it in place instead, with copy_"
+                )
+        for name, parameter, before in self._frozen:
+            if not torch.equal(parameter.detach(), before.to(parameter.device)):
+                raise ConfigError(
+                    f"the model changed its frozen parameter '{name}' while training: what changes must be a trainable "
+                    "parameter or a buffer (register_buffer), so that it stays with its client"
+                )
+
+
+def _joined(tensors: list[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
+    flat = [t.reshape(-1).to(dtype) for t in tensors]
+    return torch.cat(flat).to(device) if flat else torch.zeros(0, dtype=dtype, device=device)
+
+
+def _refuse(module: nn.Module) -> None:
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if is_lazy(tensor):
+            raise ConfigError(
+                f"the model's '{name}' is lazy, its shape is not known yet: run a forward pass in the constructor"
+            )
+        if tensor.is_complex():
+            raise ConfigError(
+                f"the model's '{name}' holds complex numbers: keep real and imaginary part as two tensors"
+            )

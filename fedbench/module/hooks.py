@@ -1,0 +1,167 @@
+"""What a LightningModule may rely on in fedbench's own loop, and what is refused."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NoReturn
+
+from lightning import LightningModule
+from lightning.pytorch.loggers.logger import DummyLogger
+from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
+from torch import Tensor
+from torchmetrics import Metric
+
+from fedbench.errors import ConfigError
+from fedbench.module.logs import Logs
+
+CALLED = [
+    "on_fit_start",
+    "on_train_start",
+    "on_train_epoch_start",
+    "on_train_batch_start",
+    "on_before_zero_grad",
+    "on_before_backward",
+    "on_after_backward",
+    "on_before_optimizer_step",
+    "on_train_batch_end",
+    "on_train_epoch_end",
+    "on_train_end",
+    "on_fit_end",
+    "on_before_batch_transfer",
+    "transfer_batch_to_device",
+    "on_after_batch_transfer",
+]
+NEED_TRAINER = [
+    "optimizer_step",
+    "optimizer_zero_grad",
+    "configure_gradient_clipping",
+    "lr_scheduler_step",
+    "backward",
+    "configure_callbacks",
+]
+NOT_IN_LOOP = ["optimizers", "lr_schedulers", "manual_backward", "clip_gradients", "toggle_optimizer", "all_gather"]
+CHANGE_BATCHES = [
+    "on_before_batch_transfer",
+    "transfer_batch_to_device",
+    "on_after_batch_transfer",
+    "on_train_batch_start",
+]
+"""Those that can change the images of a step."""
+
+USE_TRAINER = "use --train.engine trainer, which runs it through lightning.Trainer"
+
+
+class NotInLoop(ConfigError, AttributeError):
+    """Also an AttributeError, so that `hasattr(self.trainer, name)` answers no."""
+
+
+class LoopContext:
+    """Stands for `self.trainer`; whatever it does not have is refused with a clear line."""
+
+    global_rank = local_rank = node_rank = 0
+    world_size = num_nodes = num_devices = 1
+    is_global_zero = training = True
+    sanity_checking = validating = testing = predicting = False
+    logger = DummyLogger()
+    loggers = (logger,)
+    accumulate_grad_batches, max_steps = 1, -1
+    progress_bar_callback = None
+    current_epoch = global_step = 0
+    max_epochs = num_training_batches = estimated_stepping_batches = 1
+
+    def __init__(self, logs: Logs) -> None:
+        object.__setattr__(self, "_logs", logs)
+
+    @property
+    def callback_metrics(self) -> dict[str, Tensor]:
+        return vars(self)["_logs"].callback_metrics()
+
+    def update(self, **values: int) -> None:
+        vars(self).update(values)
+
+    def begin(self, plan: list[list[Tensor]]) -> None:
+        self.update(
+            current_epoch=0,
+            global_step=0,
+            max_epochs=len(plan),
+            estimated_stepping_batches=sum(map(len, plan)),
+            num_training_batches=len(plan[0]) if plan else 0,
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NotInLoop(f"the model uses self.trainer.{name}, which the fast loop does not have: {USE_TRAINER}")
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise ConfigError(f"the model sets self.trainer.{name}, which the fast loop does not heed: {USE_TRAINER}")
+
+
+class Hooks:
+    """A module's fit hooks, those it overrides only, and its logs. Raises ConfigError for what needs a Trainer."""
+
+    def __init__(self, module: LightningModule) -> None:
+        refuse(module)
+        self.module, self.logs = module, Logs()
+        self.context = LoopContext(self.logs)
+        module._trainer = self.context  # type: ignore[assignment]
+        module.log = self.logs.log  # type: ignore[method-assign, assignment]
+        module.log_dict = self.logs.log_dict  # type: ignore[method-assign]
+        for name in NOT_IN_LOOP:
+            setattr(module, name, _refusal(type(module).__name__, name))
+        self.calls = {hook: getattr(module, hook) for hook in CALLED if overrides(module, hook)}
+
+    def __call__(self, hook: str, *args: Any) -> Any:
+        return self.calls[hook](*args) if hook in self.calls else None
+
+    def begin(self, plan: list[list[Tensor]]) -> None:
+        """Forget what another client logged."""
+        self.context.begin(plan)
+        self.logs.clear()
+        for child in self.module.modules():
+            if isinstance(child, Metric):
+                child.reset()
+
+    def transferred(self, batch: Any, device: Any) -> Any:
+        """The batch after the hooks around its transfer; fedbench's batches are on the device already."""
+        if "on_before_batch_transfer" in self.calls:
+            batch = self.calls["on_before_batch_transfer"](batch, 0)
+        if "transfer_batch_to_device" in self.calls:
+            batch = self.calls["transfer_batch_to_device"](batch, device, 0)
+        if "on_after_batch_transfer" in self.calls:
+            batch = self.calls["on_after_batch_transfer"](batch, 0)
+        return batch
+
+
+def refuse(module: LightningModule) -> None:
+    """What can be known of a module before it runs."""
+    name = type(module).__name__
+    if not module.automatic_optimization:
+        raise ConfigError(
+            f"{name} optimises manually (automatic_optimization = False), which the fast loop cannot: {USE_TRAINER}"
+        )
+    for refused in NEED_TRAINER:
+        if overrides(module, refused):
+            raise ConfigError(f"{name} overrides {refused}, which the fast loop does not call: {USE_TRAINER}")
+    if is_param_in_hook_signature(module.training_step, "dataloader_iter", explicit=True):
+        raise ConfigError(
+            f"{name}.training_step takes dataloader_iter, which is not supported: take (batch, batch_idx)"
+        )
+
+
+def overrides(module: LightningModule, hook: str) -> bool:
+    return getattr(type(module), hook, None) is not getattr(LightningModule, hook, None)
+
+
+def takes_index(module: LightningModule) -> bool:
+    """Whether training_step takes (batch, batch_idx) or the batch alone."""
+    return _takes_index(type(module).training_step)
+
+
+@cache
+def _takes_index(training_step: Callable[..., Any]) -> bool:
+    return is_param_in_hook_signature(training_step, "batch_idx", min_args=2)
+
+
+def _refusal(module_name: str, name: str) -> Any:
+    def refused(*_: Any, **__: Any) -> NoReturn:
+        raise ConfigError(f"{module_name} calls self.{name}(), which the fast loop does not have: {USE_TRAINER}")
+
+    return refused

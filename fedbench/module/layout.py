@@ -1,0 +1,223 @@
+"""The map of a module's flat vectors: names, shapes, places and roles."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from operator import attrgetter
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from fedbench.errors import ConfigError, nearest
+from fedbench.module.masks import Masks
+
+Role = Literal["body", "head", "norm", "any_norm", "tied", "linear"]
+NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+"""The types of normalisation layers: `norm` is the first of them, `any_norm` all."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor's place in a flat vector: elements `start` to `stop`; and its roles, see `Layout`."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+    head: bool = False
+    norm: bool = False
+    any_norm: bool = False
+    tied: bool = False
+    linear: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Slots of the trainable parameters, float buffers and integer buffers, each in registration order.
+
+    `head` is the declared classifier, `norm` the BatchNorm modules, `any_norm` those and all other normalisation
+    layers, `linear` the Linear layers, `body` all that is not head. A tied parameter counts once, under its first name,
+    and is head if any of its owners is; `tied` marks those that head and body share. `groups` numbers the layers that
+    belong together, by tensor: a module that owns parameters begins one, normalisation layers join the one before them;
+    or as the model declares in its attribute `layer_groups`, a list whose items are a dotted name or several.
+    """
+
+    params: tuple[Slot, ...]
+    buffers: tuple[Slot, ...]
+    counters: tuple[Slot, ...]
+    head_name: str | None = None
+    has_batchnorm: bool = field(default=False)
+    groups: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, module: nn.Module, head: str | None = None) -> "Layout":
+        """The layout of `module`, whose classifier is the submodule `head` (default: its attribute `head`)."""
+        head = head or ("head" if isinstance(getattr(module, "head", None), nn.Module) else None)
+        roles = {
+            "head": _members(module, [head] if head else []),
+            "norm": _members(module, _of_type(module, _BatchNorm)),
+            "any_norm": _members(module, _of_type(module, *NORMS)),
+        }
+        roles["tied"] = roles["head"] & _outside(module, head)
+        params = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
+        linear = set(_of_type(module, nn.Linear))
+        roles["linear"] = {id(p) for n, p in params if n.rpartition(".")[0] in linear}
+        buffers = list(module.named_buffers())
+        return cls(
+            params=_slots(params, roles),
+            buffers=_slots([(n, b) for n, b in buffers if b.is_floating_point()], roles),
+            counters=_slots([(n, b) for n, b in buffers if not b.is_floating_point()], roles),
+            head_name=head,
+            has_batchnorm=bool(_of_type(module, _BatchNorm)),
+            groups=_groups(module),
+        )
+
+    @property
+    def size(self) -> int:
+        """N, the number of trainable parameters."""
+        return self.params[-1].stop if self.params else 0
+
+    @property
+    def buffer_size(self) -> int:
+        """M, the number of floats in buffers."""
+        return self.buffers[-1].stop if self.buffers else 0
+
+    @property
+    def counter_size(self) -> int:
+        return self.counters[-1].stop if self.counters else 0
+
+    def layers(self) -> tuple[Slot, ...]:
+        """The parameter tensors: a weight and its bias are two."""
+        return self.params
+
+    def mask(self, role: Role) -> Tensor:
+        """bool `[N]`, true on the parameters of this role. Raises ConfigError where no head is declared."""
+        return self.masks(role).params
+
+    def masks(self, role: Role) -> Masks:
+        """The entries of this role."""
+        return self._marked(self._of_role(role))
+
+    def under(self, prefixes: Iterable[str]) -> Masks:
+        """The entries whose name starts with one of the dotted prefixes."""
+        prefixes = tuple(prefixes)
+        names = {slot.name for slot in self.params + self.buffers}
+        for prefix in prefixes:
+            if not any(_under(name, prefix) for name in names):
+                raise ConfigError(f"no parameter of the model is under '{prefix}': {nearest(prefix, names)}")
+        return self._marked(lambda slot: any(_under(slot.name, prefix) for prefix in prefixes))
+
+    def nothing(self) -> Masks:
+        return self._marked(lambda slot: False)
+
+    def everything(self) -> Masks:
+        return self._marked(lambda slot: True)
+
+    def _marked(self, inside: Callable[[Slot], bool]) -> Masks:
+        return Masks(_mark(self.params, self.size, inside), _mark(self.buffers, self.buffer_size, inside))
+
+    def counters_beside(self, buffers: Tensor) -> Tensor:
+        """bool `[c]`, true on the integer buffers whose module has a float buffer in the mask `[M]`.
+
+        Where a module has none, what holds for all float buffers decides.
+        """
+        owner = lambda slot: slot.name.rpartition(".")[0]  # noqa: E731
+        owners = {owner(slot) for slot in self.buffers}
+        chosen = {owner(slot) for slot in self.buffers if buffers[slot.start : slot.stop].any()}
+        inside = lambda slot: owner(slot) in chosen if owner(slot) in owners else bool(buffers.all())  # noqa: E731
+        return _mark(self.counters, self.counter_size, inside)
+
+    def linear_head(self) -> tuple[Slot, Slot | None]:
+        """Weight `[C, d]` and bias `[C]`, if any, of the classifier. Raises ConfigError where it is more than that."""
+        self.mask("head")
+        head = sorted((s for s in self.params if s.head), key=lambda s: -len(s.shape))
+        shapes = [s.shape for s in head]
+        if shapes and len(shapes[0]) == 2 and shapes[1:] in ([], [shapes[0][:1]]):
+            return head[0], head[1] if head[1:] else None
+        raise ConfigError(
+            f"this method needs a classifier that is one linear layer: '{self.head_name}' has parameters of shape "
+            f"{', '.join(str(list(shape)) for shape in shapes) or 'none'}"
+        )
+
+    def _of_role(self, role: Role) -> Callable[[Slot], bool]:
+        if role not in ("norm", "any_norm", "linear") and self.head_name is None:
+            raise ConfigError(
+                "this method needs to know the model's classifier: name it with --model.head NAME "
+                f"(the last layer is '{self.last_module}') or give the module an attribute `head`"
+            )
+        return (lambda s: not s.head) if role == "body" else attrgetter(role)
+
+    @cached_property
+    def last_module(self) -> str:
+        return self.params[-1].name.rpartition(".")[0] if self.params else ""
+
+
+def _under(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def _mark(slots: tuple[Slot, ...], size: int, inside: Callable[[Slot], bool]) -> Tensor:
+    mask = torch.zeros(size, dtype=torch.bool)
+    for slot in slots:
+        if inside(slot):
+            mask[slot.start : slot.stop] = True
+    return mask
+
+
+def _of_type(module: nn.Module, *types: type[nn.Module]) -> list[str]:
+    return [name for name, child in module.named_modules() if isinstance(child, types)]
+
+
+def _groups(module: nn.Module) -> dict[str, int]:
+    """The group's number of every tensor; a declaration leaves out what it does not name."""
+    names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
+    declared = getattr(module, "layer_groups", None)
+    if isinstance(declared, list | tuple):
+        groups = [(item,) if isinstance(item, str) else tuple(item) for item in declared]
+        numbers = {n: [i for i, prefixes in enumerate(groups) if any(_under(n, p) for p in prefixes)] for n in names}
+        return {name: found[0] for name, found in numbers.items() if found}
+    owners, count = {}, 0
+    for owner, child in module.named_modules():
+        trains = any(p.requires_grad for p in child.parameters(recurse=False))
+        count += trains and (count == 0 or not isinstance(child, NORMS))
+        owners[owner] = max(0, count - 1)
+    return {name: owners[name.rpartition(".")[0]] for name in names}
+
+
+def _members(module: nn.Module, names: list[str]) -> set[int]:
+    """Identities of all tensors below the named submodules."""
+    found: set[int] = set()
+    for name in names:
+        try:
+            child = module.get_submodule(name)
+        except AttributeError:
+            known = [n for n, _ in module.named_modules() if n]
+            raise ConfigError(
+                f"model.head = '{name}': the model has no such submodule; {nearest(name, known)}"
+            ) from None
+        found |= {id(t) for t in [*child.parameters(), *child.buffers()]}
+    return found
+
+
+def _outside(module: nn.Module, head: str | None) -> set[int]:
+    """Identities of all tensors that have a name outside the head."""
+    tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    return {id(tensor) for name, tensor in tensors if not (head and _under(name, head))}
+
+
+def _slots(tensors: Sequence[tuple[str, Tensor]], roles: dict[str, set[int]]) -> tuple[Slot, ...]:
+    slots, start = [], 0
+    for name, tensor in tensors:
+        stop = start + prod(tensor.shape)
+        owned = {role: id(tensor) in members for role, members in roles.items()}
+        slots.append(Slot(name, tuple(tensor.shape), start, stop, **owned))
+        start = stop
+    return tuple(slots)

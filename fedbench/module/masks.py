@@ -1,0 +1,113 @@
+"""Masks of flat vectors, and vectors put together by them, bit for bit.
+
+A scattered mask makes `torch.where` miss every second branch on a CPU; integers in place of branches take a quarter of
+its time.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def holds_one(mask: Tensor) -> bool:
+    """Whether a mask (bool, or 0 and 1 in bytes) is 1 anywhere. `any` takes thirty times as long on a CPU."""
+    return bool(mask.numel()) and bool(mask.view(torch.int8).amax())
+
+
+def places(mask: Tensor) -> Tensor:
+    """Indices `[n]` of the ones of a mask `[N]`, bool. `nonzero` takes two to eight times as long on a CPU."""
+    if mask.device.type != "cpu":
+        return mask.nonzero().flatten()
+    return torch.from_numpy(np.flatnonzero(mask.numpy()))
+
+
+def bitmask(mask: Tensor, like: Tensor) -> Tensor:
+    """A mask (bool, or 0 and 1 in bytes) as integers of the width of the numbers `like`, their bits all 1 or all 0."""
+    return mask.view(torch.int8).neg().to(INTEGERS[like.element_size()])
+
+
+def without(values: Tensor, mask: Tensor) -> Tensor:
+    """`values` `[N]` with 0 where the mask is 1. `masked_fill` takes five times as long on a CPU."""
+    kept = bitmask(mask, values).bitwise_not_()
+    return kept.bitwise_and_(values.view(kept.dtype)).view(values.dtype)
+
+
+def choose(mask: Tensor, ones: Tensor, zeros: Tensor, in_place: bool = False) -> Tensor:
+    """`ones` `[..., N]` where the mask is 1, else `zeros` `[N]`. mask: as for `bitmask`, or what that returned.
+
+    in_place: the result is written over `ones`.
+    """
+    bits = mask if mask.dtype in INTEGERS.values() else bitmask(mask, ones)
+    here, there = ones.view(bits.dtype), zeros.view(bits.dtype)
+    flip = torch.bitwise_xor(here, there, out=here if in_place else None).bitwise_and_(bits)
+    return flip.bitwise_xor_(there).view(ones.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Masks:
+    """Some entries of a model: bool params `[N]`, float buffers `[M]`, and counters `[c]`.
+
+    counters: none: those of the modules whose buffers these are.
+    """
+
+    params: Tensor
+    buffers: Tensor
+    counters: Tensor | None = None
+
+    def __or__(self, other: "Masks") -> "Masks":
+        return Masks(self.params | other.params, self.buffers | other.buffers)
+
+    def __and__(self, other: "Masks") -> "Masks":
+        return Masks(self.params & other.params, self.buffers & other.buffers)
+
+    def __invert__(self) -> "Masks":
+        return Masks(~self.params, ~self.buffers)
+
+
+MOST_SLICES = 64
+"""Entries in more runs than this are indexed by their mask."""
+
+
+class Entries:
+    """Some entries of a vector: all, none, or those of a mask."""
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask, self.size = mask, int(mask.sum())
+        self.all = self.size == len(mask)
+        # Slices take a sixth of the time of a mask, or less: 3 to 14 ms for a million entries.
+        runs = ranges_of(mask, MOST_SLICES)
+        self._places: list[Any] = [mask] if runs is None else [slice(*run) for run in runs or [(0, 0)]]
+        self._sizes = [self.size] if runs is None else [stop - start for start, stop in runs or [(0, 0)]]
+
+    def take(self, vector: Tensor) -> Tensor:
+        """These entries: the vector itself where they are all of it."""
+        return vector if self.all else torch.cat([vector[place] for place in self._places])
+
+    def put(self, vector: Tensor, values: Tensor | None) -> Tensor:
+        """A copy of `vector` with these entries exchanged; the vector itself without values."""
+        if values is None or not self.size:
+            return vector
+        if self.all:
+            return values
+        out = vector.clone()
+        for place, piece in zip(self._places, values.split(self._sizes), strict=True):
+            out[place] = piece
+        return out
+
+
+def ranges_of(mask: Tensor, most: int | None = None) -> list[tuple[int, int]] | None:
+    """Start and stop of every run of ones, or None if there are more than `most` runs."""
+    # NumPy takes a tenth of PyTorch's time: a quarter of a millisecond for a million entries.
+    ones = mask.cpu().numpy()
+    changes = ones[1:] != ones[:-1]
+    at_ends = [[0] * bool(ones[:1].any()), [len(ones)] * bool(ones[-1:].any())]
+    if most is not None and np.count_nonzero(changes) + len(at_ends[0]) + len(at_ends[1]) > 2 * most:
+        return None
+    edges = [*at_ends[0], *(np.flatnonzero(changes) + 1).tolist(), *at_ends[1]]
+    return list(pairwise(edges))[::2]

@@ -1,0 +1,37 @@
+"""The numbers of a module: what travels and what is averaged."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(eq=False)
+class Weights:
+    """A module's numbers as flat vectors.
+
+    params: trainable parameters `[N]`; buffers: floating-point buffers `[M]` (running statistics);
+    counters: integer buffers `[c]`, int64, never averaged.
+    """
+
+    params: Tensor
+    buffers: Tensor
+    counters: Tensor
+
+    def clone(self) -> "Weights":
+        return Weights(self.params.clone(), self.buffers.clone(), self.counters.clone())
+
+    def replace(self, **parts: Tensor) -> "Weights":
+        """The same with some of the vectors exchanged."""
+        return Weights(**{"params": self.params, "buffers": self.buffers, "counters": self.counters, **parts})
+
+    def is_same(self, other: "Weights") -> bool:
+        """Whether both are the same memory."""
+        pairs = [(getattr(self, name), getattr(other, name)) for name in ("params", "buffers", "counters")]
+        return all(a.shape == b.shape and (not a.numel() or a.data_ptr() == b.data_ptr()) for a, b in pairs)
+
+    def is_finite(self) -> bool:
+        """Whether every parameter is finite and no buffer NaN; a constant buffer, such as a mask, may be infinite."""
+        # A sum finds every NaN and infinity in one pass; where that of float32 overflows, float64 decides.
+        finite = torch.isfinite(self.params.sum()) or torch.isfinite(self.params.sum(dtype=torch.float64))
+        return bool(finite) and not bool(self.buffers.isnan().any())

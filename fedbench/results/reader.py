@@ -1,0 +1,144 @@
+"""Reads what runs left."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import yaml
+
+from fedbench import tasks
+from fedbench.errors import ConfigError
+from fedbench.results.files import ends_whole, joined, read_json, read_lines, read_table
+from fedbench.results.schema import CLIENTS_SCHEMA, COSTS, POINTS, SPLITS, TIMINGS, TRACES_SCHEMA, score_keys
+from fedbench.tasks import Metric, Task
+
+CLIENT = ["seed", "round", "client", "point", "participated"]
+
+
+class Records:
+    """What the runs of one configuration left, one folder for each seed or one for all.
+
+    Missing files give empty frames and dicts, damaged ones are named in `problems`. Raises ConfigError when the first
+    folder holds no run.
+    """
+
+    def __init__(self, path: str | Path, *more: str | Path) -> None:
+        self.path, self.folders = Path(path), [Path(path), *map(Path, more)]
+        self.problems: list[str] = []
+        if not any((self.path / name).exists() for name in ("metrics.jsonl", "config.yaml")):
+            raise ConfigError(f"{self.path}: no run here (neither metrics.jsonl nor config.yaml); give a run's folder")
+
+    def task(self) -> Task:
+        """What the models learn."""
+        return tasks.load(self.environment().get("task") or "classification")
+
+    def metric(self) -> Metric:
+        """The one that tables and pages go by."""
+        return self.task().primary
+
+    def metrics(self) -> pd.DataFrame:
+        """metrics.jsonl: one row per seed, round and point, in that order; null is NaN."""
+        numbers, key = [*score_keys(self.task()), *COSTS], ["seed", "round", "point"]
+        frame = pd.DataFrame(self._lines("metrics.jsonl"), columns=[*key, *numbers, "clients", "failed"])
+        frame = frame.astype(dict.fromkeys(numbers, "float64")).drop_duplicates(key, keep="last")
+        order = {point: i for i, point in enumerate(POINTS)}
+        return frame.sort_values(key, key=lambda c: c.map(order) if c.name == "point" else c, ignore_index=True)
+
+    def clients(self) -> pd.DataFrame:
+        """clients.parquet: one row per seed, round, client and point; a column per split and metric."""
+        rows = self._table("clients.parquet", CLIENTS_SCHEMA).drop_duplicates([*CLIENT, "split", "metric"], keep="last")
+        names = rows["split"].astype(str) + "_" + rows["metric"].astype(str)
+        wide = rows.assign(name=names).pivot(index=CLIENT, columns="name", values="value")
+        known = [f"{split}_{metric.name}" for metric in self.task().metrics for split in SPLITS]
+        return (
+            wide.reindex(columns=known).rename_axis(columns=None).reset_index().sort_values(CLIENT, ignore_index=True)
+        )
+
+    def traces(self) -> pd.DataFrame:
+        """traces.parquet: one row per seed, round, client (-1 for the server) and name."""
+        key = ["seed", "round", "client", "name"]
+        rows = self._table("traces.parquet", TRACES_SCHEMA).drop_duplicates(key, keep="last")
+        return rows.sort_values(key[:3], kind="stable", ignore_index=True)
+
+    def timings(self) -> pd.DataFrame:
+        """timings.jsonl: seconds per seed and exchange; `host_busy` is a list, `rss_mb` megabytes."""
+        key = ["seed", "exchange"]
+        frame = pd.DataFrame(self._lines("timings.jsonl"), columns=list(TIMINGS)).drop_duplicates(key, keep="last")
+        return frame.sort_values(key, ignore_index=True)
+
+    def seeds(self) -> list[int]:
+        """Those that the runs were asked for."""
+        return [seed for folder in self.folders for seed in self._config(folder).get("seeds") or []]
+
+    def complete(self) -> bool:
+        """Whether metrics.jsonl holds the last round of every seed and ends with a whole line."""
+        metrics, config = self.metrics(), self.config()
+        done = metrics[metrics["round"] == config.get("rounds")]["seed"]
+        whole = all(ends_whole(folder / "metrics.jsonl") for folder in self.folders)
+        return bool(config) and set(config.get("seeds") or []) <= set(done) and whole
+
+    def finished(self) -> bool:
+        """Whether every run says that it is."""
+        found = [read_json(folder / "summary.json", self.problems) for folder in self.folders]
+        return all(summary.get("complete") for summary in found)
+
+    def summary(self) -> dict[str, Any]:
+        """summary.json; empty while the run is not over."""
+        return read_json(self.path / "summary.json", self.problems)
+
+    def warnings(self) -> list[str]:
+        """What the runs said, each line once."""
+        said = [read_json(folder / "summary.json", self.problems).get("warnings") or [] for folder in self.folders]
+        return list(dict.fromkeys(line for lines in said for line in lines))
+
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration as a tree, with the seeds of all runs."""
+        found = self._config(self.path)
+        return {**found, "seeds": self.seeds()} if found else {}
+
+    def environment(self) -> dict[str, Any]:
+        """environment.json: versions, machine, git, task, partition_fingerprint, started, finished."""
+        return read_json(self.path / "environment.json", self.problems)
+
+    def partition(self) -> dict[str, Any]:
+        """partition.json: per seed (a string) the clients' row numbers and class counts."""
+        found = [read_json(folder / "partition.json", self.problems) for folder in self.folders]
+        return {seed: dealt for tree in found for seed, dealt in tree.items()}
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        return [row for folder in self.folders for row in read_lines(folder / name, self.problems)]
+
+    def _table(self, name: str, schema: pa.Schema) -> pd.DataFrame:
+        tables = [read_table(folder / name, schema, self.problems) for folder in self.folders]
+        return joined(tables, schema).to_pandas()
+
+    def _config(self, folder: Path) -> dict[str, Any]:
+        path = folder / "config.yaml"
+        if not path.exists():
+            return {}
+        try:
+            tree = yaml.safe_load(path.read_text())
+        except yaml.YAMLError:
+            self.problems.append("config.yaml cannot be read and is left out")
+            return {}
+        return tree if isinstance(tree, dict) else {}
+
+
+def is_run(path: Path) -> bool:
+    """Whether the folder holds the records of a run."""
+    return (path / "metrics.jsonl").exists()
+
+
+def at_last_round(metrics: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+    """Per seed and point the row of the last evaluated round."""
+    tested = metrics.dropna(subset=[f"test_{metric.name}"])
+    return tested.loc[tested.groupby(["seed", "point"], sort=False)["round"].idxmax()].reset_index(drop=True)
+
+
+def at_best_round(metrics: pd.DataFrame, metric: Metric, split: str = "val") -> pd.DataFrame:
+    """Per seed and point the row of the best round by this split (the first of equals); round 0 is no candidate."""
+    by = f"{split}_{metric.name}"
+    tested = metrics[metrics["round"] > 0].dropna(subset=[f"test_{metric.name}", by])
+    grouped = tested.groupby(["seed", "point"], sort=False)[by]
+    return tested.loc[grouped.idxmax() if metric.higher else grouped.idxmin()].reset_index(drop=True)

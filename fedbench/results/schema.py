@@ -1,0 +1,78 @@
+"""What the records of a run look like (docs/architecture.md, 'What a run leaves')."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from fedbench.tasks import Task
+
+Point = Literal["after_fit", "after_agg", "global"]
+POINTS: tuple[Point, ...] = ("after_fit", "after_agg", "global")
+SPLITS = ("val", "test")
+COSTS = ("train_loss", "steps", "bytes_up", "bytes_down")
+TIMINGS = ("seed", "exchange", "train", "comm", "server", "eval", "log", "total", "host_busy", "rss_mb")
+
+CLIENTS_SCHEMA = pa.schema(
+    [
+        ("seed", pa.int32()),
+        ("round", pa.int32()),
+        ("client", pa.int32()),
+        ("point", pa.string()),
+        ("split", pa.string()),
+        ("metric", pa.string()),
+        ("value", pa.float64()),
+        ("n", pa.int32()),
+        ("participated", pa.bool_()),
+    ]
+)
+TRACES_SCHEMA = pa.schema(
+    [
+        ("seed", pa.int32()),
+        ("round", pa.int32()),
+        ("client", pa.int32()),
+        ("name", pa.string()),
+        ("value", pa.float64()),
+    ]
+)
+
+Line = dict[str, Any]
+"""A line of metrics.jsonl."""
+
+
+def score_keys(task: Task) -> list[str]:
+    """The numbers of a line that come from scores: every metric on both splits, and how the clients differ."""
+    return [
+        *(f"{split}_{metric.name}" for metric in task.metrics for split in SPLITS),
+        "test_worst_tenth",
+        "test_spread",
+    ]
+
+
+def metrics_line(
+    task: Task,
+    seed: int,
+    round: int,
+    point: str,
+    scores: Mapping[str, float],
+    clients: int = 0,
+    costs: Mapping[str, Any] | None = None,
+    failed: Sequence[tuple[int, str]] = (),
+) -> Line:
+    """A line with its keys in their order.
+
+    scores: means over clients; shares, such as accuracies, are in [0, 1]. costs: those of a round, at after_fit only.
+    """
+    known, spent = {key: scores.get(key) for key in score_keys(task)}, {key: (costs or {}).get(key) for key in COSTS}
+    return {"seed": seed, "round": round, "point": point, **known, "clients": clients, **spent, "failed": list(failed)}
+
+
+def as_json(line: Line) -> str:
+    """Without a line break; what is not finite becomes null."""
+    return json.dumps({key: _finite(value) for key, value in line.items()})
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

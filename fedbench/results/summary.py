@@ -1,0 +1,79 @@
+"""summary.json: what the records of a run come to."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from fedbench.results.reader import Records, at_best_round, at_last_round
+from fedbench.results.schema import POINTS
+from fedbench.results.statistics import interval
+from fedbench.tasks import Metric
+
+
+def summarise(run: Records, warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """Derived from metrics.jsonl, clients.parquet, timings.jsonl and config.yaml."""
+    config, metrics, metric = run.config(), run.metrics(), run.metric()
+    method = dict(config.get("method") or {})
+    return {
+        "name": config.get("name") or run.path.name,
+        "method": method.pop("name", None),
+        "method_options": method,
+        **{key: (config.get(key) or {}).get("name") for key in ("data", "partition", "model")},
+        "task": run.task().name,
+        "metric": metric.name,
+        "seeds": config.get("seeds") or sorted({int(seed) for seed in metrics["seed"]}),
+        "rounds": config.get("rounds"),
+        "points": {p: _point(metrics[metrics["point"] == p], metric) for p in POINTS if (metrics["point"] == p).any()},
+        **_cost(run, config, metrics),
+        "warnings": list(warnings),
+        "failed": failures(metrics),
+        "complete": run.complete(),
+    }
+
+
+def failures(metrics: pd.DataFrame) -> list[list[Any]]:
+    """`[seed, round, client, reason]` of every client that was left out of a round, each once."""
+    rows = metrics[["seed", "round", "failed"]].itertuples(index=False)
+    found = [(int(s), int(r), client, reason) for s, r, failed in rows for client, reason in _listed(failed)]
+    return [list(entry) for entry in dict.fromkeys(found)]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _point(metrics: pd.DataFrame, metric: Metric) -> dict[str, Any]:
+    best = at_best_round(metrics, metric)
+    out = {"last": _intervals(at_last_round(metrics, metric), metric), "best_val": _intervals(best, metric)}
+    if out["best_val"]:
+        out["best_val"]["rounds"] = best["round"].tolist()
+    return out
+
+
+def _intervals(rows: pd.DataFrame, metric: Metric) -> dict[str, Any]:
+    names = (f"test_{metric.name}", f"val_{metric.name}", "test_worst_tenth")
+    return {name: interval(rows[name].tolist()).to_dict() for name in names if rows[name].notna().any()}
+
+
+def _cost(run: Records, config: dict[str, Any], metrics: pd.DataFrame) -> dict[str, Any]:
+    """Bytes and steps per client and participated round; seconds as the median over rounds, which spares warm-up."""
+    rounds = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]
+    shares = rounds[["bytes_up", "bytes_down", "steps"]].div(participants(run.clients(), config, rounds), axis=0)
+    seconds = pd.to_numeric(run.timings()["total"]).median()
+    cost = {**shares.mean().to_dict(), "seconds_per_round": seconds}
+    return {str(key): None if pd.isna(value) else float(value) for key, value in cost.items()}
+
+
+def participants(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame) -> pd.Series:
+    """Clients that took part in each of the given rounds (rows of metrics), aligned to their index.
+
+    Counted where every client was evaluated, else as the configuration asked.
+    """
+    total = (config.get("partition") or {}).get("clients") or rounds["clients"]
+    share = config.get("participation") or 1.0
+    asked = pd.Series(share if share > 1 else total * share, index=rounds.index).round().clip(lower=1)
+    if (config.get("evaluate") or {}).get("clients"):
+        return asked
+    counted = clients[clients["participated"]].groupby(["seed", "round"])["client"].nunique().rename("counted")
+    return rounds.join(counted, on=["seed", "round"])["counted"].fillna(asked)

@@ -1,0 +1,62 @@
+"""Runs in their folders: begun, or taken up at their checkpoint, and driven to the end."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from fedbench.config import Config
+from fedbench.data.dataset import Dataset
+from fedbench.runtime import checkpoint
+from fedbench.runtime.driver import Driver, Event
+from fedbench.runtime.hosts import Hosts
+from fedbench.runtime.recorder import Recorder
+from fedbench.tasks import load
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A run to be driven: a resolved configuration with one seed, its folder, and whether a checkpoint may be there."""
+
+    config: Config
+    folder: Path
+    resume: bool = False
+
+
+def drive_all(
+    assignments: Sequence[Assignment], hosts: Hosts, dataset: Dataset, on_event: Callable[[Event], None]
+) -> None:
+    """Runs of one data set, one after another. on_event: told when one begins and ends, and what `drive` tells."""
+    for number, given in enumerate(assignments):
+        tell = partial(_tagged, on_event, number)
+        tell({"begun": True})
+        tell({"ended": drive(given.config, given.folder, hosts, dataset, tell, given.resume)})
+
+
+def _tagged(on_event: Callable[[Event], None], number: int, event: Event) -> None:
+    on_event({**event, "assignment": number})
+
+
+def drive(
+    config: Config,
+    folder: Path,
+    hosts: Hosts,
+    dataset: Dataset,
+    on_event: Callable[[Event], None] = lambda event: None,
+    resume: bool = False,
+) -> list[str]:
+    """Run a configuration with its one seed into a folder; returns the warnings.
+
+    on_event: told of every evaluated round. resume: go on from the checkpoint, if there is one.
+    """
+    recorder = Recorder(folder, load(dataset.task))
+    found = checkpoint.load(folder / "checkpoint") if resume else None
+    if found:
+        recorder.restore(found[1]["recorder"])
+        recorder.write_tables()
+        on_event({"restored": True})
+    else:
+        recorder.start()
+    Driver.of(config, config.seeds[0], hosts, dataset, recorder, on_event).run(found)
+    recorder.write_tables()
+    return recorder.warnings

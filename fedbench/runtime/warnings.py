@@ -1,0 +1,40 @@
+"""What is said before round 1 of a configuration that is legal and hardly meant so."""
+
+from fedbench.config import Config, TrainConfig
+from fedbench.methods.base import Method
+
+
+def unheeded(config: Config, method: Method) -> list[str]:
+    """Says which values for the built-in optimisers the module's own one does not know."""
+    if config.train.optimizer != "module" or method.plain_steps or method.own_optimizer:
+        return []
+    usual = TrainConfig(**method.train_defaults)
+    keys = [k for k in ("lr", "momentum", "weight_decay") if getattr(config.train, k) != getattr(usual, k)]
+    values = ", ".join(f"train.{key} = {getattr(config.train, key):g}" for key in keys)
+    line = f"{values}: without effect on the steps of the model's configure_optimizers"
+    return [f"{line}; set it there, or choose --train.optimizer sgd"] if keys else []
+
+
+def idle(method: Method) -> list[str]:
+    """Says which values a method does not know whose steps are plain ones."""
+    if not method.plain_steps:
+        return []
+    train = method.context.train
+    idle = [key for key in ("momentum", "weight_decay", "keep_optimizer") if getattr(train, key)]
+    if train.optimizer not in ("auto", "sgd"):
+        idle.append("optimizer")
+    keys = ", ".join(f"train.{key} = {getattr(train, key)}" for key in idle)
+    return [f"{type(method).__name__} makes plain steps of its own, without effect: {keys}"] if idle else []
+
+
+def tied(method: Method) -> list[str]:
+    """Says of every tensor that head and body share on which side a method that parts them counts it."""
+    if not method.needs_head or method.own.all or not method.own.size:
+        return []
+    name, shared = method.context.layout.head_name, [slot for slot in method.context.layout.params if slot.tied]
+    sides = [(slot, bool(method.own.mask[slot.start : slot.stop].any())) for slot in shared]
+    return [
+        f"{slot.name} belongs to the head '{name}' and to the body: {type(method).__name__} counts it as "
+        + ("private, it stays at the clients" if private else "shared, it travels")
+        for slot, private in sides
+    ]

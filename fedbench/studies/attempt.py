@@ -1,0 +1,179 @@
+"""Jobs that are worked on: one after another, in this process or by a driver actor; their loggers and summaries."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from math import inf
+from typing import Any
+
+from fedbench.data.dataset import Dataset
+from fedbench.data.partitions import Partition
+from fedbench.errors import ConfigError
+from fedbench.results.files import write_json_atomically
+from fedbench.results.loggers import AttachedLogger, catch_up, log_records, make_loggers
+from fedbench.results.reader import Records
+from fedbench.results.summary import summarise
+from fedbench.runtime import checkpoint, cluster
+from fedbench.runtime.actors import DriverActor, reserve, with_hosts
+from fedbench.runtime.drive import Assignment, drive_all
+from fedbench.runtime.driver import Event
+from fedbench.runtime.hosts import InProcess
+from fedbench.studies import description
+from fedbench.studies import folder as places
+from fedbench.studies.job import Job
+
+DRIVER_RESTARTS = 5
+Watcher = Callable[[Event], None]
+
+
+def perform(jobs: Sequence[Job], dataset: Dataset, partitions: dict[int, Partition], watch: Watcher) -> None:
+    """Work on jobs that differ in their seeds alone, one after another; those that are done by then are left out.
+
+    watch: told of every evaluated round and of every warning, the same one once.
+    """
+    told, said = watch, set[str]()
+
+    def once(event: Event) -> None:
+        if event.get("warning") not in said:
+            said.update([event["warning"]] if "warning" in event else [])
+            told(event)
+
+    with ExitStack() as stack:
+        attempts = [stack.enter_context(attempted(job, dataset, partitions[job.seed], once)) for job in jobs]
+        attempts = [attempt for attempt in attempts if not attempt.ended]
+        if attempts:
+            _rounds(attempts, dataset)
+
+
+class Attempt:
+    """A job that is worked on. begun: whether an earlier attempt left something to go on with."""
+
+    def __init__(self, job: Job, begun: bool, watch: Watcher) -> None:
+        self.job, self.begun, self.watch, self.ended = job, begun, watch, False
+        self.warnings: list[str] = []
+        self.loggers: list[AttachedLogger] = []
+
+    def told(self, event: Event) -> None:
+        """Of what the driver does."""
+        if "begun" in event:
+            self._attach()
+        elif "ended" in event:
+            self._end(event["ended"])
+        elif "restored" in event:
+            catch_up(self.loggers, self.job.folder)
+        else:
+            if "lines" in event:
+                log_records(self.loggers, event["lines"], event["traces"])
+            self.watch(event)
+
+    def _attach(self) -> None:
+        config, folder = self.job.config, self.job.folder
+        if config.loggers and not self.loggers:
+            kind = "trial" if self.job.role == "candidate" else "run"
+            self.loggers = make_loggers(
+                config, folder, places.identity(config), kind, resume=self.begun, warn=self.warnings.append
+            )
+        for logger in self.loggers:
+            logger.log_hyperparams(config.model_dump(mode="json"))
+
+    def _end(self, warnings: list[str]) -> None:
+        catch_up(self.loggers, self.job.folder)
+        self.close("success")
+        folder = self.job.folder
+        write_json_atomically(folder / "summary.json", summarise(Records(folder), [*warnings, *self.warnings]))
+        description.finish(folder)
+        checkpoint.remove(folder / "checkpoint")
+        self.ended = True
+
+    def close(self, status: str) -> None:
+        for logger in self.loggers:
+            logger.finalize(status)
+        self.loggers = []
+
+
+@contextmanager
+def attempted(job: Job, dataset: Dataset, partition: Partition, watch: Watcher) -> Iterator[Attempt]:
+    """A job's folder for this command alone, described; who wants the job meanwhile waits for its end."""
+    with places.made(job.folder), places.alone_in(job.folder, patience=inf):
+        state = places.state_of(job.folder, job.config)
+        attempt = Attempt(job, state == "begun", watch)
+        attempt.ended = state == "done"
+        if state == "begun":
+            places.check_same_partitions(job.folder, {job.seed: partition})
+        elif state == "new":
+            description.describe(job.folder, job.config, dataset, {job.seed: partition})
+        try:
+            yield attempt
+        except ConfigError:
+            if state == "new" and not _has_numbers(job):
+                for name in description.FILES:
+                    (job.folder / name).unlink(missing_ok=True)
+            raise
+        finally:
+            attempt.close("failed")
+
+
+def _has_numbers(job: Job) -> bool:
+    path = job.folder / "metrics.jsonl"
+    return path.exists() and path.stat().st_size > 0
+
+
+def _rounds(attempts: Sequence[Attempt], dataset: Dataset) -> None:
+    config = attempts[0].job.config
+    if config.resources.hosts == 0:
+        drive_all(_assigned(attempts), InProcess(dataset), dataset, partial(_tell, attempts))
+    elif cluster.inside_a_trial():
+        with_hosts(_assigned(attempts), partial(_tell, attempts), dataset)
+    else:
+        with cluster.connected(config):
+            _with_driver_actor(attempts)
+
+
+def _assigned(attempts: Sequence[Attempt]) -> list[Assignment]:
+    # Absolute: the processes of a Ray that was there before work in another directory.
+    return [Assignment(a.job.config, a.job.folder.absolute(), a.begun) for a in attempts]
+
+
+def _tell(attempts: Sequence[Attempt], event: Event) -> None:
+    attempts[event["assignment"]].told(event)
+
+
+def _with_driver_actor(attempts: Sequence[Attempt]) -> None:
+    """Run the driver actor; where it dies, make it anew and go on from the last checkpoint.
+
+    The hosts' places are reserved here: Ray keeps a group that an actor asked for until the whole job ends.
+    """
+    import ray
+    from ray.util import remove_placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    resources = attempts[0].job.config.resources
+    group = reserve(int(resources.hosts), resources.cpus_per_host, float(resources.gpus_per_host))
+    inside = PlacementGroupSchedulingStrategy(group, placement_group_capture_child_tasks=True)
+    try:
+        for _ in range(DRIVER_RESTARTS):
+            left = [attempt for attempt in attempts if not attempt.ended]
+            actor = ray.remote(DriverActor).options(num_cpus=0, max_concurrency=2, scheduling_strategy=inside).remote()
+            try:
+                return _watched(ray, actor, actor.run.remote(_assigned(left)), left)
+            except ray.exceptions.RayActorError:
+                left[0].watch({"warning": "the driver died: going on from the last checkpoint"})
+                left[0].begun = True
+            except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, ConfigError):
+                    raise error.cause from None
+                raise
+            finally:
+                ray.kill(actor)
+    finally:
+        remove_placement_group(group)
+    raise RuntimeError(f"the driver died {DRIVER_RESTARTS} times: is the machine's memory exhausted?")
+
+
+def _watched(ray: Any, actor: Any, done: Any, attempts: Sequence[Attempt]) -> None:
+    finished: list[Any] = []
+    while not finished:
+        finished, _ = ray.wait([done], timeout=0.3)
+        for event in ray.get(actor.events.remote()):
+            _tell(attempts, event)
+    ray.get(done)

@@ -1,0 +1,88 @@
+"""What describes a run in its folder: on what it ran, who held what, what was asked."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from fedbench import processor
+from fedbench.config import Config
+from fedbench.data.dataset import Dataset
+from fedbench.data.partitions import Partition
+from fedbench.results.files import write_atomically, write_json_atomically
+from fedbench.runtime.cluster import COMMAND
+
+LIBRARIES = ["fedbench", "torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
+FILES = ("environment.json", "partition.json", "config.yaml")
+
+
+def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[int, Partition]) -> None:
+    """Write environment.json, partition.json and, last, config.yaml, which says that the run has begun."""
+    prints = {str(seed): part.fingerprint() for seed, part in partitions.items()}
+    write_json_atomically(folder / "environment.json", environment(prints, dataset))
+    write_atomically(folder / "partition.json", json.dumps(_drawn(dataset, partitions)))
+    write_atomically(folder / "config.yaml", config.to_yaml())
+
+
+def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any]:
+    """Versions, machine, state of the code, task, partitions and the time of the start."""
+    return {
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
+        "machine": {"system": platform.platform(), "processor": processor.name(), "cores": os.cpu_count()},
+        "git": _git(),
+        "command": _command(),
+        "task": dataset.task,
+        "partition_fingerprint": fingerprints,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "finished": None,
+    }
+
+
+def _command() -> str | None:
+    """What the user typed. A worker of Ray was started by another line, and on another machine nobody tells it."""
+    in_worker = Path(sys.argv[0]).name == "default_worker.py"
+    return os.environ.get(COMMAND) if in_worker else " ".join(sys.argv)
+
+
+def finish(folder: Path) -> None:
+    """Note the time of the end."""
+    path = folder / "environment.json"
+    known = json.loads(path.read_text())
+    write_json_atomically(path, {**known, "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+
+
+def _drawn(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, Any]:
+    return {
+        str(seed): {
+            **drawn.tree(),
+            **(
+                {"class_counts": drawn.class_counts(dataset.labels, dataset.classes).tolist()}
+                if dataset.classes
+                else {}
+            ),
+        }
+        for seed, drawn in partitions.items()
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _git() -> dict[str, Any] | None:
+    ask = lambda *words: subprocess.run(["git", *words], capture_output=True, text=True, timeout=10)  # noqa: E731
+    try:
+        commit = ask("rev-parse", "HEAD")
+        if commit.returncode:
+            return None
+        return {"commit": commit.stdout.strip(), "dirty": bool(ask("status", "--porcelain").stdout.strip())}
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,177 @@
+"""Many jobs side by side, as Ray Tune trials; what is done already is not done again."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.runtime import cluster
+from fedbench.studies.job import ERROR, Job, Outcome
+
+TRIAL_RESTARTS = 3
+
+
+Watch = Callable[[dict[str, Outcome], list[str]], None]
+
+
+def execute(jobs: Sequence[Job], scratch: Path, at_once: int | None, watch: Watch) -> dict[str, Outcome]:
+    """Run the jobs that are not done, as many side by side as fit, and say what became of each.
+
+    A job that fails is reported and not tried again; one whose process dies goes on from its last checkpoint.
+    """
+    left = [job for job in jobs if job.outcome().status != "done"]
+    if left:
+        with room_for(left) as ray:
+            _tune(left, scratch, at_once or _room(ray, left[0].config), lambda running: watch(_state(jobs), running))
+    watch(_state(jobs), [])
+    return _state(jobs)
+
+
+@contextmanager
+def room_for(jobs: Sequence[Job]) -> Iterator[Any]:
+    """Ray for the time of a block that executes these jobs. Raises ConfigError where one of them could never run."""
+    with cluster.connected(jobs[0].config, cpus=1) as ray:
+        _check_room(ray, jobs[0].config)
+        yield ray
+
+
+def _state(jobs: Sequence[Job]) -> dict[str, Outcome]:
+    return {job.name: job.outcome() for job in jobs}
+
+
+def bundles(config: Config) -> list[dict[str, float]]:
+    """What one trial reserves: its driver, which only waits, and its hosts; or one core for a run without hosts."""
+    resources = config.resources
+    gpu = {"GPU": float(resources.gpus_per_host)} if resources.gpus_per_host else {}
+    if resources.hosts == 0:
+        return [{"CPU": resources.cpus_per_host, **gpu}]
+    return [{}] + [{"CPU": resources.cpus_per_host, **gpu}] * int(resources.hosts)
+
+
+def _need(config: Config) -> dict[str, float]:
+    need: dict[str, float] = {}
+    for bundle in bundles(config):
+        for kind, amount in bundle.items():
+            need[kind] = need.get(kind, 0) + amount
+    return need
+
+
+def _check_room(ray: Any, config: Config) -> None:
+    total = ray.cluster_resources()
+    for kind, amount in _need(config).items():
+        if total.get(kind, 0) < amount - 1e-9:
+            raise ConfigError(
+                f"resources: one trial needs {amount:g} {kind} ({config.resources.hosts} hosts), there are "
+                f"{total.get(kind, 0):g}: lower --hosts, --cpus-per-host or --gpus-per-host"
+            )
+
+
+def _room(ray: Any, config: Config) -> int:
+    """How many trials fit at once."""
+    total = ray.cluster_resources()
+    return max(1, int(min(total.get(kind, 0) / amount for kind, amount in _need(config).items() if amount)))
+
+
+def _tune(jobs: Sequence[Job], scratch: Path, at_once: int, watch: Callable[[list[str]], None]) -> None:
+    os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
+    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
+    from ray import tune
+
+    # What is done is known from the runs' own folders, so Tune's state is of no use to a later start.
+    shutil.rmtree(scratch, ignore_errors=True)
+    by_name = {job.name: job for job in jobs}
+    tuner = tune.Tuner(
+        tune.with_resources(
+            tune.with_parameters(_trainable(tune), jobs=by_name),
+            tune.PlacementGroupFactory(bundles(jobs[0].config), strategy="PACK"),
+        ),
+        param_space={"job": tune.grid_search([job.name for job in jobs])},
+        # A process that has done one trial takes the next: importing torch and Lightning costs more than a small run.
+        tune_config=tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True),
+        run_config=tune.RunConfig(
+            name="trials",
+            storage_path=str(scratch.absolute()),
+            verbose=0,
+            callbacks=[_watcher(tune, watch)],
+            failure_config=tune.FailureConfig(max_failures=TRIAL_RESTARTS),
+        ),
+    )
+    for job in jobs:
+        (job.folder / ERROR).unlink(missing_ok=True)
+    results = tuner.fit()
+    for result in results:
+        if result.error is not None:
+            _note_error(by_name[result.config["job"]], _last_line(result.error))
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _trainable(tune: Any) -> Any:
+    class Trial(tune.Trainable):
+        """Whole runs, one after another; Tune sees each as one step."""
+
+        def setup(self, config: dict[str, Any], jobs: dict[str, Job]) -> None:
+            self.name, self.jobs = config["job"], jobs
+
+        def reset_config(self, new_config: dict[str, Any]) -> bool:
+            self.name = new_config["job"]
+            return True
+
+        def step(self) -> dict[str, Any]:
+            return {"complete": _attempt(self.jobs[self.name]), "done": True}
+
+        def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
+            return {}  # a run keeps its own checkpoints, in its own folder
+
+        def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
+            pass
+
+    return Trial
+
+
+def _attempt(job: Job) -> bool:
+    """One job. A failure is written down, not raised: Tune would try it again."""
+    from fedbench.studies.attempt import perform
+    from fedbench.studies.resolve import check, resolve
+
+    try:
+        config, dataset = resolve(job.config)
+        perform([job], dataset, check(config, dataset), lambda event: None)
+    except Exception as error:
+        _note_error(job, _last_line(error))
+        return False
+    return True
+
+
+def _note_error(job: Job, text: str) -> None:
+    job.folder.mkdir(parents=True, exist_ok=True)
+    (job.folder / ERROR).write_text(text + "\n")
+
+
+def _last_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[-1] if lines else ''}"
+
+
+def _watcher(tune: Any, watch: Callable[[list[str]], None]) -> Any:
+    class Watcher(tune.Callback):
+        """Tells of every trial that starts or ends."""
+
+        def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            self._tell(trials)
+
+        def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            self._tell(trials)
+
+        def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            self._tell(trials)
+
+        def _tell(self, trials: list[Any]) -> None:
+            watch([str(t.config["job"]) for t in trials if t.status == "RUNNING"])
+
+    return Watcher()

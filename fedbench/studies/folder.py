@@ -1,0 +1,164 @@
+"""A run's folder: where it is, and whether it may be used."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from fedbench.config import Config
+from fedbench.config.files import load_yaml
+from fedbench.config.keys import flat
+from fedbench.data.partitions import Partition
+from fedbench.errors import ConfigError
+from fedbench.results.reader import Records
+
+PATIENCE = 10.0
+"""Seconds for the processes of a command that was killed to end."""
+
+
+def default_name(config: Config) -> str:
+    """What tells runs apart at a glance, then what tells them apart for sure."""
+    words = [config.method.name, config.data.name, config.partition.name]
+    text = "-".join(word.rpartition("/")[2].replace(":", "-") for word in words)
+    return f"{text}-{identity(config)}"
+
+
+def identity(config: Config) -> str:
+    """Names what was asked, seeds included."""
+    return f"{config.key()}-s{'_'.join(map(str, config.seeds))}"[:60]
+
+
+def relative(folder: Path, start: Path) -> str:
+    """The way from one folder to another, so that both can be moved together."""
+    return os.path.relpath(folder.absolute(), start.absolute())
+
+
+@contextmanager
+def made(folder: Path) -> Iterator[None]:
+    """A folder for a block. Raises ConfigError where it cannot be written to.
+
+    What the block refuses leaves no folder that was made for it, unless something else has been put there.
+    """
+    missing = [path for path in (folder.absolute(), *folder.absolute().parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        _remove_empty(missing)
+        raise ConfigError(
+            f"out = {folder}: cannot be written to ({error.strerror}); choose another folder with --out"
+        ) from None
+    try:
+        yield
+    finally:
+        _remove_empty(missing)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Other runs may have begun beside this one: what holds anything stays."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+@contextmanager
+def alone_in(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
+    """Keep other commands out of a folder, which is made if need be.
+
+    Raises ConfigError where one stays in it for longer than `patience` seconds. The lock is on the folder itself: it
+    leaves no file, and ends with its process however that ends.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    deadline = time.monotonic() + patience
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ConfigError(
+                        f"{folder}: another command is at work here; wait until it ends, or give another --out"
+                    ) from None
+                time.sleep(0.2)
+            except OSError:  # a file system that has no locks
+                break
+        yield
+    finally:
+        os.close(handle)
+
+
+def state_of(folder: Path, config: Config) -> Literal["new", "begun", "done"]:
+    """What a folder holds of a run. Raises ConfigError where it holds another one, or one that is not whole."""
+    if not (folder / "config.yaml").exists():
+        return "new"
+    check_same(folder, config)
+    summary = folder / "summary.json"
+    if not summary.exists() or not _kept_json(summary).get("complete"):
+        return "begun"
+    if not Records(folder).complete():
+        raise _damaged(folder / "metrics.jsonl", "ends before the last round of a run that was finished")
+    return "done"
+
+
+def _kept_json(path: Path) -> dict[str, Any]:
+    """A file of a run. Raises ConfigError where it is missing or damaged."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        raise _damaged(path, "missing or damaged") from None
+
+
+def _kept_config(path: Path) -> Config:
+    """The configuration of a run. Raises ConfigError where it cannot be read."""
+    try:
+        return Config(**load_yaml(path))
+    except (ConfigError, TypeError) as error:
+        raise _damaged(path, str(error).removeprefix(f"--config {path}: ")) from None
+
+
+def _damaged(path: Path, what: str) -> ConfigError:
+    return ConfigError(
+        f"{path}: {what}; bring the file back, delete {path.parent} to run it anew, or give another --out"
+    )
+
+
+def check_same(folder: Path, config: Config) -> None:
+    """Raises ConfigError where a folder holds a run of another configuration."""
+    changed = changes_in(folder, config)
+    if changed:
+        raise ConfigError(
+            f"{folder} holds a run of another configuration ({', '.join(changed[:4])}): "
+            "give the same values to go on with it, or another --out"
+        )
+
+
+def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> None:
+    """Raises ConfigError where a run began with other rows: a partition's file or the data have changed since."""
+    known = _kept_json(folder / "environment.json").get("partition_fingerprint", {})
+    for seed, now in partitions.items():
+        if known.get(str(seed)) != now.fingerprint():
+            raise ConfigError(
+                f"{folder} holds a run that began with another partition (seed {seed}): the data set or the file of "
+                "partition.path has changed since; bring it back, or give another --out"
+            )
+
+
+def changes_in(folder: Path, config: Config) -> list[str]:
+    """What differs between the run in a folder, if there is one, and a resolved configuration."""
+    kept = folder / "config.yaml"
+    return changes(_kept_config(kept), config) if kept.exists() else []
+
+
+def changes(before: Config, now: Config) -> list[str]:
+    """The keys that decide the numbers and differ, as `train.lr: 0.1 -> 0.2`."""
+    old, new = ({**flat(c.decisive()), "seeds": c.seeds} for c in (before, now))
+    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    return [f"{key}: {old.get(key)} -> {new.get(key)}" for key in keys]

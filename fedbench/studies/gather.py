@@ -1,0 +1,27 @@
+"""The records of several seeds put together, as one run of all of them would have left them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedbench.config import Config
+from fedbench.results.files import joined, read_json, read_table, write_atomically, write_json_atomically
+from fedbench.results.files import write_parquet_atomically as write_table
+from fedbench.results.reader import Records
+from fedbench.results.schema import CLIENTS_SCHEMA, TRACES_SCHEMA
+from fedbench.results.summary import summarise
+
+
+def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
+    """Write the files of a run into a folder. runs: the folders of its seeds, each finished."""
+    for name in ("metrics.jsonl", "timings.jsonl"):
+        write_atomically(folder / name, b"".join((run / name).read_bytes() for run in runs if (run / name).exists()))
+    for name, layout in (("clients.parquet", CLIENTS_SCHEMA), ("traces.parquet", TRACES_SCHEMA)):
+        write_table(folder / name, joined([read_table(run / name, layout, []) for run in runs], layout), layout)
+    environments = [read_json(run / "environment.json", []) for run in runs]
+    prints = {seed: value for known in environments for seed, value in known["partition_fingerprint"].items()}
+    whole = {**environments[0], "partition_fingerprint": prints, "finished": environments[-1]["finished"]}
+    write_json_atomically(folder / "environment.json", whole)
+    write_atomically(folder / "partition.json", json.dumps(Records(*runs).partition()))
+    write_atomically(folder / "config.yaml", config.to_yaml())
+    write_json_atomically(folder / "summary.json", summarise(Records(folder), Records(*runs).warnings()))

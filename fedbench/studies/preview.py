@@ -1,0 +1,195 @@
+"""What the page of a data set shows, gathered from the data set and, where one is asked for, a partition of it."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedbench.config import Config
+from fedbench.data import Dataset, Partition, cache
+from fedbench.data.constants import constants_of
+from fedbench.report.preview import Preview, Sheet, Table, write_preview
+
+MOST_CLASSES = 30
+PER_CLASS = 10
+MOST_CLIENTS = 200
+BINS = 10
+"""Of targets that are numbers."""
+
+
+@dataclass(frozen=True)
+class TargetGroups:
+    """What samples are counted by: their classes, or bins of their (first) target number. of: int64 [rows]."""
+
+    names: tuple[str, ...]
+    of: np.ndarray
+
+    @classmethod
+    def made(cls, dataset: Dataset) -> "TargetGroups":
+        if dataset.classes:
+            return cls(dataset.class_names or tuple(map(str, range(dataset.classes))), dataset.labels)
+        values = dataset.targets.reshape(len(dataset.targets), -1)[:, 0]
+        edges = np.linspace(values.min(), values.max(), BINS + 1)
+        names = tuple(f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges))
+        return cls(names, np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1))
+
+    def counts(self, rows: np.ndarray | slice) -> np.ndarray:
+        return np.bincount(self.of[rows], minlength=len(self.names))
+
+
+def preview(dataset: Dataset, config: Config, parted: Partition | None, path: Path) -> Path:
+    """Writes the page and returns its path."""
+    groups = TargetGroups.made(dataset)
+    bars = np.stack([groups.counts(slice(dataset.train_rows)), groups.counts(slice(dataset.train_rows, None))], axis=1)
+    return write_preview(
+        path,
+        Preview(
+            title=dataset.name,
+            about=about(dataset),
+            tiles=tiles(dataset),
+            sheets=sheets(dataset, groups, bars) if dataset.holds_images and dataset.classes else [],
+            sheet_intro=sheet_intro(dataset),
+            classes=groups.names,
+            bars=bars,
+            domains=domain_table(dataset, groups),
+            partition=partition_table(dataset, groups, parted) if parted else None,
+            partition_intro=partition_intro(dataset, config, parted) if parted else "",
+            facts=facts(dataset, config, parted),
+            warnings=(*dataset.warnings, *(parted.warnings if parted else ())),
+        ),
+    )
+
+
+def noun(dataset: Dataset) -> str:
+    return "images" if dataset.holds_images else "samples"
+
+
+def about(dataset: Dataset) -> str:
+    domains = f" in {len(dataset.domain_names)} domains" if dataset.domain_names else ""
+    learnt = f"{dataset.task} of {plural(dataset.outputs, 'number')}"
+    if dataset.classes:
+        learnt = f"{dataset.classes} classes"
+    return f"{len(dataset.targets):,} {kind(dataset)}, {learnt}{domains}"
+
+
+def kind(dataset: Dataset) -> str:
+    """What the samples are."""
+    if not dataset.holds_images:
+        what = "features" if dataset.mean else "tokens"
+        return f"samples of {' × '.join(map(str, dataset.shape))} {what}"
+    channels, height, width = dataset.shape
+    colour = {1: "grey", 3: "colour"}.get(channels, f"{channels}-channel")
+    return f"{colour} images of {width} × {height} pixels"
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def tiles(dataset: Dataset) -> list[tuple[str, str, str]]:
+    found = [
+        (f"{dataset.train_rows:,}", f"training {noun(dataset)}", ""),
+        (f"{dataset.test_rows:,}", f"test {noun(dataset)}", ""),
+        (f"{dataset.classes or dataset.outputs}", "classes" if dataset.classes else "target numbers", ""),
+    ]
+    if dataset.domain_names:
+        found.append((f"{len(dataset.domain_names)}", "domains", ""))
+    if dataset.holds_images:
+        channels, height, width = dataset.shape
+        found.append((f"{width} × {height}", "pixels", plural(channels, "channel")))
+    else:
+        found.append((" × ".join(map(str, dataset.shape)), "features" if dataset.mean else "tokens", "of each sample"))
+    return [*found, (size_text(dataset.samples.nbytes), "decoded", "mapped, one copy per machine")]
+
+
+def size_text(count: int) -> str:
+    """Bytes in words."""
+    unit, scale = next((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if count >= s or u == "kB")
+    return f"{count / scale:.3g} {unit}"
+
+
+def sheets(dataset: Dataset, groups: TargetGroups, counts: np.ndarray) -> list[Sheet]:
+    """Training images of each of the first classes, evenly spread over the class, or over its domains."""
+    train = dataset.labels[: dataset.train_rows]
+    made = []
+    for label in range(min(dataset.classes, MOST_CLASSES)):
+        rows = chosen(dataset, np.flatnonzero(train == label))
+        text = f"{counts[label, 0]:,} + {counts[label, 1]:,}"
+        domains = dataset.domains[rows] if dataset.domains is not None else []
+        captions = tuple(dataset.domain_names[d] for d in domains)
+        made.append(Sheet(groups.names[label], text, np.asarray(dataset.samples[rows]), captions))
+    return made
+
+
+def chosen(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
+    """Some of these rows: PER_CLASS in all, or of each domain as many as makes about that many, one at least."""
+    if dataset.domains is None:
+        return spread(rows, PER_CLASS)
+    each = max(1, PER_CLASS // len(dataset.domain_names))
+    groups = [rows[dataset.domains[rows] == d] for d in range(len(dataset.domain_names))]
+    return np.concatenate([spread(group, each) for group in groups])
+
+
+def spread(rows: np.ndarray, count: int) -> np.ndarray:
+    """At most count of them, at even distances."""
+    return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)] if len(rows) else rows
+
+
+def sheet_intro(dataset: Dataset) -> str:
+    few = f"The first {MOST_CLASSES} of {dataset.classes} classes. " if dataset.classes > MOST_CLASSES else ""
+    return f"{few}Training images as decoded, evenly spread over each class; training + test images beside the name."
+
+
+def domain_table(dataset: Dataset, groups: TargetGroups) -> Table | None:
+    if dataset.domains is None:
+        return None
+    counts = np.zeros((len(dataset.domain_names), len(groups.names)), np.int64)
+    np.add.at(counts, (dataset.domains, groups.of), 1)
+    train = np.bincount(dataset.domains[: dataset.train_rows], minlength=len(counts))
+    right = tuple(f"{own:,} + {all_ - own:,}" for own, all_ in zip(train, counts.sum(axis=1), strict=True))
+    return Table(dataset.domain_names, groups.names, counts, right)
+
+
+def partition_table(dataset: Dataset, groups: TargetGroups, parted: Partition) -> Table:
+    """Training samples of each client and group; right of them how many it has to train, validate and test."""
+    clients = parted.clients[:MOST_CLIENTS]
+    counts = np.stack([groups.counts(own.train) for own in clients])
+    right = tuple(f"{len(own.train):,} + {len(own.val):,} + {len(own.test):,}" for own in clients)
+    rows = tuple(client_name(dataset, number, own.train) for number, own in enumerate(clients))
+    return Table(rows, groups.names, counts, right)
+
+
+def client_name(dataset: Dataset, number: int, rows: np.ndarray) -> str:
+    """Its number, and its domain where all its images are of one."""
+    if dataset.domains is None or not len(rows) or len(held := np.unique(dataset.domains[rows])) > 1:
+        return f"client {number}"
+    return f"client {number}, {dataset.domain_names[held[0]]}"
+
+
+def partition_intro(dataset: Dataset, config: Config, parted: Partition) -> str:
+    seed = config.seeds[0] if config.partition.seed is None else config.partition.seed
+    few = f" The first {MOST_CLIENTS} of {len(parted.clients)} clients." if len(parted.clients) > MOST_CLIENTS else ""
+    return (
+        f"Training {noun(dataset)} per client and {'class' if dataset.classes else 'target'}: {config.partition.name}, "
+        f"seed {seed}.{few} Beside each client its {noun(dataset)} to train, validate and test."
+    )
+
+
+def facts(dataset: Dataset, config: Config, parted: Partition | None) -> list[tuple[str, str]]:
+    assert dataset.folder is not None
+    source = constants_of(dataset.name).source
+    if config.data.mean or config.data.std:
+        source = "data.mean, data.std"
+    found: list[tuple[str, Any]] = [
+        ("mean", ", ".join(f"{value:.4f}" for value in dataset.mean)),
+        ("deviation", ", ".join(f"{value:.4f}" for value in dataset.std)),
+        ("constants from", source),
+        ("cache", f"{dataset.folder} ({size_text(cache.size(dataset.folder))})"),
+    ]
+    if parted:
+        asked = {k: v for k, v in config.partition.model_dump().items() if k in config.partition.model_fields_set}
+        found += [(f"partition.{key}", value) for key, value in {"name": config.partition.name, **asked}.items()]
+        found.append(("partition fingerprint", parted.fingerprint()))
+    return [(key, str(value)) for key, value in found]

@@ -1,0 +1,155 @@
+"""From what was asked to what is run: defaults of method, model and machine, and every check before round 1."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from lightning import LightningModule
+
+from fedbench import methods, models
+from fedbench.config import Config
+from fedbench.data.dataset import Dataset
+from fedbench.data.partitions import Partition, partition, resolved
+from fedbench.errors import ConfigError
+from fedbench.methods.base import Method
+from fedbench.runtime.build import build_learner, make_context, make_method
+from fedbench.runtime.client_data import ClientData
+
+CONTIGUOUS_ON_CPU = ("mlp", "resnet8", "resnet10", "resnet18", "vit")
+SMALL_HIDDEN = [64]
+"""Of the mlp that `auto` takes for images too small for a convolution net."""
+
+
+def resolve(config: Config) -> tuple[Config, Dataset]:
+    """The configuration with every default filled in, and its data set. Raises ConfigError."""
+    config = config.model_copy(deep=True)
+    kind = methods.load(config.method.name)
+    options = methods.checked_options(config.method).model_dump(mode="json")
+    config.method = type(config.method)(name=config.method.name, **options)
+    _train_defaults(config, kind)
+    dataset = Dataset.load(config.data)
+    config.partition = resolved(config.partition, dataset.one_part)
+    _model_defaults(config, dataset)
+    _resources(config)
+    _check_sizes(config, kind)
+    _check_task(config, kind, dataset)
+    return config, dataset
+
+
+def check(config: Config, dataset: Dataset, seeds: Sequence[int] | None = None) -> dict[int, Partition]:
+    """The partitions of a resolved configuration; tries model and method on the data. Raises ConfigError.
+
+    seeds: those that matter, if not all.
+    """
+    partitions = {seed: partition(dataset, config, seed) for seed in (config.seeds if seeds is None else seeds)}
+    if not partitions:
+        return partitions
+    seed = next(iter(partitions))
+    learner = build_learner(config, dataset, seed)
+    context = make_context(config, dataset, partitions[seed], seed, learner)
+    if methods.load(config.method.name).needs_head:
+        learner.layout.mask("head")
+    if learner.layout.has_batchnorm and config.train.batch_size == 1:
+        raise ConfigError("train.batch_size = 1: the model has BatchNorm layers, which need 2 or more images per batch")
+    if not learner.layout.size:
+        raise ConfigError(f"model {config.model.name} has no trainable parameters")
+    method = make_method(config, context)
+    list(method.check())
+    if method.own_steps and config.train.engine == "trainer":
+        raise ConfigError(
+            f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "
+            "know; leave it out"
+        )
+    data = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype)
+    learner.probe(data.split([0], "train", (seed, 0, 0)), dataset.outputs)
+    return partitions
+
+
+def _train_defaults(config: Config, kind: type[Method]) -> None:
+    """A method's own defaults apply unless the user set the key."""
+    given = config.train.model_fields_set
+    for key, value in kind.train_defaults.items():
+        if key not in given:
+            setattr(config.train, key, value)
+    if kind.own_epochs and config.train.steps:
+        raise ConfigError(
+            f"train.steps: {config.method.name} names its own epochs and takes no local steps; leave it out"
+        )
+
+
+def _model_defaults(config: Config, dataset: Dataset) -> None:
+    if config.model.name == "auto":
+        config.model.name = models.resolve("auto", dataset.shape)
+        if config.model.name == "mlp" and "hidden" not in config.model.options:
+            config.model = type(config.model)(**{**config.model.model_dump(), "hidden": SMALL_HIDDEN})
+    for key in models.SHAPE:
+        if key in config.model.options:
+            raise ConfigError(f"model.{key}: decided by the data ({config.data.name}); leave it out")
+    if config.train.optimizer == "auto":
+        config.train.optimizer = "module" if ":" in config.model.name else "sgd"
+    _check_steps(config)
+    if config.train.memory_format == "auto":
+        config.train.memory_format = _memory_format(config.model.name)
+
+
+def _check_steps(config: Config) -> None:
+    """What a LightningModule must bring along, said before Lightning says it in its own way."""
+    kind, name = models.load(config.model.name), config.model.name
+    if kind.training_step is LightningModule.training_step:
+        raise ConfigError(f"model {name} has no training_step(self, batch, batch_idx) that returns the loss")
+    if config.train.optimizer == "module" and kind.configure_optimizers is LightningModule.configure_optimizers:
+        raise ConfigError(f"model {name} has no configure_optimizers: write one, or choose with --train.optimizer sgd")
+
+
+def _memory_format(model: str) -> Any:
+    """By measurement: on a CPU plain convolutions gain a fifth from channels_last, residual nets lose a seventh."""
+    if torch.cuda.is_available():
+        return "channels_last" if model not in ("mlp", "vit") and ":" not in model else "contiguous"
+    return "contiguous" if model in CONTIGUOUS_ON_CPU or ":" in model else "channels_last"
+
+
+def _resources(config: Config) -> None:
+    """hosts = auto fills the machine, one host per core or two per GPU, but never more than participants."""
+    resources = config.resources
+    clients = config.partition.clients
+    gpus = torch.cuda.device_count()
+    if resources.hosts == "auto":
+        most = 2 * gpus if gpus else int((os.cpu_count() or 1) // resources.cpus_per_host)
+        share = config.participation
+        taking_part = int(share) if share > 1 else max(1, round(share * clients))
+        resources.hosts = 0 if most < 2 else min(most, taking_part)
+    if resources.gpus_per_host == "auto":
+        resources.gpus_per_host = min(1.0, gpus / max(1, int(resources.hosts)))
+
+
+def _check_sizes(config: Config, kind: type[Method]) -> None:
+    clients = config.partition.clients
+    if config.participation > clients:
+        raise ConfigError(
+            f"participation = {config.participation:g}: there are {clients} clients; take at most that many"
+        )
+    if (config.evaluate.clients or 0) > clients:
+        raise ConfigError(
+            f"evaluate.clients = {config.evaluate.clients}: there are {clients} clients; take at most that many, or "
+            "none for all"
+        )
+    if config.resources.hosts != "auto" and config.resources.hosts > clients:
+        raise ConfigError(
+            f"resources.hosts = {config.resources.hosts}: there are {clients} clients, and a host works for at least "
+            f"one; take at most {clients}"
+        )
+    if kind.needs_public and not config.public.size:
+        raise ConfigError(
+            f"method {config.method.name} needs a public unlabelled set: set public.size, for example --public.size 300"
+        )
+
+
+def _check_task(config: Config, kind: type[Method], dataset: Dataset) -> None:
+    if config.data.augment and not dataset.holds_images:
+        raise ConfigError(f"data.augment = {config.data.augment}: {config.data.name} holds no images; leave it out")
+    if kind.needs_classes and not dataset.classes:
+        raise ConfigError(
+            f"method {config.method.name} works with classes, and the targets of data {config.data.name} are numbers; "
+            "`fedbench methods` names those that take any task"
+        )

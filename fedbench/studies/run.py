@@ -1,0 +1,118 @@
+"""A run: one method, one data set, one partition, one or more seeds. A study of one stage without a choice."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedbench.config import Config
+from fedbench.config.schema import folder_name
+from fedbench.data.dataset import Dataset
+from fedbench.errors import ConfigError
+from fedbench.results.plan import Plan
+from fedbench.results.reader import Records
+from fedbench.studies import folder as places
+from fedbench.studies.attempt import Watcher, perform
+from fedbench.studies.gather import gather
+from fedbench.studies.job import Job
+from fedbench.studies.resolve import check, resolve
+from fedbench.tasks import Metric
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run left. The frames are read when they are asked for."""
+
+    folder: Path
+    config: Config
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        return Records(self.folder).summary()
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The one that tables and pages go by."""
+        return Records(self.folder).metric()
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """One row per seed, round and evaluation point."""
+        return Records(self.folder).metrics()
+
+    @cached_property
+    def clients(self) -> pd.DataFrame:
+        """One row per seed, round, client and evaluation point."""
+        return Records(self.folder).clients()
+
+    @cached_property
+    def traces(self) -> pd.DataFrame:
+        """One row per seed, round, client and traced scalar."""
+        return Records(self.folder).traces()
+
+
+def run(
+    config: Config,
+    *,
+    resume: bool = False,
+    experiment: str = "run",
+    watch: Watcher | None = None,
+    report: bool = True,
+) -> Result:
+    """Run what was asked, or go on with it, and return its result; a seed that is done is not run again.
+
+    resume: refuse to start from nothing. watch: told of every evaluated round (`Progress.update` fits).
+    Raises ConfigError, before round 1, for what cannot be run.
+    """
+    config, dataset = resolve(config)
+    folder = config.out or Path("results") / _experiment(experiment) / (config.name or places.default_name(config))
+    result = Result(folder, config)
+    with places.made(folder):
+        if resume and not (folder / "config.yaml").exists():
+            raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
+        state = places.state_of(folder, config)
+        if state != "done":
+            _make(config, dataset, folder, watch or (lambda event: None))
+    if report and not (state == "done" and result.report.exists()):
+        from fedbench.report import make_report
+
+        make_report(folder)
+    return result
+
+
+def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher) -> None:
+    """A run of one seed is a job in its own folder; one of several is put together from the jobs of its seeds."""
+    if len(config.seeds) == 1:
+        jobs = [Job(config, folder, config.method.name)]
+    else:
+        jobs = [Job.kept(config, seed, config.out or Path("results")) for seed in config.seeds]
+    left = [job for job in jobs if not job.done]
+    partitions = check(config, dataset, [job.seed for job in left])
+    if len(jobs) == 1:
+        perform(jobs, dataset, partitions, watch)
+        return
+    with places.alone_in(folder):
+        plan_of(config, folder, jobs)
+        perform(left, dataset, partitions, watch)
+        plan_of(config, folder, jobs)
+        gather(folder, config, [job.folder for job in jobs])
+
+
+def plan_of(config: Config, folder: Path, jobs: Sequence[Job]) -> None:
+    """Write what the run consists of."""
+    entries = [job.entry(folder) for job in jobs]
+    Plan("run", config.method.name, config.model_dump(mode="json"), entries).write(folder)
+
+
+def _experiment(name: str) -> str:
+    try:
+        return folder_name(name)
+    except ValueError as error:
+        raise ConfigError(f"experiment = {name!r}: {error}") from None

@@ -1,0 +1,43 @@
+"""Classification: class scores against class numbers."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fedbench.tasks.task import Metric, Score, Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+class Classification(Task):
+    name = "classification"
+    metrics = (Metric("accuracy", "accuracy", share=True), Metric("loss", "cross-entropy", higher=False))
+    loss_metric = "loss"
+    classes = True
+
+    def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
+        """Cross-entropy."""
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(outputs, targets, reduction=reduction)
+
+    def score(
+        self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> Score:
+        """Correct samples (or the sum of the batches' shares), and cross-entropies summed in float64."""
+        import torch
+
+        hits, losses, sizes = [], [], []
+        for outputs, targets in batches:
+            outputs = outputs.to(dtype)
+            hits.append((outputs.argmax(1) == targets).sum())
+            losses.append(self.loss(outputs, targets, "none").sum(dtype=torch.float64))
+            sizes.append(len(targets))
+        correct, count = torch.stack(hits).tolist(), sum(sizes)
+        shares = [hit / size for hit, size in zip(correct, sizes, strict=True)]
+        accuracy = (sum(shares), len(shares)) if by_batches else (sum(correct), count)
+        return {"accuracy": accuracy, "loss": (float(torch.stack(losses).sum()), count)}
+
+
+TASK = Classification()

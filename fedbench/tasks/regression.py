@@ -1,0 +1,50 @@
+"""Regression: numbers against numbers."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fedbench.tasks.task import Metric, Score, Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+class Regression(Task):
+    """r2: 1 - (squared errors) / (squared deviations of the targets from their mean); unknown for constant targets."""
+
+    name = "regression"
+    metrics = (
+        Metric("mse", "mean squared error", higher=False),
+        Metric("mae", "mean absolute error", higher=False),
+        Metric("r2", "R²"),
+    )
+    loss_metric = "mse"
+
+    def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
+        """Squared error, mean over the numbers of a target."""
+        losses = (outputs - targets.view_as(outputs)).square().reshape(len(outputs), -1).mean(1)
+        return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
+
+    def score(
+        self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> Score:
+        """Sums over samples in float64. r2 has the number of samples as its weight, as the others have."""
+        import torch
+
+        outputs, targets = (_rows(torch.cat(parts)) for parts in zip(*batches, strict=True))
+        errors, count = outputs - targets, len(targets)
+        spread = float((targets - targets.mean(0)).square().sum())
+        score: Score = {
+            "mse": (float(errors.square().mean(1).sum()), count),
+            "mae": (float(errors.abs().mean(1).sum()), count),
+        }
+        return score | ({"r2": ((1 - float(errors.square().sum()) / spread) * count, count)} if spread else {})
+
+
+def _rows(values: "Tensor") -> "Tensor":
+    """`[n, k]`, float64."""
+    return values.double().reshape(len(values), -1)
+
+
+TASK = Regression()

@@ -1,0 +1,91 @@
+"""What all tasks have in common. Importing it costs no torch, because pages and tables need the metrics alone."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import nan
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Score = dict[str, tuple[float, float]]
+"""By metric: a sum over samples (or batches), and the weight that turns it into a mean."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that tells how good outputs are.
+
+    name: in records; label: for the reader; higher: whether more is better; share: whether it is a fraction of 1, which
+    is shown in percent.
+    """
+
+    name: str
+    label: str
+    higher: bool = True
+    share: bool = False
+
+    @property
+    def factor(self) -> float:
+        """What a value is multiplied by to be shown."""
+        return 100.0 if self.share else 1.0
+
+    @property
+    def unit(self) -> str:
+        """What is written behind a value."""
+        return "\u00a0%" if self.share else ""
+
+    @property
+    def title(self) -> str:
+        """Of an axis."""
+        return f"{self.label}, %" if self.share else self.label
+
+    def number(self, value: float) -> str:
+        """The value as it is shown, without its unit: one decimal in percent, else three significant digits."""
+        return f"{100 * value:.1f}" if self.share else f"{value:.3g}"
+
+    def shown(self, value: float) -> str:
+        return self.number(value) + self.unit
+
+    def difference(self, value: float) -> str:
+        """With a sign, which is a true minus where it is one."""
+        text = f"{round(100 * value, 1) + 0.0:+.1f}" if self.share else f"{value:+.3g}"
+        return text.replace("-", "\u2212")
+
+    def gain(self, ours: float, theirs: float) -> float:
+        """By how much ours is better; below 0 where it is worse."""
+        return ours - theirs if self.higher else theirs - ours
+
+
+class Task(ABC):
+    """metrics: those of a score, the primary one first: tables, pages and choices go by it. loss_metric: the mean loss.
+
+    classes: whether targets are class numbers, int64 `[b]`, and outputs class scores `[b, C]`.
+    """
+
+    name: str
+    metrics: tuple[Metric, ...]
+    loss_metric: str
+    classes: bool = False
+
+    @property
+    def primary(self) -> Metric:
+        return self.metrics[0]
+
+    @abstractmethod
+    def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
+        """Loss of outputs `[b, ...]`; reduction: mean, sum or none, as in torch."""
+
+    @abstractmethod
+    def score(
+        self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> Score:
+        """The score of (outputs, targets), batch by batch. by_batches: accuracy is the mean over batches."""
+
+
+def mean_of(score: Score, metric: str) -> float:
+    """The mean of a metric; NaN where the score does not have it."""
+    total, weight = score.get(metric, (nan, 1.0))
+    return total / weight if weight else nan

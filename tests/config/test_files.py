@@ -1,0 +1,50 @@
+"""Values mean what they look like; files that cannot be read are named."""
+
+import pytest
+
+from fedbench.config.files import load_yaml, parse_value
+from fedbench.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001),
+        ("12", 12),
+        ("-0.5", -0.5),
+        ("true", True),
+        ("null", None),
+        ("[1, 2e1]", [1, 20.0]),
+        ("none", "none"),
+        ("yes", "yes"),
+        ("007", "007"),
+        ("1:30", "1:30"),
+        ("2026-11-21", "2026-11-21"),
+        ("parquet:/data/x", "parquet:/data/x"),
+    ],
+)
+def test_values_mean_what_they_look_like(text, value):
+    assert parse_value(text) == value
+    assert type(parse_value(text)) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (None, "cannot be read"),
+        ("a: [1", "not valid YAML (line 1"),
+        ("5", "mapping"),
+        ("", "mapping"),
+        ("rounds: 1\nrounds: 2", "line 2: key rounds is there twice"),
+        ("train:\n  lr: 1\n  lr: 1", "line 3: key lr is there twice"),
+        ("1: 2", "line 1: key 1 is no text"),
+        ("train: {[1]: 2}", "line 1: key [1] is no text"),
+    ],
+)
+def test_unreadable_files_are_named(tmp_path, content, part):
+    path = tmp_path / "c.yaml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match=r"c\.yaml") as caught:
+        load_yaml(path)
+    assert part in str(caught.value)

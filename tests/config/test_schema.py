@@ -1,0 +1,128 @@
+"""The configuration refuses what is wrong in one line, and survives being written and read."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fedbench.config import Config
+from fedbench.config.files import load_yaml
+from fedbench.errors import ConfigError
+
+
+def message(**values):
+    with pytest.raises(ConfigError) as caught:
+        Config(**values)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_name_stands_for_its_section():
+    config = Config(method="fedcac", data="cifar10", partition="iid", model="resnet18")
+    assert (config.method.name, config.data.name, config.partition.name, config.model.name) == (
+        "fedcac",
+        "cifar10",
+        "iid",
+        "resnet18",
+    )
+
+
+def test_open_sections_keep_further_keys():
+    assert Config(method={"name": "fedcac", "tau": 0.3}).method.options == {"tau": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ({"tran": {"lr": 1}}, ["unknown key tran", "train"]),
+        ({"train": {"lrr": 1}}, ["unknown key train.lrr", "lr"]),
+        ({"train": {"lr": -1}}, ["train.lr = -1", "a number > 0"]),
+        ({"train": {"lr": "fast"}}, ["train.lr = 'fast'", "a number > 0"]),
+        ({"train": {"lr": float("nan")}}, ["train.lr = nan"]),
+        ({"train": {"batch_size": "ful"}}, ["train.batch_size = 'ful'", "a whole number >= 1 or full"]),
+        ({"train": {"optimizer": "sdg"}}, ["sgd, adam or adamw", "did you mean sgd?"]),
+        ({"train": 5}, ["train = 5: must be a mapping of the keys optimizer, lr"]),
+        ({"method": 5}, ["method = 5: must be a name or a mapping"]),
+        ({"hosts": 0}, ["unknown key hosts: did you mean resources.hosts?"]),
+        ({"train": {"gpus-per-host": 0}}, ["unknown key train.gpus-per-host: did you mean resources.gpus_per_host?"]),
+        ({"clients": 3}, ["did you mean partition.clients or evaluate.clients?"]),
+        ({"data": {"val": 1}}, ["data.val = 1", "a number in [0, 1)"]),
+        ({"partition": {"clients": 1.5}}, ["partition.clients = 1.5", "whole number >= 1"]),
+        ({"resources": {"hosts": -1}}, ["resources.hosts = -1", "whole number >= 0 or auto"]),
+        ({"seeds": []}, ["seeds = []", "at least one"]),
+        ({"seeds": [1, 1]}, ["seeds = [1, 1]", "each seed once"]),
+        ({"seeds": ["a"]}, ["seeds = 'a'", "list of whole numbers"]),
+        ({"seeds": [10**22]}, ["whole numbers in [0, 2147483647]"]),
+        ({"seeds": [-1]}, ["whole numbers in [0, 2147483647]"]),
+        ({"partition": {"seed": 2**31}}, ["partition.seed = 2147483648", "in [0, 2147483647] or none"]),
+        ({"loggers": ["csv", "csv"]}, ["loggers = ['csv', 'csv']", "each logger once"]),
+        ({"out": "a\0b"}, ["null byte"]),
+        ({"participation": 2.5}, ["participation = 2.5", "share in (0, 1]"]),
+        ({"method": {"name": 1.5, "tau": 1}, "rounds": 0}, ["rounds = 0", ">= 1"]),
+    ],
+)
+def test_mistakes_are_named_in_one_line_with_what_is_legal(values, parts):
+    text = message(**values)
+    for part in parts:
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"rounds": True},
+        {"rounds": 1.0},
+        {"rounds": "1"},
+        {"seeds": [True]},
+        {"seeds": [0, 1.0]},
+        {"seeds": ["1"]},
+        {"train": {"batch_size": True}},
+        {"train": {"lr": True}},
+        {"train": {"lr": "0.1"}},
+        {"resources": {"hosts": 0.0}},
+    ],
+)
+def test_numbers_are_taken_as_they_are_written_only(values):
+    assert re.search(r"must be a (list of )?(whole )?number", message(**values))
+
+
+def test_numbers_of_numpy_and_whole_rates_are_numbers():
+    config = Config(rounds=np.int64(3), seeds=range(2), train={"lr": 1, "batch_size": np.int64(8)})
+    assert (config.rounds, config.seeds, config.train.lr, config.train.batch_size) == (3, [0, 1], 1.0, 8)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../../esc", "a/b", "/tmp/x", "a\nb", "a\0b"])
+def test_a_name_is_that_of_one_folder(name):
+    assert f"name = {name!r}: " in message(name=name)
+    assert Config(name="lr 0.1, Früh").name == "lr 0.1, Früh"
+
+
+def test_none_is_no_value_where_a_key_may_have_none():
+    assert Config(partition={"images": "none"}, name="none").partition.images is None
+    assert "rounds = 'none'" in message(rounds="none")
+
+
+def test_numbers_are_taken_as_names():
+    assert Config(name=2026).name == "2026"
+
+
+def test_written_and_read_it_is_the_same(tmp_path):
+    config = Config(method={"name": "fedcac", "tau": 1e-5}, name="1e-3", wandb={"tags": ["007", "yes"]}, seeds=[3, 1])
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml())
+    again = Config(**load_yaml(path))
+    assert again.decisive() == config.decisive()
+    assert again.wandb.tags == ["007", "yes"]
+
+
+def test_key_depends_on_what_decides_the_numbers_only():
+    config = Config(method="fedcac")
+    assert config.key() == Config(method="fedcac", seeds=[5], out="x", loggers=["csv"], resources={"hosts": 2}).key()
+    assert config.key() != Config(method="fedcac", train={"lr": 0.02}).key()
+
+
+def test_the_configuration_needs_neither_torch_nor_ray():
+    code = "import sys, fedbench.config; sys.exit(any(name in sys.modules for name in ('torch', 'ray', 'pandas')))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

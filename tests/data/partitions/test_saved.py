@@ -1,0 +1,114 @@
+"""Partitions from files, and that what a run leaves can be read again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedbench.config import Config
+from fedbench.data import Partition, partition
+from fedbench.errors import ConfigError
+from tests.data.toys import EVEN
+
+SMALL = [{"train": [5, 0, 2], "val": [9], "test": [1000]}, {"train": [2, 7], "test": [1001, 3]}]
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "clients.json"
+
+
+def deal(path: Path | None, tree: Any = None, seed: int = 0, val: float = 0, public: int = 0, **options) -> Partition:
+    if tree is not None:
+        path.write_text(json.dumps(tree))
+    asked = {"name": "file", "path": path and str(path), "clients": 2} | options
+    return partition(EVEN, Config(partition=asked, data={"val": val}, public={"size": public}), seed)
+
+
+def refused(*arguments, **options) -> str:
+    with pytest.raises(ConfigError) as caught:
+        deal(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_rows_are_those_of_the_file_in_its_order(path):
+    first, second = deal(path, {"clients": SMALL}).clients
+    assert [first.train.tolist(), first.val.tolist(), first.test.tolist()] == [[5, 0, 2], [9], [1000]]
+    assert [second.train.tolist(), second.val.tolist(), second.test.tolist()] == [[2, 7], [], [1001, 3]]
+
+
+def test_a_validation_part_is_held_out_where_a_client_brings_none(path):
+    first, second = deal(path, {"clients": SMALL}, val=0.5).clients
+    assert first.val.tolist() == [9]
+    assert len(second.val) == len(second.train) == 1
+
+
+@pytest.mark.parametrize("name", ["dirichlet", "pathological", "iid"])
+def test_a_saved_partition_is_read_back_whole(path, name):
+    asked = {"name": name, "clients": 2, "train_size": 50, "test_size": 10}
+    before = partition(EVEN, Config(partition=asked, public={"size": 30}), 3)
+    again = deal(path, before.tree(), val=0.4, public=30)
+    assert again.fingerprint() == before.fingerprint()
+
+
+def test_a_file_may_hold_a_partition_for_each_seed(path):
+    tree = {"0": {"clients": SMALL}, "4": {"clients": SMALL[::-1], "class_counts": [[1]]}}
+    assert deal(path, tree).clients[0].train.tolist() == [5, 0, 2]
+    assert deal(path, seed=4).clients[0].train.tolist() == [2, 7]
+    assert "nor an entry for seed 1 is there; keys: 0, 4" in refused(path, seed=1)
+    assert deal(path, {"0": {"clients": SMALL}}, seed=1).clients[0].train.tolist() == [5, 0, 2], "one serves all"
+
+
+def test_a_public_set_is_the_files_or_of_images_that_nobody_holds(path):
+    assert deal(path, {"clients": SMALL, "public": [40, 20]}).public is None
+    assert deal(path, public=2).public.tolist() == [20, 40]
+    drawn = deal(path, {"clients": SMALL}, public=970).public
+    assert not np.isin(drawn, [0, 2, 3, 5, 7, 9]).any()
+
+
+def test_a_file_is_found_from_any_directory(path, monkeypatch, tmp_path):
+    path.write_text(json.dumps({"clients": SMALL}))
+    monkeypatch.chdir(path.parent)
+    config = Config(partition={"name": "file", "path": path.name, "clients": 2})
+    monkeypatch.chdir("/")
+    assert config.partition.path == path
+    assert len(partition(EVEN, config, 0).clients) == 2
+
+
+@pytest.mark.parametrize(
+    ("tree", "told"),
+    [
+        ([], "an object with a list `clients` is expected"),
+        ({}, "neither a list `clients` nor an entry for seed 0 is there; keys: none"),
+        ({"clients": []}, "`clients` must be a list of at least 1 object"),
+        ({"clients": SMALL * 2}, "the file has 4 clients, partition.clients = 2; set partition.clients 4"),
+        ({"clients": [SMALL[0], [1]]}, "client 1 must be an object of `train`, `test` and perhaps `val`; it has list"),
+        ({"clients": [SMALL[0], {"train": [1]}]}, "client 1 must be an object of `train`, `test` and perhaps `val`"),
+        ({"clients": [SMALL[0], {"train": [1], "test": [2], "tset": [3]}]}, "it has train, test, tset"),
+        ({"clients": [SMALL[0], {"train": [1], "test": []}]}, "client 1: test has 0 rows; at least 1"),
+        ({"clients": [SMALL[0], {"train": [1.5], "test": [2]}]}, "client 1: train must be a list of whole numbers"),
+        ({"clients": [SMALL[0], {"train": [True], "test": [2]}]}, "client 1: train must be a list of whole numbers"),
+        ({"clients": [SMALL[0], {"train": 3, "test": [2]}]}, "client 1: train must be a list of whole numbers"),
+        ({"clients": [SMALL[0], {"train": [1200], "test": [2]}]}, "train: row 1200 does not exist; the data set has"),
+        (
+            {"clients": [SMALL[0], {"train": [-1], "test": [2]}]},
+            "row -1 does not exist; the data set has rows 0 to 1199",
+        ),
+        ({"clients": [SMALL[0], {"train": [1, 2], "test": [2]}]}, "client 1: row 2 is in train and in test (1 such"),
+        ({"clients": [SMALL[0], {"train": [1], "val": [1], "test": [2]}]}, "row 1 is in train and in val"),
+        ({"clients": SMALL, "public": [7, 8]}, "row 7 is public and held by a client (1 such rows)"),
+        ({"clients": SMALL, "public": [7]}, "public.size = 2: the file of partition.path has 1 public rows"),
+    ],
+)
+def test_what_a_file_cannot_say(path, tree, told):
+    assert told in refused(path, tree, public=2)
+
+
+def test_files_that_cannot_be_read(path):
+    assert "cannot be read (No such file or directory)" in refused(path)
+    path.write_text("{")
+    assert "not valid JSON (" in refused(path)
+    assert "partition.path is needed" in refused(None)

@@ -1,0 +1,92 @@
+"""Schemes are found by their files, and say which keys they read."""
+
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+from pydantic import Field
+
+from fedbench.config import Config, PartitionConfig
+from fedbench.data import partition
+from fedbench.data.partitions import schemes
+from fedbench.data.partitions.holdings import Holdings
+from fedbench.data.partitions.scheme import Scheme, load, names, resolved, unused
+from fedbench.errors import ConfigError
+from tests.data.toys import EVEN
+
+
+def test_every_file_is_a_scheme():
+    assert {"iid", "dirichlet-fixed", "file"} <= set(names())
+    assert all(isinstance(load(name), Scheme) for name in names() if name != "file")
+
+
+def test_an_unknown_name_is_told_what_there_is():
+    with pytest.raises(
+        ConfigError, match=r"partition.name = 'dirichlett': must be .*; did you mean dirichlet or dirichlet-fixed\?"
+    ):
+        resolved(PartitionConfig(name="dirichlett"), False)
+
+
+def test_every_key_that_a_scheme_reads_is_one():
+    for name in names():
+        if name != "file":
+            assert set(load(name).reads) <= set(load(name).Options.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("asked", "one_part", "filled"),
+    [
+        ({"name": "dirichlet"}, False, {"test": "pooled", "test_size": None}),
+        ({"name": "iid"}, False, {"test": "part"}),
+        ({"name": "iid"}, True, {"test": "pooled"}),
+        ({"name": "pathological", "test_size": 7}, False, {"train_size": 500, "test_size": 7}),
+        ({"name": "practical", "test": "drawn"}, False, {"test": "drawn", "test_size": 100}),
+        ({"name": "file"}, False, {"test": "part"}),
+    ],
+)
+def test_what_is_filled_in(asked, one_part, filled):
+    found = resolved(PartitionConfig(**asked), one_part)
+    assert {key: getattr(found, key) for key in filled} == filled
+    assert resolved(found, one_part) == found
+
+
+def test_keys_that_change_nothing_are_named():
+    assert unused(PartitionConfig(name="iid", train_size=3)) == []
+    assert [line.split(" ")[0] for line in unused(PartitionConfig(name="iid", alpha=2, classes=3))] == [
+        "partition.alpha",
+        "partition.classes",
+    ]
+
+
+@pytest.fixture
+def stripes(monkeypatch) -> None:
+    """A scheme of its own file: client i gets every n-th row, shifted by a key of its own."""
+
+    class Options(PartitionConfig):
+        shift: int = Field(0, ge=0, description="where the first client begins")
+
+    def deal(source, options, rng):
+        owners = lambda rows: (np.arange(len(rows)) + options.shift) % options.clients  # noqa: E731
+        return Holdings(source.train, owners(source.train)), Holdings(source.test, owners(source.test))
+
+    module = ModuleType(f"{schemes.__name__}.stripes")
+    module.SCHEME = Scheme(deal, Options=Options)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr("fedbench.data.partitions.scheme.names", lambda: ["iid", "stripes", "file"])
+
+
+def stripe(**more) -> list[int]:
+    config = Config(partition={"name": "stripes", "clients": 5, **more}, data={"val": 0})
+    return partition(EVEN, config, 0).clients[0].train[:2].tolist()
+
+
+@pytest.mark.usefixtures("stripes")
+def test_a_scheme_has_keys_of_its_own():
+    assert stripe() == [0, 5]
+    assert stripe(shift=1) == [4, 9]
+    assert resolved(PartitionConfig(name="stripes", shift=2), False).options == {"shift": 2}
+    with pytest.raises(ConfigError, match=r"partition.shift = -1: must be a whole number >= 0"):
+        stripe(shift=-1)
+    with pytest.raises(ConfigError, match=r"unknown key partition.shit: partition stripes .*did you mean shift\?"):
+        stripe(shit=1)

@@ -1,0 +1,130 @@
+"""Looking at a model changes nothing, and shows what PyTorch shows."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fedbench.engine.fit import Fit
+from fedbench.tasks import mean_of
+
+
+def streams():
+    return torch.get_rng_state().tolist()
+
+
+def equal(a, b):
+    if isinstance(a, tuple):
+        return all(map(equal, a, b))
+    return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+
+
+@pytest.mark.parametrize(
+    "verb", ["evaluate", "logits", "features", "loss", "gradient", "full_gradient", "squared_gradients"]
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_verbs_other_than_fit_change_nothing(learner, conv_net, blobs, same, verb, training):
+    class Noisy(conv_net):
+        def forward(self, x):
+            return super().forward(x + torch.rand_like(x))
+
+    trained, data = learner(Noisy), blobs(18, (2, 6, 6))
+    weights = trained.fit(Fit(trained.initial(), data))
+    kept, random = weights.clone(), streams()
+    trained.module.train(training)
+    argument = data.batch(torch.arange(4)) if verb == "gradient" else data
+    first = getattr(trained, verb)(weights, argument)
+    second = getattr(trained, verb)(weights, argument)
+    assert equal(first, second)
+    assert same(weights, kept)
+    assert same(trained.weights(), kept)
+    assert streams() == random
+    assert all(m.training == training for m in trained.module.modules())
+    assert trained.ledger.steps == 10
+
+
+def test_the_verbs_give_what_pytorch_gives(learner, net, blobs):
+    trained, data = learner(net), blobs(18)
+    weights = trained.fit(Fit(trained.initial(), data))
+    torch.manual_seed(7)
+    module = net()
+    nn.utils.vector_to_parameters(weights.params, module.parameters())
+    loss = F.cross_entropy(module(data.x), data.y)
+    loss.backward()
+    gradient = torch.cat([p.grad.flatten() for p in module.parameters()])
+    assert torch.equal(trained.logits(weights, data), module(data.x))
+    assert torch.equal(trained.features(weights, data), module.body(data.x))
+    assert trained.loss(weights, data) == pytest.approx(loss.item())
+    torch.testing.assert_close(trained.gradient(weights, (data.x, data.y))[1], gradient)
+    score = trained.evaluate(weights, data)
+    assert mean_of(score, "accuracy") == float((module(data.x).argmax(1) == data.y).double().mean())
+    assert score["accuracy"][1] == score["loss"][1] == 18
+    assert trained.evaluate(lambda d: module(d.x).detach(), data) == score
+
+
+def test_accuracy_as_a_mean_over_batches(learner, net, blobs):
+    trained, data = learner(net), blobs(5)
+    trained.evaluate_batch, trained.by_batches = 4, True
+    scores = F.one_hot(data.y, 3).float()
+    scores[4] = -scores[4]
+    assert mean_of(trained.evaluate(lambda d: scores, data), "accuracy") == 0.5
+
+
+def test_the_gradient_of_another_loss_and_of_an_unused_parameter(learner, net, blobs):
+    class Spare(net):
+        def __init__(self):
+            super().__init__()
+            self.spare = nn.Linear(2, 2)
+
+    trained, data = learner(Spare), blobs(5)
+    _, g = trained.gradient(trained.initial(), data.batch(torch.arange(5)), lambda n, b, s: 2 * n(b[0]).sum())
+    assert torch.equal(g[-6:], torch.zeros(6))
+    assert g[:35].any()
+
+
+@pytest.mark.parametrize("at_once", [3, 500])
+def test_gradients_over_all_data(learner, conv_net, blobs, at_once):
+    trained, data = learner(conv_net), blobs(8, (2, 6, 6))
+    weights = trained.fit(Fit(trained.initial(), data))
+    trained.evaluate_batch = at_once
+    rows = [trained.gradient(weights, data.batch(torch.tensor([i])))[1] for i in range(8)]
+    single = torch.stack(rows).double()
+    for found, expected in (
+        (trained.full_gradient(weights, data), single.mean(0)),
+        (trained.squared_gradients(weights, data), single.square().mean(0)),
+    ):
+        assert found.dtype == torch.float64
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_squared_gradients_of_a_module_that_looks_at_its_numbers(learner, net, blobs):
+    class Looks(net):
+        def forward(self, x):
+            return super().forward(x) * (2 if x.abs().max().item() > 0 else 1)
+
+    class Doubles(net):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    data = blobs(8)
+    looks, doubles = (trained.squared_gradients(trained.initial(), data) for trained in map(learner, (Looks, Doubles)))
+    torch.testing.assert_close(looks, doubles)
+
+
+def test_the_gradient_of_some_tensors_with_the_loss(learner, net, blobs):
+    trained, data = learner(net), blobs(8)
+    batch, weights, head = data.batch(torch.arange(8)), trained.initial(), trained.layout.mask("head")
+    loss, gradient = trained.gradient(weights, batch, mask=head)
+    assert float(loss) == pytest.approx(trained.loss(weights, data))
+    assert torch.equal(gradient, trained.gradient(weights, batch)[1] * head)
+    assert all(p.requires_grad for p in trained.parameters)
+
+
+def test_a_part_drawn_anew_leaves_the_rest_and_every_stream(learner, net):
+    trained = learner(net)
+    start, before, head = trained.initial(), streams(), trained.layout.mask("head")
+    drawn, again, other = (trained.redrawn(start, "head", 0, client, "head") for client in (1, 1, 2))
+    assert torch.equal(drawn.params[~head], start.params[~head])
+    assert torch.equal(drawn.params, again.params)
+    assert not torch.equal(drawn.params[head], other.params[head])
+    assert streams() == before

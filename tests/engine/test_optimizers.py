@@ -1,0 +1,264 @@
+"""Built-in optimisers on the flat vector, hard freezing, and optimiser state across rounds."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from fedbench.engine.fit import Amount, Fit, Move, Step
+
+
+def vector(module):
+    return nn.utils.parameters_to_vector(module.parameters()).detach()
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("32-true", 1e-6), ("64-true", 1e-12)])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("sgd", lambda p: torch.optim.SGD(p, 0.05, momentum=0.5, weight_decay=5e-4)),
+        ("adam", lambda p: torch.optim.Adam(p, 0.05, weight_decay=5e-4)),
+        ("adamw", lambda p: torch.optim.AdamW(p, 0.05, weight_decay=5e-4)),
+    ],
+)
+def test_built_in_optimizers_are_torchs(learner, net, blobs, name, make, precision, tolerance):
+    data = blobs(18)
+    data.dtype = torch.float64 if precision == "64-true" else torch.float32
+    trained = learner(net, name, lr=0.05, precision=precision, shuffle=False, epochs=3)
+    weights = trained.fit(Fit(trained.initial(), data))
+    torch.manual_seed(7)
+    module = net().to(data.dtype)
+    optimizer = make(module.parameters())
+    for _ in range(3):
+        for index in torch.arange(18).split(4):
+            optimizer.zero_grad()
+            module.training_step(data.batch(index), 0).backward()
+            optimizer.step()
+    tolerance *= 1 if name == "sgd" else 10
+    torch.testing.assert_close(weights.params, vector(module), rtol=0, atol=tolerance)
+
+
+def patterns(size: int) -> dict[str, torch.Tensor]:
+    scattered = torch.zeros(size, dtype=torch.bool)
+    scattered[torch.randperm(size, generator=torch.Generator().manual_seed(0))[: size // 2]] = True
+    contiguous = torch.zeros(size, dtype=torch.bool)
+    contiguous[3:20] = True
+    return {"contiguous": contiguous, "scattered": scattered, "alternating": torch.arange(size) % 2 == 0}
+
+
+WAYS = {"ranges": (64, 0.25), "gathered": (-1, 1.0), "put back": (-1, 0.0)}
+"""Runs from which a mask is scattered, and the share of moving entries up to which those are gathered."""
+
+
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    """How frozen entries are kept from moving."""
+    monkeypatch.setattr("fedbench.engine.optimizers.MAX_RANGES", WAYS[request.param][0])
+    monkeypatch.setattr("fedbench.engine.optimizers.LITTLE", WAYS[request.param][1])
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+@pytest.mark.parametrize("optimizer", ["module", "sgd", "adamw"])
+@pytest.mark.parametrize("pattern", ["contiguous", "scattered", "alternating"])
+def test_a_frozen_entry_never_moves(learner, conv_net, blobs, pattern, optimizer, engine, way):
+    trained = learner(conv_net, optimizer, engine=engine, momentum=0.9, weight_decay=0.1)
+    mask, start, memory = patterns(trained.layout.size)[pattern], trained.initial(), {}
+    weights = trained.fit(Fit(start, blobs(18, (2, 6, 6)), move=Move(mask), step=Step(memory=memory)))
+    weights = trained.fit(Fit(weights, blobs(18, (2, 6, 6)), move=Move(mask), step=Step(memory=memory)))
+    assert torch.equal(weights.params[~mask], start.params[~mask])
+    assert (weights.params != start.params)[mask].float().mean() > 0.9
+
+
+@pytest.mark.parametrize("pattern", ["contiguous", "scattered", "alternating"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_masks_are_kept_to_in_three_ways_with_one_result(learner, net, blobs, monkeypatch, optimizer, pattern):
+    results = []
+    for most, little in WAYS.values():
+        monkeypatch.setattr("fedbench.engine.optimizers.MAX_RANGES", most)
+        monkeypatch.setattr("fedbench.engine.optimizers.LITTLE", little)
+        trained, memory = learner(net, optimizer, momentum=0.9, weight_decay=0.1), {}
+        weights, mask = trained.initial(), patterns(trained.layout.size)[pattern]
+        for part in (mask, ~mask, mask, None):
+            move = None if part is None else Move(part)
+            weights = trained.fit(Fit(weights, blobs(18), move=move, step=Step(memory=memory)))
+        results.append([weights.params, *(v for v in memory["optimizer"].values() if v is not None)])
+    for other in results[1:]:
+        torch.testing.assert_close(other, results[0], rtol=1e-5, atol=1e-6)
+
+
+def test_what_a_model_does_to_its_parameters_between_steps_counts(learner, net, blobs, way):
+    class Clipped(net):
+        def on_train_batch_end(self, *_):
+            with torch.no_grad():
+                for parameter in self.parameters():
+                    parameter.clamp_(-0.05, 0.05)
+
+    trained = learner(Clipped, "sgd", weight_decay=0.0)
+    mask = torch.arange(trained.layout.size) % 5 == 0
+    weights = trained.fit(Fit(trained.initial(), blobs(18), move=Move(mask)))
+    assert weights.params[mask].abs().max() <= 0.05
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "module"])
+def test_a_fit_begins_without_the_gradients_of_the_one_before(learner, net, blobs, optimizer):
+    seen = []
+
+    class Curious(net):
+        def on_train_batch_start(self, batch, batch_idx):
+            seen.append(sum(float(p.grad.abs().sum()) for p in self.parameters() if p.grad is not None))
+
+    made = learner(Curious, optimizer=optimizer, epochs=1)
+    for _ in range(2):
+        made.fit(Fit(made.initial(), blobs(12)))
+    first, *_ = seen
+    assert first == seen[len(seen) // 2] == 0
+    assert max(seen) > 0
+
+
+def test_freezing_a_part_does_not_change_how_the_rest_moves(learner, net, blobs, same, way):
+    """Leaving out ranges, freezing whole tensors and undoing a scattered mask are the same thing."""
+
+    def expected(mask):
+        def keep(g, w, s):
+            g.mul_(s.mask)
+
+        trained = learner(net, "sgd", weight_decay=0.0)
+        return trained.fit(Fit(trained.initial(), blobs(18), step=Step(keep, mask=mask.float())))
+
+    trained = learner(net, "sgd", weight_decay=0.0)
+    masks = [trained.layout.mask("head"), torch.arange(53) % 2 == 0, torch.arange(53) < 20]
+    for mask in masks:
+        got = trained.fit(Fit(trained.initial(), blobs(18), move=Move(mask)))
+        torch.testing.assert_close(got.params, expected(mask).params, rtol=0, atol=1e-7)
+
+
+def test_nothing_to_train(learner, net, blobs, same):
+    trained = learner(net)
+    nothing = torch.zeros(53, dtype=torch.bool)
+    assert same(trained.fit(Fit(trained.initial(), blobs(18), move=Move(nothing))), trained.initial())
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "module"])
+def test_rounds_with_memory_are_one_long_round(learner, net, blobs, same, optimizer):
+    options = {"batch_size": "full", "shuffle": False}
+    rounds, once = (learner(net, optimizer, **options) for _ in range(2))
+    weights, memory = rounds.initial(), {}
+    for _ in range(3):
+        weights = rounds.fit(Fit(weights, blobs(18), amount=Amount(epochs=2), step=Step(memory=memory)))
+    assert same(weights, once.fit(Fit(once.initial(), blobs(18), amount=Amount(epochs=6))))
+    assert not same(weights, without_memory(learner(net, optimizer, **options), blobs(18)))
+
+
+def without_memory(trained, data):
+    weights = trained.initial()
+    for _ in range(3):
+        weights = trained.fit(Fit(weights, data, amount=Amount(epochs=2)))
+    return weights
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "module"])
+def test_a_memory_is_not_written_by_the_fit_that_goes_on_with_it(learner, net, blobs, optimizer):
+    trained, memory = learner(net, optimizer), {}
+    weights = trained.fit(Fit(trained.initial(), blobs(18), step=Step(memory=memory)))
+    before = memory["optimizer"]
+    kept = [t.clone() for t in tensors(before)]
+    trained.fit(Fit(weights, blobs(18), step=Step(memory=memory)))
+    assert memory["optimizer"] is not before
+    assert all(torch.equal(a, b) for a, b in zip(kept, tensors(before), strict=True))
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "module"])
+def test_phases_with_one_memory(learner, net, blobs, same, optimizer, engine):
+    """A phase of the head alone leaves the body's momentum as it was; the next phase goes on with both."""
+    trained, memory = learner(net, optimizer, engine=engine), {}
+    start = trained.fit(Fit(trained.initial(), blobs(18), step=Step(memory=memory)))
+    before = [t.clone() for t in tensors(memory["optimizer"]) if t.dim()]
+    tuned = trained.fit(Fit(start, blobs(18), move=Move(trained.layout.mask("head")), step=Step(memory=memory)))
+    after = [t for t in tensors(memory["optimizer"]) if t.dim()]
+    flat = [torch.cat([t.flatten() for t in kept]) for kept in (before, after)]
+    assert len(flat[0]) == len(flat[1]) == (2 if optimizer == "adam" else 1) * trained.layout.size
+    assert 0 < (flat[0] == flat[1]).float().mean() < 1
+    again = trained.fit(Fit(tuned, blobs(18), step=Step(memory=memory)))
+    assert not same(again, trained.fit(Fit(tuned, blobs(18), step=Step(memory={}))))
+
+
+@pytest.mark.parametrize("pattern", ["contiguous", "scattered", "alternating"])
+def test_frozen_entries_keep_their_momentum(learner, conv_net, blobs, pattern, way):
+    trained, memory, data = learner(conv_net, "sgd", momentum=0.9), {}, blobs(18, (2, 6, 6))
+    start = trained.fit(Fit(trained.initial(), data, step=Step(memory=memory)))
+    before, mask = memory["optimizer"]["momentum_buffer"].clone(), patterns(trained.layout.size)[pattern]
+    trained.fit(Fit(start, data, move=Move(mask), step=Step(memory=memory)))
+    after = memory["optimizer"]["momentum_buffer"]
+    assert torch.equal(after[~mask], before[~mask])
+    assert (after != before)[mask].float().mean() > 0.9
+
+
+def tensors(tree):
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    return [t for value in tree.values() for t in tensors(value)] if isinstance(tree, dict) else []
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "module"])
+def test_a_memory_outlives_a_change_of_the_mask(learner, net, blobs, optimizer):
+    trained, memory = learner(net, optimizer), {}
+    head = trained.layout.mask("head")
+    weights = trained.fit(Fit(trained.initial(), blobs(18), move=Move(head), step=Step(memory=memory)))
+    for mask in (~head, torch.arange(53) % 2 == 0, None):
+        move = None if mask is None else Move(mask)
+        weights = trained.fit(Fit(weights, blobs(18), move=move, step=Step(memory=memory)))
+    assert weights.is_finite()
+
+
+def test_the_rate_of_a_round(learner, net, blobs, same):
+    decayed, lower = learner(net, "sgd", lr=0.1), learner(net, "sgd", lr=0.05)
+    half = decayed.fit(Fit(decayed.initial(), blobs(18), step=Step(decay=0.5)))
+    assert same(half, lower.fit(Fit(lower.initial(), blobs(18))))
+    assert same(half, lower.fit(Fit(lower.initial(), blobs(18), step=Step(lr=0.1, decay=0.5))))
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+@pytest.mark.parametrize("optimizer", ["module", "sgd", "adamw"])
+def test_a_step_that_a_method_asks_for_is_the_edited_gradient_times_the_rate(learner, net, blobs, optimizer, engine):
+    trained = learner(net, optimizer, engine=engine, lr=0.1, momentum=0.9, weight_decay=0.1)
+    start, state = trained.initial(), {"direction": torch.linspace(-1, 1, trained.layout.size)}
+    weights = trained.fit(
+        Fit(start, blobs(18), amount=Amount(steps=3), step=Step(replaced, decay=0.5, rule=torch.optim.SGD, **state))
+    )
+    torch.testing.assert_close(weights.params, start.params - 3 * 0.05 * state["direction"], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+@pytest.mark.parametrize("optimizer", ["module", "sgd"])
+def test_an_optimizer_that_a_method_asks_for_goes_on_with_its_vectors(learner, net, blobs, optimizer, engine):
+    trained = learner(net, optimizer, engine=engine, lr=0.1, momentum=0.9, weight_decay=0.1)
+    start, size, memory = trained.initial(), trained.layout.size, {}
+    direction = torch.linspace(-1, 1, size) ** 3
+    adam = partial(torch.optim.Adam, betas=(0.5, 0.75), eps=0.1)
+    weights = start
+    for steps in (2, 3):
+        weights = trained.fit(
+            Fit(
+                weights,
+                blobs(18),
+                amount=Amount(steps=steps),
+                step=Step(replaced, memory=memory, rule=adam, direction=direction * steps),
+            )
+        )
+    expected = start.params.clone().requires_grad_()
+    alone = adam([expected], lr=0.1)
+    for factor in (2, 2, 3, 3, 3):
+        expected.grad = direction * factor
+        alone.step()
+    torch.testing.assert_close(weights.params, expected.detach(), rtol=0, atol=1e-6)
+    held = memory["optimizer"]
+    assert set(held) == {"step", "exp_avg", "exp_avg_sq"}
+    assert float(held["step"]) == 5
+    for name in ("exp_avg", "exp_avg_sq"):
+        torch.testing.assert_close(held[name], alone.state[expected][name])
+
+
+def replaced(g, w, s):
+    g.copy_(s.direction)

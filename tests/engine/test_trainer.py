@@ -1,0 +1,379 @@
+"""The learner's loop and lightning.Trainer train a module to the same bits."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lightning import Trainer
+from torch import nn
+from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, TensorDataset
+
+from fedbench.engine.fit import Amount, Fit, Loss, Move, Paired, Step
+from fedbench.engine.losses import task_loss
+from fedbench.errors import ConfigError
+
+HOOKS = (
+    "on_fit_start on_train_start on_train_epoch_start on_before_batch_transfer on_after_batch_transfer "
+    "on_train_batch_start on_before_zero_grad on_before_backward on_after_backward on_before_optimizer_step "
+    "on_train_batch_end on_train_epoch_end on_train_end on_fit_end"
+)
+
+
+@pytest.fixture
+def both(learner, same):
+    """Trains a module class with both engines and checks that the weights are equal; returns them.
+
+    asked: further fields of the fit, or functions that make them of the learner.
+    """
+
+    def train(kind, data, optimizer="module", options=None, **asked):
+        found = []
+        for engine in ("loop", "trainer"):
+            trained = learner(kind, optimizer, engine=engine, **(options or {}))
+            ask = {name: value(trained) if callable(value) else value for name, value in asked.items()}
+            found.append(trained.fit(Fit(trained.initial(), data, **ask)))
+            assert trained.ledger.steps > 0
+        assert torch.isfinite(found[0].params).all()
+        assert not torch.equal(found[0].params, trained.initial().params)
+        assert same(*found)
+        return found[0]
+
+    return train
+
+
+def pull(g, w, s):
+    g.add_((w - s.anchor).mul_(s.mu))
+
+
+def pulled(trained):
+    return Step(pull, anchor=trained.initial().params + 0.1, mu=0.5)
+
+
+def scaled_loss(net, batch, s):
+    return task_loss(net, batch) * s.factor
+
+
+def two_stream_loss(net, batch, s):
+    (x, y), (u, _) = batch
+    return F.cross_entropy(net(x), y) + net(u).square().mean() * s.factor
+
+
+def test_a_plain_network(both, net, blobs):
+    """Also equal to a Trainer and to a PyTorch loop that know nothing of the learner."""
+    data = blobs(18)
+    weights = both(net, data, options={"shuffle": False})
+    batches = DataLoader(TensorDataset(data.x, data.y), batch_size=4)
+    torch.manual_seed(7)
+    module = net()
+    Trainer(
+        max_epochs=2,
+        accelerator="cpu",
+        logger=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+    ).fit(module, batches)
+    assert torch.equal(weights.params, nn.utils.parameters_to_vector(module.parameters()))
+    torch.manual_seed(7)
+    module = net()
+    optimizer = module.configure_optimizers()
+    for batch in [*batches, *batches]:
+        optimizer.zero_grad()
+        module.training_step(batch, 0).backward()
+        optimizer.step()
+    assert torch.equal(weights.params, nn.utils.parameters_to_vector(module.parameters()))
+
+
+def test_convolution_batchnorm_and_dropout(both, conv_net, blobs):
+    both(conv_net, blobs(18, (2, 6, 6)))
+
+
+def test_batches_in_channels_last(both, conv_net, blobs):
+    data = blobs(18, (2, 6, 6))
+    data.memory_format = torch.channels_last
+    both(conv_net, data)
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
+def test_precisions(both, conv_net, blobs, precision):
+    data = blobs(18, (2, 6, 6))
+    data.dtype = torch.float64 if precision == "64-true" else torch.float32
+    weights = both(conv_net, data, options={"precision": precision})
+    assert weights.params.dtype == data.dtype
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "RMSprop", "LBFGS"])
+def test_optimizers(both, net, blobs, name):
+    class Own(net):
+        def configure_optimizers(self):
+            return getattr(torch.optim, name)(self.parameters(), lr=0.01)
+
+    both(Own, blobs(18))
+
+
+def schedules(net):
+    make = {
+        "list": lambda o: ([o], [lr_scheduler.StepLR(o, 1, 0.5)]),
+        "dict": lambda o: {"optimizer": o, "lr_scheduler": lr_scheduler.LambdaLR(o, lambda e: 1 / (1 + e))},
+        "steps": lambda o: {
+            "optimizer": o,
+            "lr_scheduler": {"scheduler": lr_scheduler.CosineAnnealingLR(o, 7), "interval": "step", "frequency": 2},
+        },
+        "plateau": lambda o: {
+            "optimizer": o,
+            "lr_scheduler": {"scheduler": lr_scheduler.ReduceLROnPlateau(o, patience=0, factor=0.1), "monitor": "up"},
+        },
+        "plateau by step": lambda o: {
+            "optimizer": o,
+            "lr_scheduler": {
+                "scheduler": lr_scheduler.ReduceLROnPlateau(o, patience=1, factor=0.1),
+                "monitor": "up",
+                "interval": "step",
+            },
+        },
+        "not logged, not strict": lambda o: {
+            "optimizer": o,
+            "lr_scheduler": {"scheduler": lr_scheduler.ReduceLROnPlateau(o), "monitor": "val_loss", "strict": False},
+        },
+    }
+
+    def module(name):
+        class Scheduled(net):
+            def training_step(self, batch, batch_idx):
+                self.log("up", float(self.global_step))
+                return super().training_step(batch, batch_idx)
+
+            def configure_optimizers(self):
+                return make[name](torch.optim.SGD(self.parameters(), 0.1))
+
+        return Scheduled
+
+    return {name: module(name) for name in make}
+
+
+@pytest.mark.parametrize("name", ["list", "dict", "steps", "plateau", "plateau by step", "not logged, not strict"])
+def test_schedulers(both, net, blobs, name):
+    both(schedules(net)[name], blobs(18), amount=Amount(epochs=4))
+
+
+def test_a_scheduler_keeps_the_rate_that_a_round_or_a_method_asks_for(learner, net, blobs, same):
+    kinds = schedules(net)
+    slower = type("Slower", (net,), {})
+    slower.configure_optimizers = lambda self: (
+        [o := torch.optim.SGD(self.parameters(), 0.05)],
+        [lr_scheduler.LambdaLR(o, lambda e: 1 / (1 + e))],
+    )
+    data, expected = blobs(18), learner(slower)
+    by_round, by_method = learner(kinds["dict"]), learner(kinds["dict"])
+    wanted = expected.fit(Fit(expected.initial(), data))
+    assert same(wanted, by_round.fit(Fit(by_round.initial(), data, step=Step(decay=0.5))))
+    assert same(wanted, by_method.fit(Fit(by_method.initial(), data, step=Step(lr=0.05))))
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_the_plateau_scheduler_did_something(learner, net, blobs, engine):
+    plain = type("Plain", (net,), {"configure_optimizers": lambda self: torch.optim.SGD(self.parameters(), 0.1)})
+    fits = [learner(kind, engine=engine) for kind in (schedules(net)["plateau"], plain)]
+    scheduled, plain = (
+        trained.fit(Fit(trained.initial(), blobs(18), amount=Amount(epochs=4))).params for trained in fits
+    )
+    assert not torch.equal(scheduled, plain)
+
+
+def test_parameter_groups(both, net, blobs):
+    class Groups(net):
+        def configure_optimizers(self):
+            weights = [p for p in self.parameters() if p.dim() > 1]
+            biases = [p for p in self.parameters() if p.dim() == 1]
+            groups = [{"params": weights, "weight_decay": 0.1}, {"params": biases, "lr": 0.01}]
+            return torch.optim.SGD(groups, lr=0.1, momentum=0.9)
+
+    both(Groups, blobs(18))
+    both(Groups, blobs(18), step=Step(lr=0.02))
+
+
+def test_a_parameter_that_takes_no_part_neither_decays_nor_moves(both, net, blobs):
+    class Spare(net):
+        def __init__(self):
+            super().__init__()
+            self.spare = nn.Linear(6, 5)
+
+    weights = both(Spare, blobs(18))
+    torch.manual_seed(7)
+    assert torch.equal(weights.params[-35:-5], Spare().spare.weight.flatten())
+
+
+@pytest.mark.parametrize("optimizer", ["module", "sgd"])
+def test_a_parameter_that_takes_part_later(both, learner, net, blobs, optimizer):
+    class Late(net):
+        def __init__(self):
+            super().__init__()
+            self.late = nn.Linear(6, 3)
+
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            return loss + self.late(batch[0]).square().mean() if self.global_step > 3 else loss
+
+    if optimizer == "module":
+        both(Late, blobs(18))
+    found = learner(Late, optimizer)
+    weights, start = found.fit(Fit(found.initial(), blobs(18))), found.initial()
+    assert not torch.equal(weights.params[-18:], start.params[-18:])
+
+
+def test_gradient_edit(both, net, blobs):
+    both(net, blobs(18), step=pulled)
+
+
+@pytest.mark.parametrize("edited", [False, True])
+@pytest.mark.parametrize("pattern", ["contiguous", "scattered"])
+def test_frozen_entries(both, net, blobs, pattern, edited):
+    def mask(trained):
+        size = trained.layout.size
+        return trained.layout.mask("head") if pattern == "contiguous" else torch.arange(size) % 2 == 0
+
+    both(net, blobs(18), move=lambda trained: Move(mask(trained)), **({"step": pulled} if edited else {}))
+
+
+def test_a_methods_loss_and_a_second_stream(both, net, blobs):
+    both(net, blobs(18), loss=Loss(scaled_loss, factor=0.5))
+    both(net, Paired(blobs(18), blobs(7), 3), loss=Loss(two_stream_loss, factor=0.5))
+
+
+def test_a_loss_knows_which_images_it_gets(both, net, blobs):
+    data, seen = blobs(18), []
+
+    def loss(net, batch, s):
+        seen.append(torch.equal(batch[0], data.x[s.index]))
+        return task_loss(net, batch)
+
+    both(net, data, loss=Loss(loss))
+    assert len(seen) > 10
+    assert all(seen)
+
+
+def test_memory_across_rounds(learner, net, blobs, same):
+    found = []
+    for engine in ("loop", "trainer"):
+        trained, memory = learner(net, engine=engine), {}
+        weights = trained.initial()
+        for _ in range(3):
+            weights = trained.fit(Fit(weights, blobs(18), step=Step(memory=memory)))
+        found.append(weights)
+    assert same(*found)
+
+
+def test_skipped_batches_and_epochs_cut_short(both, net, blobs):
+    class Skips(net):
+        def training_step(self, batch, batch_idx):
+            return None if batch_idx == 1 else super().training_step(batch, batch_idx)
+
+        def on_train_batch_start(self, batch, batch_idx):
+            return -1 if batch_idx == 3 else None
+
+    both(Skips, blobs(18))
+    both(Skips, blobs(18), optimizer="sgd", options={"momentum": 0.5, "batch_size": 9})
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+@pytest.mark.parametrize(("precision", "tolerance"), [("32-true", 1e-6), ("64-true", 1e-12)])
+def test_built_in_optimizers(learner, conv_net, blobs, optimizer, precision, tolerance):
+    data, found = blobs(18, (2, 6, 6)), []
+    data.dtype = torch.float64 if precision == "64-true" else torch.float32
+    for engine in ("loop", "trainer"):
+        trained = learner(conv_net, optimizer, engine=engine, precision=precision, lr=0.01)
+        found.append(trained.fit(Fit(trained.initial(), data)).params)
+    # The conv bias before BatchNorm has a gradient of pure rounding, which Adam scales up.
+    moves = torch.ones(len(found[0]), dtype=torch.bool)
+    moves[72:76] = optimizer == "sgd"
+    tolerance *= 1 if optimizer == "sgd" else 10
+    torch.testing.assert_close(found[0][moves], found[1][moves], rtol=0, atol=tolerance)
+
+
+def test_hooks_come_in_the_trainers_order(learner, net, blobs):
+    class Diary(net):
+        def __init__(self):
+            super().__init__()
+            self.diary = []
+
+    def note(hook):
+        def write(self, *args):
+            rates = [g["lr"] for g in self.chosen.param_groups]
+            self.diary.append((hook, self.current_epoch, self.global_step, self.training, rates))
+            if hook.endswith("transfer"):
+                return args[0]
+            return None
+
+        return write
+
+    for hook in HOOKS.split():
+        setattr(Diary, hook, note(hook))
+
+    def optimizers(self):
+        self.chosen = torch.optim.SGD(self.parameters(), 0.1)
+        each = {"scheduler": lr_scheduler.StepLR(self.chosen, 1, 0.9), "interval": "step"}
+        return [self.chosen], [each, lr_scheduler.StepLR(self.chosen, 1, 0.5)]
+
+    def training_step(self, batch, batch_idx):
+        self.diary.append(("training_step", batch_idx))
+        return None if batch_idx == 2 else net.training_step(self, batch, batch_idx)
+
+    Diary.configure_optimizers, Diary.training_step = optimizers, training_step
+    diaries = []
+    for engine in ("loop", "trainer"):
+        trained = learner(Diary, engine=engine)
+        trained.fit(Fit(trained.initial(), blobs(18)))
+        diaries.append(trained.module.diary)
+    assert diaries[0] == diaries[1]
+    assert len(diaries[0]) > 80
+
+
+def test_what_is_handed_to_on_train_batch_end(learner, net, blobs):
+    found = []
+    for engine in ("loop", "trainer"):
+        outputs = []
+
+        class Says(net):
+            def training_step(self, batch, batch_idx):
+                loss = super().training_step(batch, batch_idx)
+                return {"loss": loss, "seen": len(batch[0])} if batch_idx else None
+
+            def on_train_batch_end(self, result, batch, batch_idx, outputs=outputs):
+                graph = "loss" in result and result["loss"].requires_grad
+                outputs.append({k: float(v) for k, v in result.items()} | {"grad": graph})
+
+        trained = learner(Says, engine=engine)
+        trained.fit(Fit(trained.initial(), blobs(18)))
+        found.append(outputs)
+    assert found[0] == found[1]
+    assert found[0][0] == {"grad": False}
+    assert found[0][4]["seen"] == 2
+
+
+def test_manual_optimisation_runs_through_the_trainer(learner, net, blobs):
+    class Manual(net):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            optimizer = self.optimizers()
+            optimizer.zero_grad()
+            self.manual_backward(super().training_step(batch, batch_idx))
+            optimizer.step()
+
+    manual, automatic = learner(Manual, engine="trainer"), learner(net)
+    assert torch.equal(
+        manual.fit(Fit(manual.initial(), blobs(18))).params, automatic.fit(Fit(automatic.initial(), blobs(18))).params
+    )
+
+
+def test_the_trainer_refuses_in_one_line_too(learner, net, blobs):
+    class Two(net):
+        def configure_optimizers(self):
+            return [torch.optim.SGD(p.parameters(), 0.1) for p in (self.body, self.head)]
+
+    trained = learner(Two, engine="trainer")
+    with pytest.raises(ConfigError, match="2 optimisers") as error:
+        trained.fit(Fit(trained.initial(), blobs(8)))
+    assert "\n" not in str(error.value)

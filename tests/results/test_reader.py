@@ -1,0 +1,84 @@
+"""What is written comes back, and what was half-written never counts as whole."""
+
+from pathlib import Path
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.results import files
+from fedbench.results.reader import Records
+from fedbench.results.schema import CLIENTS_SCHEMA, TRACES_SCHEMA
+from tests.results.lines import KEYS, clients, line
+
+
+def test_a_half_written_last_line_is_ignored(folder: Path) -> None:
+    (folder / "metrics.jsonl").write_text(line(0, 1, "after_agg", 0.5) + "\n" + line(0, 2, "after_agg", 0.6)[:-9])
+    run = Records(folder)
+    assert run.metrics()["round"].tolist() == [1]
+    assert run.problems == []
+
+
+def test_a_damaged_line_inside_is_named(folder: Path) -> None:
+    (folder / "metrics.jsonl").write_text("nonsense\n" + line(0, 2, "after_agg", 0.6) + "\n")
+    run = Records(folder)
+    assert run.metrics()["round"].tolist() == [2]
+    assert run.problems == ["metrics.jsonl: line 1 cannot be read and is left out"]
+
+
+def test_of_doubled_rows_the_last_counts(folder: Path) -> None:
+    files.append_lines(folder / "metrics.jsonl", [line(0, 1, "after_agg", v) for v in (0.5, 0.7)])
+    assert Records(folder).metrics()["test_accuracy"].tolist() == [0.7]
+
+
+def test_rows_come_in_the_order_seed_round_point(folder: Path) -> None:
+    asked = [(1, 1, "after_agg"), (0, 1, "global"), (0, 1, "after_agg"), (0, 1, "after_fit")]
+    files.append_lines(folder / "metrics.jsonl", [line(*key, 0.5) for key in asked])
+    found = Records(folder).metrics()[["seed", "round", "point"]].itertuples(index=False, name=None)
+    assert list(found) == asked[::-1]
+
+
+def test_parquet_comes_back_without_doubled_rows(folder: Path) -> None:
+    rows = [(0, 1, c, "after_agg", "test", "accuracy", v, 10, True) for c, v in ((1, 0.2), (0, 0.4), (0, 0.5))]
+    files.write_parquet_atomically(folder / "clients.parquet", clients(rows), CLIENTS_SCHEMA)
+    frame = Records(folder).clients()
+    assert frame[["client", "test_accuracy"]].to_numpy().tolist() == [[0, 0.5], [1, 0.2]]
+    assert frame["val_accuracy"].isna().all()
+
+
+def test_missing_files_give_empty_frames_with_their_columns(folder: Path) -> None:
+    run = Records(folder)
+    assert list(run.clients()) == ["seed", "round", "client", "point", "participated", *KEYS[3:7]]
+    assert list(run.traces()) == TRACES_SCHEMA.names
+    assert set(run.metrics()) == set(KEYS)
+    assert run.timings().empty
+    assert run.summary() == run.partition() == run.environment() == {}
+
+
+@pytest.mark.parametrize("name", ["clients.parquet", "summary.json", "partition.json", "environment.json"])
+def test_a_damaged_file_is_left_out_and_named(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(b'{"PAR1')
+    run = Records(folder)
+    assert len(getattr(run, name.split(".")[0])()) == 0
+    assert run.problems[0].startswith(f"{name} cannot be read and is left out")
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no run here"):
+        Records(tmp_path)
+
+
+def test_the_records_of_several_seeds_are_one(tmp_path: Path) -> None:
+    for seed in (3, 1):
+        own = tmp_path / str(seed)
+        own.mkdir()
+        (own / "config.yaml").write_text(Config(rounds=1, seeds=[seed]).to_yaml())
+        files.append_lines(own / "metrics.jsonl", [line(seed, 1, "after_agg", seed / 10)])
+        files.write_json_atomically(own / "summary.json", {"warnings": ["both", f"seed {seed}"]})
+        files.write_json_atomically(own / "partition.json", {str(seed): {"clients": []}})
+    run = Records(tmp_path / "3", tmp_path / "1")
+    assert run.metrics()["seed"].tolist() == [1, 3]
+    assert run.config()["seeds"] == [3, 1]
+    assert run.warnings() == ["both", "seed 3", "seed 1"]
+    assert set(run.partition()) == {"1", "3"}
+    assert run.complete()

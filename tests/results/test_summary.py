@@ -1,0 +1,57 @@
+"""The summary: the last round, the best one by validation, and what it cost."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedbench.results import files
+from fedbench.results.reader import Records
+from fedbench.results.schema import CLIENTS_SCHEMA
+from fedbench.results.summary import summarise
+from tests.results.lines import clients, line
+
+
+def test_summary_of_last_and_best_round(folder: Path) -> None:
+    tests, vals = {0: (0.5, 0.9, 0.7), 1: (0.6, 0.5, 0.8)}, {0: (0.5, 0.6, 0.6), 1: (0.9, 0.2, 0.3)}
+    rows = [line(s, r + 1, "after_agg", tests[s][r], vals[s][r]) for s in tests for r in range(3)]
+    files.append_lines(folder / "metrics.jsonl", rows)
+    found = summarise(Records(folder), ["beware"])["points"]["after_agg"]
+    assert found["last"]["test_accuracy"]["values"] == [0.7, 0.8]
+    assert found["best_val"]["rounds"] == [2, 1]
+    assert found["best_val"]["test_accuracy"]["values"] == [0.9, 0.6]
+    assert found["last"]["test_worst_tenth"]["mean"] == pytest.approx(0.375)
+
+
+def test_summary_costs_are_per_participant_and_round(folder: Path) -> None:
+    rows = [line(0, r, "after_fit", 0.5, costs=dict(steps=20, bytes_up=100, bytes_down=60)) for r in (1, 2)]
+    files.append_lines(folder / "metrics.jsonl", rows)
+    took_part = [(0, r, c, "after_fit", "test", "accuracy", 0.5, 10, c < 2) for r in (1, 2) for c in range(4)]
+    files.write_parquet_atomically(folder / "clients.parquet", clients(took_part), CLIENTS_SCHEMA)
+    seconds = [json.dumps({"seed": 0, "round": r, "total": t}) for r, t in ((1, 9.0), (2, 1.0), (3, 1.2))]
+    files.append_lines(folder / "timings.jsonl", seconds)
+    found = summarise(Records(folder))
+    assert [found[k] for k in ("bytes_up", "bytes_down", "steps", "seconds_per_round")] == [50, 30, 10, 1.2]
+
+
+def test_summary_is_complete_when_every_seed_reached_the_last_round(folder: Path) -> None:
+    path = folder / "metrics.jsonl"
+    files.append_lines(path, [line(0, 3, "after_agg", 0.5), line(1, 2, "after_agg", 0.5)])
+    assert not summarise(Records(folder))["complete"]
+    files.append_lines(path, [line(1, 3, "after_agg", 0.5)])
+    assert summarise(Records(folder))["complete"]
+    path.write_text(path.read_text() + "{")
+    assert not summarise(Records(folder))["complete"]
+
+
+def test_summary_names_failed_clients_once(folder: Path) -> None:
+    rows = [line(0, 1, p, 0.5, failed=[(3, "loss is nan")]) for p in ("after_fit", "after_agg")]
+    files.append_lines(folder / "metrics.jsonl", rows)
+    assert summarise(Records(folder))["failed"] == [[0, 1, 3, "loss is nan"]]
+
+
+def test_summary_of_a_run_that_has_not_begun_is_json(folder: Path) -> None:
+    found = json.loads(json.dumps(summarise(Records(folder)), allow_nan=False))
+    assert found["points"] == {}
+    assert found["method"] == "fedcac"
+    assert not found["complete"]

@@ -1,0 +1,64 @@
+"""What is said before round 1: values that nothing heeds, and tensors that are on two sides at once."""
+
+import pytest
+from torch import nn
+
+from fedbench.runtime.warnings import tied, unheeded
+from fedbench.studies.resolve import resolve
+from tests.runtime.networks import Awkward
+from tests.runtime.rounds import driver, small
+
+OWN = {"name": "tests.runtime.networks:Awkward", "head": "classifier"}
+
+
+class Tied(Awkward):
+    """A layer before the head has its weight."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__(classes)
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(64, classes), nn.Linear(classes, classes))
+        self.classifier = nn.Linear(classes, classes)
+        self.classifier.weight = self.body[2].weight  # type: ignore[assignment]
+
+
+def said(method: str = "fedavg", **more) -> list[str]:
+    config, dataset = resolve(small(method, **more))
+    method_of_run = driver(config, dataset).method
+    return [*unheeded(config, method_of_run), *tied(method_of_run)]
+
+
+@pytest.mark.parametrize(
+    ("train", "keys"),
+    [
+        ({"lr": 5}, "train.lr = 5"),
+        ({"momentum": 0.9, "weight_decay": 0}, "train.momentum = 0.9, train.weight_decay = 0"),
+    ],
+)
+def test_values_that_a_models_own_optimiser_does_not_know_are_named(train, keys):
+    line = f"{keys}: without effect on the steps of the model's configure_optimizers; "
+    assert said(model=OWN, train=train) == [f"{line}set it there, or choose --train.optimizer sgd"]
+    assert said(model=OWN, train=train | {"optimizer": "sgd"}) == said(train=train) == []
+
+
+def test_a_method_that_brings_its_optimiser_heeds_them():
+    assert said("co-pfl", model=OWN, train={"optimizer": "module", "lr": 5}) == []
+
+
+def test_what_nobody_set_is_not_named():
+    assert said(model=OWN, train={"lr_decay": 0.9}) == said("fedrep", model=OWN, train={}) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "side"),
+    [
+        ("fedper", "private, it stays at the clients"),
+        ("fedrep", "shared, it travels"),
+        ("lg-fedavg", "shared, it travels"),
+    ],
+)
+def test_a_tensor_of_head_and_body_is_named_with_its_side(method, side):
+    model = {"name": "tests.runtime.test_warnings:Tied", "head": "classifier"}
+    (line,) = said(method, model=model, train={})
+    assert line.startswith("body.2.weight belongs to the head 'classifier' and to the body: ")
+    assert line.endswith(f" counts it as {side}")
+    assert said("fedavg", model=model, train={}) == said(method, model=OWN, train={}) == []

@@ -1,0 +1,160 @@
+"""A grid: every point once, the best on validation again over the seeds, beside baselines that had the same chance."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.config.files import load_yaml
+from fedbench.errors import ConfigError
+from fedbench.results.plan import Plan
+from fedbench.results.reader import Records
+from fedbench.studies.grid import check_space, grid, load_space
+from fedbench.studies.job import Job
+from fedbench.studies.resolve import resolve
+from tests.runtime.rounds import small
+
+# In one process where tests run side by side, so that the grid which most of them look at is run once.
+pytestmark = pytest.mark.xdist_group("grid")
+SPACE = {"train.lr": [0.0001, 0.1], "method.mu": [0.0, 0.1], "train.epochs": [1, 2]}
+ASKED: dict[str, Any] = dict(baselines=["local", "fedprox"], final_seeds=[3, 4], at_once=1)
+
+
+def constraint(values: dict[str, Any]) -> bool:
+    return values["train.lr"] == 0.1 or values["method.mu"] == 0.0
+
+
+def asked(folder: Path, **more) -> Config:
+    """The epochs are set, which takes them from the space; the rate is not."""
+    return small("fedprox", train={"epochs": 1}, rounds=2, out=str(folder), **more)
+
+
+@pytest.fixture(scope="module")
+def space() -> Iterator[None]:
+    """A space of the method in a file of its own."""
+    module = ModuleType("tune_spaces.fedprox")
+    vars(module).update(SPACE=SPACE, CONSTRAINT=constraint)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "tune_spaces.fedprox", module)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(local_ray, space, tmp_path_factory) -> Path:
+    """A finished grid."""
+    out = tmp_path_factory.mktemp("grid") / "out"
+    grid(asked(out), **ASKED)
+    return out
+
+
+def plan(folder: Path) -> Plan:
+    return Plan.read(folder, [])
+
+
+def test_every_point_that_the_constraint_allows_was_run_once(folder):
+    tried = plan(folder).candidates()
+    assert [(e.values["train.lr"], e.values["method.mu"]) for e in tried] == [(0.0001, 0.0), (0.1, 0.0), (0.1, 0.1)]
+    assert {entry.status for entry in tried} == {"done"}
+    assert plan(folder).space == {"train.lr": [0.0001, 0.1], "method.mu": [0.0, 0.1]}
+    for entry in tried:
+        config = Records(folder / entry.path).config()
+        assert (config["train"]["lr"], config["method"]["mu"]) == tuple(entry.values.values())
+        assert config["seeds"] == [0] == [entry.seed]
+
+
+def test_the_best_is_chosen_on_validation(folder):
+    found = plan(folder)
+    best = max(found.candidates(), key=lambda entry: entry.scores["val"])
+    assert found.choices["fedprox"] == best.values
+    assert best.values["train.lr"] == 0.1
+    final = found.records(folder)["fedprox"].config()
+    assert {"train.lr": final["train"]["lr"], "method.mu": final["method"]["mu"]} == best.values
+
+
+def test_the_scores_of_a_point_are_those_of_its_run(folder):
+    for entry in plan(folder).candidates():
+        metrics = Records(folder / entry.path).metrics().query("point == 'after_agg' and round == 2")
+        assert entry.scores == {"val": metrics["val_accuracy"].item(), "test": metrics["test_accuracy"].item()}
+
+
+def test_baselines_share_partitions_and_seeds(folder):
+    finals = plan(folder).records(folder)
+    assert list(finals) == ["fedprox", "local"]
+    prints = [[Records(path).environment()["partition_fingerprint"] for path in run.folders] for run in finals.values()]
+    assert [list(seed) for seed in prints[0]] == [["3"], ["4"]]
+    assert prints[0] == prints[1]
+    assert all(run.complete() and run.seeds() == [3, 4] for run in finals.values())
+
+
+def test_baselines_are_tuned_over_the_same_training_values(folder):
+    tried = [entry.values for entry in plan(folder).entries if (entry.role, entry.label) == ("candidate", "local")]
+    assert tried == [{"train.lr": 0.0001}, {"train.lr": 0.1}]
+    assert plan(folder).records(folder)["local"].config()["train"]["lr"] == 0.1
+
+
+def test_a_finished_grid_given_again_runs_nothing(folder):
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
+    told = plan(folder)
+    grid(asked(folder), **ASKED)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")} == before
+    assert plan(folder) == told
+
+
+def test_more_seeds_add_only_what_is_missing(folder):
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
+    grid(asked(folder), **{**ASKED, "final_seeds": [3, 5]})
+    after = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
+    assert before.items() <= after.items()
+    added = [path.parent.name.rpartition("-")[2] for path in after.keys() - before.keys()]
+    assert added == ["s5", "s5"]
+    assert plan(folder).records(folder)["fedprox"].seeds() == [3, 5]
+    grid(asked(folder), **ASKED)
+
+
+def test_a_run_of_the_same_configuration_is_taken_from_a_study(folder):
+    """A plain run of the results folder finds the job of the grid under its own name."""
+    entry = plan(folder).final("local")[0]
+    job = Job.kept(resolve(Config(**load_yaml(folder / entry.path / "config.yaml")))[0], 3, folder)
+    assert job.folder.samefile(folder / entry.path)
+    assert job.done
+
+
+def test_the_page_is_there_and_tunes_own_files_are_not(folder):
+    assert (folder / "report.html").stat().st_size > 10_000
+    assert not (folder / ".tune").exists()
+
+
+def test_a_method_without_a_space_says_what_to_write():
+    with pytest.raises(ConfigError, match=r"write tune_spaces/clumsy.py with SPACE = "):
+        load_space("tests.runtime.accidents:Clumsy")
+
+
+@pytest.mark.parametrize(
+    "key", ["seeds", "rounds", "partition.alpha", "data.val", "public.size", "model.hidden", "method", "method.name"]
+)
+def test_what_a_grid_must_not_search_is_refused(key):
+    with pytest.raises(ConfigError, match=rf"space: {key}: a grid searches keys of method\.\* and train\.\*"):
+        check_space({"train.lr": [0.1], key: [1, 2]})
+
+
+@pytest.mark.parametrize("values", [[], [0.1, 0.1], [1, 1.0], [None, "none"]])
+def test_each_value_of_a_key_is_another(values):
+    with pytest.raises(ConfigError, match=r"space: method\.tau = .*different values"):
+        check_space({"method.tau": values})
+
+
+def test_final_seeds_are_refused_before_the_first_trial(tmp_path):
+    with pytest.raises(ConfigError, match="each seed once"):
+        grid(asked(tmp_path / "out"), space=SPACE, final_seeds=[1, 1])
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_validation_split_there_is_nothing_to_choose_by(tmp_path):
+    config = asked(tmp_path / "out", data={"name": "digits", "val": 0})
+    with pytest.raises(ConfigError, match=r"data.val = 0: a grid chooses on the validation split"):
+        grid(config, space=SPACE)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,98 @@
+"""From what was asked to what is run: defaults fill gaps and never overrule."""
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.studies.resolve import check, resolve
+from tests.runtime.rounds import small
+
+
+def resolved(**asked) -> Config:
+    return resolve(Config(**asked))[0]
+
+
+def test_what_was_asked_is_left_as_it_is():
+    config = small("centralized")
+    before = config.model_dump()
+    resolve(config)
+    assert config.model_dump() == before
+
+
+def test_a_methods_own_training_defaults_apply_unless_the_key_is_set():
+    assert not resolved(method="fedavg").train.keep_optimizer
+    assert resolved(method="centralized").train.keep_optimizer
+    assert not resolved(method="centralized", train={"keep_optimizer": False}).train.keep_optimizer
+    assert resolved(method="centralized", train={"lr": 0.5}).train.keep_optimizer
+
+
+def test_every_option_of_the_method_is_written_out():
+    assert resolved(method={"name": "fedprox", "mu": 0.5}).method.options["mu"] == 0.5
+    assert resolved(method="fedprox").method.options["mu"] == 0.01
+    assert "mu" not in resolved(method="fedavg").method.options
+
+
+def test_nothing_is_left_automatic():
+    config = resolved()
+    assert (config.model.name, config.model.options) == ("mlp", {"hidden": [64]})
+    assert (config.train.optimizer, config.train.memory_format) == ("sgd", "contiguous")
+    assert isinstance(config.resources.hosts, int)
+    assert isinstance(config.resources.gpus_per_host, float)
+    assert "auto" not in str(config.decisive())
+
+
+def test_a_users_module_brings_its_own_optimiser():
+    model = {"name": "tests.runtime.networks:Awkward", "head": "classifier"}
+    assert resolved(model=model).train.optimizer == "module"
+    assert resolved(model=model, train={"optimizer": "adam"}).train.optimizer == "adam"
+
+
+def test_a_resolved_configuration_is_its_own():
+    config = resolved(method="fedcac")
+    assert resolve(Config(**config.model_dump(mode="json")))[0].model_dump() == config.model_dump()
+
+
+def test_no_more_hosts_than_take_part():
+    assert resolved(participation=0.1).resources.hosts in (0, 1)
+    assert resolved(resources={"hosts": 3}).resources.hosts == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ({"method": {"name": "fedprox", "nu": 1}}, "unknown key method.nu: did you mean mu?"),
+        ({"method": {"name": "fedprox", "mu": -1}}, "method.mu = -1"),
+        ({"participation": 11}, "participation = 11: there are 10 clients"),
+        ({"method": "fedmosaic"}, "needs a public unlabelled set"),
+        ({"model": {"name": "mlp", "classes": 3}}, "model.classes: decided by the data"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(asked, line):
+    with pytest.raises(ConfigError) as error:
+        resolved(**asked)
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "line"),
+    [
+        ("fedper", {"model": {"name": "tests.runtime.networks:Awkward"}}, "head"),
+        (
+            "fedavg",
+            {"model": {"name": "tests.runtime.networks:Awkward", "head": "classifier"}, "train__batch_size": 1},
+            "train.batch_size = 1: the model has BatchNorm layers",
+        ),
+    ],
+)
+def test_models_and_methods_that_do_not_fit_are_refused_before_round_1(method, more, line):
+    with pytest.raises(ConfigError) as error:
+        check(*resolve(small(method, **more)))
+    assert line in str(error.value)
+
+
+def test_partitions_of_all_seeds_are_drawn_and_methods_share_them():
+    one, other = (check(*resolve(small(method, seeds=[0, 1]))) for method in ("fedavg", "local"))
+    assert list(one) == [0, 1]
+    assert [one[s].fingerprint() for s in one] == [other[s].fingerprint() for s in other]
+    assert one[0].fingerprint() != one[1].fingerprint()
