@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedbench.cli import FAILED, OK, command
-from fedbench.cli.flags import Flag, parse
+from fedbench.cli.flags import Flag
+from fedbench.cli.parse import parse
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:

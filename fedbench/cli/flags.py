@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 import fedbench
 from fedbench.config import Config, ResourcesConfig
 from fedbench.config.files import load_yaml, parse_value
-from fedbench.config.keys import flat, nested
+from fedbench.config.keys import flat
 from fedbench.config.section import OpenSection
 from fedbench.config.words import legal_of
 from fedbench.errors import ConfigError, nearest
@@ -66,29 +66,6 @@ KEYS = keys()
 OPEN = [name for name, kind in sections().items() if issubclass(kind, OpenSection)]
 SHORT = {key: f"resources.{key}" for key in ResourcesConfig.model_fields}
 SHORT |= {name: f"{name}.name" for name in sections() if f"{name}.name" in KEYS}
-
-
-def parse(
-    argv: Sequence[str], extra_flags: Sequence[Flag] = (), prog: str = "fedbench run"
-) -> tuple[Config, Namespace]:
-    """The configuration that the flags ask for, and the flags that are not part of it.
-
-    Prints and exits for --help and --print-config. Raises ConfigError.
-    """
-    flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
-    asked, pairs = read(argv, flags)
-    if asked.help:
-        from fedbench.cli.help import help_text
-
-        print(help_text(prog, extra_flags, pairs.get("method.name")))
-        raise SystemExit(0)
-    config = Config(**nested(layered(asked.preset, asked.config, pairs)))
-    if asked.print_config:
-        from fedbench.cli.help import config_text
-
-        print(config_text(config))
-        raise SystemExit(0)
-    return config, asked
 
 
 def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, Pairs]:

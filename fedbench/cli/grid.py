@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import Console
 
 from fedbench.cli import OK, command
-from fedbench.cli.flags import Flag, parse, yaml_value
+from fedbench.cli.flags import Flag, yaml_value
+from fedbench.cli.parse import parse
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError

@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import Console
 
 from fedbench.cli import OK, command
-from fedbench.cli.flags import Flag, parse
+from fedbench.cli.flags import Flag
+from fedbench.cli.parse import parse
 from fedbench.config import Config
 from fedbench.results.progress import Progress
 

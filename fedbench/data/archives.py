@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import OnProgress
 from fedbench.errors import ConfigError
 
 Wanted = Callable[[str], bool]

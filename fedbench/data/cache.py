@@ -19,9 +19,11 @@ from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from fedbench.data.dataset import OnProgress
 from fedbench.data.normalisation import MeanAndDeviation, constants_of
 from fedbench.errors import ConfigError
+
+OnProgress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
 
 VERSION = 3
 """Goes up when the same source would be decoded to something else."""

@@ -1,6 +1,6 @@
 """A data set in memory-mapped form, and one client's part of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedbench.data import cache, sources
 from fedbench.data.augmentation import Augmentation
+from fedbench.data.cache import OnProgress
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedbench.config import DataConfig
-
-OnProgress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +48,12 @@ class Dataset:
     @classmethod
     def load(cls, config: "DataConfig", progress: OnProgress | None = None) -> "Dataset":
         """The data set that a configuration names, decoded at the first call on this machine. Raises ConfigError."""
-        from fedbench.data import cache, sources
-
         dataset = cls.open(cache.prepare(sources.find(config, progress), progress))
         return dataset.normalised(config.mean, config.std)
 
     @classmethod
     def open(cls, folder: Path) -> "Dataset":
         """The prepared data set in a folder of the cache. Raises ConfigError."""
-        from fedbench.data import cache
-
         return cls(**cache.read(folder), folder=folder)
 
     def normalised(self, mean: Sequence[float], std: Sequence[float]) -> "Dataset":

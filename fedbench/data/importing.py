@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedbench.config import DataConfig
 from fedbench.data import archives, cache
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import OnProgress
 from fedbench.data.reading.published import (
     Published,
     check_pickles,

@@ -164,7 +164,7 @@ class CoPFL(Method):
         return self.upload(
             client,
             trained,
-            traces={"mask_share": personal / len(mask), **scores},
+            traces={"personal_share": personal / len(mask), **scores},
             params=sparse(without(trained.params, mask), len(mask) - personal),
             mask=mask_to_bits(mask),
             score=encoded(torch.tensor(sum(scores.values()), dtype=torch.float64), bits=32),
@@ -259,7 +259,7 @@ class CoPFL(Method):
         if server.traced:
             counts = mask_counts(masks, self.context.layout.size)
             for s in self.context.layout.layers():
-                server.trace(f"mask_share/{s.name}", float(counts[s.start : s.stop].sum()) / (s.size * len(masks)))
+                server.trace(f"personal_share/{s.name}", float(counts[s.start : s.stop].sum()) / (s.size * len(masks)))
         for client, alpha in server.alphas.items():
             server.trace("alpha", alpha, client)
         if live < LEAST_SHARED:

@@ -201,7 +201,7 @@ class FedCAC(Method):
         counts = mask_counts(masks, self.context.layout.size)
         parts = {f"/{layer.name}": counts[layer.start : layer.stop] for layer in self.context.layout.layers()}
         for name, part in {"": counts, **parts}.items():
-            server.trace(f"mask_share{name}", float(part.mean()) / len(clients))
+            server.trace(f"critical_share{name}", float(part.mean()) / len(clients))
             server.trace(f"mask_agreement{name}", common_share(part, len(clients)))
         if self.context.clients <= MOST_PAIRS:
             for i, j in permutations(range(len(clients)), 2):

@@ -171,5 +171,5 @@ def noise_deviation(bound: float, multiplier: float, participants: int) -> float
 def mask_shares(slots: Sequence[Slot], mask: Tensor) -> dict[str, float]:
     """Share of personal parameters in the model and in every tensor."""
     counts = torch.stack([mask[slot.start : slot.stop].sum() for slot in slots]).tolist()
-    shares = {f"mask_share/{slot.name}": count / slot.size for slot, count in zip(slots, counts, strict=True)}
-    return {"mask_share": sum(counts) / len(mask), **shares}
+    shares = {f"personal_share/{slot.name}": count / slot.size for slot, count in zip(slots, counts, strict=True)}
+    return {"personal_share": sum(counts) / len(mask), **shares}

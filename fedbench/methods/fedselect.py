@@ -112,7 +112,7 @@ class FedSelect(Method):
         return self.upload(
             client,
             trained,
-            traces={"mask_share": float(state.mask.sum()) / len(mask)},
+            traces={"personal_share": float(state.mask.sum()) / len(mask)},
             params=sparse(without(trained.params, state.kept), int((~state.kept).sum())),
             mask=mask_to_bits(state.kept),
         )
@@ -170,7 +170,7 @@ class FedSelect(Method):
             counts = mask_counts(torch.stack([u.mask for u in uploads]), layout.size)
             for slot in layout.layers():
                 share = float(counts[slot.start : slot.stop].sum()) / (slot.size * len(uploads))
-                server.trace(f"mask_share/{slot.name}", share)
+                server.trace(f"personal_share/{slot.name}", share)
 
 
 def part_of_gradient(g: Tensor, w: Tensor, s: Any) -> None:

@@ -127,7 +127,7 @@ class PerFedMask(Method):
             client.id,
             client.samples,
             trained,
-            traces={"mask_share": size / self.body_size},
+            traces={"trained_share": size / self.body_size},
             params=sparse(self.shared.take(trained.params), size),
             buffers=sparse(self.shared_buffers.take(trained.buffers), int(inside.buffers.sum())),
             counters=uncounted(trained.counters),

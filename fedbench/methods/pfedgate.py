@@ -170,12 +170,12 @@ class PFedGate(Method):
         """The upload: of a sparse model the blocks that some step has kept; the others stay as received."""
         traces = {"gate": float(torch.stack(gate.means).mean())} if gate.means else {}
         if self.sparsity(client) == 1:
-            return self.upload(client, trained, traces=traces | {"mask_share": 1.0})
+            return self.upload(client, trained, traces=traces | {"active_share": 1.0})
         kept = self.blocks.spread(gate.kept)  # [N]
         params = choose(kept, trained.params, received.params)
         size = params.element_size() * int(kept.sum()) + ceil(len(gate.kept) / 8)
         parts = {f"/{slot.name}": kept[slot.start : slot.stop] for slot in self.context.layout.params}
-        traces |= {f"mask_share{name}": float(part.double().mean()) for name, part in {"": kept, **parts}.items()}
+        traces |= {f"active_share{name}": float(part.double().mean()) for name, part in {"": kept, **parts}.items()}
         return self.upload(client, trained.replace(params=params), traces=traces, params=Encoded(params, size))
 
     def personal(self, client: Client, model: Weights, point: Point) -> Weights | Predictor:

@@ -159,8 +159,9 @@ def _lambda_part(study: Study) -> Part:
 
 
 def _mask_part(study: Study) -> Part:
-    share = traces.share_lines(study, "mask_share", "selected share of parameters, %")
-    layers = traces.layer_bars(study, "mask_share", "selected share of the layer, %")
+    name = next((name for name in traces.SHARES if (study.traces["name"] == name).any()), "")
+    share = traces.share_lines(study, name, f"{traces.SHARES.get(name)} of the parameters, %")
+    layers = traces.layer_bars(study, name, f"{traces.SHARES.get(name)} of the layer, %")
     common = traces.layer_bars(study, "mask_agreement", "selected by another client too, %")
     agree = traces.share_lines(study, "agreement", "agreement with the consensus, %")
     partners = traces.count_lines(study, "collaborators", "collaborators per client")

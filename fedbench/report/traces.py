@@ -9,11 +9,18 @@ from fedbench.report.theme import LIGHT, SCALE, axis, faded, figure, label_ends,
 
 MOST_LINES = 60
 MOST_CELLS = 20
+SHARES = {
+    "personal_share": "private share",
+    "critical_share": "critical share",
+    "active_share": "share in use",
+    "trained_share": "trained share",
+}
+"""Traces of masks, and what they count; NAME/LAYER within a layer."""
 DRAWN = (
     "lambda",
     "loss_private",
     "loss_public",
-    "mask_share",
+    *SHARES,
     "mask_agreement",
     "agreement",
     "collaborators",

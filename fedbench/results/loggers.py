@@ -53,7 +53,7 @@ def metric_values(lines: Iterable[LoggedRow]) -> dict[str, float]:
 def trace_values(traces: Iterable[LoggedRow]) -> dict[str, float]:
     """Rows of traces.parquet of one round as `lambda/client_03: 0.4`, or as quantiles for more than 50 clients.
 
-    A name with a slash (`mask_share/<layer>`) is averaged over the clients; a trace of the server keeps its name.
+    A name with a slash (`critical_share/<layer>`) is averaged over the clients; a trace of the server keeps its name.
     """
     values: dict[str, float] = {}
     for name, of_client in _by_name(traces).items():

@@ -2,8 +2,9 @@
 
 import pytest
 
-from fedbench.cli.flags import KEYS, PRESETS, Flag, parse, read
+from fedbench.cli.flags import KEYS, PRESETS, Flag, read
 from fedbench.cli.help import config_text
+from fedbench.cli.parse import parse
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError

@@ -542,10 +542,10 @@ def test_what_still_moves_at_the_server_is_traced_and_its_end_is_said():
     now = bits_to_mask(simulation.server.mask, 59)
     assert traces[-1, "live_share"] == pytest.approx(1 - now.sum().item() / 59)
     assert 0.5 < traces[-1, "live_share"] < 1
-    assert [name for client, name in traces if client == -1 and "/" in name] == [f"mask_share/{n}" for n in layers]
-    shares = [traces[i, "mask_share"] for i in range(3)]
+    assert [name for client, name in traces if client == -1 and "/" in name] == [f"personal_share/{n}" for n in layers]
+    shares = [traces[i, "personal_share"] for i in range(3)]
     layer_sizes = [slot.size for slot in simulation.context.layout.layers()]
-    by_layer = sum(n * traces[-1, f"mask_share/{name}"] for name, n in zip(layers, layer_sizes, strict=True)) / 59
+    by_layer = sum(n * traces[-1, f"personal_share/{name}"] for name, n in zip(layers, layer_sizes, strict=True)) / 59
     assert close(by_layer, [sum(shares) / 3], digits=9)
     assert not simulation.recorder.warnings
     ended = run(rounds=1, personalization_rate=1, personalization_budget=1)

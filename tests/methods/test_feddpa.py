@@ -373,8 +373,8 @@ def test_bytes_are_fedavgs():
 def test_traces():
     mine = run(rounds=1, threshold=0.1)
     mask, seen = mine.method.receive(mine.client(1, 1)).mask, mine.round().traces
-    assert seen[1, "mask_share"] == float(mask.double().mean()) > 0
-    assert seen[1, "mask_share/head.weight"] == float(mask[35:55].double().mean())
+    assert seen[1, "personal_share"] == float(mask.double().mean()) > 0
+    assert seen[1, "personal_share/head.weight"] == float(mask[35:55].double().mean())
 
 
 def test_the_personal_part_is_pulled_to_where_it_was():

@@ -371,9 +371,9 @@ def test_traces_count_the_mask_that_training_started_from():
         counts = {layer: seen[1, f"personal_count/{layer}"] for layer in layers}
         assert seen[1, "personal_count"] == sum(counts.values()) == int(mask.sum()) > 0
         assert counts["head"] == int(mask[mine.context.layout.mask("head")].sum())
-        assert sum(seen[1, f"personal_share/{layer}"] for layer in layers) == pytest.approx(1)
-        assert seen[1, "mask_share/head"] == counts["head"] / 24
-        assert seen[1, "mask_share"] == sum(counts.values()) / 69
+        assert sum(seen[1, f"personal_location/{layer}"] for layer in layers) == pytest.approx(1)
+        assert seen[1, "personal_share/head"] == counts["head"] / 24
+        assert seen[1, "personal_share"] == sum(counts.values()) / 69
     assert all(value == 0 for (client, _), value in mine.log[0].traces.items() if client == 1)
 
 
@@ -383,7 +383,7 @@ def test_statistics_are_counted_with_their_layer():
     mask[-1] = mask[36] = True
     found = mask_traces(made.slots, mask)
     assert found["personal_count/body.1"] == 2
-    assert found["mask_share/body.1"] == 2 / 20
+    assert found["personal_share/body.1"] == 2 / 20
 
 
 def test_contradictions_are_refused():

@@ -108,7 +108,7 @@ def test_masks_only_grow_and_keep_to_the_limit(changes, p, alpha, scope):
 
 def test_masks_grow_every_so_many_rounds():
     simulation = run(rounds=5, mask_interval=2, personalization_limit=1.0)
-    shares = [seen.traces[0, "mask_share"] for seen in simulation.log]
+    shares = [seen.traces[0, "personal_share"] for seen in simulation.log]
     assert shares[0] == 0 < shares[1] == shares[2] < shares[3] == shares[4]
 
 
@@ -411,11 +411,11 @@ def test_bytes(buffers, sent):
 def test_mask_shares_are_traced():
     simulation = run(rounds=2, mask_biases=True)
     traces, size = simulation.log[1].traces, simulation.context.layout.size
-    assert traces[0, "mask_share"] == pytest.approx(int(simulation.states[0].mask.sum()) / size)
+    assert traces[0, "personal_share"] == pytest.approx(int(simulation.states[0].mask.sum()) / size)
     used = [bits_to_mask(simulation.log[1].uploads[i].mask, size) for i in range(3)]
     slot = simulation.context.layout.layers()[0]
     share = sum(int(m[slot.start : slot.stop].sum()) for m in used) / (3 * slot.size)
-    assert traces[-1, f"mask_share/{slot.name}"] == pytest.approx(share)
+    assert traces[-1, f"personal_share/{slot.name}"] == pytest.approx(share)
 
 
 def test_nobody_is_asked_for_a_global_model():

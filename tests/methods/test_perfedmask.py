@@ -305,7 +305,7 @@ def test_invariants_of_a_run(mask):
             assert torch.equal(fitted.buffers[~buffers], received.buffers[~buffers])
             assert (fitted.params != received.params)[inside].float().mean() > 0.5
             assert inside.sum() <= [1.0, 0.6, 0.3][i] * 84 + 1e-6
-            assert seen.traces[i, "mask_share"] == pytest.approx(int(inside.sum()) / 84)
+            assert seen.traces[i, "trained_share"] == pytest.approx(int(inside.sum()) / 84)
 
 
 def test_fine_tuning_is_of_a_copy_of_the_whole_model_and_is_dropped():

@@ -277,7 +277,7 @@ def test_a_round_is_that_of_the_algorithm(alternation, timing, options):
             assert torch.allclose(value, gate[name], rtol=0, atol=1e-9), name
         sizes = mine.method.blocks.sizes
         share = sum(sizes[b] for b in set.union(*kept)) / PARAMS
-        assert seen.traces[i, "mask_share"] == pytest.approx(share)
+        assert seen.traces[i, "active_share"] == pytest.approx(share)
         assert 0 < seen.traces[i, "gate"] < 1
 
 
@@ -672,7 +672,7 @@ def test_bytes_below_sparsity_1(norm):
     seen, total = mine.log[0], PARAMS + 10 * norm
     blocks = len(mine.method.blocks.sizes)
     for i in range(3):
-        kept = round(seen.traces[i, "mask_share"] * total)
+        kept = round(seen.traces[i, "active_share"] * total)
         assert 0 < kept < total
         assert seen.up[i] == 4 * kept + ceil(blocks / 8) + 4 * 10 * norm
         assert seen.down[i] == 4 * (total + 10 * norm)
@@ -686,17 +686,17 @@ def test_what_no_step_kept_stays_as_received():
     seen = mine.round()
     for i in range(3):
         moved = seen.uploads[i].params != before
-        assert float(moved.double().mean()) == pytest.approx(seen.traces[i, "mask_share"])
+        assert float(moved.double().mean()) == pytest.approx(seen.traces[i, "active_share"])
         for slot in mine.learner.layout.params:
             share = float(moved[slot.start : slot.stop].double().mean())
-            assert share == pytest.approx(seen.traces[i, f"mask_share/{slot.name}"])
+            assert share == pytest.approx(seen.traces[i, f"active_share/{slot.name}"])
 
 
 def test_a_share_for_each_client():
     seen = run(rounds=1, sparsity=[0.4, 1.0, 0.7], blocks_per_tensor=4, train={"epochs": 1, "batch_size": "full"}).log[
         0
     ]
-    shares = [seen.traces[i, "mask_share"] for i in range(3)]
+    shares = [seen.traces[i, "active_share"] for i in range(3)]
     assert shares[0] < shares[2] < shares[1] == 1
     assert seen.up[0] < seen.up[2] < seen.up[1] == 4 * PARAMS
 

@@ -151,8 +151,8 @@ def add_masks(path: Path, rounds: int = ROUNDS, seeds: Sequence[int] = (0, 1, 2)
     rows: list[tuple] = []
     for seed, number, client in product(seeds, range(1, rounds + 1), range(CLIENTS)):
         rng = np.random.default_rng([seed, number, client])
-        rows.append((seed, number, client, "mask_share", 0.5 + rng.normal(0, 0.01)))
-        rows += [(seed, number, client, f"mask_share/{k}", v + rng.normal(0, 0.01)) for k, v in layers.items()]
+        rows.append((seed, number, client, "critical_share", 0.5 + rng.normal(0, 0.01)))
+        rows += [(seed, number, client, f"critical_share/{k}", v + rng.normal(0, 0.01)) for k, v in layers.items()]
         rows += [(seed, number, -1, f"mask_agreement/{k}", v) for k, v in layers.items()]
         rows.append((seed, number, client, "collaborators", float(max(0, 9 - number // 4 + client % 3))))
         for other in set(range(CLIENTS)) - {client}:

@@ -100,7 +100,7 @@ def test_few_clients_become_curves_and_many_become_quantiles():
 
 
 def test_named_parts_are_means_over_clients_and_a_server_trace_stays():
-    assert trace_values(traces(1, clients=3, name="mask_share/fc")) == {"mask_share/fc": pytest.approx(1.001)}
+    assert trace_values(traces(1, clients=3, name="critical_share/fc")) == {"critical_share/fc": pytest.approx(1.001)}
     assert trace_values([{"seed": 0, "round": 1, "client": -1, "name": "margin", "value": 0.2}]) == {"margin": 0.2}
 
 
@@ -108,14 +108,16 @@ def test_wandb_offline_file_holds_both_points_the_lambdas_and_the_mask(tmp_path)
     loggers = attach(tmp_path, "wandb", group="grid-1", tags=["paper"])
     loggers[0].log_hyperparams({"method": {"name": "fedcac"}})
     for round_ in (1, 2):
-        log_records(loggers, lines(round_, accuracy=round_ / 10), traces(round_) + traces(round_, name="mask_share"))
+        log_records(
+            loggers, lines(round_, accuracy=round_ / 10), traces(round_) + traces(round_, name="critical_share")
+        )
     loggers[0].finalize()
     rows = wandb_history(tmp_path)
     assert [row["round"] for row in rows] == [1, 2]
     assert [row["after_agg/test_accuracy"] for row in rows] == [0.1, 0.2]
     assert [row["after_fit/test_accuracy"] for row in rows] == pytest.approx([0.2, 0.3])
     assert [row["lambda/client_02"] for row in rows] == [1.002, 2.002]
-    assert rows[0]["mask_share/client_01"] == 1.001
+    assert rows[0]["critical_share/client_01"] == 1.001
 
 
 def test_wandb_run_is_named_grouped_and_stepped_by_round(tmp_path):

@@ -18,9 +18,8 @@ from typing import Any
 
 from fedbench.config import DataConfig, Section
 from fedbench.data import archives, cache
-from fedbench.data.cache import Content, Source
+from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.constants import constants_of
-from fedbench.data.dataset import OnProgress
 from fedbench.errors import ConfigError
 
 PATIENCE = 20.0

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from fedbench.config import DataConfig, Section
 from fedbench.config.words import explain
-from fedbench.data.cache import Source
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import OnProgress, Source
 from fedbench.errors import ConfigError, nearest
 
 if TYPE_CHECKING:

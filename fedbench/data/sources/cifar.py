@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Block, Content, Source
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.published import Download, Published, check_pickles
 from fedbench.errors import ConfigError

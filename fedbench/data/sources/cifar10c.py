@@ -16,8 +16,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Block, Content, Source
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
 from fedbench.data.reading.images import is_test_row

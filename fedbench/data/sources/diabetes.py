@@ -6,8 +6,7 @@ Source: Efron, Hastie, Johnstone and Tibshirani, "Least angle regression", Annal
 import numpy as np
 
 from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Block, Content, Source
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.errors import ConfigError
 
 

@@ -12,8 +12,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import Field
 
 from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import Item, is_test_row
 from fedbench.data.reading.listing import (

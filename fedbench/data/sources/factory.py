@@ -22,8 +22,7 @@ from PIL import Image
 from pydantic import ConfigDict, Field
 
 from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import COLOUR, GREY, Item, blocks, checked_label, pixels
 from fedbench.dotted import import_dotted
 from fedbench.errors import ConfigError, nearest

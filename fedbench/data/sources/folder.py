@@ -8,8 +8,7 @@ from pathlib import Path
 from pydantic import Field
 
 from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import Item, is_test_row
 from fedbench.data.reading.listing import assembled, images_in, is_image, refuse_empty, subfolders
 from fedbench.errors import ConfigError

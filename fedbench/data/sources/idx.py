@@ -13,8 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Block, Content, Source
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.published import Download, Published, changed_warning, entry, first_line
 from fedbench.errors import ConfigError

@@ -10,8 +10,7 @@ from pathlib import Path
 from pydantic import Field
 
 from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import ListedImage, Seen, assembled, inside, rows_of

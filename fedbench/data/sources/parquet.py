@@ -13,8 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import Item, blocks, channels_of, checked_label, decoder, is_test_row, reason
 from fedbench.errors import ConfigError, nearest
 

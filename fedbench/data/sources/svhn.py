@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Content, Source
-from fedbench.data.dataset import OnProgress
+from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
 from fedbench.data.reading.published import Download, Published, changed_warning

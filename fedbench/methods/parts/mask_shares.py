@@ -17,8 +17,8 @@ def behind(slots: Iterable[Slot], size: int) -> list[Slot]:
 def mask_traces(slots: Iterable[Slot], mask: Tensor | None) -> dict[str, float]:
     """How many numbers are personal (fig. 5 and 10): in all, and by layer, whose tensors count together.
 
-    `personal_count`, and the `personal_share` of all personal ones that lie in a layer (0 if there are none);
-    `mask_share`: personal share of the model, or of a layer. No mask is an empty one.
+    `personal_count`, and the `personal_location` of all personal ones that lie in a layer (0 if there are none);
+    `personal_share`: personal share of the model, or of a layer. No mask is an empty one.
     """
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}
@@ -29,9 +29,9 @@ def mask_traces(slots: Iterable[Slot], mask: Tensor | None) -> dict[str, float]:
         counts[layer] = counts.get(layer, 0) + count
         sizes[layer] = sizes.get(layer, 0) + slot.size
     total = sum(counts.values())
-    traces = {"personal_count": float(total), "mask_share": total / sum(sizes.values())}
+    traces = {"personal_count": float(total), "personal_share": total / sum(sizes.values())}
     for layer, count in counts.items():
         traces[f"personal_count/{layer}"] = float(count)
-        traces[f"personal_share/{layer}"] = count / total if total else 0.0
-        traces[f"mask_share/{layer}"] = count / sizes[layer]
+        traces[f"personal_location/{layer}"] = count / total if total else 0.0
+        traces[f"personal_share/{layer}"] = count / sizes[layer]
     return traces

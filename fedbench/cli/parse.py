@@ -1,0 +1,28 @@
+"""A command line as a configuration."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+
+from fedbench.cli.flags import COMMON, Flag, layered, read
+from fedbench.cli.help import config_text, help_text
+from fedbench.config import Config
+from fedbench.config.keys import nested
+
+
+def parse(
+    argv: Sequence[str], extra_flags: Sequence[Flag] = (), prog: str = "fedbench run"
+) -> tuple[Config, Namespace]:
+    """The configuration that the flags ask for, and the flags that are not part of it.
+
+    Prints and exits for --help and --print-config. Raises ConfigError.
+    """
+    flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
+    asked, pairs = read(argv, flags)
+    if asked.help:
+        print(help_text(prog, extra_flags, pairs.get("method.name")))
+        raise SystemExit(0)
+    config = Config(**nested(layered(asked.preset, asked.config, pairs)))
+    if asked.print_config:
+        print(config_text(config))
+        raise SystemExit(0)
+    return config, asked
