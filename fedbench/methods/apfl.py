@@ -32,12 +32,7 @@ from fedbench.module.weights import Weights
 class APFL(Method):
     """The personal model is alpha v + (1 - alpha) w, with alpha learned."""
 
-    about = About(
-        "a learned mixture of a personal and the global model",
-        family="mixture",
-        paper="Deng et al., preprint",
-        year=2020,
-    )
+    about = About("a learned mixture of a personal and the global model", "mixture", "Deng et al., preprint", 2020)
 
     class Options(Method.Options):
         weighting: Literal["uniform", "samples"] = Field(

@@ -19,10 +19,7 @@ from fedbench.module.weights import Weights
 class Centralized(Method):
     """SGD on the union of the data; participation, `weighting` and `buffers` have no effect."""
 
-    about = About(
-        "one model on all clients' data pooled",
-        family="baseline",
-    )
+    about = About("one model on all clients' data pooled", "baseline")
 
     class Options(Method.Options):
         ft_epochs: int = Field(0, ge=0, description="epochs of throwaway fine-tuning per client before evaluation")

@@ -52,9 +52,9 @@ class CoPFL(Method):
 
     about = About(
         "parameters that change most turn private, the others are weighted by contribution",
-        family="parameter decoupling",
-        paper="Xing et al., preprint",
-        year=2025,
+        "parameter decoupling",
+        "Xing et al., preprint",
+        2025,
     )
     needs_classes = True
 

@@ -31,10 +31,7 @@ class Ditto(Method):
     """The personal model minimises the client's loss plus (lam / 2) ||v - received||^2 (eq. 1)."""
 
     about = About(
-        "a personal model beside fedavg's, pulled to the global one",
-        family="regularisation",
-        paper="Li et al., ICML",
-        year=2021,
+        "a personal model beside fedavg's, pulled to the global one", "regularisation", "Li et al., ICML", 2021
     )
 
     class Options(Method.Options):

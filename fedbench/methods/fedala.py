@@ -45,9 +45,9 @@ class FedALA(Method):
 
     about = About(
         "clients learn how much of the global model to take, parameter by parameter",
-        family="personalised aggregation",
-        paper="Zhang et al., AAAI",
-        year=2023,
+        "personalised aggregation",
+        "Zhang et al., AAAI",
+        2023,
     )
 
     class Options(Method.Options):

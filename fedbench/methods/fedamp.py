@@ -44,9 +44,9 @@ class FedAMP(Method):
 
     about = About(
         "similar models attract each other: every client is pulled to a mixture of its own",
-        family="personalised aggregation",
-        paper="Huang et al., AAAI",
-        year=2021,
+        "personalised aggregation",
+        "Huang et al., AAAI",
+        2021,
     )
 
     class Options(Method.Options):

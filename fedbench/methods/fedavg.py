@@ -11,9 +11,4 @@ from fedbench.methods.base import About, Method
 class FedAvg(Method):
     """The weighted mean of the participants' models (Algorithm 1)."""
 
-    about = About(
-        "the weighted mean of the models",
-        family="global",
-        paper="McMahan et al., AISTATS",
-        year=2017,
-    )
+    about = About("the weighted mean of the models", "global", "McMahan et al., AISTATS", 2017)

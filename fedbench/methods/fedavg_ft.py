@@ -19,10 +19,7 @@ from fedbench.module.weights import Weights
 class FedAvgFT(Method):
     """after_agg is a throwaway copy of the global model, fine-tuned on the client's training images."""
 
-    about = About(
-        "fedavg, then a throwaway local fine-tuning",
-        family="fine-tuning",
-    )
+    about = About("fedavg, then a throwaway local fine-tuning", "fine-tuning")
 
     class Options(Method.Options):
         ft_epochs: int | None = Field(None, ge=0, description="epochs of fine-tuning; none: as many as a local fit")

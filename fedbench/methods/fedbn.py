@@ -28,12 +28,7 @@ from fedbench.module.masks import Masks
 class FedBN(Method):
     """Every client keeps its own normalisation layers."""
 
-    about = About(
-        "normalisation layers stay private",
-        family="parameter decoupling",
-        paper="Li et al., ICLR",
-        year=2021,
-    )
+    about = About("normalisation layers stay private", "parameter decoupling", "Li et al., ICLR", 2021)
 
     class Options(Method.Options):
         private: Literal["all", "stats", "none"] = Field(

@@ -43,12 +43,7 @@ MOST_PAIRS = 20
 class FedCAC(Method):
     """Critical parameters are averaged among clients with similar masks, the others among all."""
 
-    about = About(
-        "critical parameters are shared among the alike",
-        family="parameter decoupling",
-        paper="Wu et al., ICCV",
-        year=2023,
-    )
+    about = About("critical parameters are shared among the alike", "parameter decoupling", "Wu et al., ICCV", 2023)
 
     class Options(Method.Options):
         tau: float = Field(0.5, ge=0, le=1, description="critical share of every parameter tensor, sec. 3.3")

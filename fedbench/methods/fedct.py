@@ -36,12 +36,7 @@ from fedbench.module.weights import Weights
 class FedCT(CoTraining):
     """Training on private images and on public ones with the labels that most clients voted for."""
 
-    about = About(
-        "clients vote on labels of public images",
-        family="co-training",
-        paper="Abourayya et al., AAAI",
-        year=2025,
-    )
+    about = About("clients vote on labels of public images", "co-training", "Abourayya et al., AAAI", 2025)
     needs_classes = True
 
     class Options(CoTraining.Options):

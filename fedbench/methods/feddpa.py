@@ -49,9 +49,9 @@ class FedDPA(Method):
 
     about = About(
         "parameters of high Fisher information stay private, updates are made for clipping and noise",
-        family="parameter decoupling",
-        paper="Yang et al., NeurIPS",
-        year=2023,
+        "parameter decoupling",
+        "Yang et al., NeurIPS",
+        2023,
     )
 
     class Options(Method.Options):

@@ -42,9 +42,9 @@ class FedMosaic(CoTraining):
 
     about = About(
         "clients vote on labels of public images and trust the vote as far as it helps",
-        family="co-training",
-        paper="anonymous submission",
-        year=2025,
+        "co-training",
+        "anonymous submission",
+        2025,
     )
     needs_classes = True
 

@@ -49,9 +49,9 @@ class FedOBP(Method):
 
     about = About(
         "the few parameters that moved furthest from the global model stay private",
-        family="parameter decoupling",
-        paper="anonymous submission",
-        year=2025,
+        "parameter decoupling",
+        "anonymous submission",
+        2025,
     )
 
     class Options(Method.Options):

@@ -46,9 +46,9 @@ class FedPAC(Method):
 
     about = About(
         "features are pulled to global class centroids, heads mixed among the alike",
-        family="parameter decoupling",
-        paper="Xu et al., ICLR",
-        year=2023,
+        "parameter decoupling",
+        "Xu et al., ICLR",
+        2023,
     )
     needs_classes = True
 

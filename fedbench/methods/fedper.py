@@ -17,12 +17,7 @@ from fedbench.module.masks import Masks
 class FedPer(Method):
     """Every client keeps its own head."""
 
-    about = About(
-        "the head stays private",
-        family="parameter decoupling",
-        paper="Arivazhagan et al., preprint",
-        year=2019,
-    )
+    about = About("the head stays private", "parameter decoupling", "Arivazhagan et al., preprint", 2019)
 
     class Options(Method.Options):
         extra_private: tuple[str, ...] = Field(

@@ -36,9 +36,9 @@ class FedPHP(Method):
 
     about = About(
         "a moving average of own models teaches the training and is the personal model",
-        family="self-distillation",
-        paper="Li et al., ECML PKDD",
-        year=2021,
+        "self-distillation",
+        "Li et al., ECML PKDD",
+        2021,
     )
 
     class Options(Method.Options):

@@ -25,12 +25,7 @@ from fedbench.module.weights import Weights
 class FedProx(ExtraPass):
     """The local loss gets (mu / 2) ||w - received||^2."""
 
-    about = About(
-        "fedavg with a proximal pull to the received model",
-        family="global",
-        paper="Li et al., MLSys",
-        year=2020,
-    )
+    about = About("fedavg with a proximal pull to the received model", "global", "Li et al., MLSys", 2020)
 
     class Options(Method.Options):
         mu: float = Field(0.01, ge=0, description="weight of the proximal term, eq. 2")

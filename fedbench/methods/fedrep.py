@@ -30,9 +30,9 @@ class FedRep(Method):
 
     about = About(
         "private heads are trained for many epochs before the shared body",
-        family="parameter decoupling",
-        paper="Collins et al., ICML",
-        year=2021,
+        "parameter decoupling",
+        "Collins et al., ICML",
+        2021,
     )
 
     class Options(Method.Options):

@@ -40,9 +40,9 @@ class FedSelect(Method):
 
     about = About(
         "parameters that change most turn private and are trained in turns with the shared ones",
-        family="parameter decoupling",
-        paper="Tamirisa et al., CVPR",
-        year=2024,
+        "parameter decoupling",
+        "Tamirisa et al., CVPR",
+        2024,
     )
 
     class Options(Method.Options):

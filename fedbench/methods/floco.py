@@ -48,9 +48,9 @@ class Floco(ExtraPass):
 
     about = About(
         "a simplex of classifiers, of which similar clients train the same part",
-        family="personalised aggregation",
-        paper="Grinwald et al., NeurIPS",
-        year=2024,
+        "personalised aggregation",
+        "Grinwald et al., NeurIPS",
+        2024,
     )
 
     class Options(Method.Options):

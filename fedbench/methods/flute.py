@@ -37,9 +37,9 @@ class FLUTE(Method):
 
     about = About(
         "own heads are kept close to neural collapse, by the clients and by the server",
-        family="parameter decoupling",
-        paper="Liu et al., ICML",
-        year=2024,
+        "parameter decoupling",
+        "Liu et al., ICML",
+        2024,
     )
     needs_classes = True
 

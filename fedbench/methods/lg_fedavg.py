@@ -31,10 +31,7 @@ class LGFedAvg(Method):
     """Every client keeps its own body; the heads are averaged."""
 
     about = About(
-        "the body stays private, the heads are averaged",
-        family="parameter decoupling",
-        paper="Liang et al., preprint",
-        year=2020,
+        "the body stays private, the heads are averaged", "parameter decoupling", "Liang et al., preprint", 2020
     )
 
     class Options(Method.Options):

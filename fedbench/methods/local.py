@@ -11,10 +11,7 @@ from fedbench.module.masks import Masks
 class Local(Method):
     """Every client trains on from where it stopped; `weighting` and `buffers` have no effect."""
 
-    about = About(
-        "every client alone",
-        family="baseline",
-    )
+    about = About("every client alone", "baseline")
 
     after_fit = "after_agg"
 

@@ -36,10 +36,7 @@ class PerFedAvg(Method):
     """Federated MAML: the mean of models that were trained to be adapted."""
 
     about = About(
-        "a shared model that is good after one step of adaptation",
-        family="meta-learning",
-        paper="Fallah et al., NeurIPS",
-        year=2020,
+        "a shared model that is good after one step of adaptation", "meta-learning", "Fallah et al., NeurIPS", 2020
     )
 
     class Options(Method.Options):

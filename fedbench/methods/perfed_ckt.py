@@ -37,10 +37,7 @@ class PerFedCKT(Local):
     """Local training, drawn to the mean logits of the alike on public images."""
 
     about = About(
-        "clusters of clients share their logits on public images",
-        family="distillation",
-        paper="Cho et al., preprint",
-        year=2021,
+        "clusters of clients share their logits on public images", "distillation", "Cho et al., preprint", 2021
     )
     needs_classes = True
 

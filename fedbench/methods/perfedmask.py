@@ -44,9 +44,9 @@ class PerFedMask(Method):
 
     about = About(
         "a frozen head; every client trains the layers it can, and fine-tunes a copy of the whole",
-        family="parameter decoupling",
-        paper="Setayesh et al., ICLR",
-        year=2023,
+        "parameter decoupling",
+        "Setayesh et al., ICLR",
+        2023,
     )
 
     class Options(Method.Options):

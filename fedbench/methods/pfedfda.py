@@ -42,9 +42,9 @@ class PFedFDA(Method):
 
     about = About(
         "heads are computed from means and covariance of features, adapted to the client",
-        family="parameter decoupling",
-        paper="McLaughlin and Su, NeurIPS",
-        year=2024,
+        "parameter decoupling",
+        "McLaughlin and Su, NeurIPS",
+        2024,
     )
     needs_classes = True
 

@@ -47,9 +47,9 @@ class PFedGate(Method):
 
     about = About(
         "a private gate scales, and drops, blocks of a shared model for every batch",
-        family="model adaptation",
-        paper="Chen et al., ICML",
-        year=2023,
+        "model adaptation",
+        "Chen et al., ICML",
+        2023,
     )
 
     class Options(Method.Options):

@@ -34,9 +34,9 @@ class PFedMe(Method):
 
     about = About(
         "personal models by Moreau envelopes: near the global one, and it near them",
-        family="regularisation",
-        paper="T Dinh et al., NeurIPS",
-        year=2020,
+        "regularisation",
+        "T Dinh et al., NeurIPS",
+        2020,
     )
 
     class Options(Method.Options):
