@@ -38,6 +38,11 @@ def largest(scores: Tensor, count: int, among: Tensor | None = None) -> Tensor:
     return torch.from_numpy(chosen)
 
 
+def floored_share(share: float, size: int) -> int:
+    """floor(share * size) of the decimal that was written: 0.29 of 100 is 29, though the product of floats is less."""
+    return floor(Fraction(str(share)) * size)
+
+
 def min_max(values: Tensor) -> Tensor:
     """Values `[n]` moved to [0, 1] by the least and the largest of them; all 0 where those are equal."""
     least, most = values.aminmax()

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from fedbench.config import MethodConfig, Section
 from fedbench.config.words import explain
-from fedbench.dotted import import_dotted
 from fedbench.errors import ConfigError, nearest
+from fedbench.import_string import import_string
 
 if TYPE_CHECKING:
     from fedbench.methods.base import Method
@@ -29,7 +29,7 @@ def load(name: str) -> "type[Method]":
     from fedbench.methods.base import Method
 
     if ":" in name:
-        found = import_dotted(name, "method")
+        found = import_string(name, "method")
         if not (isinstance(found, type) and issubclass(found, Method)):
             raise ConfigError(f"method '{name}' is not a subclass of fedbench.methods.base.Method")
         return found

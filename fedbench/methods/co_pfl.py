@@ -29,7 +29,7 @@ from torch import Tensor
 
 from fedbench.aggregation.means import masked_mean, normalised
 from fedbench.aggregation.packed import bits_to_mask, mask_counts, mask_to_bits
-from fedbench.aggregation.ranks import largest
+from fedbench.aggregation.ranks import floored_share, largest
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
@@ -187,8 +187,8 @@ class CoPFL(Method):
 
     def grown(self, mask: Tensor, change: Tensor) -> Tensor:
         """The next mask `[N]`, given how far every parameter moved (eq. 6 and 7)."""
-        selected = floor_of(self.options.personalization_rate, len(mask))
-        room = floor_of(self.options.personalization_budget, len(mask)) - int(mask.sum())
+        selected = floored_share(self.options.personalization_rate, len(mask))
+        room = floored_share(self.options.personalization_budget, len(mask)) - int(mask.sum())
         among = None if self.options.select_from == "all" else ~mask
         candidates = largest(change, selected, among) & ~mask
         if room < int(candidates.sum()):
@@ -268,8 +268,3 @@ class CoPFL(Method):
                 "personal for somebody: from here on it is nearly local training; lower method.personalization_budget "
                 "to share more"
             )
-
-
-def floor_of(share: float, size: int) -> int:
-    """floor(share * size), where 0.29 * 100 is 29."""
-    return int(share * size + 1e-9)

@@ -15,13 +15,12 @@ Where we decide:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from math import floor
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.aggregation.ranks import floored_share
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
@@ -113,7 +112,7 @@ class FedALA(Method):
         """Places of a random part of the training images, batch by batch."""
         count, size = len(client.train), self.context.train.batch_size
         drawn = torch.randperm(count, generator=client.generator("weights"))
-        drawn = drawn[: max(1, floor(Fraction(str(self.options.sample_ratio)) * count))]
+        drawn = drawn[: max(1, floored_share(self.options.sample_ratio, count))]
         return drawn.to(client.learner.device).split(count if size == "full" else size)
 
     def train(self, client: Client, received: Weights) -> Upload:

@@ -16,6 +16,7 @@ Where we decide:
 """
 
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any, Literal
 
 import torch
@@ -112,7 +113,7 @@ class FedAMP(Method):
 
     def alpha(self, round: int) -> float:
         """alpha_t, never below lr x lam."""
-        falls = (round - 1) // self.options.decay_interval
+        falls = ceil(round / self.options.decay_interval) - 1
         least = self.context.train.lr * self.options.lam
         return max(self.options.alpha * self.options.alpha_decay**falls, least)
 

@@ -7,12 +7,12 @@ gradient; some popular code applies it after momentum, or forgets the half in mu
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import floor
 from typing import Any, Literal
 
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.aggregation.ranks import floored_share
 from fedbench.engine.fit import Amount, Step
 from fedbench.methods.base import About, ExtraPass, Method
 from fedbench.methods.client import Client
@@ -73,7 +73,7 @@ class FedProx(ExtraPass):
 
     def _stragglers(self, server: Any) -> dict[int, int]:
         """Epochs (or steps) of this round's stragglers, from 1 to the full amount."""
-        count = floor(self.options.straggler_fraction * len(server.participants) + 1e-9)
+        count = floored_share(self.options.straggler_fraction, len(server.participants))
         if not count:
             return {}
         draw = seeds.numpy_generator(self.context.seed, server.round, "stragglers")

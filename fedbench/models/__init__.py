@@ -6,8 +6,8 @@ from typing import Any
 
 from lightning import LightningModule
 
-from fedbench.dotted import import_dotted
 from fedbench.errors import ConfigError, nearest
+from fedbench.import_string import import_string
 from fedbench.models.network import Network
 from fedbench.tasks import Task
 
@@ -66,7 +66,7 @@ def resolve(name: str, input_shape: tuple[int, ...]) -> str:
 def load(name: str) -> type[LightningModule]:
     """The class of a model: a name of the table, or package.module:Class. Raises ConfigError."""
     if ":" in name:
-        found = import_dotted(name, "model")
+        found = import_string(name, "model")
     elif name in MODELS:
         module, _, attribute = MODELS[name].partition(":")
         found = getattr(import_module(f"fedbench.models.{module}"), attribute)

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbench.aggregation.packed import bits_to_mask, mask_to_bits
+from fedbench.aggregation.ranks import floored_share
 from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.methods.client import Client
-from fedbench.methods.co_pfl import CoPFL, floor_of
+from fedbench.methods.co_pfl import CoPFL
 from fedbench.methods.messages import Upload
 from fedbench.methods.parts.contributions import deviation, leave_out
 from fedbench.methods.server import Context
@@ -180,8 +181,8 @@ def test_masks_grow_by_the_largest_changes(mask, p, gamma, select_from, grown):
 
 
 def test_shares_are_floored():
-    assert floor_of(0.29, 100) == 29
-    assert floor_of(0.999, 100) == 99
+    assert floored_share(0.29, 100) == 29
+    assert floored_share(0.999, 100) == 99
 
 
 @given(
@@ -198,8 +199,8 @@ def test_masks_only_grow_and_keep_to_the_budget(changes, p, gamma, select_from, 
     for shift in range(3):
         grown = made.grown(mask, torch.tensor(changes, dtype=torch.float32)[order].roll(shift))
         assert (grown >= mask).all()
-        assert grown.sum() <= floor_of(gamma, len(changes))
-        assert grown.sum() - mask.sum() <= floor_of(p, len(changes))
+        assert grown.sum() <= floored_share(gamma, len(changes))
+        assert grown.sum() - mask.sum() <= floored_share(p, len(changes))
         mask = grown
 
 

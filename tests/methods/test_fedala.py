@@ -332,7 +332,12 @@ MUTANTS = [
     ),
     ("layers are taken as they are made", "for name in order if name in heads", "for name in heads"),
     ("lower layers are mixed too", "owner(slot) in chosen", "True"),
-    ("the share of images is a binary number", "Fraction(str(self.options.sample_ratio))", "self.options.sample_ratio"),
+    (
+        "the share of images is a binary number",
+        "floor(Fraction(str(share)) * size)",
+        "int(share * size)",
+        "aggregation/ranks.py",
+    ),
     ("images are drawn by a stream for all", 'generator=client.generator("weights")', "generator=torch.Generator()"),
     (
         "the last model is the received one",

@@ -447,7 +447,7 @@ def test_what_clients_sent_is_kept_apart_from_the_memory_it_came_in():
 MUTANTS = [
     ("the anchor is the client's own start", "anchor=client.message.params", "anchor=received.params.clone()"),
     ("alpha of the round that is over", "self.alpha(server.round + 1)", "self.alpha(server.round)"),
-    ("alpha falls one round late", "falls = (round - 1) //", "falls = (round - 2) //"),
+    ("alpha falls one round late", "ceil(round / self", "ceil((round - 1) / self"),
     (
         "no floor under alpha",
         "max(self.options.alpha * self.options.alpha_decay**falls, least)",

@@ -84,9 +84,9 @@ class Stock:
         return np.bincount(self.labels[rows], minlength=self.classes)
 
 
-def generator(seed: int, *purpose: int | str) -> np.random.Generator:
-    """The random stream of one purpose; the same on every platform."""
-    digest = hashlib.sha256(repr(("partition", seed, *purpose)).encode()).digest()
+def generator(seed: int, *stream: int | str) -> np.random.Generator:
+    """The random stream of this name; the same on every platform."""
+    digest = hashlib.sha256(repr(("partition", seed, *stream)).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
 
 

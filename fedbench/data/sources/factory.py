@@ -24,8 +24,8 @@ from pydantic import ConfigDict, Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import COLOUR, GREY, Item, blocks, checked_label, pixels
-from fedbench.dotted import import_dotted
 from fedbench.errors import ConfigError, nearest
+from fedbench.import_string import import_string
 
 PROBES = 32
 """Items per part that are looked at on every start, to notice that the data changed."""
@@ -53,7 +53,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 def make_parts(config: DataConfig, options: dict[str, Any]) -> tuple[Any, Any]:
     """The two parts that the factory makes. Raises ConfigError."""
-    factory = import_dotted(config.name, "data")
+    factory = import_string(config.name, "data")
     if not callable(factory):
         raise ConfigError(f"data {config.name}: not a function")
     accepted = inspect.signature(factory).parameters

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedbench.aggregation.ranks import largest
+from fedbench.aggregation.ranks import floored_share, largest
 from fedbench.module.layout import Layout
 
 Scope = slice | Tensor
@@ -33,6 +33,6 @@ def grown(mask: Tensor, change: Tensor, scopes: Sequence[Scope], rate: float, li
         personal = mask[scope]
         free = int((~personal).sum())
         count = free - round((1 - rate) * free)
-        room = int(limit * len(personal) + 1e-9) - (len(personal) - free)
+        room = floored_share(limit, len(personal)) - (len(personal) - free)
         out[scope] |= largest(change[scope], min(count, room), ~personal)
     return out

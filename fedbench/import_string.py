@@ -5,7 +5,7 @@ from importlib import import_module
 from fedbench.errors import ConfigError, nearest
 
 
-def import_dotted(path: str, what: str) -> object:
+def import_string(path: str, what: str) -> object:
     """What `package.module:name` names. Raises ConfigError; `what` says in it what was asked for."""
     module, _, attribute = path.partition(":")
     try:
