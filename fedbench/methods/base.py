@@ -166,8 +166,11 @@ class Method:
             return [1 / len(uploads)] * len(uploads)
         return normalised([u.samples for u in uploads])
 
-    def untrained(self, client: Client) -> Weights:
-        """The start model as the client has it before its first training."""
+    def resting(self, client: Client) -> Weights:
+        """What is evaluated as trained at a client that sits out, where no score of a fit is known.
+
+        Before its first training: the start model as the client has it.
+        """
         initial, state = client.initial, client.state
         return initial.replace(
             params=self.own.put(initial.params, state.params),

@@ -73,7 +73,10 @@ class Floco(ExtraPass):
 
     @dataclass
     class State(PrivateState):
+        """last: the model trained last before the projection, of clients that may sit out after it."""
+
         personal: Weights | None = None
+        last: Weights | None = None
 
     @dataclass
     class Server(ServerState):
@@ -143,9 +146,12 @@ class Floco(ExtraPass):
         message, traces = client.message, {}
         if "centre" in message:
             traces = {f"mixture/{number}": value for number, value in enumerate(message.centre.tolist(), 1)}
-        upload = self.upload(client, self._fit(client, received, "fit"), traces=traces)
+        trained = self._fit(client, received, "fit")
+        upload = self.upload(client, trained, traces=traces)
         if self.options.personal_epochs:
             client.state.personal = upload.trained = self._fit_private(client, received)
+        elif self.context.drawn < self.context.clients and self.options.tau is not None:
+            client.state.last = None if "centre" in message else trained
         return upload
 
     def _fit_private(self, client: Client, received: Weights) -> Weights:
@@ -180,6 +186,11 @@ class Floco(ExtraPass):
         mixture = self._private(client) if self.options.personal_epochs else model
         return self.at(mixture, self.middle if client.round == self.options.tau else self.centre(client))
 
+    def resting(self, client: Client) -> Weights:
+        """The model trained last, at the centre that the client has got since."""
+        last = client.state.personal or client.state.last or super().resting(client)
+        return self.at(last, self.centre(client))
+
     # -- the server half ----------------------------------------------------------------------------------------------
 
     def send(self, server: Any, client: int) -> Message:
@@ -207,3 +218,4 @@ class Floco(ExtraPass):
         with ThreadPoolExecutor(1, initializer=use_one_core) as pool:
             centres = pool.submit(project, rows, self.options.endpoints).result()
         server.centres = dict(zip(sorted(answers), centres.unbind(), strict=True))
+        server.restated = True

@@ -35,7 +35,8 @@ class ServerState:
     """The server half's state, which checkpoints keep; a method adds fields, each with a default.
 
     Fields hold what private states may hold. params, buffers, counters: what is shared of the global model. round: the
-    round under way, from 1; participants: the clients drawn for it, ascending.
+    round under way, from 1; participants: the clients drawn for it, ascending. restated: the scores of earlier fits no
+    longer hold, and clients that sit out are evaluated anew (`Method.resting`).
     """
 
     params: Tensor
@@ -43,6 +44,7 @@ class ServerState:
     counters: Tensor
     round: int = 0
     participants: list[int] = field(default_factory=list)
+    restated: bool = False
 
     def __post_init__(self) -> None:
         self.traces: dict[tuple[int, str], float] = {}

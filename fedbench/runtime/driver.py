@@ -117,6 +117,8 @@ class Driver:
         self._note_unevaluated(trainers, reports)
         lines = self._record(reports) if evaluate else []
         self.recorder.write_lines(lines)  # before the checkpoint, which knows them
+        if self.server.restated:
+            self.last_fit, self.server.restated = {}, False
         told = self.record.traces
         logged = time.perf_counter()
         # 5. the server half makes the next model
@@ -166,7 +168,7 @@ class Driver:
                 client,
                 self.method.send(self.server, client),
                 self.homes.kept(client),
-                untrained=client in seen and fit_counts and client not in self.last_fit,
+                resting=client in seen and fit_counts and client not in self.last_fit,
                 after_agg=client in seen,
                 global_model=client in seen and has_global,
                 train=client in drawn,
@@ -246,8 +248,8 @@ class Driver:
         agg = {r.client: r.scores["after_agg"] for r in reports if "after_agg" in r.scores}
         whole = {r.client: r.scores["global"] for r in reports if "global" in r.scores}
         for report in reports:
-            if "untrained" in report.scores:
-                self.last_fit[report.client] = report.scores["untrained"]
+            if "resting" in report.scores:
+                self.last_fit[report.client] = report.scores["resting"]
         trained = {client: self.last_fit[client] for client in self.everyone if client in self.last_fit}
         fit = {"fit": trained, "after_agg": agg, "global": whole}[self.method.after_fit]
         costs = {name: getattr(record, name) for name in COSTS}

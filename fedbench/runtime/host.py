@@ -143,10 +143,10 @@ class Host:
                     report.scores["global"] = report.scores["after_agg"]
                 else:
                     self._score(client, "global", whole, report)
-            if task.untrained:  # as of round 0, whenever it is asked for
+            if task.resting:  # as of round 0, whenever it is asked for
                 delivered = client.round
-                model = self.method.untrained(self._at(client, 0))
-                self._score(client, "untrained", self.method.personal(client, model, "after_fit"), report)
+                model = self.method.resting(self._at(client, 0))
+                self._score(client, "resting", self.method.personal(client, model, "after_fit"), report)
                 self._at(client, delivered)
         if received is not None and task.train:
             self._train(task, self._at(client, client.round + 1), received, report)

@@ -19,7 +19,9 @@ from fedbench.methods.messages import Message
 from fedbench.methods.parts.mixed_head import Mixture, mixed_loss
 from fedbench.methods.parts.simplex import away, components, energy, project, simplex_points, spread_out, towards, walk
 from fedbench.module.weights import Weights
+from fedbench.results.reader import Records
 from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
+from tests.runtime.rounds import play, small
 
 SIZES = [9, 17, 12, 20]
 FEW = {"endpoints": 3, "tau": 2}
@@ -448,6 +450,23 @@ def test_who_sits_out_keeps_centre_and_private_mixture():
     assert torch.equal(mine.log[3].after_agg[2].params, mine.log[0].after_fit[2].params)
     assert torch.equal(mine.log[3].after_agg[3].params, mine.initial.params)
     assert torch.equal(coordinates(mine, mine.log[3].after_agg[3]), mine.server.centres[3].float())
+
+
+@pytest.mark.parametrize("personal_epochs", [0, 1])
+def test_who_sits_out_rests_at_its_own_centre(personal_epochs):
+    mine = run(rounds=4, personal_epochs=personal_epochs, draw=lambda t: [0, 1, 2] if t == 1 else [0, 1])
+    resting = mine.method.resting(mine.client(2, 4))
+    assert torch.equal(resting.params, mine.log[0].after_fit[2].params)
+    assert torch.equal(coordinates(mine, resting), mine.server.centres[2].float())
+    assert not torch.equal(coordinates(mine, mine.log[0].after_fit[2]), coordinates(mine, resting))
+
+
+def test_who_sits_out_is_scored_anew_once_the_projection_is_made(tmp_path):
+    play(small("floco", rounds=5, participation=0.5, method__tau=2, method__endpoints=3), tmp_path)
+    scores = Records(tmp_path).clients().query("point == 'after_fit'")
+    loss, took_part = (scores.pivot(index="round", columns="client", values=v) for v in ("test_loss", "participated"))
+    assert (loss.loc[3] != loss.loc[2])[~took_part.loc[3]].any()
+    assert (loss.loc[4] == loss.loc[3])[~took_part.loc[4]].all()
 
 
 def test_optimisers_may_be_kept_apart():
