@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 @cache
-def described() -> dict[str, str]:
+def described_processor() -> dict[str, str]:
     """The entries of one core in /proc/cpuinfo; none where there is no such file."""
     try:
         first, *_ = Path("/proc/cpuinfo").read_text().strip().split("\n\n")
@@ -18,10 +18,10 @@ def described() -> dict[str, str]:
 
 def name() -> str:
     """What its maker calls it."""
-    return described().get("model name") or platform.processor()
+    return described_processor().get("model name") or platform.processor()
 
 
 def has(instructions: str) -> bool | None:
     """Whether it has these instructions, such as avx512f or any with bf16; None where Linux does not say."""
-    listed = described().get("flags") or described().get("Features")
+    listed = described_processor().get("flags") or described_processor().get("Features")
     return None if listed is None else instructions in listed

@@ -27,11 +27,11 @@ def cpuinfo(monkeypatch):
             return text
 
         monkeypatch.setattr(processor.Path, "read_text", read)
-        processor.described.cache_clear()
+        processor.described_processor.cache_clear()
 
     yield say
     monkeypatch.undo()
-    processor.described.cache_clear()
+    processor.described_processor.cache_clear()
 
 
 def test_the_first_core_speaks_for_all(cpuinfo):

@@ -16,7 +16,7 @@ def k_means(points: Sequence[Tensor], clusters: int, most: int) -> tuple[list[in
     centres = farthest_first(points, min(clusters, len(points)))
     assigned: list[int] = []
     for _ in range(most):
-        before, assigned = assigned, [nearest(point, centres) for point in points]
+        before, assigned = assigned, [nearest_centre(point, centres) for point in points]
         if assigned == before:
             break
         for cluster in set(assigned):
@@ -35,7 +35,7 @@ def farthest_first(points: Sequence[Tensor], count: int) -> list[Tensor]:
     return [centre.clone() for centre in chosen]
 
 
-def nearest(point: Tensor, centres: Sequence[Tensor]) -> int:
+def nearest_centre(point: Tensor, centres: Sequence[Tensor]) -> int:
     """The nearest centre; of equally near ones the first."""
     return int(np.argmin([squared_distance(point, centre) for centre in centres]))
 

@@ -50,11 +50,11 @@ def main(argv: list[str]) -> int:
     if getattr(asked, "from"):
         importing.import_files(config.data.name, Path(getattr(asked, "from")).expanduser(), shown)
     dataset = Dataset.load(config.data, shown)
-    lines, whole = list(described(dataset)), True
+    lines, whole = list(described_lines(dataset)), True
     if asked.check:
-        checks = list(checked(dataset, config))
-        whole = all(passed for passed, _ in checks)
-        lines += [("check", text) for _, text in checks]
+        found = list(checks(dataset, config))
+        whole = all(passed for passed, _ in found)
+        lines += [("check", text) for _, text in found]
     parted = None
     if "partition" in config.model_fields_set:
         parted = partition(dataset, config, config.seeds[0])
@@ -76,7 +76,7 @@ def help_lines() -> Iterator[str]:
         yield from ("", title, *wrap(", ".join(names)))
 
 
-def described(dataset: "Dataset") -> Iterator[tuple[str, str]]:
+def described_lines(dataset: "Dataset") -> Iterator[tuple[str, str]]:
     """Counts, classes, shape, constants, warnings, cache."""
     from fedbench.data import cache
 
@@ -94,7 +94,7 @@ def described(dataset: "Dataset") -> Iterator[tuple[str, str]]:
         yield "mean", ", ".join(f"{value:.4f}" for value in dataset.mean)
         yield "std", ", ".join(f"{value:.4f}" for value in dataset.std)
     yield from (("warning", warning) for warning in dataset.warnings)
-    yield "cache", f"{dataset.folder} ({cache.size(dataset.folder) / 1e6:.1f} MB)"
+    yield "cache", f"{dataset.folder} ({cache.size_on_disk(dataset.folder) / 1e6:.1f} MB)"
 
 
 def named(count: int, names: tuple[str, ...]) -> str:
@@ -102,7 +102,7 @@ def named(count: int, names: tuple[str, ...]) -> str:
     return f"{count}" + (f": {text}" if names else "")
 
 
-def checked(dataset: "Dataset", config: "Config") -> Iterator[tuple[bool, str]]:
+def checks(dataset: "Dataset", config: "Config") -> Iterator[tuple[bool, str]]:
     """Whether each check passed, and what it says."""
     from fedbench.data import cache, importing
 

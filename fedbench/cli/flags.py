@@ -20,7 +20,7 @@ from fedbench.errors import ConfigError, nearest
 
 PRESETS = Path(fedbench.__file__).parent / "studies" / "presets"
 PRESET_NAMES = sorted(path.stem for path in PRESETS.glob("*.yaml"))
-Pairs = dict[str, Any]
+KeyValues = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ SHORT = {key: f"resources.{key}" for key in ResourcesConfig.model_fields}
 SHORT |= {name: f"{name}.name" for name in sections() if f"{name}.name" in KEYS}
 
 
-def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, Pairs]:
+def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, KeyValues]:
     """The command's own flags, and the configuration's keys with their values. Raises ConfigError."""
     asked = Namespace(
         **{flag.attribute: [] if flag.many else None if flag.metavar else False for flag in flags.values()}
     )
-    pairs: Pairs = {}
+    pairs: KeyValues = {}
     for name, values in _tokens(argv):
         if name in flags:
             _set(asked, flags[name], values)
@@ -83,16 +83,16 @@ def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, Pairs]
     return asked, pairs
 
 
-def layered(preset: str | None, file: str | None, pairs: Pairs) -> Pairs:
+def layered(preset: str | None, file: str | None, pairs: KeyValues) -> KeyValues:
     """Preset, file and flags, the later ones winning."""
     layers = [_preset(preset) if preset else {}, normal(load_yaml(file)) if file else {}, pairs]
-    result: Pairs = {}
+    result: KeyValues = {}
     for layer in layers:
         result = {**_without_stale_options(result, layer), **layer}
     return result
 
 
-def normal(tree: dict[str, Any]) -> Pairs:
+def normal(tree: dict[str, Any]) -> KeyValues:
     """A configuration tree as pairs, `method: fedcac` as `method.name`. Raises ConfigError where a section is none."""
     for name, value in tree.items():
         if name in sections() and f"{name}.name" not in KEYS and not isinstance(value, dict):
@@ -100,13 +100,13 @@ def normal(tree: dict[str, Any]) -> Pairs:
     return {f"{key}.name" if f"{key}.name" in KEYS else key: value for key, value in flat(tree).items()}
 
 
-def _without_stale_options(pairs: Pairs, layer: Pairs) -> Pairs:
+def _without_stale_options(pairs: KeyValues, layer: KeyValues) -> KeyValues:
     """Another method, model or data set drops the options that a lower layer gave to the old one."""
     changed = {s for s in OPEN if f"{s}.name" in layer and layer[f"{s}.name"] != pairs.get(f"{s}.name")}
     return {key: v for key, v in pairs.items() if key in KEYS or key.split(".")[0] not in changed}
 
 
-def _preset(name: str) -> Pairs:
+def _preset(name: str) -> KeyValues:
     if name not in PRESET_NAMES:
         raise ConfigError(f"--preset {name}: unknown preset, {nearest(name, PRESET_NAMES)}")
     return normal(load_yaml(PRESETS / f"{name}.yaml"))

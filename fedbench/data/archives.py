@@ -92,5 +92,5 @@ def put(path: Path, target: Path, wanted: Wanted, move: bool) -> None:
                 shutil.copyfile(Path(place, name), target.parent / inside / name)
 
 
-def remove(folder: Path) -> None:
+def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)

@@ -80,7 +80,7 @@ def root() -> Path:
     return Path(os.environ.get("FEDBENCH_CACHE") or Path.home() / ".cache" / "fedbench").expanduser().absolute()
 
 
-def size(folder: Path) -> int:
+def size_on_disk(folder: Path) -> int:
     """Bytes on disk of a prepared data set."""
     return sum(path.stat().st_size for path in folder.iterdir())
 
@@ -95,7 +95,7 @@ def prepare(source: Source, progress: OnProgress | None = None) -> Path:
     if not usable(folder):
         with locked(folder.with_name(f"{folder.name}.lock")):
             if not usable(folder):
-                build(source, folder, progress)
+                build_folder(source, folder, progress)
     return folder
 
 
@@ -136,7 +136,7 @@ def writing(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def build(source: Source, folder: Path, progress: OnProgress | None) -> None:
+def build_folder(source: Source, folder: Path, progress: OnProgress | None) -> None:
     """Decode a source into its folder."""
     content = source.read()
     if not content.train or not content.test:
@@ -191,7 +191,7 @@ def write(source: Source, content: Content, folder: Path, progress: OnProgress |
     if tally.domains:
         save(folder / "domains.npy", np.concatenate(tally.domains).astype(np.int64))
     with (folder / "meta.json").open("w") as text:
-        json.dump(describe(source, content, tally, targets), text, indent=1)
+        json.dump(describe_cache(source, content, tally, targets), text, indent=1)
         synced(text)
 
 
@@ -213,7 +213,7 @@ def save(path: Path, values: np.ndarray) -> None:
         synced(file)
 
 
-def describe(source: Source, content: Content, tally: Tally, targets: np.ndarray) -> dict[str, Any]:
+def describe_cache(source: Source, content: Content, tally: Tally, targets: np.ndarray) -> dict[str, Any]:
     """What meta.json says."""
     mean, std = tally.constants.mean_and_std() if tally.constants else ([], [])
     for values in (targets, *(own.astype(np.int64) for own in tally.domains)):

@@ -67,7 +67,7 @@ def gathered(published: Published, path: Path, progress: OnProgress | None) -> I
                 shutil.copyfile(file, temporary / file.name)
         yield temporary, True
     finally:
-        archives.remove(temporary)
+        archives.remove_tree(temporary)
 
 
 def packed_in(published: Published, place: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from fedbench import processor
 from fedbench.config import TrainConfig
 from fedbench.engine import loop, trainer
 from fedbench.engine.fit import Amount, Batches, Fit
-from fedbench.engine.optimizers import first_line, module_optimizer
+from fedbench.engine.optimizers import first_line_of, module_optimizer
 from fedbench.engine.trainee import Ledger, Trainee
 from fedbench.errors import ConfigError
 from fedbench.module import seeds
@@ -116,4 +116,4 @@ def told(what: str) -> Iterator[None]:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{what}: {type(error).__name__}: {first_line(error)}") from error
+        raise ConfigError(f"{what}: {type(error).__name__}: {first_line_of(error)}") from error

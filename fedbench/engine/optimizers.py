@@ -328,6 +328,6 @@ def _cloned(state: OptimizerState) -> OptimizerState:
     return {k: {n: v.clone() if isinstance(v, Tensor) else v for n, v in s.items()} for k, s in state.items()}
 
 
-def first_line(error: BaseException) -> str:
+def first_line_of(error: BaseException) -> str:
     text = str(error).strip().splitlines()
     return text[0].strip() if text else type(error).__name__

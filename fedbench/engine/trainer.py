@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from fedbench.engine.fit import Fit
-from fedbench.engine.optimizers import as_vectors, built_in, first_line, module_optimizer, own_optimizer, restrain
+from fedbench.engine.optimizers import as_vectors, built_in, first_line_of, module_optimizer, own_optimizer, restrain
 from fedbench.engine.trainee import BatchPlan, Trainee
 from fedbench.errors import ConfigError
 
@@ -33,7 +33,7 @@ def run(learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
             try:
                 trainer.fit(learner.module, PlannedBatches(learner, fit, plan))
             except MisconfigurationException as error:
-                raise ConfigError(f"lightning.Trainer: {first_line(error)}") from error
+                raise ConfigError(f"lightning.Trainer: {first_line_of(error)}") from error
             finally:
                 learner.module._trainer = None
         learner.ledger.logged.update({k: float(v) for k, v in trainer.callback_metrics.items() if v.numel() == 1})

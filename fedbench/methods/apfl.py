@@ -61,7 +61,7 @@ class APFL(Method):
     def train(self, client: Client, received: Weights) -> Upload:
         own, alpha = self._own(client)
         with client.training(received, client.train) as training:
-            mixture = Mixture(client, self.options, training.beside(own, client.memory("personal")), alpha)
+            mixture = AlphaMixture(client, self.options, training.beside(own, client.memory("personal")), alpha)
             for batch in training:
                 if self.options.mix_with == "previous":
                     mixture.step(batch)
@@ -88,7 +88,7 @@ class APFL(Method):
         return state.personal or client.initial, self.options.alpha if state.alpha is None else state.alpha
 
 
-class Mixture:
+class AlphaMixture:
     """A client's v and alpha, trained beside its copy of the global model."""
 
     def __init__(self, client: Client, options: Any, own: Companion, alpha: float) -> None:

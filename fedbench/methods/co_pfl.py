@@ -34,7 +34,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, encoded, sparse, uncounted
-from fedbench.methods.parts.contributions import deviation, leave_out, pieces
+from fedbench.methods.parts.contributions import cut_alike, deviation, leave_out
 from fedbench.methods.parts.moments import Pairs, fresh, train_part
 from fedbench.methods.server import ServerState
 from fedbench.module.masks import choose, holds_one, without
@@ -204,7 +204,7 @@ class CoPFL(Method):
                 update = torch.zeros_like(delta) if client.state.delta is None else client.state.delta
             steps = (
                 (d, leave_out(old.double() - new.double(), u, share))
-                for d, u, old, new in pieces(delta, update, message.previous, message.params)
+                for d, u, old, new in cut_alike(delta, update, message.previous, message.params)
             )
             scores["score_gradient"] = deviation(steps) if share < ALL else 1.0
         if self.options.pred_score:
@@ -212,7 +212,7 @@ class CoPFL(Method):
             own = entered if self.options.loo_model == "uploaded" else received.params
             others = message.params
             if share < ALL:
-                others = torch.cat([leave_out(a, b, share).to(delta.dtype) for a, b in pieces(others, own)])
+                others = torch.cat([leave_out(a, b, share).to(delta.dtype) for a, b in cut_alike(others, own)])
             scores["score_prediction"] = client.learner.loss(trained.replace(params=others), client.train)
         return scores
 

@@ -89,15 +89,15 @@ class Union:
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         mine = index < len(self.own)
         places = torch.cat([mine.nonzero(), (~mine).nonzero()]).flatten()
-        x, y = joined(self.own.batch(index[mine]), self.public.batch(index[~mine] - len(self.own)))
+        x, y = joined_batch(self.own.batch(index[mine]), self.public.batch(index[~mine] - len(self.own)))
         return torch.empty_like(x).index_copy_(0, places, x), torch.empty_like(y).index_copy_(0, places, y)
 
 
-def joined(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def joined_batch(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Two batches as one."""
     return torch.cat([first[0], second[0]]), torch.cat([first[1], second[1]])
 
 
 def pooled_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
     """The module's own loss of a private and a public batch as one, private first."""
-    return task_loss(net, joined(*batch))
+    return task_loss(net, joined_batch(*batch))

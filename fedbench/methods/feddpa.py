@@ -38,7 +38,7 @@ from fedbench.module.weights import Weights
 
 
 @dataclass(eq=False)
-class Merged(Weights):
+class MergedByFisher(Weights):
     """A received model with the client's own numbers where the mask, bool `[N]`, is 1."""
 
     mask: Tensor
@@ -101,11 +101,11 @@ class FedDPA(Method):
 
     # -- the client half ----------------------------------------------------------------------------------------------
 
-    def receive(self, client: Client) -> Merged:
+    def receive(self, client: Client) -> MergedByFisher:
         shared, local = super().receive(client), client.state.local
         own = client.initial.params if local is None else local
         mask = self.mask(client.learner.squared_gradients(shared.replace(params=own), client.train))
-        return Merged(choose(mask, own, shared.params), shared.buffers, shared.counters, mask)
+        return MergedByFisher(choose(mask, own, shared.params), shared.buffers, shared.counters, mask)
 
     def mask(self, fisher: Tensor) -> Tensor:
         """bool `[N]`: personal parameters, from their Fisher information, tensor by tensor."""
@@ -115,14 +115,14 @@ class FedDPA(Method):
         return torch.cat(list(parts)) > self.options.threshold
 
     def train(self, client: Client, received: Weights) -> Upload:
-        assert isinstance(received, Merged)
+        assert isinstance(received, MergedByFisher)
         joint = self.options.training == "joint"
         trained = client.fit(received, client.train) if joint else self.alternate(client, received)
         client.state.local = trained.params
         shares = mask_shares(self.context.layout.params, received.mask)
         return self.upload(client, trained, traces=shares, params=self.update(client, trained.params))
 
-    def alternate(self, client: Client, received: Merged) -> Weights:
+    def alternate(self, client: Client, received: MergedByFisher) -> Weights:
         """The personal parameters first, then the others."""
         options, mask, slots = self.options, received.mask.cpu(), self.context.layout.params
         reference = client.message.params if options.constraint_reference == "global" else received.params

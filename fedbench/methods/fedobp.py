@@ -37,7 +37,7 @@ from fedbench.module.weights import Weights
 
 
 @dataclass(eq=False)
-class Merged(Weights):
+class MergedByScore(Weights):
     """What a client starts from, the mask of its personal numbers in `whole`, and the scores that made it."""
 
     mask: Tensor
@@ -135,7 +135,7 @@ class FedOBP(Method):
         mask = self.mask(scores)
         merged, size = choose(mask, mine, self.whole(shared)), self.context.layout.size
         buffers = merged[size:] if options.include_buffers else shared.buffers
-        return Merged(merged[:size], buffers, shared.counters, mask, scores)
+        return MergedByScore(merged[:size], buffers, shared.counters, mask, scores)
 
     def _scores(self, client: Client, mine: Tensor, shared: Weights) -> Tensor:
         """Scores of `whole`, float64, averaged with the earlier ones."""
@@ -179,7 +179,7 @@ class FedOBP(Method):
         state.local = self.whole(trained)
         if self.options.score == "gradient":
             state.moved = (state.local - self.whole(received)).abs_()
-        merged = received if isinstance(received, Merged) else None
+        merged = received if isinstance(received, MergedByScore) else None
         if self.options.score_ema and merged is not None:
             state.ema = merged.scores
         return self.upload(client, trained, traces=mask_traces(self.slots, None if merged is None else merged.mask))

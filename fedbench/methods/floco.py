@@ -35,7 +35,7 @@ from fedbench.methods.base import About, ExtraPass, Method, Point
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.methods.messages import Encoded, Message, Upload, uncounted
-from fedbench.methods.parts.mixed_head import mix_head, mixed_loss, mixtures
+from fedbench.methods.parts.mixed_head import mix_head, mixed_loss, mixture_masks
 from fedbench.methods.parts.simplex import project, walk
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
@@ -108,13 +108,13 @@ class Floco(ExtraPass):
 
     def private(self, layout: Layout) -> Masks:
         """The coordinates stay at the client."""
-        return Masks(layout.nothing().params, mixtures(layout).buffers)
+        return Masks(layout.nothing().params, mixture_masks(layout).buffers)
 
     # -- coordinates --------------------------------------------------------------------------------------------------
 
     @cached_property
     def mixtures(self) -> Masks:
-        return mixtures(self.context.layout)
+        return mixture_masks(self.context.layout)
 
     @property
     def middle(self) -> Tensor:

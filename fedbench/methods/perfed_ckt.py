@@ -21,7 +21,7 @@ from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregation.clusters import k_means, nearest
+from fedbench.aggregation.clusters import k_means, nearest_centre
 from fedbench.engine.fit import Batches, Loss, Paired
 from fedbench.engine.losses import task_loss
 from fedbench.methods.base import About
@@ -86,7 +86,7 @@ class PerFedCKT(Local):
     def send(self, server: Any, client: int) -> Message:
         message = super().send(server, client)
         if client in server.signals:
-            message.add(target=server.targets[nearest(server.signals[client], server.centres)])
+            message.add(target=server.targets[nearest_centre(server.signals[client], server.centres)])
         return message
 
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:

@@ -26,7 +26,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, encoded
-from fedbench.methods.parts.gaussians import Gaussians, discriminant, label_prior, packed, unpacked
+from fedbench.methods.parts.gaussians import Gaussians, discriminant, label_prior, packed_triangle, unpacked_triangle
 from fedbench.methods.parts.interpolation import Betas, interpolated
 from fedbench.methods.parts.recorded_features import recorded, recording
 from fedbench.methods.server import ServerState
@@ -105,7 +105,7 @@ class PFedFDA(Method):
             self.with_head_of(adapted, client, body),
             traces={"beta_means": betas[0], "beta_covariance": betas[1]},
             means=adapted.means.flatten().to(body.params),
-            covariance=packed(adapted.covariance).to(body.params),
+            covariance=packed_triangle(adapted.covariance).to(body.params),
             images=encoded(torch.tensor(client.samples), bits=32),
         )
         client.state.params = None  # the head, which is computed
@@ -143,7 +143,7 @@ class PFedFDA(Method):
         """The global statistics as the client was sent them."""
         shape, message = self.context.layout.linear_head()[0].shape, client.message
         means, upper = (part.cpu().to(torch.float64) for part in (message.means, message.covariance))
-        return Gaussians(means.view(shape), unpacked(upper, shape[1]))
+        return Gaussians(means.view(shape), unpacked_triangle(upper, shape[1]))
 
     def with_head_of(self, gaussians: Gaussians, client: Client, weights: Weights) -> Weights:
         """The weights with the head of these statistics, for the client's prior of labels."""
@@ -162,7 +162,7 @@ class PFedFDA(Method):
         (weight, _), dtype = self.context.layout.linear_head(), initial.params.dtype
         draw = torch.Generator().manual_seed(self.context.seed)
         server.means = torch.rand(weight.shape, dtype=dtype, generator=draw).flatten()
-        server.covariance = packed(torch.eye(weight.shape[1], dtype=dtype))
+        server.covariance = packed_triangle(torch.eye(weight.shape[1], dtype=dtype))
         return server
 
     def send(self, server: Any, client: int) -> Message:

@@ -39,7 +39,7 @@ from fedbench.module import seeds
 from fedbench.module.masks import choose
 from fedbench.module.weights import Weights
 
-Share = Annotated[float, Field(gt=0, le=1)]
+KeptShare = Annotated[float, Field(gt=0, le=1)]
 
 
 class PFedGate(Method):
@@ -53,7 +53,7 @@ class PFedGate(Method):
     )
 
     class Options(Method.Options):
-        sparsity: Share | list[Share] = Field(
+        sparsity: KeptShare | list[KeptShare] = Field(
             1.0, description="share of the elements that are kept in a step, s; a list has one for each client"
         )
         blocks_per_tensor: int = Field(1, ge=1, description="pieces that a parameter tensor is cut into")

@@ -45,7 +45,7 @@ class AlexNet(Network):
             )
         layers, channels = entrance(input_shape[0], grey)
         if pretrained:
-            published.check(channels, norm=(norm, "none"))
+            published.check_fits(channels, norm=(norm, "none"))
         for number, (width, kernel, stride, padding, pool) in enumerate(CONVOLUTIONS, 1):
             layers[f"conv{number}"] = nn.Conv2d(channels, width, kernel, stride, padding)
             layers |= activation(f"{number}", nn.BatchNorm2d(width) if norm == "batch" else None)
@@ -58,14 +58,14 @@ class AlexNet(Network):
         self.body = nn.Sequential(OrderedDict(layers))
         self.head = nn.Linear(4096, classes)
         if pretrained:
-            published.load(self.body, AlexNet_Weights.IMAGENET1K_V1, own_name)
+            published.load(self.body, AlexNet_Weights.IMAGENET1K_V1, alexnet_name)
 
 
 def activation(number: str, norm: nn.Module | None) -> dict[str, nn.Module]:
     return ({f"bn{number}": norm} if norm else {}) | {f"relu{number}": nn.ReLU()}
 
 
-def own_name(name: str) -> str | None:
+def alexnet_name(name: str) -> str | None:
     """torchvision's name of a tensor as ours; None for its head."""
     part, number, kind = name.split(".")
     if part == "features":

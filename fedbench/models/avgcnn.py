@@ -30,13 +30,13 @@ class AvgCnn(Network):
                 relu2=nn.ReLU(),
                 pool2=nn.MaxPool2d(2),
                 flatten=nn.Flatten(),
-                fc1=nn.Linear(64 * pooled(height) * pooled(width), 512),
+                fc1=nn.Linear(64 * pooled_side(height) * pooled_side(width), 512),
                 relu3=nn.ReLU(),
             )
         )
         self.head = nn.Linear(512, classes)
 
 
-def pooled(side: int) -> int:
+def pooled_side(side: int) -> int:
     """Side of the map that fc1 sees."""
     return ((side - 4) // 2 - 4) // 2

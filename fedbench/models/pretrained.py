@@ -17,12 +17,12 @@ def load(
     names: from a published name to that in the body, or None for what the body has not. edit: applied to the published
     state dict first. Raises ConfigError where they are neither in torch's cache nor can be fetched.
     """
-    published = edit(fetch(weights))
+    published = edit(fetch_weights(weights))
     renamed = {own: tensor for name, tensor in published.items() if (own := names(name)) is not None}
     body.load_state_dict(renamed)
 
 
-def fetch(weights: WeightsEnum) -> dict[str, Tensor]:
+def fetch_weights(weights: WeightsEnum) -> dict[str, Tensor]:
     """The published state dict, from torch's cache or the network."""
     try:
         # Hashed while it is fetched; a file that is there already is taken as it is.
@@ -35,7 +35,7 @@ def fetch(weights: WeightsEnum) -> dict[str, Tensor]:
         ) from None
 
 
-def check(channels: int, **options: tuple[str, str]) -> None:
+def check_fits(channels: int, **options: tuple[str, str]) -> None:
     """Raises ConfigError for what no weights are published for.
 
     channels: of the first layer. options: the value of each option, and the one that has published weights.

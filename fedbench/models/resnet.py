@@ -76,13 +76,13 @@ class ResNet18(ResNet):
     ) -> None:
         check_choice("pretrained", pretrained, (True, False))
         if pretrained:
-            published.check(entrance(input_shape[0], grey)[1], stem=(stem, "imagenet"))
+            published.check_fits(entrance(input_shape[0], grey)[1], stem=(stem, "imagenet"))
         super().__init__(input_shape, classes, stem, grey)
         if pretrained:
-            published.load(self.body, ResNet18_Weights.IMAGENET1K_V1, own_name)
+            published.load(self.body, ResNet18_Weights.IMAGENET1K_V1, resnet_name)
 
 
-def own_name(name: str) -> str | None:
+def resnet_name(name: str) -> str | None:
     """torchvision's name of a tensor as ours; None for its head."""
     return None if name.startswith("fc.") else name.replace("layer", "stage")
 

@@ -46,7 +46,7 @@ class Vit(Network):
             )
         layers, channels = entrance(input_shape[0], grey)
         if pretrained:
-            published.check(channels, size=(size, "base"))
+            published.check_fits(channels, size=(size, "base"))
         heads, hidden, mlp = SIZES[size]
         transformer = VisionTransformer(height, PATCH, 12, heads, hidden, mlp, num_classes=1)
         transformer.heads = nn.Identity()
@@ -54,7 +54,7 @@ class Vit(Network):
             transformer.conv_proj = patches_of(channels, transformer.conv_proj)
         if pretrained:
             fit = partial(interpolate_embeddings, height, PATCH)
-            published.load(transformer, ViT_B_16_Weights.IMAGENET1K_V1, own_name, fit)
+            published.load(transformer, ViT_B_16_Weights.IMAGENET1K_V1, vit_name, fit)
         self.body = nn.Sequential(OrderedDict(layers | {"transformer": transformer}))
         self.head = nn.Linear(hidden, classes)
 
@@ -67,5 +67,5 @@ def patches_of(channels: int, like: nn.Module) -> nn.Conv2d:
     return conv
 
 
-def own_name(name: str) -> str | None:
+def vit_name(name: str) -> str | None:
     return None if name.startswith("heads.") else name

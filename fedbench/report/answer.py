@@ -177,7 +177,7 @@ def besides(study: Study) -> list[str]:
     return lines
 
 
-def tiles(study: Study) -> list[Tile]:
+def answer_tiles(study: Study) -> list[Tile]:
     """The row of numbers under the answer."""
     if study.method not in study.metrics:
         return []

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.theme import LIGHT, axis, dash_of, faded, figure, hover, label_ends, round_axis, score_axis
-from fedbench.results.summary import participants
+from fedbench.results.summary import counted_participants
 from fedbench.results.tables import BASELINE, LAST, clients_at, pair
 from fedbench.tasks import Metric
 
@@ -163,7 +163,7 @@ def traffic(study: Study, method: str) -> pd.DataFrame:
     """Per round, mean over seeds: bytes sent so far per participant, both ways; score as shown at the study's point."""
     frame = study.metrics[method]
     rows = frame[(frame["point"] == "after_fit") & (frame["round"] > 0)]
-    count = participants(study.clients[method], study.runs[method].config(), rows)
+    count = counted_participants(study.clients[method], study.runs[method].config(), rows)
     sent = rows.assign(sent=(rows["bytes_up"].fillna(0) + rows["bytes_down"].fillna(0)) / count)
     sent["sent"] = sent.groupby("seed")["sent"].cumsum()
     curve = seed_curve(study.metric, frame, study.point)[["round", "mean"]].rename(columns={"mean": "score"})

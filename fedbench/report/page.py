@@ -64,7 +64,7 @@ def render(study: Study) -> str:
         asked=answer.asked(study),
         answer=answer.answer(study),
         besides=answer.besides(study),
-        tiles=answer.tiles(study),
+        tiles=answer.answer_tiles(study),
         table=table_rows(study),
         gains=BASELINE in study.metrics and len(study.metrics) > 1,
         colours=study.colours,

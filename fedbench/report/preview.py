@@ -60,11 +60,11 @@ class Preview:
 def write_preview(path: Path, preview: Preview) -> Path:
     """Writes the page, one file that opens without a network."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, render(preview))
+    write_atomically(path, render_preview(preview))
     return path
 
 
-def render(preview: Preview) -> str:
+def render_preview(preview: Preview) -> str:
     return rendered(
         "preview.html.j2",
         p=preview,

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from fedbench.tasks import Task
 
-Point = Literal["after_fit", "after_agg", "global"]
-POINTS: tuple[Point, ...] = ("after_fit", "after_agg", "global")
+RecordPoint = Literal["after_fit", "after_agg", "global"]
+POINTS: tuple[RecordPoint, ...] = ("after_fit", "after_agg", "global")
 SPLITS = ("val", "test")
 COSTS = ("train_loss", "steps", "bytes_up", "bytes_down")
 TIMINGS = ("seed", "exchange", "train", "comm", "server", "eval", "log", "total", "host_busy", "rss_mb")

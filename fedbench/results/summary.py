@@ -59,13 +59,14 @@ def _intervals(rows: pd.DataFrame, metric: Metric) -> dict[str, Any]:
 def _cost(run: Records, config: dict[str, Any], metrics: pd.DataFrame) -> dict[str, Any]:
     """Bytes and steps per client and participated round; seconds as the median over rounds, which spares warm-up."""
     rounds = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]
-    shares = rounds[["bytes_up", "bytes_down", "steps"]].div(participants(run.clients(), config, rounds), axis=0)
+    took_part = counted_participants(run.clients(), config, rounds)
+    shares = rounds[["bytes_up", "bytes_down", "steps"]].div(took_part, axis=0)
     seconds = pd.to_numeric(run.timings()["total"]).median()
     cost = {**shares.mean().to_dict(), "seconds_per_round": seconds}
     return {str(key): None if pd.isna(value) else float(value) for key, value in cost.items()}
 
 
-def participants(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame) -> pd.Series:
+def counted_participants(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame) -> pd.Series:
     """Clients that took part in each of the given rounds (rows of metrics), aligned to their index.
 
     Counted where every client was evaluated, else as the configuration asked.

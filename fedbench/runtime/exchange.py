@@ -37,8 +37,8 @@ class ClientTask:
     """What a host does for one client in an exchange: models are evaluated first, then one is trained.
 
     kept: the round in which the client's private state was saved, 0 before the first. resting, after_agg,
-    global_model, after_fit: what is evaluated: the model of a client that sits out and whose last fit has no score, what it has
-    received, the global model, and what it trains now.
+    global_model, after_fit: what is evaluated: the model of a client that sits out and whose last fit has no score,
+    what it has received, the global model, and what it trains now.
     """
 
     client: int

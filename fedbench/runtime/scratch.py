@@ -25,7 +25,7 @@ class Scratch:
     def __init__(self, base: Path | None = None) -> None:
         base = base or shared_memory() / f"fedbench-{os.getuid()}"
         base.mkdir(parents=True, exist_ok=True)
-        with locked(base):
+        with folder_lock(base):
             sweep(base)
             self.folder = base / uuid.uuid4().hex[:16]
             self.folder.mkdir()
@@ -66,7 +66,7 @@ def _is_held(folder: Path) -> bool:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """One process at a time."""
     handle = os.open(folder, os.O_RDONLY)
     try:

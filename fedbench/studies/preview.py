@@ -56,7 +56,7 @@ def preview(dataset: Dataset, config: Config, parted: Partition | None, path: Pa
             domains=domain_table(dataset, groups),
             partition=partition_table(dataset, groups, parted) if parted else None,
             partition_intro=partition_intro(dataset, config, parted) if parted else "",
-            facts=facts(dataset, config, parted),
+            facts=data_facts(dataset, config, parted),
             warnings=(*dataset.warnings, *(parted.warnings if parted else ())),
         ),
     )
@@ -126,13 +126,13 @@ def sheets(dataset: Dataset, groups: TargetGroups, counts: np.ndarray) -> list[S
 def chosen(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
     """Some of these rows: PER_CLASS in all, or of each domain as many as makes about that many, one at least."""
     if dataset.domains is None:
-        return spread(rows, PER_CLASS)
+        return spread_of_tiles(rows, PER_CLASS)
     each = max(1, PER_CLASS // len(dataset.domain_names))
     groups = [rows[dataset.domains[rows] == d] for d in range(len(dataset.domain_names))]
-    return np.concatenate([spread(group, each) for group in groups])
+    return np.concatenate([spread_of_tiles(group, each) for group in groups])
 
 
-def spread(rows: np.ndarray, count: int) -> np.ndarray:
+def spread_of_tiles(rows: np.ndarray, count: int) -> np.ndarray:
     """At most count of them, at even distances."""
     return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)] if len(rows) else rows
 
@@ -177,7 +177,7 @@ def partition_intro(dataset: Dataset, config: Config, parted: Partition) -> str:
     )
 
 
-def facts(dataset: Dataset, config: Config, parted: Partition | None) -> list[tuple[str, str]]:
+def data_facts(dataset: Dataset, config: Config, parted: Partition | None) -> list[tuple[str, str]]:
     assert dataset.folder is not None
     source = constants_of(dataset.name).source
     if config.data.mean or config.data.std:
@@ -186,7 +186,7 @@ def facts(dataset: Dataset, config: Config, parted: Partition | None) -> list[tu
         ("mean", ", ".join(f"{value:.4f}" for value in dataset.mean)),
         ("deviation", ", ".join(f"{value:.4f}" for value in dataset.std)),
         ("constants from", source),
-        ("cache", f"{dataset.folder} ({size_text(cache.size(dataset.folder))})"),
+        ("cache", f"{dataset.folder} ({size_text(cache.size_on_disk(dataset.folder))})"),
     ]
     if parted:
         asked = {k: v for k, v in config.partition.model_dump().items() if k in config.partition.model_fields_set}

@@ -388,7 +388,7 @@ MUTANTS = [
         "torch.arange(len(mine))",
     ),
     ("a wrong public image", "index[~mine] - len(self.own)", "index[~mine] % len(self.public)"),
-    ("private images only in pairs", "return task_loss(net, joined(*batch))", "return task_loss(net, batch[0])"),
+    ("private images only in pairs", "return task_loss(net, joined_batch(*batch))", "return task_loss(net, batch[0])"),
     ("a weight of 0 still forwards", "elif public is not None and options.public_weight:", "elif public is not None:"),
     ("another stream", "client.fit(received, data, loss=loss)", "client.fit(received, data, 'x', loss=loss)"),
 ]

@@ -557,7 +557,7 @@ def test_traces_are_the_centres():
 MUTANTS = [
     ("the projection starts with a fresh optimiser", 'deepcopy(client.state.optimizers.get("fit"))', "None"),
     ("endpoints share one stream", "manual_seed(seed + number)", "manual_seed(seed)", "methods/parts/mixed_head.py"),
-    ("coordinates travel", "Masks(layout.nothing().params, mixtures(layout).buffers)", "layout.nothing()"),
+    ("coordinates travel", "Masks(layout.nothing().params, mixture_masks(layout).buffers)", "layout.nothing()"),
     ("the last batch's coordinates stay", "return self.at(trained, self.centre(client))", "return trained"),
     ("coordinates are drawn once a round", "s.step.add_(1)", "s.step.add_(0)", "methods/parts/mixed_head.py"),
     ("subregions are never used", 'client.message.centre.cpu() if "centre" in client.message else None', "None"),

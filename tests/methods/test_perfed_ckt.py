@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import Tensor, nn
 
-from fedbench.aggregation.clusters import k_means, nearest, squared_distance
+from fedbench.aggregation.clusters import k_means, nearest_centre, squared_distance
 from fedbench.errors import ConfigError
 from fedbench.methods.messages import Upload
 from fedbench.methods.parts.cotraining import public_batch
@@ -87,7 +87,7 @@ def test_invariants_of_clusters(values, clusters):
     for k in set(assigned):
         members = torch.stack([v.double() for v, own in zip(vectors, assigned, strict=True) if own == k])
         assert torch.allclose(centres[k], members.mean(0))
-    assert assigned == [nearest(v, centres) for v in vectors]
+    assert assigned == [nearest_centre(v, centres) for v in vectors]
     sums = []
     for most in range(1, 8):
         own, means = k_means(vectors, clusters, most)
@@ -218,7 +218,7 @@ def test_who_sat_out_gets_the_nearest_centre_of_those_who_did_not():
     assert {i for i, name in mine.log[1].traces if name == "cluster"} == {0, 1}
     held = mine.log[0].uploads[2].signal
     centres = [mine.log[1].uploads[i].signal for i in (0, 1)]
-    assert torch.equal(mine.method.send(mine.server, 2).target, centres[nearest(held, centres)])
+    assert torch.equal(mine.method.send(mine.server, 2).target, centres[nearest_centre(held, centres)])
 
 
 def test_a_first_participation_has_no_target():
@@ -388,8 +388,8 @@ MUTANTS = [
     ),
     (
         "the farthest centre",
-        "server.targets[nearest(server.signals[client], server.centres)]",
-        "server.targets[-1 - nearest(server.signals[client], server.centres)]",
+        "server.targets[nearest_centre(server.signals[client], server.centres)]",
+        "server.targets[-1 - nearest_centre(server.signals[client], server.centres)]",
     ),
     ("a target before the first upload", "if client in server.signals:", "if server.signals:"),
     (

@@ -19,11 +19,11 @@ from fedbench.methods.parts.gaussians import (
     Moments,
     discriminant,
     label_prior,
-    mixed,
-    packed,
+    mixed_gaussians,
+    packed_triangle,
     shrunk,
     statistics,
-    unpacked,
+    unpacked_triangle,
 )
 from fedbench.methods.parts.interpolation import Fold, interpolated, split, validation
 from fedbench.methods.pfedfda import PFedFDA
@@ -93,7 +93,7 @@ def test_a_class_needs_more_rows_than_folds_for_a_mean_of_its_own():
 
 
 def test_adapted_statistics():
-    adapted = mixed([0.25, 0.5], statistics_of(F, Y, COMMON.means, 2, 1e-4, 1), COMMON)
+    adapted = mixed_gaussians([0.25, 0.5], statistics_of(F, Y, COMMON.means, 2, 1e-4, 1), COMMON)
     assert close(adapted.means, [0.625, 0.541667, 1, 1])
     assert close(adapted.covariance, [2.000050, 0.333383, 0.333383, 1.277828])
 
@@ -234,7 +234,7 @@ def test_nothing_below_the_diagonal_is_read(definite):
     half = Gaussians(common.means, common.covariance + below)
     for ours, theirs in zip(discriminant(half, 1e-4), discriminant(common, 1e-4), strict=True):
         assert torch.equal(ours, theirs)
-    assert torch.equal(packed(half.covariance), packed(common.covariance))
+    assert torch.equal(packed_triangle(half.covariance), packed_triangle(common.covariance))
     found = []
     for start, more in ((common, 0), (half, below)):
         start = shrunk(start, 1e-4)
@@ -260,7 +260,7 @@ def test_mixed_statistics_lie_between_and_can_be_solved(rows, a, b):
     draw = torch.Generator().manual_seed(0)
     common = Gaussians(torch.rand(3, 3, dtype=torch.float64, generator=draw), torch.eye(3, dtype=torch.float64))
     local = statistics_of(z, y, common.means, 2, 1e-4, 1)
-    adapted = mixed(f64([a, b]), local, common)
+    adapted = mixed_gaussians(f64([a, b]), local, common)
     for part, own, other in zip(adapted, local, common, strict=True):
         assert (part >= torch.minimum(own, other) - 1e-9).all()
         assert (part <= torch.maximum(own, other) + 1e-9).all()
@@ -272,7 +272,7 @@ def test_mixed_statistics_lie_between_and_can_be_solved(rows, a, b):
     scores = logits(adapted, prior, z)
     shifted = logits(adapted, 7 * prior, z)
     assert torch.allclose(scores.softmax(1), shifted.softmax(1), atol=1e-9)
-    assert torch.equal(unpacked(packed(adapted.covariance), 3), adapted.covariance.triu())
+    assert torch.equal(unpacked_triangle(packed_triangle(adapted.covariance), 3), adapted.covariance.triu())
     order = torch.argsort(y, stable=True).flip(0)
     again = statistics_of(z[order], y[order], common.means, 2, 1e-4, 1)
     assert torch.allclose(again.means, local.means)
@@ -317,7 +317,7 @@ def test_the_first_means_are_drawn_once_for_all_from_the_runs_seed():
     expected = torch.rand(4, 5, generator=torch.Generator().manual_seed(5)).flatten()
     assert torch.equal(two.means, expected)
     assert not torch.equal(one.means, two.means)
-    assert torch.equal(unpacked(one.covariance, 5), torch.eye(5, dtype=torch.float64))
+    assert torch.equal(unpacked_triangle(one.covariance, 5), torch.eye(5, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -388,14 +388,14 @@ def test_what_is_uploaded_and_averaged_are_adapted_statistics():
     before = [
         sum(SIZES[i] * start.uploads[i].tensors[n].double() for i in range(4)) / 68 for n in ("means", "covariance")
     ]
-    common = Gaussians(before[0].float().double().view(4, 5), unpacked(before[1].float().double(), 5))
+    common = Gaussians(before[0].float().double().view(4, 5), unpacked_triangle(before[1].float().double(), 5))
     for i, upload in seen.uploads.items():
         data = made.client(i, 2).train
         features = made.learner.features(seen.after_fit[i], data).double()
         local = statistics_of(features, data.labels, common.means, 2, 1e-4, 1)
-        adapted = mixed([0.25, 0.5], local, common)
+        adapted = mixed_gaussians([0.25, 0.5], local, common)
         assert torch.allclose(upload.means.double(), adapted.means.flatten(), atol=1e-6)
-        assert torch.allclose(upload.covariance.double(), packed(adapted.covariance), atol=1e-6)
+        assert torch.allclose(upload.covariance.double(), packed_triangle(adapted.covariance), atol=1e-6)
         head = head_of(adapted, label_prior(data.labels, 4, 1e-4))
         assert torch.allclose(
             seen.after_fit[i].params[HEAD].double(), torch.cat([h.flatten() for h in head]), atol=1e-5
@@ -428,7 +428,9 @@ def test_nothing_depends_on_the_number_of_threads():
     z[range(90), y] += 2
     made = Simulation("pfedfda", blobs(SIZES), module=wide)
     client = made.client(0, 1)
-    client.message = Message(means=torch.rand(4 * 512, generator=draw), covariance=packed(torch.eye(512) + 0.1))
+    client.message = Message(
+        means=torch.rand(4 * 512, generator=draw), covariance=packed_triangle(torch.eye(512) + 0.1)
+    )
     for threads in (1, 2):
         with threadpool_limits(threads, user_api="blas"):
             adapted, betas = made.method.adapted(client, z, y)
@@ -563,7 +565,7 @@ MUTANTS = [
     ),
     (
         "statistics are local ones",
-        "return mixed(betas, local(moments), common), betas",
+        "return mixed_gaussians(betas, local(moments), common), betas",
         "return local(moments), betas",
         "methods/parts/interpolation.py",
     ),
@@ -588,7 +590,7 @@ MUTANTS = [
     ),
     (
         "rare classes are forgotten",
-        "mixed(betas, local(moments), common)",
+        "mixed_gaussians(betas, local(moments), common)",
         "mixed(betas, local(moments[:-1]), common)",
         "methods/parts/interpolation.py",
     ),

@@ -104,7 +104,7 @@ def inside(folder: Path, name: str, where: str) -> Path:
     return folder / name
 
 
-def assembled(
+def listed_content(
     train: list[Item],
     test: list[Item],
     names: tuple[str, ...],

@@ -159,10 +159,10 @@ def folders(root: Path) -> Iterator[Path]:
     layer = [root]
     for _ in range(DEPTH + 1):
         yield from layer
-        layer = sorted(inner for place in layer for inner in subfolders(place))
+        layer = sorted(inner for place in layer for inner in readable_subfolders(place))
 
 
-def subfolders(place: Path) -> list[Path]:
+def readable_subfolders(place: Path) -> list[Path]:
     """None where the folder may not be read."""
     try:
         return [Path(found.path) for found in os.scandir(place) if found.is_dir()]
@@ -245,7 +245,7 @@ def download(name: str, published: Published, folder: Path, progress: OnProgress
         raise
     except (OSError, HTTPException, ValueError) as error:
         raise ConfigError(
-            f"data {name}: not here, and the download failed ({first_line(error)}); put {published.expected} into a "
+            f"data {name}: not here, and the download failed ({told_by(error)}); put {published.expected} into a "
             f"folder and name it with --data.root, or {by_hand} (they are kept in {folder})"
         ) from error
 
@@ -263,7 +263,7 @@ def fetch_all(name: str, published: Published, part: Path, progress: OnProgress 
     if found is None:
         raise ConfigError(f"data {name}: what was downloaded is not the set; {lacking(published, list(folders(raw)))}")
     take(published, found, part, move=True)
-    archives.remove(raw)
+    archives.remove_tree(raw)
 
 
 def take(published: Published, found: Path, part: Path, move: bool) -> None:
@@ -301,7 +301,7 @@ def fetch_from(address: str, expected: str, path: Path, progress: Callable[[int,
         raise ValueError(f"{address}: MD5 is not the published {expected}{short}")
 
 
-def first_line(error: BaseException) -> str:
+def told_by(error: BaseException) -> str:
     if isinstance(error, urllib.error.URLError) and isinstance(error.reason, socket.timeout | TimeoutError):
         return "no answer"
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(":")

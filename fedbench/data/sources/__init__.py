@@ -39,7 +39,7 @@ def names() -> list[str]:
 def find(config: DataConfig, progress: OnProgress | None = None) -> Source:
     """The source that a configuration names; published files that are missing are downloaded. Raises ConfigError."""
     module = import_module(f"{__name__}.{module_of(config.name)}")
-    return module.source(config, checked_options(config, module.Options), progress)
+    return module.source(config, checked_data_options(config, module.Options), progress)
 
 
 def published_of(name: str) -> "Published | None":
@@ -65,7 +65,7 @@ def module_of(name: str) -> str:
     raise ConfigError(f"unknown data set '{name}': {nearest(name, known)} (your own: package.module:factory)")
 
 
-def checked_options(config: DataConfig, kind: type[Section]) -> Section:
+def checked_data_options(config: DataConfig, kind: type[Section]) -> Section:
     """The further keys `data.*`, which the chosen source must know."""
     known = kind.model_fields
     for key in config.options:

@@ -22,19 +22,19 @@ class Options(Section):
     """No options."""
 
 
-def kind_of(name: str) -> Any:
+def pickle_kind(name: str) -> Any:
     from torchvision import datasets
 
     return getattr(datasets, KINDS[name])
 
 
-def downloads_of(name: str) -> tuple[Download, ...]:
-    kind = kind_of(name)
+def cifar_downloads(name: str) -> tuple[Download, ...]:
+    kind = pickle_kind(name)
     return (Download(kind.filename, (kind.url,), kind.tgz_md5),)
 
 
-def sums_of(name: str) -> dict[str, str]:
-    kind = kind_of(name)
+def cifar_sums(name: str) -> dict[str, str]:
+    kind = pickle_kind(name)
     return dict((*kind.train_list, *kind.test_list, (kind.meta["filename"], kind.meta["md5"])))
 
 
@@ -42,15 +42,15 @@ PUBLISHED = {
     "cifar10": Published(
         (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"),
         below=("cifar-10-batches-py",),
-        downloads=partial(downloads_of, "cifar10"),
-        sums=partial(sums_of, "cifar10"),
+        downloads=partial(cifar_downloads, "cifar10"),
+        sums=partial(cifar_sums, "cifar10"),
         pickled=True,
     ),
     "cifar100": Published(
         ("train", "test", "meta"),
         below=("cifar-100-python",),
-        downloads=partial(downloads_of, "cifar100"),
-        sums=partial(sums_of, "cifar100"),
+        downloads=partial(cifar_downloads, "cifar100"),
+        sums=partial(cifar_sums, "cifar100"),
         pickled=True,
     ),
 }
@@ -63,13 +63,13 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 def read(name: str, folder: Path, options: Options) -> Content:
     """CIFAR-100 with its 100 fine classes."""
     check_pickles(PUBLISHED[name], folder)
-    kind = kind_of(name)
+    kind = pickle_kind(name)
     here = type(kind.__name__, (kind,), {"base_folder": folder.name})
     parts = [here(folder.parent, train=train) for train in (True, False)]
     names = tuple(parts[0].classes)
     for part in parts:
         check_part(folder, part, len(names))
-    return Content(*map(len, parts), chain.from_iterable(map(sliced, parts)), len(names), names)
+    return Content(*map(len, parts), chain.from_iterable(map(unpickled_slices, parts)), len(names), names)
 
 
 def check_part(folder: Path, part: Any, classes: int) -> None:
@@ -78,7 +78,7 @@ def check_part(folder: Path, part: Any, classes: int) -> None:
         raise ConfigError(f"{folder}: {len(part.data)} images, {len(part.targets)} labels, {len(wrong)} out of range")
 
 
-def sliced(part: Any) -> Iterator[Block]:
+def unpickled_slices(part: Any) -> Iterator[Block]:
     labels = np.array(part.targets, np.int64)
     for start in range(0, len(labels), BLOCK):
         yield Block(part.data[start : start + BLOCK].transpose(0, 3, 1, 2), labels[start : start + BLOCK])

@@ -12,7 +12,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.listing import assembled, check_names, some_images, subfolders
+from fedbench.data.reading.listing import check_names, listed_content, some_images, subfolders
 from fedbench.data.reading.published import Download, Published
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -44,11 +44,11 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    train = [item for part in ("train", "valid")[: 1 + options.join_val] for item in items_of(folder / part)]
-    return assembled(train, items_of(folder / "test"), CLASSES, None, DOMAINS)
+    train = [item for part in ("train", "valid")[: 1 + options.join_val] for item in listed_items(folder / part)]
+    return listed_content(train, listed_items(folder / "test"), CLASSES, None, DOMAINS)
 
 
-def items_of(part: Path) -> list[Item]:
+def listed_items(part: Path) -> list[Item]:
     """The images of a part, class by class. Raises ConfigError."""
     check_names(part, [folder.name for folder in subfolders(part)], CLASSES)
     return [

@@ -18,9 +18,9 @@ from fedbench.data.reading.images import Item, is_test_row
 from fedbench.data.reading.listing import (
     ListedImage,
     Seen,
-    assembled,
     check_names,
     inside,
+    listed_content,
     rows_of,
     some_images,
     subfolders,
@@ -161,7 +161,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
         warnings = ("no lists of parts: every fifth image of each class and domain is a test image",)
     check_parts(folder, layout, parts)
     size = options.size or layout.size
-    return assembled(*parts, layout.classes, size, layout.domains, warnings=warnings)
+    return listed_content(*parts, layout.classes, size, layout.domains, warnings=warnings)
 
 
 def check_parts(folder: Path, layout: FolderLayout, parts: TwoParts) -> None:
@@ -217,7 +217,7 @@ def check_number(numbers: dict[str, str], name: str, row: ListedImage) -> None:
 def by_table(folder: Path, layout: FolderLayout) -> TwoParts:
     """splits.csv: columns path and part, whatever else there is."""
     parts, seen = dict[str, list[Item]](train=[], test=[]), Seen()
-    for path, part, row in table_rows(folder / SPLITS):
+    for path, part, row in listed_rows(folder / SPLITS):
         if part not in parts:
             raise ConfigError(f"{row.where}: part {part!r}; train or test is expected")
         item = listed(folder, layout, path, row, seen)
@@ -227,7 +227,7 @@ def by_table(folder: Path, layout: FolderLayout) -> TwoParts:
     return parts["train"], parts["test"]
 
 
-def table_rows(path: Path) -> Iterator[tuple[str, str, ListedImage]]:
+def listed_rows(path: Path) -> Iterator[tuple[str, str, ListedImage]]:
     header, *rows = rows_of(path, ",")
     if not {"path", "part"} <= set(header.values):
         raise ConfigError(f"{header.where}: columns path and part are expected, not {', '.join(header.values)}")

@@ -10,7 +10,7 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import Item, is_test_row
-from fedbench.data.reading.listing import assembled, images_in, is_image, refuse_empty, subfolders
+from fedbench.data.reading.listing import images_in, is_image, listed_content, refuse_empty, subfolders
 from fedbench.errors import ConfigError
 
 TEST = ("test", "val", "valid", "validation")
@@ -128,4 +128,4 @@ def read(train: Listing, test: Listing, options: Options, guessed: bool) -> Cont
         for part in (train, test)
     ]
     warnings = (f"read as DOMAIN/CLASS: {', '.join(domains)} are domains; data.domains false if they are classes",)
-    return assembled(*parts, names, options.size, domains, channels=None, warnings=warnings if guessed else ())
+    return listed_content(*parts, names, options.size, domains, channels=None, warnings=warnings if guessed else ())

@@ -15,7 +15,7 @@ import numpy as np
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
-from fedbench.data.reading.published import Download, Published, changed_warning, entry, first_line
+from fedbench.data.reading.published import Download, Published, changed_warning, entry, told_by
 from fedbench.errors import ConfigError
 
 KINDS = {"mnist": "MNIST", "fmnist": "FashionMNIST", "emnist": "EMNIST"}
@@ -39,14 +39,14 @@ def kind_of(name: str) -> Any:
     return getattr(datasets, KINDS[name])
 
 
-def downloads_of(name: str) -> tuple[Download, ...]:
+def idx_downloads(name: str) -> tuple[Download, ...]:
     kind = kind_of(name)
     if name == "emnist":
         return (Download("gzip.zip", (kind.url,), kind.md5),)
     return tuple(Download(file, tuple(mirror + file for mirror in kind.mirrors), md5) for file, md5 in kind.resources)
 
 
-def sums_of(name: str) -> dict[str, str]:
+def idx_sums(name: str) -> dict[str, str]:
     return dict(kind_of(name).resources)
 
 
@@ -55,8 +55,8 @@ PUBLISHED = {
     name: Published(
         MNIST_FILES,
         below=(f"{KINDS[name]}/raw", "raw"),
-        downloads=partial(downloads_of, name),
-        sums=partial(sums_of, name),
+        downloads=partial(idx_downloads, name),
+        sums=partial(idx_sums, name),
     )
     for name in ("mnist", "fmnist")
 } | {
@@ -64,7 +64,7 @@ PUBLISHED = {
         names_of("emnist-byclass-", "test"),
         below=("EMNIST/raw", "raw", "gzip"),
         wanted=lambda name: "emnist-byclass-" in name,
-        downloads=partial(downloads_of, "emnist"),
+        downloads=partial(idx_downloads, "emnist"),
     )
 }
 
@@ -77,7 +77,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
     """A warning names every file whose checksum is not the published one. EMNIST's images are turned upright."""
     files = [found for file in PUBLISHED[name].names if (found := entry(folder, file))]
     names = class_names(name)
-    labels = [label_array(files[i], len(names)) for i in (1, 3)]
+    labels = [idx_labels(files[i], len(names)) for i in (1, 3)]
     shapes = [image_shape(files[i], files[i + 1], len(own)) for i, own in zip((0, 2), labels, strict=True)]
     if shapes[0][1:] != shapes[1][1:]:
         raise ConfigError(f"{files[2]}: images of another size than in {files[0].name}")
@@ -94,7 +94,7 @@ def class_names(name: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def opened(path: Path, dimensions: int) -> Iterator[tuple[BinaryIO, tuple[int, ...]]]:
+def opened_idx(path: Path, dimensions: int) -> Iterator[tuple[BinaryIO, tuple[int, ...]]]:
     """The file behind its header, and the shape that it announces. Raises ConfigError, also for what is read later."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
@@ -106,12 +106,12 @@ def opened(path: Path, dimensions: int) -> Iterator[tuple[BinaryIO, tuple[int, .
                 raise ConfigError(f"{path}: announces {' x '.join(map(str, shape))} values")
             yield file, shape  # type: ignore[misc]
     except (OSError, EOFError, zlib.error) as error:
-        raise ConfigError(f"{path}: damaged or not whole ({first_line(error)})") from error
+        raise ConfigError(f"{path}: damaged or not whole ({told_by(error)})") from error
 
 
 def header(path: Path) -> tuple[int, ...]:
     """The announced shape of an image file."""
-    with opened(path, 3) as (_, shape):
+    with opened_idx(path, 3) as (_, shape):
         return shape
 
 
@@ -121,9 +121,9 @@ def check_end(path: Path, file: BinaryIO, announced: int) -> None:
         raise ConfigError(f"{path}: {announced} rows announced, more are there")
 
 
-def label_array(path: Path, classes: int) -> np.ndarray:
+def idx_labels(path: Path, classes: int) -> np.ndarray:
     """int64 [n]. Raises ConfigError."""
-    with opened(path, 1) as (file, (count,)):
+    with opened_idx(path, 1) as (file, (count,)):
         labels = np.frombuffer(file.read(min(count, 2**31)), np.uint8).astype(np.int64)
         check_count(path, count, len(labels))
         check_end(path, file, count)
@@ -149,7 +149,7 @@ def image_shape(image_file: Path, label_file: Path, labels: int) -> tuple[int, .
 
 def image_blocks(path: Path, labels: np.ndarray, upright: bool) -> Iterator[Block]:
     """Images uint8 [b, 1, H, W], read as a stream."""
-    with opened(path, 3) as (file, (count, height, width)):
+    with opened_idx(path, 3) as (file, (count, height, width)):
         for start in range(0, count, BLOCK):
             size = min(BLOCK, count - start) * height * width
             data = file.read(size)

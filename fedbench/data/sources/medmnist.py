@@ -28,7 +28,7 @@ class Options(Section):
     join_val: bool = Field(True, description="count the published validation part to the training part")
 
 
-def downloads_of(file: str, md5: str) -> tuple[Download, ...]:
+def medmnist_downloads(file: str, md5: str) -> tuple[Download, ...]:
     return (Download(file, (RECORD.format(file),), md5),)
 
 
@@ -36,7 +36,7 @@ PUBLISHED = {
     name: Published(
         (f"{name}.npz",),
         below=(".medmnist",),
-        downloads=partial(downloads_of, f"{name}.npz", md5),
+        downloads=partial(medmnist_downloads, f"{name}.npz", md5),
         sums=partial(dict, {f"{name}.npz": md5}),
     )
     for name, md5 in SUMS.items()

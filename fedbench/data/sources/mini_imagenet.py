@@ -13,7 +13,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.listing import ListedImage, Seen, assembled, inside, rows_of
+from fedbench.data.reading.listing import ListedImage, Seen, inside, listed_content, rows_of
 from fedbench.data.reading.published import Published
 from fedbench.errors import ConfigError
 
@@ -53,7 +53,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
         for index, (path, where) in enumerate(listed[number]):
             parts[index % EVERY == EVERY - 1].append(Item(path, label, where))
     warnings = ("every sixth image of each class is a test image: the published parts are disjoint in classes",)
-    return assembled(*parts, names, options.size, warnings=warnings)
+    return listed_content(*parts, names, options.size, warnings=warnings)
 
 
 def rows_in(path: Path) -> list[tuple[str, str, ListedImage]]:

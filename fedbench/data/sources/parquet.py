@@ -49,12 +49,12 @@ class ParquetColumns:
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
-    parts = find_parts(path)
+    parts = parquet_parts(path)
     files = tuple(chain.from_iterable(parts.values()))
     return Source(f"parquet:{path}", partial(read, path, parts, options), files, options.model_dump())
 
 
-def find_parts(path: Path) -> dict[str, list[Path]]:
+def parquet_parts(path: Path) -> dict[str, list[Path]]:
     """Files of the parts train and test; one part `train` alone where the names tell no parts. Raises ConfigError."""
     if path.is_file():
         return {"train": [path]}
@@ -267,12 +267,12 @@ def items_of(
                 where = f"{file}, row {row}"
                 if image is None:
                     raise ConfigError(f"{where}: no image bytes in column {columns.image}")
-                known = checked_domain(domain, columns, numbers, where) if columns.domain else None
+                known = parquet_domain(domain, columns, numbers, where) if columns.domain else None
                 yield Item(image, checked_label(label, classes, images, where), where, known)
             number += 1
 
 
-def checked_domain(value: Any, columns: ParquetColumns, numbers: dict[str, int], where: str) -> int:
+def parquet_domain(value: Any, columns: ParquetColumns, numbers: dict[str, int], where: str) -> int:
     """The number of a domain, from its name or from the number that the metadata name. Raises ConfigError."""
     if value is None:
         raise ConfigError(f"{where}: the domain is missing")

@@ -8,7 +8,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.listing import Seen, assembled, check_names, inside, rows_of, some_images, subfolders
+from fedbench.data.reading.listing import Seen, check_names, inside, listed_content, rows_of, some_images, subfolders
 from fedbench.data.reading.published import Download, Published
 from fedbench.errors import ConfigError
 
@@ -46,7 +46,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
         raise ConfigError(f"{folder / 'wnids.txt'}: a class is listed twice")
     words = {row.values[0]: row.values[-1].split(",")[0] for row in rows_of(folder / "words.txt", "\t")}
     names = tuple(words.get(number, number) for number in numbers)
-    return assembled(train_items(folder, numbers), val_items(folder, numbers), names, options.size)
+    return listed_content(train_items(folder, numbers), val_items(folder, numbers), names, options.size)
 
 
 def train_items(folder: Path, numbers: tuple[str, ...]) -> list[Item]:

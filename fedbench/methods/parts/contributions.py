@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 
-def pieces(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def cut_alike(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Vectors `[N]` cut alike, into pieces whose float64 copies stay in a core's cache."""
     return zip(*(vector.split(2**15) for vector in vectors), strict=True)
 

@@ -73,7 +73,7 @@ def squares(rows: Tensor, scale: float = 1.0) -> Tensor:
     return torch.from_numpy(dsyrk(scale, rows.numpy().T, lower=True).T)
 
 
-def mixed(betas: Sequence[float], local: Gaussians, common: Gaussians) -> Gaussians:
+def mixed_gaussians(betas: Sequence[float], local: Gaussians, common: Gaussians) -> Gaussians:
     """beta times the local plus 1 - beta times the global statistics; betas: of means and covariance."""
     return Gaussians(*(torch.lerp(other, own, b) for b, own, other in zip(betas, local, common, strict=True)))
 
@@ -119,11 +119,11 @@ def inverse(make: Callable[[], Tensor]) -> Callable[[np.ndarray], np.ndarray]:
     return solved
 
 
-def packed(symmetric: Tensor) -> Tensor:
+def packed_triangle(symmetric: Tensor) -> Tensor:
     """The upper triangle `[H (H + 1) / 2]` of a matrix, row by row."""
     return torch.from_numpy(dtrttp(symmetric.numpy().T, uplo="L")[0]).to(symmetric.dtype)
 
 
-def unpacked(upper: Tensor, width: int) -> Tensor:
+def unpacked_triangle(upper: Tensor, width: int) -> Tensor:
     """The matrix `[H, H]`, float64, with this upper triangle and zeros below it."""
     return torch.from_numpy(dtpttr(width, upper.numpy(), uplo="L")[0].T)

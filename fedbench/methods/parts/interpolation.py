@@ -18,7 +18,7 @@ from fedbench.methods.parts.gaussians import (
     Gaussians,
     Moments,
     inverse,
-    mixed,
+    mixed_gaussians,
     offsets_of,
     one_thread,
     shrunk,
@@ -48,10 +48,10 @@ def interpolated(rows: Rows, common: Gaussians, prior: Tensor, last: Betas, opti
     betas = fixed_betas(options)
     if betas is None:
         start = shrunk(common, eps)
-        folds = held_out(parts[:-1], moments[:-1], local, start, eps)
+        folds = fold_held_out(parts[:-1], moments[:-1], local, start, eps)
         limits = options.beta_max_iter, options.beta_gtol
         betas = best_betas(folds, start, prior, options.single_beta, *limits) or last
-    return mixed(betas, local(moments), common), betas
+    return mixed_gaussians(betas, local(moments), common), betas
 
 
 def fixed_betas(options: Any) -> Betas | None:
@@ -94,7 +94,7 @@ class Fold(NamedTuple):
         return cls((end.means - start.means).numpy(), way, features.numpy(), member, room)
 
 
-def held_out(
+def fold_held_out(
     folds: Sequence[Rows], moments: Sequence[Moments], local: Callable[..., Gaussians], start: Gaussians, eps: float
 ) -> list[Fold]:
     """Every fold, to be validated with statistics of the other ones.

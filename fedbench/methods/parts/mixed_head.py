@@ -64,7 +64,7 @@ def weights_of_head(module: nn.Module, layout: Layout) -> list[tuple[nn.Module, 
     return [(owner, name) for owner, name, _ in matrices]
 
 
-def mixtures(layout: Layout) -> Masks:
+def mixture_masks(layout: Layout) -> Masks:
     """The endpoints among the parameters, and the coordinates among the buffers.
 
     No other parametrization of the classifier is there: `mix_head` refuses them.
