@@ -58,6 +58,7 @@ class Rounds:
         from fedbench.runtime.hosts import InProcess
         from fedbench.runtime.recorder import Recorder
         from fedbench.studies.resolve import resolve
+        from fedbench.tasks import load
 
         public = PUBLIC if methods.load(method).needs_public else 0
         config, dataset = resolve(
@@ -75,7 +76,7 @@ class Rounds:
             )
         )
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-methods-"))
-        self.run = Driver.of(config, 0, InProcess(dataset), dataset, Recorder(self.folder))
+        self.run = Driver.of(config, 0, InProcess(dataset), dataset, Recorder(self.folder, load(dataset.task)))
         self.run.begin()
         self.counted, self.done, self.steps, self.passes = passes, 0, [], []
 

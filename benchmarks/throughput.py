@@ -119,6 +119,7 @@ class Ours:
         from fedbench.runtime.driver import Driver
         from fedbench.runtime.recorder import Recorder
         from fedbench.studies.resolve import resolve
+        from fedbench.tasks import load
 
         config = Config(
             method=workload.method,
@@ -140,7 +141,7 @@ class Ours:
         config, dataset = resolve(config)
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-throughput-"))
         self.hosts = RayHosts(hosts, 1, 0.0)
-        self.run = Driver.of(config, 0, self.hosts, dataset, Recorder(self.folder))
+        self.run = Driver.of(config, 0, self.hosts, dataset, Recorder(self.folder, load(dataset.task)))
         self.run.begin()
 
     def round(self) -> dict[str, Any]:
