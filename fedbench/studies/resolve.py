@@ -151,5 +151,5 @@ def _check_task(config: Config, kind: type[Method], dataset: Dataset) -> None:
     if kind.needs_classes and not dataset.classes:
         raise ConfigError(
             f"method {config.method.name} works with classes, and the targets of data {config.data.name} are numbers; "
-            "`fedbench methods` names those that take any task"
+            "take another one: `fedbench methods NAME` says what a method needs"
         )
