@@ -40,7 +40,7 @@ class Companion:
         self._streams = seeds.TorchStream(*fit.data.key, fit.stream)
         with self._entered():
             self._stepper = make_stepper(learner, self._fit, steps)
-        self._losses: list[Tensor] = []
+        self._stepped = False
 
     def step(
         self,
@@ -72,9 +72,12 @@ class Companion:
             for own, followed in zip(
                 stepper.optimizer.param_groups, self._followed.optimizer.param_groups, strict=True
             ):
-                own.update({name: value for name, value in followed.items() if name != "params"})
+                for name, value in followed.items():
+                    if name != "params":
+                        own[name] = value.clone() if isinstance(value, Tensor) else value
             stepper.step(closure)
-            self._losses.append(self._loss.detach())
+            learner.ledger.add(self._loss)
+            self._stepped = True
 
     def scores_of_other(self, x: Tensor) -> Tensor:
         """What the training's model says of inputs in train mode, with the dropout masks that this one's pass gets."""
@@ -96,10 +99,10 @@ class Companion:
         learner.load(self.other)
 
     def finish(self) -> Weights:
-        """Count the steps, keep the optimiser's state, and return the trained numbers."""
-        self.learner.ledger.add(self._losses)
-        if self._fit.memory is not None and self._losses:
+        """Keep the optimiser's state, and return the trained numbers."""
+        if self._fit.memory is not None and self._stepped:
             self._fit.memory["optimizer"] = self._stepper.state()
+        self._stepper.release()
         return self.weights
 
 

@@ -14,7 +14,7 @@ from fedbench.config import TrainConfig
 from fedbench.engine import loop, trainer
 from fedbench.engine.fit import Amount, Batches, Fit
 from fedbench.engine.optimizers import first_line_of, module_optimizer
-from fedbench.engine.trainee import Ledger, Trainee
+from fedbench.engine.trainee import Trainee
 from fedbench.errors import ConfigError
 from fedbench.module import seeds
 from fedbench.module.hooks import Hooks
@@ -82,7 +82,7 @@ class Learner(Trainee):
             )
         with told(f"model {name} fails in training"), seeds.preserved_streams():
             self.fit(Fit(self.initial(), data, "probe", Amount(steps=1)))
-        self.ledger = Ledger()
+        self.ledger.clear()
 
     def warnings(self, sizes: Sequence[int]) -> list[str]:
         """What to say once of clients with so many training images."""

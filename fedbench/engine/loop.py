@@ -44,7 +44,6 @@ class Training:
         self.hooks.begin(plan)
         self.stepper: Stepper = make_stepper(learner, fit, sum(map(len, plan)))
         self.needs = fit.needs(learner.w)
-        self.losses: list[Tensor] = []
         self.loss: Tensor | None = None
         self.output: Any = None
         self._autocast = learner.autocast()
@@ -139,7 +138,7 @@ class Training:
         """One step of the optimiser. at: where, given `w`, the gradient is taken, instead of at `w`."""
         self.stepper.step(lambda: self._closure(batch, at))
         if self.loss is not None:
-            self.losses.append(self.loss.detach())
+            self.learner.ledger.add(self.loss)
 
     def gradient(self, batch: Any) -> Tensor:
         """Gradient `[N]` of a batch at the present `w`; the next one writes over it."""
@@ -203,7 +202,7 @@ class Training:
         if loss is None:
             name = type(self.learner.module).__name__
             raise ConfigError(f"{name}.training_step returned None, which this method cannot use")
-        self.losses.append(loss.detach())
+        self.learner.ledger.add(loss)
         return loss
 
     def _advance(self, interval: str, count: int, plateau: bool) -> None:
@@ -211,10 +210,10 @@ class Training:
             advance(self.stepper.schedulers, interval, count, plateau, self.hooks.logs.callback_metrics)
 
     def finish(self) -> None:
-        """Count the steps and keep the optimiser's state."""
+        """Keep the optimiser's state."""
         self.hooks.context.update(current_epoch=len(self.plan))
         self.hooks("on_train_end")
         self.hooks("on_fit_end")
-        self.learner.ledger.add(self.losses)
         if self.fit.memory is not None:
             self.fit.memory["optimizer"] = self.stepper.state()
+        self.stepper.release()

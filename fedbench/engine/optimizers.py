@@ -63,6 +63,9 @@ class Stepper:
     def state(self) -> OptimizerState:
         return self.optimizer.state_dict()["state"]
 
+    def release(self) -> None:
+        """Give back what the next fit can use."""
+
 
 class FlatSGD:
     """SGD by the function that torch.optim.SGD ends in: a third of the time of the object's step on a small model."""
@@ -109,13 +112,20 @@ class FlatStepper(Stepper):
         self._trainable = None if fit.move is None else fit.move.mask.to(learner.device)
         self._parts, self._frozen = parts_of(self._trainable, learner.layout.size)
         self._kept = None if self._frozen is None else self.w[self._frozen]
-        self._flats = [nn.Parameter(self.w[part]) for part in self._parts]
-        for flat, part in zip(self._flats, self._parts, strict=True):
-            flat.grad = self.g[part]
-        self.optimizer: Any = built_in(learner, self._flats, fit, steps, flat=True)
+        self._learner, self._kind = learner, kind_of(learner, fit, steps)
+        self.optimizer: Any = learner.idle_optimizers.pop(self._kind, None) or self._made(fit, steps)
+        if self._kind is not None:
+            set_back(self.optimizer, rate_of(learner, fit))
+        self._flats: list[nn.Parameter] = self.optimizer.param_groups[0]["params"]
         self._resumed: OptimizerState = (fit.memory or {}).get("optimizer", {})
         if self._resumed:
             self._resume(self._resumed)
+
+    def _made(self, fit: Fit, steps: int) -> Any:
+        flats = [nn.Parameter(self.w[part]) for part in self._parts]
+        for flat, part in zip(flats, self._parts, strict=True):
+            flat.grad = self.g[part]
+        return built_in(self._learner, flats, fit, steps, flat=True)
 
     def zero_grad(self) -> None:
         self.g.zero_()
@@ -143,7 +153,7 @@ class FlatStepper(Stepper):
         for flat, part in zip(self._flats, self._parts, strict=True):
             for name, value in self.optimizer.state[flat].items():
                 if value is None or not value.dim():
-                    whole[name] = value
+                    whole[name] = value if value is None else value.clone()
                 else:
                     whole.setdefault(name, self._before(name))[part] = value
         if self._frozen is not None:
@@ -152,6 +162,10 @@ class FlatStepper(Stepper):
                 if value is not None and value.dim():
                     whole[name] = choose(self._trainable, value, self._before(name))
         return whole
+
+    def release(self) -> None:
+        if self._kind is not None:
+            self._learner.idle_optimizers[self._kind] = self.optimizer
 
     def _before(self, name: str) -> Tensor:
         """A whole vector of the state that this fit goes on with, zero without one."""
@@ -194,18 +208,50 @@ def own_optimizer(learner: Trainee, fit: Fit) -> bool:
 
 def built_in(learner: Trainee, parameters: list[nn.Parameter], fit: Fit, steps: int, flat: bool) -> Any:
     """sgd, adam or adamw with the run's options, or what the method asks for. flat: on one vector, in one pass."""
-    train, rate = learner.train, fit.step.lr
-    rate = (train.lr if rate is None else rate) * fit.step.decay
+    train, rate = learner.train, rate_of(learner, fit)
     if fit.step.rule is not None:
         return fit.step.rule(parameters, lr=rate, fused=flat)
     if learner.optimizer in ("sgd", "module"):
-        once = fit.memory is None and steps == 1  # no second step will read a momentum
-        momentum = 0 if once else train.momentum
-        if flat and not SHOW_OPTIMIZER.intersection(learner.hooks.calls if learner.hooks else ()):
+        momentum = momentum_of(learner, fit, steps)
+        if flat and not shows_optimizer(learner):
             return FlatSGD(parameters, rate, momentum, train.weight_decay)
         return torch.optim.SGD(parameters, rate, momentum=momentum, weight_decay=train.weight_decay, fused=flat)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[learner.optimizer]
     return kind(parameters, rate, weight_decay=train.weight_decay, fused=flat)
+
+
+def kind_of(learner: Trainee, fit: Fit, steps: int) -> tuple[str, float] | None:
+    """What fits can share an optimiser: those of all parameters by the run's rule, which no hook sees."""
+    if fit.move is not None or fit.step.rule is not None or shows_optimizer(learner):
+        return None
+    return learner.optimizer, momentum_of(learner, fit, steps)
+
+
+def set_back(optimizer: Any, rate: float) -> None:
+    """An optimiser as it was before its first step, with this learning rate, a tensor from then on."""
+    (group,) = optimizer.param_groups
+    (flat,) = group["params"]
+    if not isinstance(group["lr"], Tensor):
+        # Kernels on a GPU read a rate of single precision.
+        group["lr"] = torch.zeros((), dtype=None if flat.is_cuda else torch.float64, device=flat.device)
+    group["lr"].fill_(rate)
+    for value in optimizer.state[flat].values():
+        value.zero_()
+
+
+def rate_of(learner: Trainee, fit: Fit) -> float:
+    """The learning rate of a fit by a built-in optimiser."""
+    return (learner.train.lr if fit.step.lr is None else fit.step.lr) * fit.step.decay
+
+
+def momentum_of(learner: Trainee, fit: Fit, steps: int) -> float:
+    """SGD's momentum; 0 where no second step will read it."""
+    return 0.0 if fit.memory is None and steps == 1 else learner.train.momentum
+
+
+def shows_optimizer(learner: Trainee) -> bool:
+    """Whether hooks of the module see the optimiser."""
+    return learner.hooks is not None and bool(SHOW_OPTIMIZER.intersection(learner.hooks.calls))
 
 
 def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]]:

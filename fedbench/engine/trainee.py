@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,25 +21,28 @@ BatchPlan = list[list[Tensor]]
 """Places of every batch, epoch by epoch."""
 
 
-@dataclass
 class Ledger:
     """What the fits of a client cost and said. own_rate: the module's own optimiser made steps."""
 
-    steps: int = 0
-    loss_sum: float = 0.0
-    own_rate: bool = False
-    logged: dict[str, float] = field(default_factory=dict)
+    def __init__(self, device: torch.device) -> None:
+        self._losses = torch.zeros((), dtype=torch.float64, device=device)
+        self.clear()
 
-    def add(self, losses: list[Tensor]) -> None:
-        """Count these gradient steps. Read off the device once per fit."""
-        self.steps += len(losses)
-        if losses:
-            self.loss_sum += float(torch.stack([loss.reshape(()) for loss in losses]).sum(dtype=torch.float64))
+    def clear(self) -> None:
+        """Begin a new account."""
+        self._losses.zero_()
+        self.steps, self.own_rate = 0, False
+        self.logged: dict[str, float] = {}
+
+    def add(self, loss: Tensor) -> None:
+        """Count a gradient step with this loss, one number, which stays on its device."""
+        self._losses.add_(loss.detach().reshape(()))
+        self.steps += 1
 
     @property
     def loss(self) -> float | None:
         """Mean training loss over the gradient steps."""
-        return self.loss_sum / self.steps if self.steps else None
+        return float(self._losses) / self.steps if self.steps else None
 
 
 class Trainee(Looks):
@@ -48,7 +50,8 @@ class Trainee(Looks):
 
     def __init__(self, module: LightningModule, train: TrainConfig, *, optimizer: str = "sgd", **more: Any) -> None:
         super().__init__(module, train, **more)
-        self.optimizer, self.ledger = optimizer, Ledger()
+        self.optimizer, self.ledger = optimizer, Ledger(self.device)
+        self.idle_optimizers: dict[Any, Any] = {}
         self._batchnorms = {n: m for n, m in module.named_modules() if isinstance(m, _BatchNorm)}
 
     @contextmanager

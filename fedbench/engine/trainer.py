@@ -11,7 +11,6 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers.logger import DummyLogger
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
-from torch import Tensor
 from torch.optim import Optimizer
 
 from fedbench.engine.fit import Fit
@@ -41,7 +40,6 @@ def run(learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
         # The Trainer takes the module off the device when it is done.
         learner.module.to(learner.device)
         learner.bind()
-    learner.ledger.add(steps.losses)
     if fit.memory is not None and steps.optimizer is not None:
         state = steps.optimizer.state_dict()["state"]
         fit.memory["optimizer"] = state if fit.step.rule is None else as_vectors(state, learner.layout)
@@ -65,7 +63,6 @@ class FitSteps(Callback):
     def __init__(self, learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
         self.learner, self.fit, self.plan, self.needs = learner, fit, plan, fit.needs(learner.w)
         self.optimizer: Optimizer | None = None
-        self.losses: list[Tensor] = []
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.optimizer = trainer.optimizers[0]
@@ -93,7 +90,7 @@ class FitSteps(Callback):
     ) -> None:
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if loss is not None:
-            self.losses.append(loss.detach())
+            self.learner.ledger.add(loss)
 
 
 def _trainer(learner: Trainee, epochs: int, steps: FitSteps) -> Trainer:

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from fedbench.data.dataset import Dataset
-from fedbench.engine.trainee import Ledger
 from fedbench.errors import ConfigError
 from fedbench.methods.base import ExtraPass
 from fedbench.methods.client import Client, Predictor, PrivateState
@@ -154,12 +153,13 @@ class Host:
     def _train(self, task: ClientTask, client: Client, received: Weights, report: Report) -> None:
         with measured(report, "train_seconds"):
             client.keeps = self.config.train.keep_optimizer
-            self.learner.ledger = ledger = Ledger()
+            self.learner.ledger.clear()
             upload = self.method.train(client, received)
             client.keeps = False
         report.failure = self._not_finite(upload)
         if report.failure:
             return
+        ledger = self.learner.ledger
         report.loss, report.steps, report.logged = ledger.loss, ledger.steps, dict(ledger.logged)
         if task.after_fit:
             with measured(report, "eval_seconds"):

@@ -3,17 +3,12 @@
 import pytest
 
 from fedbench.cli.flags import KEYS, PRESETS, Flag, read
-from fedbench.cli.help import config_text
 from fedbench.cli.parse import parse
-from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
+from tests.cli.reading import config
 
 RESUME = (Flag("resume", "go on"),)
-
-
-def config(line: str) -> Config:
-    return parse(line.split())[0]
 
 
 def mistake(line: str) -> str:
@@ -142,31 +137,3 @@ def test_help_names_every_key_with_range_and_default(capsys):
         assert key.rpartition(".")[2].replace("_", "-") in text or key in text
     assert "--resume" in text
     assert "[number in [0, 1); default 0.1]" in " ".join(text.split())
-
-
-def test_help_with_a_method_lists_its_options(capsys):
-    with pytest.raises(SystemExit):
-        parse(["--method", "fedprox", "--help"])
-    assert "--method.mu " in capsys.readouterr().out
-
-
-def test_print_config_marks_what_differs_and_can_be_read_back(capsys):
-    with pytest.raises(SystemExit):
-        parse(["--method", "fedprox", "--train.lr", "0.5", "--print-config"])
-    text = capsys.readouterr().out
-    assert "  lr: 0.5                                 # default 0.01" in text.splitlines()
-    assert "  mu: 0.01" in text.splitlines()
-    assert Config(**parse_value(text)).train.lr == 0.5
-
-
-def test_an_option_of_other_methods_names_them():
-    with pytest.raises(ConfigError) as caught:
-        config_text(config("--method.tau 0.5"))
-    assert str(caught.value) == (
-        "unknown key method.tau: method fedavg takes buffers, weighting; fedcac, floco have it (--method NAME)"
-    )
-
-
-def test_print_config_refuses_options_that_the_method_does_not_have():
-    with pytest.raises(ConfigError, match=r"unknown key method\.muu: did you mean mu\?"):
-        config_text(config("--method fedprox --method.muu 3"))

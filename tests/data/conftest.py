@@ -3,6 +3,8 @@
 import gzip
 import io
 import json
+import pickle
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 from PIL import Image
+from torchvision import datasets
 
 from fedbench.config import Config
 from fedbench.data import Dataset
 from fedbench.errors import ConfigError
+from tests.data.reading.serving import NOWHERE, md5
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
@@ -148,3 +152,34 @@ def mnist_folder(tmp_path: Path, write_idx: Callable[[Path, np.ndarray], Path]) 
         write_idx(tmp_path / "idx" / f"{part}-images-idx3-ubyte.gz", rng.integers(0, 256, (count, 28, 28), np.uint8))
         write_idx(tmp_path / "idx" / f"{part}-labels-idx1-ubyte.gz", np.arange(count, dtype=np.uint8) % 10)
     return tmp_path / "idx"
+
+
+@pytest.fixture
+def cifar(tmp_path, monkeypatch) -> Path:
+    """CIFAR-10's archive and files with 4 images each, whose checksums stand in for the published ones."""
+    folder = tmp_path / "made" / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
+    for number, name in enumerate([*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]):
+        data = np.full((4, 3072), number, np.uint8)
+        (folder / name).write_bytes(pickle.dumps({"data": data, "labels": [0, 1, 2, number]}))
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"class{i}" for i in range(10)]}))
+    with tarfile.open(tmp_path / "made" / "cifar-10-python.tar.gz", "w:gz") as tar:
+        tar.add(folder, folder.name)
+    kind = datasets.CIFAR10
+    monkeypatch.setattr(kind, "train_list", [(name, md5(folder / name)) for name, _ in kind.train_list])
+    monkeypatch.setattr(kind, "test_list", [(name, md5(folder / name)) for name, _ in kind.test_list])
+    monkeypatch.setattr(kind, "meta", kind.meta | {"md5": md5(folder / "batches.meta")})
+    monkeypatch.setattr(kind, "tgz_md5", md5(tmp_path / "made" / "cifar-10-python.tar.gz"))
+    monkeypatch.setattr(kind, "url", f"{NOWHERE}cifar-10-python.tar.gz")
+    monkeypatch.setenv("no_proxy", "*")
+    return tmp_path / "made"
+
+
+@pytest.fixture
+def mnist(mnist_folder, monkeypatch) -> Path:
+    """MNIST's files, whose checksums stand in for the published ones."""
+    sums = [(name, md5(mnist_folder / name)) for name, _ in datasets.MNIST.resources]
+    monkeypatch.setattr(datasets.MNIST, "resources", sums)
+    monkeypatch.setattr(datasets.MNIST, "mirrors", [NOWHERE])
+    monkeypatch.setenv("no_proxy", "*")
+    return mnist_folder

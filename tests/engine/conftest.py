@@ -10,6 +10,7 @@ from lightning import LightningModule
 from torch import Tensor, nn
 
 from fedbench.config import TrainConfig
+from fedbench.engine.fit import Fit
 from fedbench.engine.learner import Learner
 
 
@@ -99,3 +100,15 @@ def same(a: Any, b: Any) -> bool:
 @pytest.fixture(name="same")
 def _same() -> Callable[[Any, Any], bool]:
     return same
+
+
+@pytest.fixture
+def fit(learner, blobs):
+    """Trains a module class for one round and returns its learner."""
+
+    def train(kind, data=None, **options):
+        trained = learner(kind, **options)
+        trained.fit(Fit(trained.initial(), data or blobs(18)))
+        return trained
+
+    return train

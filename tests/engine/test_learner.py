@@ -2,21 +2,16 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from fedbench.config import TrainConfig
-from fedbench.engine.fit import Amount, Fit, Loss, Move, Paired, Step
+from fedbench.engine.fit import Amount, Fit, Move, Step
 from fedbench.engine.learner import Learner
-from fedbench.engine.trainee import Ledger
 from fedbench.errors import ConfigError
 
 
 def streams():
     return torch.get_rng_state().tolist()
-
-
-# -- same seed, same bits ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("optimizer", ["module", "sgd"])
@@ -48,9 +43,6 @@ def test_a_module_may_be_adapted_before_its_parameters_are_counted(net):
     trained = Learner(net(), TrainConfig(precision="64-true"), adapt=widen)
     assert trained.layout.size == 56
     assert trained.initial().params[:3].tolist() == [1, 1, 1]
-
-
-# -- buffers, tied and frozen parameters ------------------------------------------------------------------------------
 
 
 def test_batchnorm_buffers_and_counters(learner, conv_net, blobs):
@@ -144,34 +136,6 @@ def test_a_state_dict_loads_into_the_users_module(learner, conv_net, blobs):
     torch.testing.assert_close(module(data.x), trained.logits(weights, data))
 
 
-# -- the rule for a batch of one --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("engine", ["loop", "trainer"])
-def test_a_batch_of_one_is_dropped_under_batchnorm_only(learner, net, conv_net, blobs, engine):
-    plain, norm = learner(net, engine=engine), learner(conv_net, engine=engine)
-    plain.fit(Fit(plain.initial(), blobs(9)))
-    norm.fit(Fit(norm.initial(), blobs(9, (2, 6, 6))))
-    assert (plain.ledger.steps, norm.ledger.steps) == (6, 4)
-    norm.fit(Fit(norm.initial(), blobs(9, (2, 6, 6)), amount=Amount(steps=5)))
-    assert norm.ledger.steps == 9
-
-
-def test_a_batch_of_one_is_kept_where_batchnorm_is_frozen(learner, conv_net, blobs):
-    trained = learner(conv_net)
-    trained.fit(Fit(trained.initial(), blobs(9, (2, 6, 6)), move=Move(trained.layout.mask("head"), frozen="norm_eval")))
-    assert trained.ledger.steps == 6
-
-
-@pytest.mark.parametrize("engine", ["loop", "trainer"])
-def test_a_client_with_one_image_trains_with_batchnorm_in_evaluation_mode(learner, conv_net, blobs, engine):
-    trained = learner(conv_net, engine=engine)
-    weights = trained.fit(Fit(trained.initial(), blobs(1, (2, 6, 6))))
-    assert trained.ledger.steps == 2
-    assert torch.equal(weights.buffers, trained.initial().buffers)
-    assert weights.counters.tolist() == [0]
-
-
 def test_clients_with_one_image_are_named_where_it_matters(learner, net, conv_net):
     assert learner(net).warnings([1, 5]) == []
     assert learner(conv_net).warnings([2, 5]) == []
@@ -184,40 +148,6 @@ def test_bfloat16_without_instructions_for_it_is_named(learner, net, monkeypatch
     monkeypatch.setattr("fedbench.processor.described_processor", lambda: {} if flags is None else {"flags": flags})
     assert len(learner(net, precision="bf16-mixed").warnings([5])) == said
     assert learner(net).warnings([5]) == []
-
-
-@pytest.mark.parametrize("data", [(5, 1), (0, 4)])
-def test_data_that_give_no_batch_are_refused_instead_of_waiting_forever(learner, conv_net, blobs, data):
-    count, size = data
-    trained = learner(conv_net, batch_size=size)
-    with pytest.raises(ConfigError, match="this model trains on 2 or more at a time"):
-        trained.fit(Fit(trained.initial(), blobs(count, (2, 6, 6)), amount=Amount(steps=3)))
-
-
-@pytest.mark.parametrize(("frozen", "moves"), [("body", False), ("head", True)])
-def test_freeze_norm(learner, conv_net, blobs, frozen, moves):
-    trained = learner(conv_net)
-    mask = ~trained.layout.mask(frozen)
-    weights = trained.fit(Fit(trained.initial(), blobs(18, (2, 6, 6)), move=Move(mask, frozen="norm_eval")))
-    assert torch.equal(weights.buffers, trained.initial().buffers) != moves
-    weights = trained.fit(Fit(trained.initial(), blobs(18, (2, 6, 6)), move=Move(mask)))
-    assert not torch.equal(weights.buffers, trained.initial().buffers)
-
-
-def test_a_norm_without_parameters_freezes_with_what_is_around_it(learner, conv_net, blobs):
-    class Plain(conv_net):
-        def __init__(self):
-            super().__init__()
-            self.body[1] = nn.BatchNorm2d(4, affine=False)
-
-    trained = learner(Plain)
-    for frozen, moves in (("body", False), ("head", True)):
-        mask = ~trained.layout.mask(frozen)
-        weights = trained.fit(Fit(trained.initial(), blobs(18, (2, 6, 6)), move=Move(mask, frozen="norm_eval")))
-        assert torch.equal(weights.buffers, trained.initial().buffers) != moves
-
-
-# -- the flat vector --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("optimizer", ["module", "sgd"])
@@ -359,63 +289,6 @@ def test_precision(learner, conv_net, blobs, precision, dtype):
     assert trained.loss(weights, data) > 0
 
 
-# -- the ledger and the probe -----------------------------------------------------------------------------------------
-
-
-def test_the_ledger_counts_steps_and_means_losses(learner, net, blobs):
-    losses = []
-
-    class Notes(net):
-        def training_step(self, batch, batch_idx):
-            losses.append(float(loss := super().training_step(batch, batch_idx)))
-            return loss
-
-    trained = learner(Notes)
-    assert trained.ledger.loss is None
-    for _ in range(2):
-        trained.fit(Fit(trained.initial(), blobs(18)))
-    assert trained.ledger.steps == len(losses) == 20
-    assert trained.ledger.loss == pytest.approx(sum(losses) / 20)
-    assert trained.steps_of(18) == 10
-
-
-def test_epochs_and_steps(learner, net, blobs):
-    trained = learner(net)
-    for asked, steps in [
-        ({}, 10),
-        ({"epochs": 0}, 0),
-        ({"epochs": 1}, 5),
-        ({"steps": 7}, 7),
-        ({"epochs": 1, "steps": 3}, 3),
-    ]:
-        trained.ledger = Ledger()
-        trained.fit(Fit(trained.initial(), blobs(18), amount=Amount(**asked)))
-        assert trained.ledger.steps == steps
-
-
-def test_steps_are_the_first_of_the_epochs(learner, net, blobs, same):
-    trained = learner(net)
-    assert same(
-        trained.fit(Fit(trained.initial(), blobs(18), amount=Amount(steps=10))),
-        trained.fit(Fit(trained.initial(), blobs(18), amount=Amount(epochs=2))),
-    )
-
-
-def test_the_second_stream_never_decides_the_number_of_steps(learner, net, blobs):
-    sizes = []
-
-    def loss(network, batch, s):
-        (x, y), (u, _) = batch
-        sizes.append((len(x), len(u)))
-        return F.cross_entropy(network(x), y)
-
-    trained = learner(net)
-    trained.fit(
-        Fit(trained.initial(), Paired(blobs(18), blobs(7), 3, "public"), amount=Amount(epochs=1), loss=Loss(loss))
-    )
-    assert sizes == [(4, 3), (4, 3), (4, 1), (4, 3), (2, 3)]
-
-
 def test_a_method_with_zero_pull_is_fedavg(learner, net, blobs, same):
     trained = learner(net, "sgd")
     edited = trained.fit(Fit(trained.initial(), blobs(18), step=Step(lambda g, w, s: None)))
@@ -440,40 +313,7 @@ def test_the_probe_names_a_wrong_shape(learner, net, conv_net, blobs):
         learner(net).probe(blobs(8, (7,)), 3)
 
 
-@pytest.mark.parametrize("unit", ["epochs", "steps"])
-@pytest.mark.parametrize("done", [1, 3, 6])
-def test_a_fit_goes_on_behind_what_is_done(learner, net, blobs, same, unit, done):
-    trained, data = learner(net, "sgd", keep_optimizer=True), blobs(18)
-    whole = trained.fit(Fit(trained.initial(), data, amount=Amount(**{unit: 7})))
-    memory = {}
-    first = trained.fit(Fit(trained.initial(), data, amount=Amount(**{unit: done}), step=Step(memory=memory)))
-    rest = trained.fit(Fit(first, data, amount=Amount(after=done, **{unit: 7 - done}), step=Step(memory=memory)))
-    assert same(whole, rest)
-    assert not same(whole, trained.fit(Fit(first, data, amount=Amount(**{unit: 7 - done}), step=Step(memory=memory))))
-
-
 def test_dropout_of_what_follows_is_drawn_anew(learner, conv_net, blobs, same):
     trained, data = learner(conv_net, batch_size="full", shuffle=False), blobs(18, (2, 6, 6))
     fits = [trained.fit(Fit(trained.initial(), data, amount=Amount(epochs=1, after=after))) for after in (0, 1)]
     assert not same(*fits)
-
-
-def test_eval_body(learner, conv_net, blobs, same):
-    """The head alone is trained on the features of evaluation mode, whatever the body's dropout and statistics."""
-    trained, data = learner(conv_net, "sgd", batch_size="full", shuffle=False), blobs(18, (2, 6, 6))
-    head, modes = trained.layout.mask("head"), []
-    features = trained.features(trained.initial(), data)
-
-    def loss(net, batch, s):
-        modes.append((net.body.training, net.body[1].training, net.body[3].training, net.head.training))
-        assert torch.equal(net.body(batch[0]), features)
-        return F.cross_entropy(net(batch[0]), batch[1])
-
-    tuned = trained.fit(
-        Fit(trained.initial(), data, amount=Amount(epochs=1), move=Move(head, frozen="eval"), loss=Loss(loss))
-    )
-    assert modes == [(False, False, False, True)]
-    assert torch.equal(tuned.buffers, trained.initial().buffers)
-    assert not torch.equal(tuned.params, trained.initial().params)
-    plain = trained.fit(Fit(trained.initial(), data, amount=Amount(epochs=1), move=Move(head, frozen="norm_eval")))
-    assert not same(plain, tuned)

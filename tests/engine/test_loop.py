@@ -1,56 +1,14 @@
 """What a LightningModule may do in the learner's own loop, and what it is told where it may not."""
 
-from functools import partial
-
 import pytest
 import torch
-import torch.nn.functional as F
 import torchmetrics
 from torch.optim import lr_scheduler
 
-from fedbench.engine.fit import Amount, Fit, Loss
-from fedbench.engine.losses import task_loss, task_loss_through
+from fedbench.engine.fit import Fit
+from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
-
-
-@pytest.fixture
-def fit(learner, blobs):
-    """Trains a module class for one round and returns its learner."""
-
-    def train(kind, data=None, **options):
-        trained = learner(kind, **options)
-        trained.fit(Fit(trained.initial(), data or blobs(18)))
-        return trained
-
-    return train
-
-
-def step_of(net, step):
-    return type("Own", (net,), {"training_step": step})
-
-
-def mean_loss(self, batch):
-    x, y = batch
-    return F.cross_entropy(self(x), y)
-
-
-# -- training_step ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        lambda self, batch: mean_loss(self, batch),
-        lambda self, batch, batch_idx: mean_loss(self, batch),
-        lambda self, batch, batch_nb: mean_loss(self, batch),
-        lambda self, *args: mean_loss(self, args[0]) * (len(args) - 1),
-        lambda self, batch, batch_idx: {"loss": mean_loss(self, batch), "more": "anything"},
-    ],
-    ids=["batch", "batch_idx", "other name", "args", "dict"],
-)
-def test_every_form_of_training_step_gives_the_same_weights(learner, net, blobs, same, step):
-    form, plain = learner(step_of(net, step)), learner(net)
-    assert same(form.fit(Fit(form.initial(), blobs(18))), plain.fit(Fit(plain.initial(), blobs(18))))
+from tests.engine.steps import mean_loss, step_of
 
 
 @pytest.mark.parametrize("optimizer", ["module", "sgd", "adam"])
@@ -60,20 +18,6 @@ def test_none_skips_a_batch_and_nothing_moves(learner, net, blobs, same, optimiz
     assert same(weights, nothing.initial())
     assert nothing.ledger.steps == 0
     assert nothing.ledger.loss is None
-
-
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        (lambda loss: loss.expand(3), r"it returned a tensor of shape \[3\]"),
-        (lambda loss: {"los": loss}, "it returned dict"),
-        (lambda loss: 1.0, "it returned float"),
-        (lambda loss: loss.detach(), "depends on no trainable parameter"),
-    ],
-)
-def test_a_wrong_loss_is_one_clear_line(fit, net, output, message):
-    with pytest.raises(ConfigError, match=message):
-        fit(step_of(net, lambda self, batch, batch_idx: output(mean_loss(self, batch))))
 
 
 def test_minus_one_ends_the_epoch(fit, net):
@@ -144,9 +88,6 @@ def test_batches_pass_the_transfer_hooks(learner, net, blobs, same):
     data.x = data.x.mul(8).round().div(8)
     hooked, plain = learner(Transfers), learner(net)
     assert same(hooked.fit(Fit(hooked.initial(), data)), plain.fit(Fit(plain.initial(), data)))
-
-
-# -- logging ----------------------------------------------------------------------------------------------------------
 
 
 def test_logged_values_are_means_of_the_last_epoch_weighted_by_images(fit, net):
@@ -261,9 +202,6 @@ def test_callback_metrics_can_be_read(fit, net):
     assert seen[1] == trained.ledger.logged["loss"] < seen[0]
 
 
-# -- what is refused, and when ----------------------------------------------------------------------------------------
-
-
 def refusals(net):
     def two(self):
         return [torch.optim.SGD(p.parameters(), 0.1) for p in (self.body, self.head)]
@@ -338,33 +276,3 @@ def test_a_monitor_that_is_never_logged_is_found_by_the_probe(learner, net, blob
 
     with pytest.raises(ConfigError, match=r"'val_loss', which .*: log it in training_step with self.log$"):
         learner(Validates).probe(blobs(8), 3)
-
-
-@pytest.mark.parametrize("engine", ["loop", "trainer"])
-def test_a_loss_may_look_into_the_pass_of_the_modules_own_step(learner, net, blobs, engine):
-    seen = []
-
-    def loss(module, batch, s, part):
-        own, features, output = task_loss_through(module, batch, part)
-        seen.append((own, features, output, module.body(batch[0])))
-        return own
-
-    trained = learner(net, engine=engine, batch_size="full")
-    trained.fit(Fit(trained.initial(), blobs(18), amount=Amount(epochs=1), loss=Loss(partial(loss, part="head"))))
-    trained.fit(Fit(trained.initial(), blobs(18), amount=Amount(epochs=1), loss=Loss(partial(loss, part=""))))
-    (_, features, output, body), (_, x, logits, _) = seen
-    assert torch.equal(features, body)
-    assert features.requires_grad
-    assert torch.equal(output, logits)
-    assert x.shape == (18, 6)
-    assert not trained.head._forward_hooks
-
-
-def test_a_part_that_the_step_passes_by_is_refused(learner, net, blobs):
-    class Aside(net):
-        def training_step(self, batch, batch_idx):
-            return F.cross_entropy(F.linear(self.body(batch[0]), self.head.weight), batch[1])
-
-    trained = learner(Aside)
-    with pytest.raises(ConfigError, match=r"Aside.training_step never calls its Linear as a function"):
-        trained.fit(Fit(trained.initial(), blobs(8), loss=Loss(lambda n, b, s: task_loss_through(n, b, "head")[0])))

@@ -129,7 +129,7 @@ def test_how_many_meta_steps(variant, batch, epochs, steps, samples, expected):
     mine = run(rounds=0, sizes=[samples], train=train, variant=variant)
     assert mine.method.meta_steps(samples) == expected
     mine.server.round, mine.server.participants = 1, [0]
-    mine.learner.ledger = type(mine.learner.ledger)()
+    mine.learner.ledger.clear()
     client = mine.client(0, 1)
     mine.method.train(client, mine.initial)
     assert mine.learner.ledger.steps == expected * {"fo": 2, "hf": 4, "exact": 3}[variant]

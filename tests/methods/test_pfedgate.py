@@ -799,7 +799,7 @@ MUTANTS = [
     ("a single image moves the gate's statistics", "train and len(x) > 1", "train", "methods/parts/gate_training.py"),
     ("after_agg without the gate", "        gate = self.gate(client)\n",
      "        if point == 'after_agg':\n            return model\n        gate = self.gate(client)\n"),
-    ("the gate does not count its steps", "self.client.learner.ledger.add(self._losses)", "pass",
+    ("the gate does not count its steps", "self.client.learner.ledger.add(loss)", "pass",
      "methods/parts/gate_training.py"),
     ("biased variance", "x.var((2, 3))", "x.var((2, 3), correction=0)", "methods/parts/gates.py"),
     ("means and variances are mixed alike", "self.mean_mix.softmax(0), self.var_mix.softmax(0)",

@@ -102,7 +102,7 @@ def test_all_inner_steps_take_the_same_batch_and_count():
     batch = type(client.train).batch
     try:
         type(client.train).batch = lambda self, index: seen.append(index.tolist()) or batch(self, index)
-        mine.learner.ledger = type(mine.learner.ledger)()
+        mine.learner.ledger.clear()
         mine.method.train(client, mine.initial)
     finally:
         type(client.train).batch = batch

@@ -19,6 +19,10 @@ from fedbench.results.schema import CLIENTS_SCHEMA, TRACES_SCHEMA, as_json, metr
 from fedbench.results.statistics import worst_tenth
 from fedbench.results.summary import summarise
 from fedbench.tasks import load
+from tests.data.conftest import cache_folder, save_images
+from tests.report.reading import Page, page_of
+
+__all__ = ["cache_folder", "save_images"]
 
 TASK = load("classification")
 CLIENTS, CLASSES, TEST_IMAGES, ROUNDS = 10, 10, 100, 6
@@ -243,3 +247,8 @@ def with_lambda() -> Callable[..., None]:
 @pytest.fixture
 def with_masks() -> Callable[..., None]:
     return add_masks
+
+
+@pytest.fixture(scope="module")
+def grid_page(a_grid: Path) -> Page:
+    return page_of(a_grid)

@@ -1,85 +1,23 @@
 """Loggers mirror the records: the same curves, each round once, and never at the cost of the run."""
 
 import csv
-import json
 import os
 import signal
-import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import wandb
-from wandb.proto import wandb_internal_pb2
 
-from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.loggers import (
     catch_up,
     log_records,
-    make_loggers,
     metric_values,
     trace_distributions,
     trace_values,
 )
-from fedbench.results.schema import metrics_line
-from fedbench.tasks import load
-
-
-@pytest.fixture(autouse=True)
-def no_account(monkeypatch, tmp_path):
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_IDENTITY_TOKEN_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
-    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "wandb-config"))
-
-
-def lines(round_, seed=0, accuracy=0.5):
-    return [
-        line(seed, round_, "after_fit", accuracy + 0.1, costs=dict(train_loss=1.0, steps=5, bytes_up=8)),
-        line(seed, round_, "after_agg", accuracy, failed=[(3, "loss is not finite")]),
-    ]
-
-
-def line(seed, round_, point, accuracy, **more):
-    return metrics_line(load("classification"), seed, round_, point, {"test_accuracy": accuracy}, **more)
-
-
-def traces(round_, seed=0, clients=3, name="lambda"):
-    return [
-        {"seed": seed, "round": round_, "client": c, "name": name, "value": round_ + c / 1000} for c in range(clients)
-    ]
-
-
-def attach(folder, *names, resume=True, warn=pytest.fail, **wandb):
-    config = Config(loggers=list(names), wandb=wandb)
-    return make_loggers(config, folder, "0123456789ab", "train", resume=resume, warn=warn)
-
-
-def wandb_records(path: Path):
-    """The records of a .wandb file, read as `wandb sync` does: a LevelDB log of protobuf messages."""
-    data, position, message = path.read_bytes(), 7, b""
-    while position + 7 <= len(data):
-        if 32768 - position % 32768 < 7:
-            position += 32768 - position % 32768
-            continue
-        _, length, part = struct.unpack_from("<IHB", data, position)
-        message += data[position + 7 : position + 7 + length]
-        position += 7 + length
-        if part in (1, 4):  # whole, or the last part
-            yield wandb_internal_pb2.Record.FromString(message)
-            message = b""
-
-
-def wandb_history(folder: Path):
-    """What all offline segments of a run hold: one dictionary per logged round, in order."""
-    wandb.teardown()  # finish() may return before W&B's own process has closed the file
-    rows = []
-    for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
-        histories = [r.history for r in wandb_records(path) if r.WhichOneof("record_type") == "history"]
-        rows += [{"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in h.item} for h in histories]
-    return rows
+from tests.results.wandb_files import attach, lines, traces, wandb_history
 
 
 def test_lines_become_one_key_per_point_and_metric():
@@ -102,38 +40,6 @@ def test_few_clients_become_curves_and_many_become_quantiles():
 def test_named_parts_are_means_over_clients_and_a_server_trace_stays():
     assert trace_values(traces(1, clients=3, name="critical_share/fc")) == {"critical_share/fc": pytest.approx(1.001)}
     assert trace_values([{"seed": 0, "round": 1, "client": -1, "name": "margin", "value": 0.2}]) == {"margin": 0.2}
-
-
-def test_wandb_offline_file_holds_both_points_the_lambdas_and_the_mask(tmp_path):
-    loggers = attach(tmp_path, "wandb", group="grid-1", tags=["paper"])
-    loggers[0].log_hyperparams({"method": {"name": "fedcac"}})
-    for round_ in (1, 2):
-        log_records(
-            loggers, lines(round_, accuracy=round_ / 10), traces(round_) + traces(round_, name="critical_share")
-        )
-    loggers[0].finalize()
-    rows = wandb_history(tmp_path)
-    assert [row["round"] for row in rows] == [1, 2]
-    assert [row["after_agg/test_accuracy"] for row in rows] == [0.1, 0.2]
-    assert [row["after_fit/test_accuracy"] for row in rows] == pytest.approx([0.2, 0.3])
-    assert [row["lambda/client_02"] for row in rows] == [1.002, 2.002]
-    assert rows[0]["critical_share/client_01"] == 1.001
-
-
-def test_wandb_run_is_named_grouped_and_stepped_by_round(tmp_path):
-    folder = tmp_path
-    loggers = attach(folder, "wandb", group="grid-1", tags=["paper"])
-    loggers[0].finalize()
-    wandb.teardown()
-    (path,) = folder.glob("wandb/offline-run-*/*.wandb")
-    records = list(wandb_records(path))
-    run = next(r.run for r in records if r.WhichOneof("record_type") == "run")
-    assert run.run_id.startswith("0123456789ab-")
-    assert (run.run_group, run.job_type) == ("grid-1", "train")
-    assert list(run.tags) == ["paper"]
-    assert {r.metric.name or r.metric.glob_name for r in records if r.WhichOneof("record_type") == "metric"} >= {
-        "round"
-    }
 
 
 @pytest.mark.parametrize("name", ["wandb", "csv"])
@@ -230,19 +136,3 @@ def test_an_own_logger_gets_the_runs_folder(tmp_path):
 def test_an_unknown_logger_is_refused_before_the_run(tmp_path, name):
     with pytest.raises(ConfigError, match="loggers = "):
         attach(tmp_path, name)
-
-
-def test_online_without_an_account_is_offline_and_says_so(tmp_path):
-    said: list[str] = []
-    log_records(attach(tmp_path, "wandb", warn=said.append, mode="online"), lines(1))
-    assert len(wandb_history(tmp_path)) == 1
-    (line,) = said
-    assert line.startswith("wandb.mode = online: no W&B account on this machine, logged offline; run `wandb login`")
-    assert line.endswith(f"`wandb sync --append {tmp_path}/wandb/offline-run-*`")
-
-
-def test_an_environment_that_disables_wandb_is_respected(tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-    loggers = attach(tmp_path, "wandb")
-    log_records(loggers, lines(1))
-    assert not list(tmp_path.glob("wandb/*run*"))

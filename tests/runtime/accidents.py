@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.config import Config
 from fedbench.methods.base import Point
 from fedbench.methods.client import Client, Predictor
 from fedbench.methods.fedcac import FedCAC
@@ -16,6 +17,7 @@ from fedbench.methods.fedper import FedPer
 from fedbench.methods.messages import Upload
 from fedbench.module.weights import Weights
 from tests.runtime.networks import Awkward
+from tests.runtime.rounds import small
 
 CLASS, CLIENT = 3, 3
 
@@ -91,3 +93,15 @@ class Deadly(FedCAC):
         if client.round == 3 and sum(fit.startswith("3 ") for fit in fits) == CLIENT:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().train(client, received)
+
+
+def clumsy(when: str, **more) -> Config:
+    """A run whose client 3 fails in round 2."""
+    return small("tests.runtime.accidents:Clumsy", method__when=when, **more)
+
+
+def broken(network: str, **more) -> Config:
+    """A run with one class per client, so that exactly one client is hit."""
+    model = {"name": f"tests.runtime.accidents:{network}", "head": "classifier"}
+    asked: dict = {"rounds": 2, "train": {"epochs": 1}} | more
+    return small(partition={"name": "shards", "clients": 10, "classes": 1}, model=model, **asked)

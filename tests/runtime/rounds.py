@@ -1,6 +1,8 @@
 """Small runs for the tests of rounds: what is asked, how it is run, stopped and read."""
 
-from collections.abc import Sequence
+import resource
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,13 @@ from torch.utils.data import TensorDataset
 
 from fedbench import methods
 from fedbench.config import Config
+from fedbench.data.partitions import partition
 from fedbench.runtime.drive import drive
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.exchange import Order, Relocation, Reply
 from fedbench.runtime.hosts import Hosts, InProcess
 from fedbench.runtime.recorder import Recorder
+from fedbench.studies.description import describe
 from fedbench.studies.resolve import resolve
 from fedbench.tasks import load
 
@@ -107,3 +111,21 @@ def odd_images(train: bool = True) -> TensorDataset:
     stream = torch.Generator().manual_seed(int(train))
     images = torch.rand(len(labels), 1, 8, 8, generator=stream) * 0.5 + labels[:, None, None, None] / 12
     return TensorDataset(images, labels)
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file of this process grows beyond `size` bytes: what a full disk does to large files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def described(config: Config, folder: Path) -> None:
+    """Leave the folder of a run that was ended before its first round."""
+    config, dataset = resolve(config)
+    folder.mkdir()
+    describe(folder, config, dataset, {0: partition(dataset, config, 0)})

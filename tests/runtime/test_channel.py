@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedbench.methods.messages import Message, Upload, uncounted
-from fedbench.runtime.arena import LEAST, Arena, Files, Place
+from fedbench.runtime.arena import LEAST
 from fedbench.runtime.channel import DriverEnd, HostEnd, PackedOrder
 from fedbench.runtime.exchange import ClientTask, Order, Reply, Report
 
@@ -108,15 +108,6 @@ def test_a_row_that_lies_in_shared_memory_already_is_not_copied(tmp_path):
     assert len(list(tmp_path.iterdir())) == files
 
 
-def test_a_file_grows_with_what_is_written_to_it(tmp_path):
-    files = Files(tmp_path)
-    for size in (LEAST, 3 * LEAST, LEAST):
-        tensors = [torch.full((size,), 1.5), torch.arange(size)]
-        places = files.write(0, tensors)
-        assert all(torch.equal(files.read(place), tensor) for place, tensor in zip(places, tensors, strict=True))
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 def test_an_order_whose_host_died_gives_its_files_back(tmp_path):
     driver = DriverEnd(tmp_path, pytest.fail)
     order = Order(1, [ClientTask(0, message(), train=True)])
@@ -131,12 +122,3 @@ def test_a_client_that_failed_leaves_its_file_free(tmp_path):
     order = Order(1, [ClientTask(0, Message(), train=True)])
     assert exchange(driver, host, order, True, []) == []
     assert driver.packed(order, True)[0].files == [0]
-
-
-def test_an_arena_knows_its_own_tensors_only(tmp_path):
-    arena = Arena(tmp_path)
-    place, kept = arena.store(LARGE)
-    assert arena.store(kept)[0] == place
-    assert arena.store(kept[10:])[0] == Place(place.file, place.offset + 40, (4990,), torch.float32)
-    for stranger in (kept.clone(), kept[::2]):
-        assert arena.store(stranger)[0].file != place.file

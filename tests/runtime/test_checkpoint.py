@@ -1,20 +1,13 @@
-"""Checkpoints are whole or absent; a full disk costs the checkpoint and not the run."""
+"""Checkpoints are whole or absent; a full disk leaves the one before."""
 
-import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 
 from fedbench.runtime import checkpoint, trees
-from fedbench.runtime.drive import drive
-from fedbench.runtime.driver import Driver
-from fedbench.runtime.hosts import InProcess
-from fedbench.studies.resolve import resolve
-from tests.runtime.rounds import play, small, stop
+from tests.runtime.rounds import largest_file
 
 CONTENT = {"seed": 0, "states": {3: {"params": torch.arange(5.0)}}, "traces": {(1, "x"): 0.5}, "empty": torch.zeros(0)}
 
@@ -71,50 +64,9 @@ def test_a_checkpoint_counts_when_every_part_of_it_is_there(tmp_path):
     assert loaded(tmp_path)["round"] == 1
 
 
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """No file of this process grows beyond `size` bytes: what a full disk does to large files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_full_disk_leaves_the_one_before(tmp_path):
     checkpoint.save(tmp_path, 1, CONTENT | {"round": 1})
     with largest_file(10_000_000), pytest.raises(OSError, match="checkpoint of round 2 could not be written"):
         checkpoint.save(tmp_path, 2, {"large": torch.zeros(3_000_000)})
     assert [path.name for path in tmp_path.iterdir()] == ["round-000001"]
     assert loaded(tmp_path)["round"] == 1
-
-
-def test_the_run_goes_on_and_says_so_when_the_disk_is_full(tmp_path, monkeypatch):
-    """The disk is full in rounds 3 and 4; a stop after them goes on from round 2."""
-    wide = {"model": {"name": "mlp", "hidden": 6000}, "checkpoint": {"every": 1}, "rounds": 5}  # 1.8 MB a client
-    config, dataset = resolve(small("local", **wide))
-    (tmp_path / "a").mkdir()
-    save = Driver.save
-
-    def with_little_room(driver: Driver, round: int, *content) -> None:
-        with largest_file(12_000_000 if round in (3, 4) else 10**9):
-            save(driver, round, *content)
-        newest = sorted(path.name for path in (tmp_path / "a/checkpoint").iterdir())
-        assert newest == [f"round-00000{min(round, 2)}"]
-
-    monkeypatch.setattr(Driver, "save", with_little_room)
-    warnings = drive(config, tmp_path / "a", InProcess(dataset), dataset)
-    monkeypatch.undo()
-    assert len(warnings) == 2
-    assert all("could not be written" in line and "the run goes on" in line for line in warnings)
-    assert (tmp_path / "a/metrics.jsonl").read_bytes() == play(small("local", **wide), tmp_path / "b")["metrics.jsonl"]
-
-
-def test_a_torn_line_is_no_part_of_the_run(tmp_path):
-    config = small("fedper", checkpoint={"every": 2})
-    stop(config, tmp_path / "a", 4)
-    for name in ("metrics.jsonl", "timings.jsonl"):
-        with open(tmp_path / "a" / name, "a") as file:
-            file.write('{"seed": 0, "rou')
-    assert play(config, tmp_path / "a", resume=True) == play(config, tmp_path / "b")

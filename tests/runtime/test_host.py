@@ -1,9 +1,18 @@
-"""When a host calls a method, and at which learning rate."""
+"""When a host calls a method and at which learning rate, and what is left of a client that fails."""
 
 import json
+from dataclasses import replace
 from itertools import product
 
-from tests.runtime.rounds import play, small
+import pytest
+import torch
+
+from fedbench.runtime.exchange import ClientTask, Order
+from fedbench.runtime.host import Host
+from fedbench.studies.resolve import resolve
+from fedbench.studies.run import run
+from tests.runtime.accidents import CLIENT, broken, clumsy
+from tests.runtime.rounds import driver, play, small
 from tests.runtime.watchful import Watchful
 
 
@@ -15,3 +24,35 @@ def test_a_model_is_received_once_and_a_survey_has_the_rate_of_the_round_to_come
     first, second, third = (line for line in lines if line["point"] == "after_fit")
     for way, size in (("bytes_up", 4), ("bytes_down", 12)):
         assert first[way] == second[way] == third[way] + 10 * size
+
+
+@pytest.mark.parametrize("in_files", [True, False])
+@pytest.mark.parametrize("when", ["fit", "fitted"])
+def test_a_client_that_fails_leaves_no_trace_in_its_state(when, in_files, tmp_path):
+    config, dataset = resolve(clumsy(when))
+    run = driver(config, dataset, tmp_path)
+    host = Host.of(replace(run.setup, states=tmp_path / "states" if in_files else None), dataset)
+    held = []
+    for number in range(2):
+        task = ClientTask(CLIENT, run.method.send(run.server, CLIENT), kept=number, train=True, after_fit=True)
+        report = host.work(Order(number, [task])).reports[0]
+        held.append(host.store.load(CLIENT, 1))
+    assert report.failure is not None
+    assert report.upload is report.kept is None
+    assert held[0].keys() == held[1].keys()
+    assert held[1]["counters"] is None
+    assert torch.equal(held[0]["params"], held[1]["params"])
+    assert bool(held[0]["params"].any())
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "where"),
+    [
+        ("fedavg", {}, "the rate in Diverging.configure_optimizers"),
+        ("fedavg", {"train__optimizer": "sgd"}, "train.lr"),
+        ("per-fedavg", {}, "train.lr"),  # it makes its own steps
+    ],
+)
+def test_the_rate_to_lower_is_the_one_of_the_steps(method, more, where, tmp_path):
+    asked = broken("Diverging", method=method, rounds=1, out=str(tmp_path), **more)
+    assert run(asked, report=False).summary["failed"][0][3].endswith(f": lower {where}")

@@ -3,20 +3,14 @@
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from fedbench.config import Config
-from fedbench.data.partitions import partition
 from fedbench.errors import ConfigError
-from fedbench.runtime.cluster import COMMAND
-from fedbench.studies.description import describe, environment
 from fedbench.studies.folder import alone_in, default_name, state_of
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
-from tests.data.toys import EVEN
-from tests.runtime.rounds import read, small, stop
+from tests.runtime.rounds import described, small
 
 
 def name(**more) -> str:
@@ -41,16 +35,6 @@ def test_a_value_that_is_a_default_has_no_say():
     assert name() == name(train__shuffle=True)
 
 
-def test_a_folder_is_made_where_it_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    config, _ = resolve(small(rounds=1))
-    assert run(config, report=False).folder == Path("results/run") / default_name(config)
-    config.name = "mine"
-    assert run(config, report=False).folder == Path("results/run/mine")
-    config.out = tmp_path / "there"
-    assert run(config, report=False).folder == tmp_path / "there"
-
-
 def test_a_folder_is_for_one_command_at_a_time(tmp_path):
     with alone_in(tmp_path):
         with pytest.raises(ConfigError, match="another command is at work here"), alone_in(tmp_path, patience=0):
@@ -60,25 +44,6 @@ def test_a_folder_is_for_one_command_at_a_time(tmp_path):
         assert not waiting.done()
     waiting.result(timeout=5)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_finished_run_without_a_page_gets_one(tmp_path):
-    run(small("fedper", rounds=2, out=str(tmp_path)), report=False)
-    page = run(small("fedper", rounds=2, out=str(tmp_path))).report
-    written = page.stat().st_mtime_ns
-    assert run(small("fedper", rounds=2, out=str(tmp_path))).report.stat().st_mtime_ns == written
-
-
-def test_asked_twice_done_once(tmp_path):
-    first = run(small("fedper", rounds=2, out=str(tmp_path)), report=False)
-    before, written = read(tmp_path), (tmp_path / "summary.json").stat().st_mtime_ns
-    seen: list = []
-    again = run(small("fedper", rounds=2, out=str(tmp_path)), watch=seen.append, report=False)
-    assert seen == []
-    assert read(tmp_path) == before
-    assert (tmp_path / "summary.json").stat().st_mtime_ns == written
-    assert again.summary == first.summary
-    assert not (tmp_path / "checkpoint").exists()
 
 
 @pytest.mark.parametrize("size", [0, 500, -1])
@@ -118,32 +83,6 @@ def test_a_damaged_file_of_a_run_is_named(tmp_path, name, content, told):
     assert (tmp_path / "a" / "partition.json").exists()
 
 
-def test_an_unfinished_run_is_gone_on_with_unasked(tmp_path):
-    config, folder = small("fedper", checkpoint={"every": 1}), tmp_path / "a"
-    described(config, folder)
-    stop(config, folder, 3)
-    rounds: list[int] = []
-    run(config.model_copy(update={"out": folder}), watch=lambda e: rounds.append(e["round"]), report=False)
-    assert rounds == [2, 3, 4]
-    run(config.model_copy(update={"out": tmp_path / "b"}), report=False)
-    assert read(folder) == read(tmp_path / "b")
-
-
-def described(config: Config, folder: Path) -> None:
-    config, dataset = resolve(config)
-    folder.mkdir()
-    describe(folder, config, dataset, {0: partition(dataset, config, 0)})
-
-
-def test_a_folder_that_was_being_described_when_the_power_went_is_as_good_as_new(tmp_path):
-    """config.yaml comes last: a folder that has it has everything."""
-    described(small(rounds=1), tmp_path / "a")
-    (tmp_path / "a/config.yaml").unlink()
-    result = run(small(rounds=1, out=str(tmp_path / "a")), report=False)
-    assert json.loads((result.folder / "environment.json").read_text())["finished"]
-    assert result.summary["complete"]
-
-
 def test_another_configuration_is_refused_and_its_keys_are_named(tmp_path):
     run(small(rounds=1, out=str(tmp_path)), report=False)
     with pytest.raises(ConfigError) as error:
@@ -159,44 +98,10 @@ def test_other_resources_are_no_other_configuration(tmp_path):
     assert state_of(tmp_path, resolve(small(rounds=1, out=str(tmp_path), checkpoint={"every": 3}))[0]) == "done"
 
 
-def test_going_on_needs_something_to_go_on_with(tmp_path):
-    with pytest.raises(ConfigError, match="holds no run to go on with"):
-        run(small(out=str(tmp_path / "new")), resume=True)
-
-
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"file/sub: cannot be written to \(Not a directory\); choose another folder"):
         run(small(out=str(tmp_path / "file" / "sub")))
-
-
-def test_the_command_is_the_users_also_in_a_worker_of_ray(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["fedbench", "grid", "--method", "fedcac"])
-    assert environment({}, EVEN)["command"] == "fedbench grid --method fedcac"
-    monkeypatch.setattr("sys.argv", ["/ray/workers/default_worker.py", "--node-ip-address=127.0.0.1"])
-    monkeypatch.delenv(COMMAND, raising=False)
-    assert environment({}, EVEN)["command"] is None
-    monkeypatch.setenv(COMMAND, "fedbench grid --method fedcac")
-    assert environment({}, EVEN)["command"] == "fedbench grid --method fedcac"
-
-
-def test_every_seed_is_described(tmp_path):
-    run(small(rounds=1, seeds=[0, 5], out=str(tmp_path)), report=False)
-    prints = json.loads((tmp_path / "environment.json").read_text())["partition_fingerprint"]
-    config, dataset = resolve(small())
-    assert prints == {str(seed): partition(dataset, config, seed).fingerprint() for seed in (0, 5)}
-    drawn = json.loads((tmp_path / "partition.json").read_text())
-    assert drawn["5"]["clients"][3]["train"] == partition(dataset, config, 5).clients[3].train.tolist()
-
-
-def test_a_run_repeats_itself_on_the_partition_that_it_left(tmp_path):
-    asked = {"rounds": 1, "seeds": [0, 5]}
-    run(small(**asked, public__size=20, out=str(tmp_path / "a")), report=False)
-    saved = {"name": "file", "clients": 10, "path": str(tmp_path / "a" / "partition.json")}
-    run(small(**asked, public__size=20, partition=saved, out=str(tmp_path / "b")), report=False)
-    assert read(tmp_path / "a") == read(tmp_path / "b")
-    first, second = (json.loads((tmp_path / name / "environment.json").read_text()) for name in "ab")
-    assert first["partition_fingerprint"] == second["partition_fingerprint"]
 
 
 def test_an_unfinished_run_does_not_go_on_with_other_rows(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.studies.resolve import check, resolve
+from fedbench.studies.run import run
 from tests.runtime.rounds import small
 
 
@@ -96,3 +97,22 @@ def test_partitions_of_all_seeds_are_drawn_and_methods_share_them():
     assert list(one) == [0, 1]
     assert [one[s].fingerprint() for s in one] == [other[s].fingerprint() for s in other]
     assert one[0].fingerprint() != one[1].fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (
+            dict(partition={"name": "dirichlet", "clients": 4}),
+            "it deals by class, and the targets of data diabetes are",
+        ),
+        (dict(partition={"name": "iid", "clients": 4, "flip_clients": [0]}), "are no classes; leave it empty"),
+        (dict(partition="iid", data={"name": "diabetes", "augment": ["flip"]}), "diabetes holds no images"),
+        (dict(partition="iid", model="avgcnn"), "model avgcnn: it is for images, and the data have samples of (10,)"),
+    ],
+)
+def test_what_needs_classes_or_images_is_refused_without_them(more, told, tmp_path):
+    with pytest.raises(ConfigError) as error:
+        run(Config(**{"data": "diabetes", "out": tmp_path / "out", "resources": {"hosts": 0}, **more}))
+    assert told in str(error.value)
+    assert not (tmp_path / "out").exists()

@@ -1,39 +1,16 @@
-"""A run of several seeds: each is a run of its own, kept and taken again; the folder is what one run would leave."""
+"""A run is done once, in the folder that was asked for; each of several seeds is kept and taken again."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
-from fedbench.results.reader import Records
+from fedbench.studies.folder import default_name
+from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.rounds import RECORDS, read, small
-
-SEEDS = [0, 3, 1]
-
-
-def seeds_below(folder: Path) -> dict[str, Path]:
-    return {path.name.rpartition("-")[2]: path for path in (folder / "run").iterdir()}
-
-
-def test_the_folder_holds_what_its_seeds_left_one_after_the_other(tmp_path):
-    result = run(small("fedper", rounds=2, seeds=SEEDS, out=str(tmp_path / "all")), report=False)
-    alone = [tmp_path / str(seed) for seed in SEEDS]
-    for seed, folder in zip(SEEDS, alone, strict=True):
-        run(small("fedper", rounds=2, seeds=[seed], out=str(folder)), report=False)
-    whole = Records(tmp_path / "all")
-    assert read(tmp_path / "all")["metrics.jsonl"] == b"".join(read(folder)["metrics.jsonl"] for folder in alone)
-    for table in (Records.metrics, Records.clients, Records.traces):
-        assert table(whole).equals(table(Records(*alone)))
-    assert result.summary["seeds"] == SEEDS
-    assert result.summary["complete"]
-    assert len(result.summary["points"]["after_agg"]["last"]["test_accuracy"]["values"]) == 3
-    assert {name: read(path) for name, path in seeds_below(tmp_path / "all").items()} == {
-        f"s{seed}": read(folder) for seed, folder in zip(SEEDS, alone, strict=True)
-    }
 
 
 def test_a_seed_that_is_there_is_not_run_again(tmp_path, monkeypatch):
@@ -75,15 +52,6 @@ def test_it_goes_on_in_the_seed_that_it_was_ended_in(tmp_path):
     assert (tmp_path / "a/report.html").exists()
 
 
-def test_the_same_warning_is_told_once(tmp_path):
-    told: list = []
-    asked = small(rounds=1, seeds=[0, 1], partition={"name": "dirichlet", "clients": 10, "train_size": 3})
-    result = run(asked.model_copy(update={"out": tmp_path}), watch=told.append, report=False)
-    warnings = [event["warning"] for event in told if "warning" in event]
-    assert len(warnings) == len(set(warnings)) > 0
-    assert result.summary["warnings"] == warnings
-
-
 def test_a_refused_run_of_several_seeds_leaves_nothing(tmp_path):
     asked = small(seeds=[0, 1], out=str(tmp_path / "a/b"), partition={"name": "iid", "clients": 2000})
     with pytest.raises(ConfigError):
@@ -107,20 +75,35 @@ def test_a_regression_needs_nothing_but_its_data(tmp_path):
     assert "accuracy" not in page.partition("<footer")[0].replace("evaluate.accuracy", "").partition("<script")[0]
 
 
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        (
-            dict(partition={"name": "dirichlet", "clients": 4}),
-            "it deals by class, and the targets of data diabetes are",
-        ),
-        (dict(partition={"name": "iid", "clients": 4, "flip_clients": [0]}), "are no classes; leave it empty"),
-        (dict(partition="iid", data={"name": "diabetes", "augment": ["flip"]}), "diabetes holds no images"),
-        (dict(partition="iid", model="avgcnn"), "model avgcnn: it is for images, and the data have samples of (10,)"),
-    ],
-)
-def test_what_needs_classes_or_images_is_refused_without_them(more, told, tmp_path):
-    with pytest.raises(ConfigError) as error:
-        run(Config(**{"data": "diabetes", "out": tmp_path / "out", "resources": {"hosts": 0}, **more}))
-    assert told in str(error.value)
-    assert not (tmp_path / "out").exists()
+def test_a_folder_is_made_where_it_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config, _ = resolve(small(rounds=1))
+    assert run(config, report=False).folder == Path("results/run") / default_name(config)
+    config.name = "mine"
+    assert run(config, report=False).folder == Path("results/run/mine")
+    config.out = tmp_path / "there"
+    assert run(config, report=False).folder == tmp_path / "there"
+
+
+def test_a_finished_run_without_a_page_gets_one(tmp_path):
+    run(small("fedper", rounds=2, out=str(tmp_path)), report=False)
+    page = run(small("fedper", rounds=2, out=str(tmp_path))).report
+    written = page.stat().st_mtime_ns
+    assert run(small("fedper", rounds=2, out=str(tmp_path))).report.stat().st_mtime_ns == written
+
+
+def test_asked_twice_done_once(tmp_path):
+    first = run(small("fedper", rounds=2, out=str(tmp_path)), report=False)
+    before, written = read(tmp_path), (tmp_path / "summary.json").stat().st_mtime_ns
+    seen: list = []
+    again = run(small("fedper", rounds=2, out=str(tmp_path)), watch=seen.append, report=False)
+    assert seen == []
+    assert read(tmp_path) == before
+    assert (tmp_path / "summary.json").stat().st_mtime_ns == written
+    assert again.summary == first.summary
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_going_on_needs_something_to_go_on_with(tmp_path):
+    with pytest.raises(ConfigError, match="holds no run to go on with"):
+        run(small(out=str(tmp_path / "new")), resume=True)

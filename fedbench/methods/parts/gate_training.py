@@ -28,7 +28,7 @@ class GateTraining:
         self.joint, self.memory = options.alternation == "joint", client.memory("gate")
         self.kept = torch.zeros(len(blocks.sizes), dtype=torch.bool, device=gate.linear.weight.device)
         self.means: list[Tensor] = []
-        self._keep, self._losses = keep, list[Tensor]()
+        self._keep = keep
         momentum = client.learner.train.momentum
         self._optimizer = torch.optim.SGD(gate.parameters(), client.rate(options.lr_gate), momentum=momentum)
         if self.memory:
@@ -43,7 +43,7 @@ class GateTraining:
                 adapted = model.replace(params=self.blocks.scaled(model.params, self.scale))
                 loss, gradient = self.client.learner.gradient(adapted, batch, task_loss)
                 self._descend(gradient, model.params)
-                self._losses.append(loss)
+                self.client.learner.ledger.add(loss)
 
     def step_model(self, training: Training, batch: Any) -> None:
         """Step (b): the gradient is taken at the adapted model, which the module's own hooks around it see."""
@@ -57,8 +57,7 @@ class GateTraining:
         shorten(g, self.clip)
 
     def finish(self) -> None:
-        """Count the gate's steps and keep its optimiser's state."""
-        self.client.learner.ledger.add(self._losses)
+        """Keep the state of the gate's optimiser."""
         if self.memory is not None:
             self.memory["optimizer"] = self._optimizer.state_dict()["state"]
 

@@ -1,6 +1,4 @@
-"""A client whose training fails is reported and left out, and the run goes on as if it had stayed away."""
-
-from dataclasses import replace
+"""Who fails in training is left out as if it had stayed away, a full disk ends no run, and both are said."""
 
 import pytest
 import torch
@@ -11,26 +9,18 @@ from fedbench.methods.fedavg import FedAvg
 from fedbench.results.reader import Records
 from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import drive
-from fedbench.runtime.exchange import ClientTask, Order
-from fedbench.runtime.host import Host
+from fedbench.runtime.driver import Driver
 from fedbench.runtime.hosts import InProcess
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
-from tests.runtime.accidents import CLASS, CLIENT
-from tests.runtime.rounds import driver, small, stop
+from tests.runtime.accidents import CLASS, CLIENT, broken, clumsy
+from tests.runtime.rounds import driver, largest_file, play, small, stop
 
 REASONS = {
     "Diverging": "the training loss became nan: lower the rate in Diverging.configure_optimizers",
     "Crashing": "KeyError: 'no such class' (accidents.py:",
     "Quitting": "SystemExit: 3 (accidents.py:",
 }
-
-
-def broken(network: str, **more) -> Config:
-    """One class per client, so that exactly one client is hit."""
-    model = {"name": f"tests.runtime.accidents:{network}", "head": "classifier"}
-    asked: dict = {"rounds": 2, "train": {"epochs": 1}} | more
-    return small(partition={"name": "shards", "clients": 10, "classes": 1}, model=model, **asked)
 
 
 def victim(config: Config) -> int:
@@ -52,27 +42,6 @@ def test_the_run_goes_on_and_says_so(network, tmp_path):
     assert not rows[rows["client"] == hit]["participated"].any()
     assert rows[rows["client"] != hit]["participated"].all()
     assert set(rows["client"]) == set(range(10))  # it is evaluated like the others
-
-
-@pytest.mark.parametrize(
-    ("method", "more", "where"),
-    [
-        ("fedavg", {}, "the rate in Diverging.configure_optimizers"),
-        ("fedavg", {"train__optimizer": "sgd"}, "train.lr"),
-        ("per-fedavg", {}, "train.lr"),  # it makes its own steps
-    ],
-)
-def test_the_rate_to_lower_is_the_one_of_the_steps(method, more, where, tmp_path):
-    asked = broken("Diverging", method=method, rounds=1, out=str(tmp_path), **more)
-    assert run(asked, report=False).summary["failed"][0][3].endswith(f": lower {where}")
-
-
-def test_a_run_that_trained_nothing_says_so_on_its_page_too(tmp_path):
-    model = {"name": "tests.runtime.accidents:Resting"}
-    result = run(small(model=model, rounds=2, seeds=[0, 1], out=str(tmp_path)))
-    said = "seed 1: nothing was trained in 2 of 2 rounds: no client ended a fit with a gradient step"
-    assert said in result.summary["warnings"]
-    assert said in result.report.read_text()
 
 
 def test_failures_of_rounds_without_an_evaluation_are_told_with_the_next_one(tmp_path):
@@ -110,27 +79,12 @@ def test_a_round_in_which_everybody_fails_keeps_the_model(tmp_path):
     assert not Records(tmp_path).clients().query("round in @rounds")["participated"].any()
 
 
-def clumsy(when: str, **more) -> Config:
-    return small("tests.runtime.accidents:Clumsy", method__when=when, **more)
-
-
-@pytest.mark.parametrize("in_files", [True, False])
-@pytest.mark.parametrize("when", ["fit", "fitted"])
-def test_it_leaves_no_trace_in_its_state(when, in_files, tmp_path):
-    config, dataset = resolve(clumsy(when))
-    run = driver(config, dataset, tmp_path)
-    host = Host.of(replace(run.setup, states=tmp_path / "states" if in_files else None), dataset)
-    held = []
-    for number in range(2):
-        task = ClientTask(CLIENT, run.method.send(run.server, CLIENT), kept=number, train=True, after_fit=True)
-        report = host.work(Order(number, [task])).reports[0]
-        held.append(host.store.load(CLIENT, 1))
-    assert report.failure is not None
-    assert report.upload is report.kept is None
-    assert held[0].keys() == held[1].keys()
-    assert held[1]["counters"] is None
-    assert torch.equal(held[0]["params"], held[1]["params"])
-    assert bool(held[0]["params"].any())
+def test_a_run_that_trained_nothing_says_so_on_its_page_too(tmp_path):
+    model = {"name": "tests.runtime.accidents:Resting"}
+    result = run(small(model=model, rounds=2, seeds=[0, 1], out=str(tmp_path)))
+    said = "seed 1: nothing was trained in 2 of 2 rounds: no client ended a fit with a gradient step"
+    assert said in result.summary["warnings"]
+    assert said in result.report.read_text()
 
 
 def test_a_client_that_cannot_be_evaluated_is_reported(tmp_path):
@@ -161,10 +115,31 @@ class Remarking(FedAvg):
 
 
 def test_warnings_of_a_method_are_said_once(tmp_path):
-    config, dataset = resolve(small("tests.runtime.test_failures:Remarking", rounds=2))
+    config, dataset = resolve(small("tests.runtime.test_driver:Remarking", rounds=2))
     said = drive(config, tmp_path, InProcess(dataset), dataset)
     assert [line for line in said if line in ("always the same", "round 1", "round 2")] == [
         "always the same",
         "round 1",
         "round 2",
     ]
+
+
+def test_the_run_goes_on_and_says_so_when_the_disk_is_full(tmp_path, monkeypatch):
+    """The disk is full in rounds 3 and 4; a stop after them goes on from round 2."""
+    wide = {"model": {"name": "mlp", "hidden": 6000}, "checkpoint": {"every": 1}, "rounds": 5}  # 1.8 MB a client
+    config, dataset = resolve(small("local", **wide))
+    (tmp_path / "a").mkdir()
+    save = Driver.save
+
+    def with_little_room(driver: Driver, round: int, *content) -> None:
+        with largest_file(12_000_000 if round in (3, 4) else 10**9):
+            save(driver, round, *content)
+        newest = sorted(path.name for path in (tmp_path / "a/checkpoint").iterdir())
+        assert newest == [f"round-00000{min(round, 2)}"]
+
+    monkeypatch.setattr(Driver, "save", with_little_room)
+    warnings = drive(config, tmp_path / "a", InProcess(dataset), dataset)
+    monkeypatch.undo()
+    assert len(warnings) == 2
+    assert all("could not be written" in line and "the run goes on" in line for line in warnings)
+    assert (tmp_path / "a/metrics.jsonl").read_bytes() == play(small("local", **wide), tmp_path / "b")["metrics.jsonl"]

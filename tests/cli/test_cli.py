@@ -1,0 +1,69 @@
+"""Commands and scripts: one line for a mistake, exit codes, quick help."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedbench.cli import COMMANDS, command, main
+from fedbench.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_help_lists_the_commands(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text and line in text for name, line in COMMANDS.items())
+
+
+def test_an_unknown_command_names_the_nearest(capsys):
+    assert main(["rnu"]) == 2
+    assert capsys.readouterr().err == "fedbench: error: unknown command 'rnu': did you mean run?\n"
+
+
+@pytest.mark.parametrize("name", ["run", "grid"])
+def test_scripts_and_commands_say_the_same(name):
+    script, module = python(f"experiments/{name}.py", "--help"), python("-m", "fedbench", name, "--help")
+    assert script.returncode == module.returncode == 0
+    assert script.stdout == module.stdout
+
+
+def test_every_command_has_a_script_of_two_lines():
+    for name in COMMANDS:
+        lines = [line for line in (ROOT / "experiments" / f"{name}.py").read_text().splitlines() if line]
+        assert lines == [f"from fedbench.cli.{name} import main", "raise SystemExit(main())"]
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--train.lr", "-1"), ("--nothing", "3")])
+def test_help_and_mistakes_come_without_torch(arguments):
+    code = (
+        "import sys; from fedbench.cli import main; code = main(['run', *sys.argv[1:]]);"
+        "sys.exit(77 if 'torch' in sys.modules or 'ray' in sys.modules else code)"
+    )
+    assert python("-c", code, *arguments).returncode == (0 if arguments == ("--help",) else 2)
+
+
+def test_a_mistake_is_one_line_and_debug_shows_the_trace():
+    plain, debug = (python("-m", "fedbench", "run", "--train.lr", "-1", *more) for more in ((), ("--debug",)))
+    assert plain.returncode == debug.returncode == 2
+    assert plain.stderr == "fedbench: error: train.lr = -1: must be a number > 0\n"
+    assert plain.stdout == ""
+    assert "Traceback" in debug.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(ConfigError("x"), 2), (KeyboardInterrupt(), 130), (RuntimeError("x"), 1), (SystemExit(0), 0), (SystemExit(2), 2)],
+)
+def test_exit_codes(error, code):
+    @command
+    def failing(argv):
+        raise error
+
+    assert failing([]) == code

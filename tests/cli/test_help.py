@@ -1,0 +1,46 @@
+"""Help and the printed configuration."""
+
+import pytest
+
+from fedbench.cli.help import INDENT, config_text, table_lines
+from fedbench.cli.parse import parse
+from fedbench.config import Config
+from fedbench.config.files import parse_value
+from fedbench.errors import ConfigError
+from tests.cli.reading import config
+
+
+def test_help_with_a_method_lists_its_options(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--method", "fedprox", "--help"])
+    assert "--method.mu " in capsys.readouterr().out
+
+
+def test_print_config_marks_what_differs_and_can_be_read_back(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--method", "fedprox", "--train.lr", "0.5", "--print-config"])
+    text = capsys.readouterr().out
+    assert "  lr: 0.5                                 # default 0.01" in text.splitlines()
+    assert "  mu: 0.01" in text.splitlines()
+    assert Config(**parse_value(text)).train.lr == 0.5
+
+
+def test_an_option_of_other_methods_names_them():
+    with pytest.raises(ConfigError) as caught:
+        config_text(config("--method.tau 0.5"))
+    assert str(caught.value) == (
+        "unknown key method.tau: method fedavg takes buffers, weighting; fedcac, floco have it (--method NAME)"
+    )
+
+
+def test_print_config_refuses_options_that_the_method_does_not_have():
+    with pytest.raises(ConfigError, match=r"unknown key method\.muu: did you mean mu\?"):
+        config_text(config("--method fedprox --method.muu 3"))
+
+
+def test_columns_are_wrapped_to_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    lines = list(table_lines([("--short", "word " * 30), ("--" + "long" * 10, "x")]))
+    assert all(len(line) <= 70 for line in lines)
+    assert lines[1].startswith(" " * INDENT + "word")
+    assert lines[-2:] == ["  --" + "long" * 10, " " * INDENT + "x"]

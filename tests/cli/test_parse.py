@@ -1,0 +1,25 @@
+"""A command line becomes a configuration."""
+
+import pytest
+
+from fedbench.cli.flags import Flag
+from fedbench.cli.parse import parse
+from fedbench.errors import ConfigError
+
+
+def test_keys_and_a_commands_own_flags():
+    config, asked = parse(["--method", "fedper", "--train.lr", "0.1", "--again"], (Flag("again", "once more"),))
+    assert (config.method.name, config.train.lr, asked.again) == ("fedper", 0.1, True)
+
+
+@pytest.mark.parametrize(("flag", "said"), [("--help", "--train.lr"), ("--print-config", "method:")])
+def test_help_and_the_configuration_are_printed_and_nothing_else(flag, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse(["--method", "fedper", flag])
+    assert ended.value.code == 0
+    assert said in capsys.readouterr().out
+
+
+def test_a_mistake_names_key_and_range():
+    with pytest.raises(ConfigError, match=r"train\.lr.*-1"):
+        parse(["--train.lr", "-1"])

@@ -1,0 +1,65 @@
+"""How strictly values are taken."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import Field, ValidationError
+
+from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
+
+
+class Example(Section):
+    count: PositiveInt = 1
+    share: float = 0.5
+    limit: float | None = 1.0
+    path: Path = Path(".")
+    flag: bool = False
+    seed: Seed = 0
+    sizes: list[int] = Field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("count", True),
+        ("count", 1.0),
+        ("count", "1"),
+        ("count", 0),
+        ("share", True),
+        ("share", "0.5"),
+        ("share", float("nan")),
+        ("share", float("inf")),
+        ("sizes", [1, 2.0]),
+        ("seed", 2**31),
+        ("path", "a\0b"),
+        ("unknown", 1),
+    ],
+)
+def test_what_is_refused(key, value):
+    with pytest.raises(ValidationError):
+        Example(**{key: value})
+
+
+def test_a_whole_number_is_a_number():
+    assert Example(share=1).share == 1.0
+
+
+def test_none_by_name_is_no_value_where_there_may_be_none():
+    assert Example(limit="none").limit is None
+    with pytest.raises(ValidationError):
+        Example(share="none")
+
+
+def test_assignments_are_checked_too():
+    example = Example()
+    with pytest.raises(ValidationError):
+        example.count = 0
+
+
+class Open(OpenSection):
+    known: int = 0
+
+
+def test_an_open_section_stands_for_its_name_and_keeps_further_keys():
+    assert Open.model_validate("iid").name == "iid"
+    assert Open(name="iid", known=1, more=2).options == {"more": 2}

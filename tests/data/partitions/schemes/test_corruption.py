@@ -1,0 +1,44 @@
+"""Shards, each client under one kind of corruption."""
+
+import numpy as np
+
+from tests.data.partitions.dealing import classes_of, deal
+from tests.data.toys import corrupted
+
+
+def test_corruption_of_co_pfl():
+    """10 clients, 2 of 10 classes, 40 training and 20 test images, each client under one kind of its own."""
+    dataset = corrupted(photographs=1000, test=300)
+    options = {"name": "corruption", "clients": 10, "images": 20, "test_images": 10, "val": 0}
+    clients = deal(dataset, **options).clients
+    photograph = np.concatenate([np.tile(np.arange(700), 15), np.tile(np.arange(700, 1000), 15)])
+    kinds = [set(dataset.domains[np.concatenate([c.train, c.test])].tolist()) for c in clients]
+    assert all(len(kind) == 1 for kind in kinds)
+    assert len(set.union(*kinds)) == 10
+    for client in clients:
+        assert (len(client.train), len(client.test)) == (40, 20)
+        assert classes_of(client.train, dataset) == classes_of(client.test, dataset)
+        assert len(classes_of(client.train, dataset)) == 2
+    photographs = photograph[np.concatenate([rows for c in clients for rows in (c.train, c.test)])]
+    assert len(np.unique(photographs)) == len(photographs), "no photograph twice, under whatever corruption"
+
+
+def test_fifty_clients_share_fifteen_kinds():
+    dataset = corrupted(1400, test=700)
+    dealt = deal(dataset, name="corruption", clients=50, images=5, test_images=5)
+    of_client = [int(dataset.domains[c.train[0]]) for c in dealt.clients]
+    assert set(np.bincount(of_client, minlength=15)) == {3, 4}
+
+
+def test_corrupted_test_images_alone_are_split_by_photograph():
+    dataset = corrupted(photographs=600, kinds=3, test=600)
+    clients = deal(dataset, name="corruption", clients=5, images=10, test_images=5, val=0).clients
+    photographs = np.concatenate([rows for c in clients for rows in (c.train, c.test)]) % 600
+    assert len(photographs) == len(np.unique(photographs)) == 150
+
+
+def test_a_photograph_in_the_public_set_is_dealt_under_no_corruption():
+    dataset = corrupted(photographs=400, kinds=3, test=100)
+    dealt = deal(dataset, name="corruption", clients=5, public=60)
+    held = np.concatenate([rows for c in dealt.clients for rows in (c.train, c.val)])
+    assert not np.intersect1d(held % 300, dealt.public % 300).size

@@ -1,0 +1,29 @@
+"""Flat arrays of who holds what: counts, choices and ranks within groups."""
+
+import numpy as np
+import pytest
+
+from fedbench.data.partitions.holdings import apportion, different, generator
+from tests.data.partitions.dealing import doubles
+
+
+def test_counts_are_apportioned_by_largest_remainder_for_each_owner():
+    sizes, owners = np.array([50, 30, 20, 1, 1, 1, 7]), np.array([0, 0, 0, 1, 1, 1, 2])
+    counts = apportion(sizes, owners, np.array([10, 2, 0]), generator(0, "any"))
+    assert counts[:3].tolist() == [5, 3, 2]
+    assert sorted(counts[3:6].tolist()) == [0, 1, 1]
+    assert counts[6] == 0
+
+
+def test_choices_within_groups_differ_and_are_uniform():
+    """Of 6, 3 numbers: each number in half of the choices, each of the 20 choices about equally often."""
+    chosen = different(np.full(20_000, 6), np.full(20_000, 3), generator(1, "dense")).reshape(-1, 3)
+    sparse = different(np.full(20_000, 30), np.full(20_000, 3), generator(1, "sparse")).reshape(-1, 3)
+    for found, size, choices in ((chosen, 6, 20), (sparse % 6, 6, None)):
+        assert np.bincount(found.ravel(), minlength=size) / 20_000 == pytest.approx(np.full(6, 0.5), abs=0.02)
+        if choices:
+            sets = np.unique(np.sort(found, axis=1), axis=0, return_counts=True)[1]
+            assert len(sets) == choices
+            assert sets.min() > 850
+    assert not doubles(chosen)
+    assert not doubles(sparse)

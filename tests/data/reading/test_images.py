@@ -1,0 +1,61 @@
+"""Encoded images: pixels, and the place of every fault."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedbench.data.reading.images import Item, blocks, channels_of, checked_label, decoder, is_test_row
+from fedbench.errors import ConfigError
+
+
+@pytest.fixture
+def item(encode):
+    """An image of one value with a label."""
+
+    def make(value: int = 7, shape: tuple[int, ...] = (4, 6), label: int = 1) -> Item:
+        return Item(encode(np.full(shape, value, np.uint8)), label, f"list, row {value}")
+
+    return make
+
+
+def test_pixels_are_channel_first_and_resized_where_asked(item):
+    assert decoder(1, None)(item()).shape == (1, 4, 6)
+    assert decoder(3, None)(item()).shape == (3, 4, 6)
+    small = decoder(3, 2)(item(9, (4, 6, 3)))
+    assert (small.shape, small.dtype, set(small.flatten().tolist())) == ((3, 2, 2), np.uint8, {9})
+
+
+def test_a_set_is_grey_where_every_image_is(item):
+    assert channels_of([item(), item()]) == 1
+    assert channels_of([item(), item(1, (4, 4, 3))]) == 3
+
+
+def test_blocks_keep_the_order(item):
+    (block,) = blocks([item(value, label=value) for value in range(5)], decoder(1, None))
+    assert block.targets.tolist() == block.samples[:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_an_image_of_another_shape_is_named(item):
+    with pytest.raises(ConfigError, match=r"list, row 2: the image is 4x4 of 1 channel.*before it are 6x4"):
+        list(blocks([item(1), item(2, (4, 4))], decoder(1, None)))
+
+
+def test_what_is_no_image_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"here: not an image that Pillow can read \(unknown format\)"):
+        decoder(1, None)(Item(b"text", 0, "here"))
+    Image.fromarray(np.zeros((2, 2), np.int32)).save(tmp_path / "wide.tif")
+    with pytest.raises(ConfigError, match="here: pixels of kind I"):
+        decoder(1, None)(Item(tmp_path / "wide.tif", 0, "here"))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(None, "missing"), (True, "no whole number"), (1.0, "no whole number"), (3, "0 to 2"), (-1, "0 to 2")],
+)
+def test_labels_that_are_none(value, said):
+    with pytest.raises(ConfigError, match=said):
+        checked_label(value, 3, 10, "row 0")
+
+
+def test_every_fifth_row_is_a_test_row():
+    assert [index for index in range(12) if is_test_row(index)] == [4, 9]

@@ -1,0 +1,69 @@
+"""A module whose parameters are views of one vector."""
+
+import pytest
+import torch
+from lightning import LightningModule
+from torch import nn
+
+from fedbench.errors import ConfigError
+from fedbench.module.flat import FlatModule
+
+
+class Normed(LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+        self.head = nn.Linear(2, 2, bias=False)
+
+
+@pytest.fixture
+def flat() -> FlatModule:
+    torch.manual_seed(0)
+    return FlatModule(Normed(), torch.device("cpu"), torch.float32, head=None)
+
+
+def test_the_vector_and_the_parameters_are_the_same_memory(flat):
+    flat.w.copy_(torch.arange(16.0))
+    assert flat.module.head.weight.tolist() == [[12.0, 13.0], [14.0, 15.0]]
+    flat.module.body[0].bias.data.fill_(-1)
+    assert flat.w[6:8].tolist() == [-1.0, -1.0]
+
+
+def test_weights_go_in_and_out_with_buffers_and_counters(flat):
+    flat.module.body[1].running_mean.fill_(3)
+    flat.module.body[1].num_batches_tracked.fill_(7)
+    kept = flat.weights()
+    assert (kept.buffers.tolist(), kept.counters.tolist()) == ([3, 3, 1, 1], [7])
+    flat.load(flat.initial())
+    assert flat.module.body[1].running_mean.tolist() == [0, 0]
+    flat.load(kept)
+    assert flat.weights().buffers.tolist() == [3, 3, 1, 1]
+    assert int(flat.module.body[1].num_batches_tracked) == 7
+
+
+def test_another_vector_is_shown_for_a_while(flat):
+    own = flat.w.clone()
+    with flat.shown(torch.zeros_like(own)):
+        assert not flat.module.head.weight.any()
+    assert torch.equal(flat.w, own)
+    assert flat.module.head.weight.data_ptr() == flat.w[12:].data_ptr()
+
+
+def test_passes_may_leave_buffers_as_they_were(flat):
+    with flat.kept_buffers():
+        flat.module.body(torch.randn(4, 3))
+    assert flat.module.body[1].running_mean.tolist() == [0, 0]
+    assert int(flat.module.body[1].num_batches_tracked) == 0
+
+
+def test_a_state_dict_of_plain_pytorch(flat):
+    fresh = Normed()
+    fresh.load_state_dict(flat.state_dict(flat.initial()))
+    assert torch.equal(fresh.head.weight, flat.module.head.weight)
+
+
+def test_a_parameter_in_other_memory_is_refused(flat):
+    flat.check()
+    flat.module.head.weight.data = flat.module.head.weight.data.clone()
+    with pytest.raises(ConfigError, match=r"replaced the storage of parameter 'head\.weight'"):
+        flat.check()

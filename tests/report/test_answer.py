@@ -1,0 +1,62 @@
+"""The answer in one sentence, in the words that the numbers allow."""
+
+import re
+
+from tests.report.reading import Make, page_of
+
+
+def test_a_gain_whose_interval_excludes_zero_paid(make_grid: Make) -> None:
+    answer = page_of(make_grid(gain=0.1, seeds=(0, 1, 2, 3, 4))).answer
+    assert answer.startswith("fedcac with tau = 0.3, beta = 10 and train.lr = 0.01 won the grid with ")
+    assert re.search(r"\d\.\d points above training alone \(95 % interval \+\d+\.\d to \+\d+\.\d\)", answer)
+    assert answer.endswith("collaboration paid.")
+
+
+def test_a_loss_did_not_pay(make_grid: Make) -> None:
+    answer = page_of(make_grid(gain=-0.12, seeds=(0, 1, 2, 3, 4))).answer
+    assert re.search(r"points below training alone \(95 % interval −\d+\.\d to −\d+\.\d\)", answer)
+    assert answer.endswith("collaboration did not pay.")
+
+
+def test_an_interval_that_includes_zero_is_undecided(make_grid: Make) -> None:
+    answer = page_of(make_grid(gain=0.02, skew=0.05)).answer
+    assert re.search(r"\(95 % interval −\d+\.\d to \+\d+\.\d\)", answer)
+    assert "the interval includes 0, so with 3 seeds it is undecided whether collaboration paid." in answer
+
+
+def test_one_seed_decides_nothing(make_grid: Make) -> None:
+    assert (
+        "(one seed, so no interval): whether collaboration paid is undecided." in page_of(make_grid(seeds=(0,))).answer
+    )
+
+
+def test_a_grid_whose_cells_all_failed_says_so(make_grid: Make) -> None:
+    page = page_of(make_grid(space={"method.tau": [0.1, 0.3], "method.beta": [5]}, fail=(0, 1)))
+    assert page.answer == "No point of the grid finished: 2 of 2 failed, so there is no answer."
+    assert "table" not in page.sections
+    assert "RuntimeError: client 3: loss is nan" in page.text
+
+
+def test_a_grid_without_final_runs_names_its_winner(make_grid: Make) -> None:
+    page = page_of(make_grid(final=False))
+    assert page.answer.endswith("won on validation (83.7 %); its final runs are not there yet.")
+    assert "grid" in page.sections
+
+
+def test_a_run_tells_both_points_with_intervals(make_run: Make) -> None:
+    answer = page_of(make_run(level=0.84, fit_level=0.7)).answer
+    number = r"\d\d\.\d % {} \(95 % interval \d\d\.\d % to \d\d\.\d %\)"
+    pattern = f"fedcac reached {number.format('after aggregation')} and {number.format('after local training')}."
+    assert re.fullmatch(pattern, answer)
+
+
+def test_no_interval_promises_more_than_everything(make_run: Make) -> None:
+    page = page_of(make_run(level=0.995, seeds=(0, 1)))
+    assert re.search(r"after aggregation \(95 % interval \d\d\.\d % to 100\.0 %\)", page.answer)
+    assert not re.search(r"1\d\d\.[1-9]", page.answer)
+
+
+def test_a_run_that_is_not_over_says_how_far_it_is(make_run: Make) -> None:
+    page = page_of(make_run(done=4))
+    assert page.answer.startswith("So far, after round 4 of 6, fedcac reached ")
+    assert "this run is not complete" in page.text

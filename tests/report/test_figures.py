@@ -1,0 +1,40 @@
+"""Curves, clients and cost: colours and axes."""
+
+import json
+import re
+from collections.abc import Callable
+
+from tests.report.reading import Make, Page, page_of
+
+
+def test_every_colour_of_a_figure_has_a_twin_in_the_dark(grid_page: Page) -> None:
+    from fedbench.report.theme import DARK, LIGHT, faded
+
+    known = {*LIGHT.values()} | {faded(colour, 0).rsplit(",", 1)[0] for colour in LIGHT.values()} | {"rgba(0,0,0"}
+    text = json.dumps(grid_page.charts)
+    used = set(re.findall(r'"(#[0-9a-f]{6}|rgba\(\d+,\d+,\d+)[",]', text))
+    assert used
+    assert used <= known
+    assert LIGHT.keys() == DARK.keys()
+    assert len(set(LIGHT.values())) == len(LIGHT)
+
+
+def test_a_method_has_one_colour_in_all_figures(grid_page: Page) -> None:
+    charts = grid_page.charts
+    for method in ("fedcac", "local", "centralized", "fedavg-ft"):
+        found = {
+            trace["line"]["color"]
+            for name in ("curve-after_agg", "curve-after_fit", "traffic")
+            for trace in charts[name]["data"]
+            if trace.get("name") == method
+        }
+        assert len(found) == 1
+
+
+def test_a_short_run_has_no_ticks_between_its_rounds(make_run: Make, with_lambda: Callable) -> None:
+    for rounds, tick in ((3, 1), (20, None)):
+        folder = make_run(f"of-{rounds}", method="fedmosaic", rounds=rounds)
+        with_lambda(folder, rounds)
+        charts = page_of(folder).charts
+        axes = [charts[name]["layout"]["xaxis"] for name in ("curve", "lambda")]
+        assert [axis.get("dtick") for axis in axes] == [tick] * 2

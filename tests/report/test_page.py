@@ -1,0 +1,35 @@
+"""The sections of a page."""
+
+import re
+
+from tests.report.reading import Make, Page, page_of
+
+EVERYWHERE = ["answer", "tiles", "table", "curves", "clients", "cost", "partition", "configuration", "environment"]
+
+
+def test_the_page_of_a_run_has_every_section_with_data(make_run: Make) -> None:
+    page = page_of(make_run(warnings=["beware"]))
+    assert set(page.sections) == {*EVERYWHERE, "warnings"}
+
+
+def test_the_page_of_a_grid_has_every_section_with_data(grid_page: Page) -> None:
+    assert set(grid_page.sections) == {*EVERYWHERE, "grid", "inside", "warnings"}
+    assert {"grid-0", "grid-1", "curve-after_agg", "curve-after_fit", "mask-share", "overlap"} <= set(grid_page.charts)
+
+
+def test_failed_clients_and_warnings_are_listed(make_run: Make) -> None:
+    page = page_of(make_run(warnings=["the public set is small"], failed=[(5, 3, "loss is nan")]))
+    assert "fedcac: the public set is small" in page.text
+    assert "client 3 was left out in round 5 of seed 0: loss is nan" in page.text
+
+
+def test_the_configuration_shows_what_differs_first(make_run: Make) -> None:
+    found = re.search(r'<section id="configuration">(.*?)</section>', page_of(make_run()).source, re.S)[1]
+    table, everything = found.split("<details>")
+    assert re.findall(r'<th scope="row"><code>(.*?)</code>', table) == ["method.name", "rounds", "seeds"]
+    assert "batch_size: 50" in everything
+
+
+def test_a_hundred_clients_fit_on_the_page(make_run: Make) -> None:
+    page = page_of(make_run(clients=100, seeds=(0,), rounds=3))
+    assert "The first 40 of 100 clients." in page.text

@@ -1,0 +1,30 @@
+"""Pictures of what a method traced."""
+
+from collections.abc import Callable
+
+from tests.report.conftest import write_traces
+from tests.report.reading import Make, page_of
+
+
+def test_lambda_traces_show_the_flipped_client_by_name(make_run: Make, with_lambda: Callable) -> None:
+    folder = make_run(method="fedmosaic", partition_keys={"flip_clients": [0]})
+    with_lambda(folder)
+    page = page_of(folder)
+    names = [note["text"] for note in page.charts["lambda"]["layout"]["annotations"]]
+    assert names == ["client 0: flipped", "other 9 clients"]
+    assert {"lambda", "inside"} <= set(page.sections)
+
+
+def test_whatever_a_method_traces_is_drawn(make_run: Make) -> None:
+    folder = make_run(method="fedamp")
+    rows = [(0, r, c, f"weight/{(c + 1) % 3}", 0.1 * r) for r in (1, 2) for c in range(3)]
+    rows += [(0, r, c, "mixture/0", 0.5) for r in (1, 2) for c in range(3)]
+    rows += [(0, r, c, "epsilon", r + c) for r in (1, 2) for c in range(3)]
+    rows += [(0, r, -1, "live_share", 0.3 * r) for r in (1, 2)] + [(0, 1, -1, "live_share/head", 0.3)]
+    write_traces(folder, rows)
+    charts = page_of(folder).charts
+    assert {"weights", "mixture", "trace-0", "trace-1"} <= set(charts)
+    assert charts["weights"]["data"][0]["z"] == [[None, 20, None], [None, None, 20], [20, None, None]]
+    assert charts["trace-0"]["data"][1]["y"] == [2.0, 3.0]  # epsilon: the mean over clients
+    assert charts["trace-1"]["data"][1]["y"] == [0.3, 0.6]
+    assert "trace-2" not in charts

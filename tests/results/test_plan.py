@@ -1,0 +1,63 @@
+"""plan.json: written, read back, and asked."""
+
+import json
+
+import pytest
+
+from fedbench.errors import ConfigError
+from fedbench.results.plan import Entry, Plan, is_study, point_name
+
+
+def plan() -> Plan:
+    return Plan(
+        "grid",
+        "fedcac",
+        {"method": {"name": "fedcac"}},
+        [
+            Entry("candidate", "fedcac", {"method.tau": 0.3, "train.lr": 0.1}, 0, "a", "done", None, {"val": 0.5}),
+            Entry("candidate", "local", {"train.lr": 0.1}, 0, "b", "failed", "the loss became nan"),
+            Entry("final", "local", {}, 0, "c", "done"),
+            Entry("final", "fedcac", {}, 0, "d"),
+            Entry("final", "fedcac", {}, 1, "e"),
+        ],
+        {"method.tau": [0.3]},
+        {"fedcac": {"method.tau": 0.3}},
+    )
+
+
+def test_it_is_read_back_as_it_was_written(tmp_path):
+    assert not is_study(tmp_path)
+    plan().write(tmp_path)
+    assert is_study(tmp_path)
+    assert Plan.read(tmp_path, []) == plan()
+
+
+def test_what_it_answers():
+    asked = plan()
+    assert asked.labels() == ["fedcac", "local"]
+    assert [entry.path for entry in asked.final("fedcac")] == ["d", "e"]
+    assert [entry.name for entry in asked.candidates()] == ["tau=0.3,lr=0.1"]
+    assert [entry.path for entry in asked.failed()] == ["b"]
+
+
+def test_a_single_runs_folder_is_a_study_of_one(folder):
+    found = Plan.read(folder, [])
+    assert (found.kind, found.labels(), [entry.seed for entry in found.entries]) == ("run", ["fedcac"], [0])
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match="no such folder"):
+        Plan.read(tmp_path / "nowhere", [])
+
+
+def test_jobs_that_never_began_leave_no_records(tmp_path):
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "metrics.jsonl").write_text(json.dumps({"seed": 0}) + "\n")
+    assert list(plan().records(tmp_path)) == ["local"]
+
+
+@pytest.mark.parametrize(
+    ("values", "name"), [({}, "default"), ({"train.lr": 1e-3, "a.b": None, "c": "x"}, "lr=0.001,b=none,c=x")]
+)
+def test_names_of_points(values, name):
+    assert point_name(values) == name

@@ -1,0 +1,42 @@
+"""Every process makes the same parts of a configuration, whatever it has drawn before."""
+
+import pytest
+import torch
+
+from fedbench.data.partitions import partition
+from fedbench.methods.fedprox import FedProx
+from fedbench.runtime.build import Parts, assembled
+from fedbench.studies.resolve import resolve
+from tests.runtime.rounds import small
+
+
+def parts(method: str = "fedavg", seed: int = 0, **more) -> Parts:
+    config, dataset = resolve(small(method, **more))
+    return assembled(config, dataset, partition(dataset, config, seed), seed)
+
+
+def test_the_start_model_is_that_of_the_seed_whatever_was_drawn_before():
+    start = parts().learner.initial().params
+    torch.manual_seed(9)
+    before = torch.get_rng_state()
+    assert torch.equal(parts("fedper").learner.initial().params, start)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not torch.equal(parts(seed=1).learner.initial().params, start)
+
+
+@pytest.mark.parametrize(("participation", "drawn"), [(1.0, 10), (0.3, 3), (2, 2)])
+def test_both_halves_know_the_sizes_of_the_run(participation, drawn):
+    made = parts(participation=participation, public={"size": 40})
+    config, dataset = resolve(small(public={"size": 40}))
+    rows = partition(dataset, config, 0)
+    assert made.context.sizes == tuple(len(client.train) for client in rows.clients)
+    assert (made.context.clients, made.context.drawn, made.context.public) == (10, drawn, 40)
+    assert (made.context.classes, made.context.rounds, made.context.seed) == (10, 4, 0)
+    assert parts().context.public == 0
+
+
+def test_the_method_has_the_options_that_were_asked_for():
+    made = parts("fedprox", method__mu=0.5)
+    assert isinstance(made.method, FedProx)
+    assert made.method.options.mu == 0.5
+    assert made.method.context is made.context

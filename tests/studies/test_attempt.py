@@ -1,0 +1,77 @@
+"""A job that is worked on: where it goes on, what is told of it, and what is left of one that is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedbench.data.dataset import Dataset
+from fedbench.data.partitions import Partition, partition
+from fedbench.errors import ConfigError
+from fedbench.studies.attempt import attempted, perform
+from fedbench.studies.description import FILES
+from fedbench.studies.job import Job
+from fedbench.studies.resolve import resolve
+from fedbench.studies.run import run
+from tests.runtime.rounds import described, read, small, stop
+
+
+def test_an_unfinished_run_is_gone_on_with_unasked(tmp_path):
+    config, folder = small("fedper", checkpoint={"every": 1}), tmp_path / "a"
+    described(config, folder)
+    stop(config, folder, 3)
+    rounds: list[int] = []
+    run(config.model_copy(update={"out": folder}), watch=lambda e: rounds.append(e["round"]), report=False)
+    assert rounds == [2, 3, 4]
+    run(config.model_copy(update={"out": tmp_path / "b"}), report=False)
+    assert read(folder) == read(tmp_path / "b")
+
+
+def test_the_same_warning_is_told_once(tmp_path):
+    told: list = []
+    asked = small(rounds=1, seeds=[0, 1], partition={"name": "dirichlet", "clients": 10, "train_size": 3})
+    result = run(asked.model_copy(update={"out": tmp_path}), watch=told.append, report=False)
+    warnings = [event["warning"] for event in told if "warning" in event]
+    assert len(warnings) == len(set(warnings)) > 0
+    assert result.summary["warnings"] == warnings
+
+
+def asked(folder: Path) -> tuple[Job, Dataset, Partition]:
+    config, dataset = resolve(small(rounds=1))
+    return Job(config, folder, "mine"), dataset, partition(dataset, config, 0)
+
+
+def fail(job: Job, dataset: Dataset, dealt: Partition, error: Exception) -> None:
+    """An error in the midst of a job."""
+    with attempted(job, dataset, dealt, lambda event: None):
+        assert {path.name for path in job.folder.iterdir()} >= set(FILES)
+        raise error
+
+
+@pytest.mark.parametrize(("error", "left"), [(ConfigError("no"), False), (ValueError("no"), True)])
+def test_a_job_that_is_refused_leaves_no_folder_and_one_that_fails_leaves_what_was_asked(error, left, tmp_path):
+    with pytest.raises(type(error), match="no"):
+        fail(*asked(tmp_path / "a"), error)
+    assert (tmp_path / "a" / "config.yaml").exists() == left
+    assert (tmp_path / "a").exists() == left
+
+
+def test_a_refusal_takes_nothing_away_from_a_run_that_had_begun(tmp_path):
+    job, dataset, dealt = asked(tmp_path / "a")
+    described(job.config, job.folder)
+    before = {path.name: path.read_bytes() for path in job.folder.iterdir()}
+    with pytest.raises(ConfigError, match="no"):
+        fail(job, dataset, dealt, ConfigError("no"))
+    assert {path.name: path.read_bytes() for path in job.folder.iterdir()} == before
+
+
+def test_a_job_that_is_done_by_then_is_left_out(tmp_path):
+    job, dataset, dealt = asked(tmp_path / "a")
+    told: list = []
+    perform([job], dataset, {0: dealt}, told.append)
+    assert [event["round"] for event in told if "lines" in event] == [1]
+    assert json.loads((job.folder / "environment.json").read_text())["finished"]
+    assert not (job.folder / "checkpoint").exists()
+    told.clear()
+    perform([job], dataset, {0: dealt}, told.append)
+    assert told == []

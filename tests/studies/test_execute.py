@@ -1,0 +1,54 @@
+"""Jobs side by side: what each reserves, and what is told of those that are done, that fail or that never fit."""
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.studies.execute import bundles, execute, room_for
+from fedbench.studies.job import ERROR, Job, Outcome
+from fedbench.studies.resolve import resolve
+from fedbench.studies.run import run
+from tests.runtime.rounds import small
+
+
+@pytest.mark.parametrize(
+    ("resources", "reserved"),
+    [
+        ({"hosts": 0}, [{"CPU": 1.0}]),
+        ({"hosts": 0, "gpus_per_host": 0.5}, [{"CPU": 1.0, "GPU": 0.5}]),
+        ({"hosts": 2, "cpus_per_host": 3}, [{}, {"CPU": 3.0}, {"CPU": 3.0}]),
+        ({"hosts": 1, "gpus_per_host": 0.25}, [{}, {"CPU": 1.0, "GPU": 0.25}]),
+    ],
+)
+def test_a_trial_reserves_what_its_hosts_need_and_nothing_for_its_driver(resources, reserved):
+    assert bundles(Config(resources={"gpus_per_host": 0, **resources})) == reserved
+
+
+def test_what_is_done_is_told_and_not_done_again(tmp_path):
+    config, _ = resolve(small(rounds=1, out=str(tmp_path / "a")))
+    run(config, report=False)
+    job, told = Job(config, tmp_path / "a", "mine"), []
+    found = execute([job], tmp_path / "scratch", None, lambda *event: told.append(event))
+    assert found == {job.name: Outcome("done")}
+    assert told == [(found, [])]
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_a_trial_that_can_never_fit_is_refused(local_ray, tmp_path):
+    jobs = [Job(small(resources={"hosts": 99, "gpus_per_host": 0}), tmp_path / "a", "mine")]
+    refusal = r"resources: one trial needs 99 CPU \(99 hosts\), there are 6: lower --hosts"
+    with pytest.raises(ConfigError, match=refusal), room_for(jobs):
+        pass
+
+
+def test_a_job_that_fails_says_why_and_the_others_are_done(local_ray, tmp_path):
+    broken = resolve(small(rounds=1))[0].model_copy(deep=True)
+    broken.partition.clients = 2000
+    jobs = [Job(broken, tmp_path / "a", "broken"), Job(resolve(small(rounds=1))[0], tmp_path / "b", "whole")]
+    found = execute(jobs, tmp_path / "scratch", 1, lambda *event: None)
+    failed, done = (found[job.name] for job in jobs)
+    assert failed.status == "failed"
+    assert failed.error.startswith("ConfigError: ")
+    assert (tmp_path / "a" / ERROR).read_text() == failed.error + "\n"
+    assert done == Outcome("done")
+    assert not (tmp_path / "scratch").exists()

@@ -1,0 +1,30 @@
+"""The folder of several seeds is what one run of all of them would leave."""
+
+from pathlib import Path
+
+from fedbench.results.reader import Records
+from fedbench.studies.run import run
+from tests.runtime.rounds import read, small
+
+SEEDS = [0, 3, 1]
+
+
+def seeds_below(folder: Path) -> dict[str, Path]:
+    return {path.name.rpartition("-")[2]: path for path in (folder / "run").iterdir()}
+
+
+def test_the_folder_holds_what_its_seeds_left_one_after_the_other(tmp_path):
+    result = run(small("fedper", rounds=2, seeds=SEEDS, out=str(tmp_path / "all")), report=False)
+    alone = [tmp_path / str(seed) for seed in SEEDS]
+    for seed, folder in zip(SEEDS, alone, strict=True):
+        run(small("fedper", rounds=2, seeds=[seed], out=str(folder)), report=False)
+    whole = Records(tmp_path / "all")
+    assert read(tmp_path / "all")["metrics.jsonl"] == b"".join(read(folder)["metrics.jsonl"] for folder in alone)
+    for table in (Records.metrics, Records.clients, Records.traces):
+        assert table(whole).equals(table(Records(*alone)))
+    assert result.summary["seeds"] == SEEDS
+    assert result.summary["complete"]
+    assert len(result.summary["points"]["after_agg"]["last"]["test_accuracy"]["values"]) == 3
+    assert {name: read(path) for name, path in seeds_below(tmp_path / "all").items()} == {
+        f"s{seed}": read(folder) for seed, folder in zip(SEEDS, alone, strict=True)
+    }
