@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.throughput import Ours, Workload
 
-LIMIT_MB = 3000
+LIMIT_MB = 3500
 
 
 def process_tree(root: int) -> list[int]:

@@ -166,7 +166,8 @@ class Through:
         shown = dict(resting=False, after_agg=False, global_model=False, after_fit=True)
         tasks = [replace(task, **shown) for task in order.tasks if task.train or order.extra]
         reply = self.host.work(replace(order, tasks=tasks))
-        assert not [report.failure for report in reply.reports if report.failure]
+        failures = {report.client: report.failure for report in reply.reports if report.failure}
+        assert not failures, failures
         seen = self.host.seen
         for report in reply.reports:
             if report.upload is not None:

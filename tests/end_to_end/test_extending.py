@@ -1,0 +1,52 @@
+"""docs/extending.md keeps its word: its files work as printed, in a copy of the project."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "extending.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with every file that the page shows."""
+    folder = tmp_path_factory.mktemp("extended")
+    for name in ("fedbench", "tests/methods"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    shown = re.findall(r"`((?:fedbench|tests)/[\w/]+\.py)`:\n\n```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    for name, code in shown:
+        assert not (folder / name).exists()
+        (folder / name).write_text(code)
+    assert len(shown) == 4
+    return folder
+
+
+def python(folder: Path, *words: str) -> str:
+    """What a command prints in the copy, which must succeed."""
+    done = subprocess.run([sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_shown_tests_pass(extended):
+    assert "2 passed" in python(extended, "pytest", "-p", "no:cacheprovider", "tests/methods/test_pulled.py")
+
+
+def test_the_shown_commands_run(extended):
+    (block,) = re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    described, trained = (python(extended, *line.split()) for line in block.splitlines())
+    assert "upper" in described
+    assert "pulled" in trained
+    assert "report.html" in trained
+
+
+def test_its_files_are_formatted(extended):
+    files = re.findall(r"`((?:fedbench|tests)/[\w/]+\.py)`:\n\n```python", TEXT)
+    python(extended, "ruff", "check", "-q", *files)
+    python(extended, "ruff", "format", "--check", *files)
