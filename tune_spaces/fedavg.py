@@ -3,7 +3,7 @@
 from typing import Any
 
 SPACE: dict[str, list[Any]] = {
-    "train.lr": [0.01, 0.03, 0.1, 0.3],
+    "train.lr": [0.003, 0.01, 0.03, 0.1, 0.3, 1.0],
     "train.epochs": [1, 5],
 }
 PAPER: dict[str, list[Any]] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 SPACE: dict[str, list[Any]] = {
     "method.combine": ["union", "paired", "sum"],
-    "train.lr": [0.01, 0.03, 0.1],
+    "train.lr": [0.01, 0.03, 0.1, 0.3],
 }
 PAPER: dict[str, list[Any]] = {
     "method.combine": ["union", "paired"],

@@ -7,7 +7,7 @@ from typing import Any
 
 SPACE: dict[str, list[Any]] = {
     "method.cov_ridge": [0.01, 1.0],
-    "train.lr": [0.01, 0.03, 0.1, 0.3],
+    "train.lr": [0.003, 0.01, 0.03, 0.1, 0.3, 1.0],
 }
 PAPER: dict[str, list[Any]] = {
     "method.single_beta": [False, True],

@@ -7,7 +7,7 @@ from typing import Any
 
 SPACE: dict[str, list[Any]] = {
     "method.lr_gate": [0.03, 0.1, 1.0],
-    "train.lr": [0.03, 0.1, 0.3],
+    "train.lr": [0.03, 0.1, 0.3, 1.0],
 }
 PAPER: dict[str, list[Any]] = {
     "method.alternation": ["joint"],

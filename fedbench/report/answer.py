@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from fedbench.report.study import POINT_NAMES, Study
+from fedbench.results.plan import Plan
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import BASELINE, LAST, difference
 from fedbench.tasks import Metric
@@ -77,8 +78,8 @@ def asked(study: Study) -> str:
     parts += [plural(config["rounds"], "round")] if config.get("rounds") else []
     seeds = config.get("seeds") or []
     parts += [f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"] if seeds else []
-    if tried := study.plan.candidates():
-        space = " × ".join(key.removeprefix("method.") for key in study.plan.space)
+    if tried := study.plan.points():
+        space = " × ".join(key.removeprefix("method.") for key in study.plan.spaces[study.method])
         parts.append(f"{len(tried)} points of {space}, chosen on validation {study.metric.label}")
     return "; ".join(part for part in parts if part)
 
@@ -129,7 +130,7 @@ def so_far(study: Study) -> str:
 
 def compared_answer(study: Study) -> str:
     """Which point won, by how much it is better than local, and whether collaboration paid."""
-    plan, tried = study.plan, study.plan.candidates()
+    plan, tried = study.plan, study.plan.points()
     chosen = plan.choices.get(study.method)
     if tried and chosen is None:
         failed = sum(entry.status == "failed" for entry in tried)
@@ -145,17 +146,30 @@ def compared_answer(study: Study) -> str:
     gain = difference(study.metric, study.method, BASELINE, study.point, study.metrics, study.clients)
     if gain is None:
         return f"{begin}; without a run of local there is nothing to say about collaboration."
-    return f"{begin}, {verdict(study.metric, gain)}"
+    return f"{begin}, {verdict(study.metric, gain, doubts(plan, study.method, BASELINE, gain.mean))}"
 
 
-def verdict(metric: Metric, gain: Interval) -> str:
-    """What a paired gain over local says about collaboration."""
+def doubts(plan: Plan, method: str, other: str, gain: float) -> str:
+    """Why no winner can be named although one is ahead: unequal tuning, or a loser that may not be at its best."""
+    if not plan.even(method, other):
+        return f"{method} was tuned over {plural(plan.budget(method), 'point')} and {other} over {plan.budget(other)}"
+    loser = other if gain >= 0 else method
+    if ends := plan.ends.get(loser):
+        chosen = settings({key: plan.choices[loser][key] for key in ends})
+        return f"the best point of {loser} lies at the end of what was tried ({chosen})"
+    return ""
+
+
+def verdict(metric: Metric, gain: Interval, doubt: str = "") -> str:
+    """What a paired gain over local says about collaboration, unless there is a doubt."""
     better = {True: "above", False: "below"} if metric.higher else {True: "better than", False: "worse than"}
     size_of = metric.difference(abs(gain.mean)).lstrip("+") + points(metric)
     said = f"{size_of} {better[gain.mean >= 0]} training alone"
     between = f"({span(gain, metric.difference)})"
     if gain.low is None:
         return f"{said} (one seed, so no interval): whether collaboration paid is undecided."
+    if gain.sign and doubt:
+        return f"{said} {between}; but {doubt}, so whether collaboration paid is undecided."
     if gain.sign > 0:
         return f"{said} {between}: collaboration paid."
     if gain.sign < 0:
@@ -172,7 +186,8 @@ def besides(study: Study) -> list[str]:
         gap = difference(study.metric, study.method, other, study.point, study.metrics, study.clients)
         if gap is not None:
             said = f"{study.metric.difference(gap.mean)}{points(study.metric)}"
-            undecided = ", undecided" if gap.low is not None and not gap.sign else ""
+            doubt = doubts(study.plan, study.method, other, gap.mean) if gap.sign else ""
+            undecided = ", undecided" if gap.low is not None and not gap.sign else f"; but {doubt}" if doubt else ""
             lines.append(f"Against {other}: {said} ({span(gap, study.metric.difference)}{undecided}).")
     return lines
 

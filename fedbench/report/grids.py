@@ -15,12 +15,12 @@ from fedbench.tasks import Metric
 
 def varying(study: Study) -> list[str]:
     """The keys of the space with more than one tried value: rows first, then columns, then panels."""
-    return [key for key, values in study.plan.space.items() if len(values) > 1]
+    return [key for key, values in study.plan.spaces.get(study.method, {}).items() if len(values) > 1]
 
 
 def grid_panels(study: Study) -> Iterator[tuple[str, go.Figure]]:
     """Title and figure per combination of the third and further keys; a line of dots when a single key varies."""
-    keys, tried, space = varying(study), study.plan.candidates(), study.plan.space
+    keys, tried, space = varying(study), study.plan.points(), study.plan.spaces.get(study.method, {})
     if not keys or not tried:
         return
     best = point_name(study.plan.choices.get(study.method, {"": None}))

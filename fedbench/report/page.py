@@ -1,6 +1,6 @@
 """One self-contained HTML page out of a study: words, table, figures, configuration."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,9 @@ from plotly.offline import get_plotlyjs
 
 from fedbench.config import Config
 from fedbench.config.keys import flat
-from fedbench.report import answer, figures, grids, traces
+from fedbench.report import answer, figures, grids, traces, verdicts
+from fedbench.report.comparisons import forest, tuning_strip
+from fedbench.report.leaderboard import HEADS, NOTE, Row, cells, leaderboard, write_tables
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import rendered
 from fedbench.report.theme import DARK, LIGHT
@@ -21,6 +23,8 @@ from fedbench.results.files import write_atomically
 from fedbench.results.tables import BASELINE, BEST_TEST, BEST_VAL, LAST
 from fedbench.tasks import Metric
 
+MOST_SLOPES = 6
+"""Methods whose clients are drawn one by one, the best ones."""
 PLACE_KEYS = ("out", "name", "resources.", "checkpoint.", "loggers", "wandb.")
 
 
@@ -49,26 +53,34 @@ class Part:
 def write_page(folder: Path) -> Path:
     """Writes report.html into the folder of a run or a grid and returns its path."""
     study = Study.load(folder)
+    rows = leaderboard(study) if study.plan.subject is None else []
+    if rows:
+        write_tables(rows, study.metric, folder)
     path = folder / "report.html"
-    write_atomically(path, render(study))
+    write_atomically(path, render(study, rows))
     return path
 
 
-def render(study: Study) -> str:
-    """The whole page as text."""
+def render(study: Study, rows: Sequence[Row] = ()) -> str:
+    """The whole page as text. rows: the leaderboard, where all methods are alike."""
+    alike = study.plan.subject is None
+    what = f"{len(study.plan.labels())} methods" if alike else study.method
     return rendered(
         "page.html.j2",
         kind=study.plan.kind,
         metric=study.metric,
-        title=f"{study.method} on {(study.config.get('data') or {}).get('name', study.folder.name)}",
+        title=f"{what} on {(study.config.get('data') or {}).get('name', study.folder.name)}",
         asked=answer.asked(study),
-        answer=answer.answer(study),
-        besides=answer.besides(study),
-        tiles=answer.answer_tiles(study),
+        answer=verdicts.comparison_answer(study, rows) if alike else answer.answer(study),
+        besides=verdicts.comparison_notes(study, rows) if alike else answer.besides(study),
+        tiles=[] if alike else answer.answer_tiles(study),
+        heads=HEADS,
+        leaders=[(row, cells(row, study.metric)) for row in rows],
+        leaders_note=NOTE,
         table=table_rows(study),
         gains=BASELINE in study.metrics and len(study.metrics) > 1,
         colours=study.colours,
-        parts=[part for part in parts(study) if part.charts],
+        parts=[part for part in parts(study, rows) if part.charts],
         differences=differences(study.config),
         config=yaml.safe_dump(study.config, sort_keys=False) if study.config else "",
         environment=facts(study),
@@ -79,9 +91,12 @@ def render(study: Study) -> str:
     )
 
 
-def parts(study: Study) -> Iterator[Part]:
+def parts(study: Study, rows: Sequence[Row]) -> Iterator[Part]:
     """The sections with figures, in the order of the page; those without data have no charts."""
-    if study.plan.candidates():
+    if rows:
+        yield _difference_part(study, rows)
+        yield _tuning_part(study, rows)
+    if study.plan.subject and study.plan.points():
         yield _choice_part(study)
     if study.metrics:
         yield _curve_part(study)
@@ -100,6 +115,22 @@ def charts(*made: tuple[str, str, go.Figure | None, str], wide: bool = False) ->
 def _json(fig: go.Figure) -> str:
     """For a script element: no `<` can end it early."""
     return str(fig.to_json()).replace("<", "\\u003c")
+
+
+def _difference_part(study: Study, rows: Sequence[Row]) -> Part:
+    intro = (
+        "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: seeds and clients drawn again "
+        "and again. Coloured where the difference is decided after Holm's correction."
+    )
+    return Part(
+        "differences", "Against training alone", charts(("forest", "", forest(study, rows), ""), wide=True), intro
+    )
+
+
+def _tuning_part(study: Study, rows: Sequence[Row]) -> Part:
+    spent = sum(len(study.plan.points(row.label)) for row in rows)
+    intro = f"{spent} points in all, chosen on validation; filled is what was chosen. Widely spread: it needs luck."
+    return Part("tuning", "What tuning does", charts(("tuning", "", tuning_strip(study, rows), ""), wide=True), intro)
 
 
 def _choice_part(study: Study) -> Part:
@@ -123,7 +154,8 @@ def _curve_part(study: Study) -> Part:
 
 def _client_part(study: Study) -> Part:
     part = Part("clients", "Client by client")
-    paired = {m: rows for m in study.metrics if m != BASELINE and len(rows := _paired(study, m))}
+    shown = [m for m in study.ordered if m != BASELINE][:MOST_SLOPES]
+    paired = {m: rows for m in shown if len(rows := _paired(study, m))}
     if paired:
         part.small = True
         part.intro = (

@@ -34,10 +34,18 @@ class Study:
         plan = Plan.read(folder, problems)
         return cls(folder, plan, plan.records(folder), problems)
 
-    @property
+    @cached_property
     def method(self) -> str:
-        """The one that the study is about."""
-        return self.plan.subject
+        """The one that the study is about; where it is about all alike, the one that came out best."""
+        if self.plan.subject is not None:
+            return self.plan.subject
+        reached = {label: self.reached(label) for label in self.metrics if len(self.last(label))}
+        best = max if self.metric.higher else min
+        return best(reached, key=lambda label: reached[label], default=(self.plan.labels() or [""])[0])
+
+    def reached(self, label: str, point: str | None = None) -> float:
+        """Mean over seeds of the test score at the last round."""
+        return float(self.last(label, point)[self.test].mean())
 
     @cached_property
     def metric(self) -> Metric:
@@ -52,7 +60,7 @@ class Study:
     @property
     def compared(self) -> bool:
         """Whether there is more than one method, or a choice between points of one."""
-        return len(self.plan.labels()) > 1 or bool(self.plan.candidates())
+        return len(self.plan.labels()) > 1 or bool(self.plan.points())
 
     @cached_property
     def metrics(self) -> dict[str, pd.DataFrame]:
@@ -104,9 +112,17 @@ class Study:
         """Clients with permuted labels."""
         return list((self.config.get("partition") or {}).get("flip_clients") or [])
 
+    @cached_property
+    def ordered(self) -> list[str]:
+        """Evaluated methods; those of a study about all alike from the best to the worst."""
+        if self.plan.subject is not None:
+            return list(self.metrics)
+        known = [label for label in self.metrics if len(self.last(label))]
+        return sorted(known, key=self.reached, reverse=self.metric.higher)
+
     @property
     def colours(self) -> dict[str, str]:
-        return colour_of(list(self.runs), self.method)
+        return colour_of([*dict.fromkeys([*self.ordered, *self.runs])], self.method)
 
     @property
     def problems(self) -> list[str]:

@@ -1,7 +1,8 @@
 """plan.json: what a study consists of, and what has become of it."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from fedbench.errors import ConfigError
@@ -38,18 +39,20 @@ class Entry:
 
 @dataclass
 class Plan:
-    """A study. kind: what command made it; subject: the label that it is about.
+    """A study. kind: what command made it; subject: the label that it is about; none: all of them alike.
 
-    config: what was asked, as a tree. space: tried values by dotted key; choices: the chosen ones by label. split and
-    point: what a choice goes by, and what the answer is about.
+    config: what was asked, as a tree. spaces: by label, the values by dotted key that were to choose from; choices: the
+    chosen ones; ends: the keys whose chosen value is the lowest or highest of them. split and point: what a choice goes
+    by, and what the answer is about.
     """
 
     kind: str
-    subject: str
+    subject: str | None
     config: dict[str, Any]
     entries: list[Entry]
-    space: dict[str, list[Any]] = field(default_factory=dict)
+    spaces: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
     choices: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ends: dict[str, list[str]] = field(default_factory=dict)
     split: str = "val"
     point: str = "after_agg"
 
@@ -86,12 +89,37 @@ class Plan:
     def final(self, label: str) -> list[Entry]:
         return [entry for entry in self.entries if entry.role == "final" and entry.label == label]
 
-    def candidates(self) -> list[Entry]:
-        """The points that were tried for the subject."""
-        return [entry for entry in self.entries if entry.role == "candidate" and entry.label == self.subject]
+    def points(self, label: str | None = None) -> list[Entry]:
+        """The points that were tried for a label, by default the subject, each once.
+
+        Its scores are means over the tuning seeds, and none where a seed is missing.
+        """
+        asked = self.subject if label is None else label
+        found: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            if (entry.role, entry.label) == ("candidate", asked):
+                found.setdefault(entry.name, []).append(entry)
+        return [_merged(seeds) for seeds in found.values()]
+
+    def budget(self, label: str) -> int:
+        """How many points were tried for a label."""
+        return max(1, len(self.points(label)))
+
+    def even(self, *labels: str) -> bool:
+        """Whether these labels were tuned over equally many points."""
+        return len({self.budget(label) for label in labels}) <= 1
 
     def failed(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.status == "failed"]
+
+
+def _merged(seeds: list[Entry]) -> Entry:
+    first = next((entry for entry in seeds if entry.status != "done"), seeds[0])
+    means: dict[str, float | None] = {}
+    for split in seeds[0].scores:
+        known = [score for entry in seeds if (score := entry.scores.get(split)) is not None]
+        means[split] = fmean(known) if len(known) == len(seeds) else None
+    return replace(first, scores=means if first.status == "done" else {})
 
 
 def is_study(folder: Path) -> bool:

@@ -181,6 +181,7 @@ def write_grid(
     final: bool = True,
     masks: bool = False,
     error: str = "RuntimeError: client 3: loss is nan",
+    ends: dict[str, list[str]] | None = None,
 ) -> Path:
     """A grid whose winner is `gain` above local; cells at the indices in `fail` failed."""
     path.mkdir(parents=True, exist_ok=True)
@@ -204,8 +205,38 @@ def write_grid(
             if name == method and masks:
                 add_masks(path / "final" / name, seeds=seeds)
     config = Config(method=method, rounds=ROUNDS, seeds=list(seeds)).model_dump(mode="json")
-    Plan("grid", method, config, [*tried, *finals], space, {} if best is None else {method: best}).write(path)
+    # Baselines had as many points, each of its own space.
+    others = [tuned(name, {"train.lr": 0.01 * (i + 1)}) for name in levels if name != method for i in range(len(tried))]
+    plan = Plan("grid", method, config, [*tried, *others, *finals], {method: space})
+    plan.choices = {} if best is None else {method: best, **{n: {"train.lr": 0.02} for n in levels if n != method}}
+    plan.ends = ends or {}
+    plan.write(path)
     return path
+
+
+def tuned(label: str, values: dict[str, Any], score: float = 0.8) -> Entry:
+    """A point that was tried."""
+    scores = {"val": score, "test": score}
+    return Entry("candidate", label, values, 0, f"run/{label}-{values}", "done", None, scores)
+
+
+def write_comparison(
+    path: Path, levels: dict[str, float], seeds: Sequence[int] = (0, 1, 2), spread: float = 0.01, **more: Any
+) -> Path:
+    """A comparison of methods with these levels of accuracy, each tuned over three points. more: of its plan."""
+    path.mkdir(parents=True, exist_ok=True)
+    entries = [tuned(name, {"train.lr": lr}, level - 0.1 * i) for name, level in levels.items() for i, lr in RATES]
+    for name, level in levels.items():
+        write_run(path / "final" / name, name.partition(" ")[0], level, level, seeds, spread=spread)
+        entries += [Entry("final", name, {"train.lr": 0.01}, seed, f"final/{name}", "done") for seed in seeds[:1]]
+    config = Config(rounds=ROUNDS, seeds=list(seeds)).model_dump(mode="json")
+    plan = Plan("compare", None, config, entries, {name: {"train.lr": [0.01, 0.1, 1.0]} for name in levels})
+    plan.choices = {name: {"train.lr": 0.01} for name in levels}
+    replace(plan, **more).write(path)
+    return path
+
+
+RATES = list(enumerate([0.01, 0.1, 1.0]))
 
 
 def set_method(path: Path, request: dict[str, Any]) -> None:
@@ -232,6 +263,11 @@ def a_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_run(tmp_path: Path) -> Callable[..., Path]:
     """Writes a run into `tmp_path/NAME` (default run)."""
     return lambda name="run", **options: write_run(tmp_path / name, **options)
+
+
+@pytest.fixture
+def make_comparison(tmp_path: Path) -> Callable[..., Path]:
+    return lambda levels, name="compare", **options: write_comparison(tmp_path / name, levels, **options)
 
 
 @pytest.fixture

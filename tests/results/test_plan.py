@@ -20,7 +20,7 @@ def plan() -> Plan:
             Entry("final", "fedcac", {}, 0, "d"),
             Entry("final", "fedcac", {}, 1, "e"),
         ],
-        {"method.tau": [0.3]},
+        {"fedcac": {"method.tau": [0.3]}},
         {"fedcac": {"method.tau": 0.3}},
     )
 
@@ -36,7 +36,7 @@ def test_what_it_answers():
     asked = plan()
     assert asked.labels() == ["fedcac", "local"]
     assert [entry.path for entry in asked.final("fedcac")] == ["d", "e"]
-    assert [entry.name for entry in asked.candidates()] == ["tau=0.3,lr=0.1"]
+    assert [entry.name for entry in asked.points()] == ["tau=0.3,lr=0.1"]
     assert [entry.path for entry in asked.failed()] == ["b"]
 
 
@@ -61,3 +61,22 @@ def test_jobs_that_never_began_leave_no_records(tmp_path):
 )
 def test_names_of_points(values, name):
     assert point_name(values) == name
+
+
+def test_a_point_is_the_mean_over_its_tuning_seeds():
+    tried = [
+        Entry("candidate", "local", {"train.lr": lr}, seed, "x", "done", None, {"val": score, "test": None})
+        for lr, seed, score in ((0.1, 90, 0.25), (0.1, 91, 0.75), (0.3, 90, 0.5))
+    ]
+    tried.append(Entry("candidate", "local", {"train.lr": 0.3}, 91, "y", "failed", "the loss became nan"))
+    found = Plan("compare", None, {}, tried).points("local")
+    assert [(entry.name, entry.scores) for entry in found] == [("lr=0.1", {"val": 0.5, "test": None}), ("lr=0.3", {})]
+    assert (found[1].status, found[1].error) == ("failed", "the loss became nan")
+
+
+def test_budgets_are_numbers_of_points():
+    tried = [Entry("candidate", label, {"x": i}, 0, "x") for label, n in (("a", 2), ("b", 3)) for i in range(n)]
+    asked = Plan("compare", None, {}, tried)
+    assert [asked.budget(label) for label in "abc"] == [2, 3, 1]
+    assert not asked.even("a", "b")
+    assert asked.even("a")

@@ -13,15 +13,16 @@ from fedbench.config.files import load_yaml
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
-from fedbench.studies.grid import check_space, grid, load_space
+from fedbench.studies.grid import grid
 from fedbench.studies.job import Job
 from fedbench.studies.resolve import resolve
+from fedbench.studies.space import Space
 from tests.runtime.rounds import small
 
 # In one process where tests run side by side, so that the grid which most of them look at is run once.
 pytestmark = pytest.mark.xdist_group("grid")
 SPACE = {"train.lr": [0.0001, 0.1], "method.mu": [0.0, 0.1], "train.epochs": [1, 2]}
-ASKED: dict[str, Any] = dict(baselines=["local", "fedprox"], final_seeds=[3, 4], at_once=1)
+ASKED: dict[str, Any] = dict(baselines=["local", "fedprox"], at_once=1)
 
 
 def constraint(values: dict[str, Any]) -> bool:
@@ -30,7 +31,7 @@ def constraint(values: dict[str, Any]) -> bool:
 
 def asked(folder: Path, **more) -> Config:
     """The epochs are set, which takes them from the space; the rate is not."""
-    return small("fedprox", train={"epochs": 1}, rounds=2, out=str(folder), **more)
+    return small("fedprox", train={"epochs": 1}, rounds=2, out=str(folder), **{"seeds": [3, 4], **more})
 
 
 @pytest.fixture(scope="module")
@@ -56,19 +57,19 @@ def plan(folder: Path) -> Plan:
 
 
 def test_every_point_that_the_constraint_allows_was_run_once(folder):
-    tried = plan(folder).candidates()
+    tried = plan(folder).points()
     assert [(e.values["train.lr"], e.values["method.mu"]) for e in tried] == [(0.0001, 0.0), (0.1, 0.0), (0.1, 0.1)]
     assert {entry.status for entry in tried} == {"done"}
-    assert plan(folder).space == {"train.lr": [0.0001, 0.1], "method.mu": [0.0, 0.1]}
+    assert plan(folder).spaces["fedprox"] == {"train.lr": [0.0001, 0.1], "method.mu": [0.0, 0.1]}
     for entry in tried:
         config = Records(folder / entry.path).config()
         assert (config["train"]["lr"], config["method"]["mu"]) == tuple(entry.values.values())
-        assert config["seeds"] == [0] == [entry.seed]
+        assert config["seeds"] == [90] == [entry.seed]
 
 
 def test_the_best_is_chosen_on_validation(folder):
     found = plan(folder)
-    best = max(found.candidates(), key=lambda entry: entry.scores["val"])
+    best = max(found.points(), key=lambda entry: entry.scores["val"])
     assert found.choices["fedprox"] == best.values
     assert best.values["train.lr"] == 0.1
     final = found.records(folder)["fedprox"].config()
@@ -76,7 +77,7 @@ def test_the_best_is_chosen_on_validation(folder):
 
 
 def test_the_scores_of_a_point_are_those_of_its_run(folder):
-    for entry in plan(folder).candidates():
+    for entry in plan(folder).points():
         metrics = Records(folder / entry.path).metrics().query("point == 'after_agg' and round == 2")
         assert entry.scores == {"val": metrics["val_accuracy"].item(), "test": metrics["test_accuracy"].item()}
 
@@ -90,10 +91,15 @@ def test_baselines_share_partitions_and_seeds(folder):
     assert all(run.complete() and run.seeds() == [3, 4] for run in finals.values())
 
 
-def test_baselines_are_tuned_over_the_same_training_values(folder):
-    tried = [entry.values for entry in plan(folder).entries if (entry.role, entry.label) == ("candidate", "local")]
-    assert tried == [{"train.lr": 0.0001}, {"train.lr": 0.1}]
-    assert plan(folder).records(folder)["local"].config()["train"]["lr"] == 0.1
+def test_a_baseline_is_tuned_over_its_own_space_with_as_many_points(folder):
+    found = plan(folder)
+    assert found.budget("local") == found.budget("fedprox") == 3
+    assert found.even("local", "fedprox")
+    assert set(found.spaces["local"]) == {"train.lr", "train.momentum"}
+    own = Space.of("local").axes
+    assert all(entry.values[key] in own[key] for entry in found.points("local") for key in own)
+    chosen = found.records(folder)["local"].config()["train"]
+    assert {"train.lr": chosen["lr"], "train.momentum": chosen["momentum"]} == found.choices["local"]
 
 
 def test_a_finished_grid_given_again_runs_nothing(folder):
@@ -106,7 +112,7 @@ def test_a_finished_grid_given_again_runs_nothing(folder):
 
 def test_more_seeds_add_only_what_is_missing(folder):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
-    grid(asked(folder), **{**ASKED, "final_seeds": [3, 5]})
+    grid(asked(folder, seeds=[3, 5]), **ASKED)
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
     assert before.items() <= after.items()
     added = [path.parent.name.rpartition("-")[2] for path in after.keys() - before.keys()]
@@ -128,28 +134,11 @@ def test_the_page_is_there_and_tunes_own_files_are_not(folder):
     assert not (folder / ".tune").exists()
 
 
-def test_a_method_without_a_space_says_what_to_write():
-    with pytest.raises(ConfigError, match=r"write tune_spaces/clumsy.py with SPACE = "):
-        load_space("tests.runtime.accidents:Clumsy")
-
-
-@pytest.mark.parametrize(
-    "key", ["seeds", "rounds", "partition.alpha", "data.val", "public.size", "model.hidden", "method", "method.name"]
-)
-def test_what_a_grid_must_not_search_is_refused(key):
-    with pytest.raises(ConfigError, match=rf"space: {key}: a grid searches keys of method\.\* and train\.\*"):
-        check_space({"train.lr": [0.1], key: [1, 2]})
-
-
-@pytest.mark.parametrize("values", [[], [0.1, 0.1], [1, 1.0], [None, "none"]])
-def test_each_value_of_a_key_is_another(values):
-    with pytest.raises(ConfigError, match=r"space: method\.tau = .*different values"):
-        check_space({"method.tau": values})
-
-
-def test_final_seeds_are_refused_before_the_first_trial(tmp_path):
-    with pytest.raises(ConfigError, match="each seed once"):
-        grid(asked(tmp_path / "out"), space=SPACE, final_seeds=[1, 1])
+def test_seeds_are_refused_before_the_first_trial(tmp_path):
+    with pytest.raises(ConfigError, match=r"tune_seeds.*each seed once"):
+        grid(asked(tmp_path / "out"), space=SPACE, tune_seeds=[1, 1])
+    with pytest.raises(ConfigError, match="tune_seeds: 3 is also a final seed"):
+        grid(asked(tmp_path / "out"), space=SPACE, tune_seeds=[3])
     assert not (tmp_path / "out").exists()
 
 

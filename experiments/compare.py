@@ -1,0 +1,3 @@
+from fedbench.cli.compare import main
+
+raise SystemExit(main())

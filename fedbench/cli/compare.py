@@ -1,0 +1,69 @@
+"""`fedbench compare`: many methods under one protocol."""
+
+from typing import Any
+
+from fedbench.cli import OK, command
+from fedbench.cli.flags import Flag
+from fedbench.cli.parse import parse
+from fedbench.cli.stages import Stages, read_count, read_seeds
+from fedbench.errors import ConfigError
+
+FLAGS = (
+    Flag(
+        "methods",
+        "what is compared, beside local, centralized and fedavg-ft: NAME, a variant NAME:key=value,..., or "
+        "package.module:Class",
+        "NAME,...",
+        many=True,
+    ),
+    Flag("tune", "points tried of each method's space [whole number >= 0; default: the size of the smallest]", "N"),
+    Flag("tune-seeds", "seeds on which points are tried, none of the final ones [default 90]", "SEED", many=True),
+    Flag("trials", "most trials side by side [whole number >= 1 or auto; default auto: as many as fit]", "N"),
+)
+
+
+@command
+def main(argv: list[str]) -> int:
+    """Runs or goes on with a comparison; prints its table, the answer, and where the results are."""
+    config, asked = parse(argv, FLAGS, prog="fedbench compare")
+    names = read_methods(asked.methods)
+    wanted: dict[str, Any] = {
+        "tune": read_count("tune", asked.tune, least=0),
+        "tune_seeds": read_seeds(asked.tune_seeds),
+        "at_once": read_count("trials", asked.trials),
+    }
+    from fedbench.report.leaderboard import as_text, leaderboard
+    from fedbench.report.study import Study
+    from fedbench.report.verdicts import comparison_answer
+    from fedbench.studies.compare import compare
+
+    stages = Stages(f"tuning on {config.data.name}")
+    try:
+        given = {key: value for key, value in wanted.items() if value is not None}
+        result = compare(config, names, watch=stages.update, **given)
+    finally:
+        stages.stop()
+    study = Study.load(result.folder)
+    rows = leaderboard(study)
+    print(as_text(rows, study.metric))
+    print(comparison_answer(study, rows))
+    for name, error in stages.failed.items():
+        print(f"failed:  {name}: {error}")
+    print(f"results: {result.folder}")
+    print(f"report:  {result.report}")
+    return OK
+
+
+def read_methods(texts: list[str]) -> list[str]:
+    """`["a,b:x=1,y=2,c"]` -> `["a", "b:x=1,y=2", "c"]`: a word with `=` and no colon goes on with a variant."""
+    names: list[str] = []
+    for word in (word for text in texts for word in text.split(",") if word):
+        if "=" in word and ":" not in word.partition("=")[0]:
+            if not names or "=" not in names[-1]:
+                raise ConfigError(f"--methods {word}: belongs to no method; a variant is written NAME:key=value,...")
+            names[-1] += f",{word}"
+        else:
+            names.append(word)
+    if not names:
+        raise ConfigError("--methods is missing: name what is to be compared, for example --methods fedper,fedcac")
+    return names

@@ -1,0 +1,67 @@
+"""What the commands that tune have in common: their flags as values, and their progress."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from fedbench.config import Config
+from fedbench.config.files import parse_value
+from fedbench.errors import ConfigError
+from fedbench.results.progress import GridProgress
+
+
+class Stages:
+    """The progress of both stages: trials of points, then the final runs."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.failed: dict[str, str] = {}
+        self._jobs: list[str] = []
+        self._progress: GridProgress | None = None
+
+    def update(self, outcomes: Mapping[str, Any], running: Sequence[str]) -> None:
+        """What became of each job so far (`status` and `error`), and the names of those that run."""
+        if list(outcomes) != self._jobs:
+            self._next(list(outcomes))
+        self.failed |= {name: str(found.error) for name, found in outcomes.items() if found.status == "failed"}
+        failed = sum(found.status == "failed" for found in outcomes.values())
+        done = failed + sum(found.status == "done" for found in outcomes.values())
+        if self._progress is not None:
+            self._progress.update(done, failed, running, None)
+
+    def stop(self) -> None:
+        """Ends the display."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the display: Tune writes whoever watches its trials to disk, and a terminal cannot be written."""
+        return {**vars(self), "_progress": None}
+
+    def _next(self, jobs: list[str]) -> None:
+        self.stop()
+        stage = "final runs over the seeds" if self._jobs else self.what
+        self._jobs, self._progress = jobs, GridProgress(len(jobs), Console(stderr=True))
+        self._progress.start(f"{stage}: {len(jobs)} runs")
+
+
+def read_count(flag: str, text: str | None, least: int = 1) -> int | None:
+    """A count; None: as many as there are, or fit."""
+    if text is None or text == "auto":
+        return None
+    value = parse_value(text)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"--{flag} {text}: must be a whole number >= {least}, or auto")
+    return value
+
+
+def read_seeds(texts: list[str]) -> list[int] | None:
+    """`0 1 2` or `0,1,2`; None when not given."""
+    values = [parse_value(word) for text in texts for word in text.split(",") if word]
+    if not texts:
+        return None
+    try:
+        return Config(seeds=values).seeds
+    except ConfigError as error:
+        raise ConfigError(f"--tune-{error}") from None

@@ -1,0 +1,68 @@
+"""Figures of a comparison: differences with their intervals, and how each method depends on its tuning."""
+
+from collections.abc import Sequence
+from html import escape
+
+import plotly.graph_objects as go
+
+from fedbench.report.leaderboard import Row, p_text
+from fedbench.report.study import Study
+from fedbench.report.theme import LIGHT, axis, faded, figure, hover
+from fedbench.results.contrasts import Contrast
+
+ROW_HEIGHT = 30
+
+
+def forest(study: Study, rows: Sequence[Row]) -> go.Figure | None:
+    """By how much each method is better than local: thick the interval over seeds, thin that over seeds and clients."""
+    found = [row.over_local for row in rows if row.over_local is not None]
+    if not found:
+        return None
+    metric, names = study.metric, [escape(contrast.method) for contrast in found]
+    unit = "points" if metric.share else metric.label
+    fig = figure(90 + ROW_HEIGHT * len(found), xaxis=axis(f"better than local by, {unit}", zeroline=True))
+    fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
+    fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
+    wide = [(c.resampled or (c.gain.mean, c.gain.mean)) for c in found]
+    close = [(c.gain.low if c.gain.low is not None else c.gain.mean, c.gain.high or c.gain.mean) for c in found]
+    for ends, width, opacity in ((wide, 2, 0.5), (close, 6, 0.35)):
+        x = [value * metric.factor if value is not None else None for pair in ends for value in (*pair, None)]
+        y = [name for name in names for _ in range(3)]
+        line = {"color": faded(LIGHT["accent"], opacity), "width": width}
+        fig.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False)
+    colours = [LIGHT["accent"] if c.sign > 0 else LIGHT["alarm"] if c.sign < 0 else LIGHT["quiet"] for c in found]
+    fig.add_scatter(x=[c.gain.mean * metric.factor for c in found], y=names, mode="markers", showlegend=False)
+    fig.data[-1].update(marker={"color": colours, "size": 10}, text=[told(study, c) for c in found])
+    fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
+    return fig
+
+
+def told(study: Study, found: Contrast) -> str:
+    """A difference in words."""
+    p = "" if found.p_holm is None else f", p {p_text(found.p_holm)} (Holm)"
+    return f"{study.metric.difference(found.gain.mean)}{p}"
+
+
+def tuning_strip(study: Study, rows: Sequence[Row]) -> go.Figure | None:
+    """The validation score of every tried point, a line per method: who needs luck; the chosen ones are filled."""
+    tried = {row.label: study.plan.points(row.label) for row in rows}
+    tried = {label: entries for label, entries in tried.items() if any(entry.scores.get("val") for entry in entries)}
+    if not tried:
+        return None
+    metric = study.metric
+    fig = figure(90 + ROW_HEIGHT * len(tried), xaxis=axis(f"validation {metric.title} of every tried point"))
+    fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
+    for label, entries in tried.items():
+        known = [(entry, value) for entry in entries if (value := entry.scores.get("val")) is not None]
+        chosen = study.plan.choices.get(label)
+        colours = [study.colours[label] if entry.values == chosen else "rgba(0,0,0,0)" for entry, _ in known]
+        fig.add_scatter(
+            x=[value * metric.factor for _, value in known],
+            y=[escape(label)] * len(known),
+            text=[escape(entry.name) for entry, _ in known],
+            mode="markers",
+            marker={"color": colours, "size": 9, "line": {"color": study.colours[label], "width": 1.4}},
+            hovertemplate=f"%{{text}}<br>{hover(metric, '%{x}')}<extra></extra>",
+            showlegend=False,
+        )
+    return fig

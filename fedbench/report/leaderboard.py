@@ -1,0 +1,226 @@
+"""The table of a comparison: what every method reached, against local and the best, and what it cost."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedbench.report.figures import seed_curve, traffic
+from fedbench.report.study import Study
+from fedbench.results.contrasts import Contrast, family, ranks
+from fedbench.results.files import write_atomically
+from fedbench.results.plan import point_name
+from fedbench.results.statistics import Interval, interval
+from fedbench.results.tables import BASELINE
+from fedbench.tasks import Metric
+
+REFERENCES = ("centralized",)
+"""What pools the clients' data is shown, and competes with nobody."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method. score, fit: at the study's point and after local training, test, last round.
+
+    over_local, behind: against training alone and against the best; None for those two themselves. points: of tuning,
+    and the one that was chosen. steps, traffic (bytes, both ways), seconds: of the whole run, per client but for
+    seconds. target_round, target_bytes: when the mean curve first reaches local's last score, if ever.
+    """
+
+    label: str
+    score: Interval
+    fit: Interval | None
+    worst: float
+    rank: float | None
+    over_local: Contrast | None
+    behind: Contrast | None
+    points: int
+    chosen: str
+    steps: float | None
+    traffic: float | None
+    seconds: float | None
+    target_round: int | None
+    target_bytes: float | None
+
+    @property
+    def tied(self) -> bool:
+        """Whether it cannot be told from the best."""
+        return self.behind is not None and not self.behind.sign
+
+
+def leaderboard(study: Study) -> list[Row]:
+    """The best mean first; references last."""
+    labels = [label for label in study.metrics if len(study.last(label))]
+    labels.sort(key=lambda label: (label in REFERENCES, -study.reached(label) * (1 if study.metric.higher else -1)))
+    if not labels:
+        return []
+    compared = partial(family, study.metric, point=study.point, metrics=study.metrics, clients=study.clients)
+    local = {c.method: c for c in compared([(label, BASELINE) for label in labels if label != BASELINE])}
+    behind = {c.other: c for c in compared([(labels[0], label) for label in labels[1:] if label not in REFERENCES])}
+    order = ranks(study.metric, study.point, {label: study.metrics[label] for label in labels})
+    target = study.reached(BASELINE) if BASELINE in labels else None
+    return [_row(study, label, local.get(label), behind.get(label), order.get(label), target) for label in labels]
+
+
+def _row(
+    study: Study,
+    label: str,
+    over_local: Contrast | None,
+    behind: Contrast | None,
+    rank: float | None,
+    target: float | None,
+) -> Row:
+    last, fit, cost = study.last(label), study.last(label, "after_fit"), study.summaries[label]
+    rounds = study.runs[label].config().get("rounds") or 0
+    whole = lambda name: None if cost[name] is None else cost[name] * rounds  # noqa: E731
+    reached = None if target is None else first_reaching(study, label, target)
+    up, down = whole("bytes_up"), whole("bytes_down")
+    return Row(
+        label,
+        interval(last[study.test].tolist()),
+        interval(fit[study.test].tolist()) if len(fit) else None,
+        float(last["test_worst_tenth"].mean()),
+        rank,
+        over_local,
+        behind,
+        study.plan.budget(label),
+        point_name(study.plan.choices.get(label, {})),
+        whole("steps"),
+        None if up is None else up + (down or 0),
+        whole("seconds_per_round"),
+        *(reached or (None, None)),
+    )
+
+
+def first_reaching(study: Study, label: str, target: float) -> tuple[int, float | None] | None:
+    """The first round whose mean over seeds is as good as the target, and the bytes per participant up to it."""
+    curve = seed_curve(study.metric, study.metrics[label], study.point)
+    shown = curve["mean"] / study.metric.factor
+    good = curve[shown >= target] if study.metric.higher else curve[shown <= target]
+    if good.empty:
+        return None
+    number = int(good["round"].iloc[0])
+    sent = traffic(study, label).set_index("round")["sent"]
+    return number, float(sent[number]) if number in sent.index else None
+
+
+# -- as files ----------------------------------------------------------------------------------------------------------
+
+
+def frame(rows: Sequence[Row], metric: Metric) -> pd.DataFrame:
+    """Numbers, a column each; shares and scores as in records, unknown ones empty."""
+
+    def gap(found: Contrast | None, sign: int = 1) -> list[float | None]:
+        if found is None:
+            return [None] * 6
+        ends = (found.gain.low, found.gain.high, *(found.resampled or (None, None)))
+        return [sign * found.gain.mean, *ends, found.p_holm]
+
+    return pd.DataFrame(
+        [
+            {
+                "method": row.label,
+                **dict(zip(("mean", "low", "high"), (row.score.mean, row.score.low, row.score.high), strict=True)),
+                "after_fit": None if row.fit is None else row.fit.mean,
+                "worst_tenth": row.worst,
+                "rank": row.rank,
+                **dict(zip([f"over_local{part}" for part in PARTS], gap(row.over_local), strict=True)),
+                "better_off": None if row.over_local is None else row.over_local.better_off.mean,
+                **dict(zip([f"best_ahead{part}" for part in PARTS], gap(row.behind), strict=True)),
+                "tied_with_best": row.tied,
+                "tuned_points": row.points,
+                "chosen": row.chosen,
+                "steps": row.steps,
+                "bytes": row.traffic,
+                "seconds": row.seconds,
+                "local_reached_in_round": row.target_round,
+                "local_reached_after_bytes": row.target_bytes,
+            }
+            for row in rows
+        ]
+    )
+
+
+PARTS = ("", "_low", "_high", "_resampled_low", "_resampled_high", "_p_holm")
+HEADS = ("method", "score", "after fit", "worst tenth", "over local", "p (Holm)", "better off", "points", "MB", "steps")
+
+
+def cells(row: Row, metric: Metric) -> list[str]:
+    """A row as text."""
+    gain = row.over_local
+    return [
+        row.label,
+        with_half(row.score, metric.number),
+        "" if row.fit is None else metric.number(row.fit.mean),
+        metric.number(row.worst),
+        "" if gain is None else with_half(gain.gain, metric.difference, metric.number),
+        "" if gain is None or gain.p_holm is None else p_text(gain.p_holm).removeprefix("= "),
+        "" if gain is None else f"{100 * gain.better_off.mean:.0f} %",
+        str(row.points),
+        "" if row.traffic is None else f"{row.traffic / 1e6:.3g}",
+        "" if row.steps is None else f"{row.steps:.0f}",
+    ]
+
+
+def with_half(found: Interval, number: Callable[[float], str], half: Callable[[float], str] | None = None) -> str:
+    """`91.2 ± 0.8`, or the mean alone."""
+    return number(found.mean) + ("" if found.half is None else f" ± {(half or number)(found.half)}")
+
+
+def p_text(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+
+
+def as_text(rows: Sequence[Row], metric: Metric) -> str:
+    """Aligned plain text; `=` marks what cannot be told from the best."""
+    lines = [list(HEADS), *(cells(row, metric) for row in rows)]
+    for line, row in zip(lines[1:], rows, strict=True):
+        line[0] += " =" if row.tied else ""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
+    what = f"{metric.label} in %" if metric.share else metric.label
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:], f"test {what}; {NOTE}"])
+
+
+NOTE = "± half of the 95 % interval over seeds; = cannot be told from the best (Holm); MB and steps per client"
+
+
+def as_markdown(rows: Sequence[Row], metric: Metric) -> str:
+    """A table of GitHub's kind, the best in bold."""
+    lines = [cells(row, metric) for row in rows]
+    for place, (line, row) in enumerate(zip(lines, rows, strict=True)):
+        line[0] += " =" if row.tied else ""
+        line[1] = f"**{line[1]}**" if place == 0 else line[1]
+    rule = ["---", *["---:"] * (len(HEADS) - 1)]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in [list(HEADS), rule, *lines])
+    return f"{table}\n\nTest {metric.label}; {NOTE}.\n"
+
+
+def as_latex(rows: Sequence[Row], metric: Metric) -> str:
+    """With booktabs: the best in bold, the second underlined, a dagger where a method cannot be told from the best."""
+    lines = [[tex(cell) for cell in cells(row, metric)] for row in rows]
+    for place, (line, row) in enumerate(zip(lines, rows, strict=True)):
+        line[0] += r"$^\dagger$" if row.tied else ""
+        line[1] = {0: rf"\textbf{{{line[1]}}}", 1: rf"\underline{{{line[1]}}}"}.get(place, line[1])
+    body = "\n".join(" & ".join(line) + r" \\" for line in lines)
+    head = " & ".join(map(tex, HEADS)) + r" \\"
+    columns = "l" + "r" * (len(HEADS) - 1)
+    return "\n".join(
+        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", body, r"\bottomrule", r"\end{tabular}", ""]
+    )
+
+
+def tex(text: str) -> str:
+    for found, put in (("%", r"\%"), ("_", r"\_"), ("±", r"$\pm$"), ("−", "$-$"), ("\u00a0", "~"), ("< ", "$<$ ")):
+        text = text.replace(found, put)
+    return text
+
+
+def write_tables(rows: Sequence[Row], metric: Metric, folder: Path) -> None:
+    """table.csv, table.md and table.tex."""
+    made: dict[str, Any] = {"csv": frame(rows, metric).to_csv(index=False), "md": as_markdown(rows, metric)}
+    for kind, text in {**made, "tex": as_latex(rows, metric)}.items():
+        write_atomically(folder / f"table.{kind}", text)

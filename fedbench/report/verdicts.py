@@ -1,0 +1,74 @@
+"""The words of a comparison: who is ahead, of whom that is true, and what these seeds could not see."""
+
+from collections.abc import Sequence
+
+from fedbench.report.answer import doubts, plural, points, span
+from fedbench.report.leaderboard import REFERENCES, Row, p_text
+from fedbench.report.study import POINT_NAMES, Study
+from fedbench.results.contrasts import Contrast
+from fedbench.results.tables import BASELINE
+from fedbench.tasks import Metric
+
+
+def comparison_answer(study: Study, rows: Sequence[Row]) -> str:
+    """The answer in one sentence: a winner is named only where it beats every rival, and nothing speaks against it."""
+    rivals = [row for row in rows[1:] if row.label not in REFERENCES]
+    if not rows:
+        return "No method has been evaluated yet."
+    first = rows[0]
+    reached = f"{first.label} reached {study.metric.shown(first.score.mean)} {POINT_NAMES[study.point]}"
+    if not rivals or rivals[0].behind is None:
+        return f"{reached}; there is nothing to compare it with yet."
+    ahead = f"{reached}, the best of {len(rivals) + 1} methods and {lead(study.metric, rivals[0].behind)}"
+    seeds = len(first.score.values)
+    if seeds == 1:
+        return f"{ahead}; one seed decides nothing."
+    if doubt := next((found for row in rivals if (found := doubts(study.plan, first.label, row.label, 1.0))), ""):
+        return f"{ahead}; but {doubt}, so no winner is named."
+    ties = [row.label for row in rivals if row.tied]
+    if not ties:
+        return f"{ahead}: it is the best of them on this data."
+    return f"{ahead}; with {plural(seeds, 'seed')} it cannot be told from {listed(ties)}."
+
+
+def lead(metric: Metric, found: Contrast) -> str:
+    """`1.2 points ahead of fedper (95 % interval ..., p = ...)`."""
+    size = metric.difference(abs(found.gain.mean)).lstrip("+") + points(metric)
+    p = "" if found.p_holm is None else f", p {p_text(found.p_holm)}"
+    return f"{size} ahead of {found.other} ({span(found.gain, metric.difference)}{p})"
+
+
+def listed(names: list[str]) -> str:
+    """`a, b and c`; a long list is cut."""
+    shown = names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} others"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def comparison_notes(study: Study, rows: Sequence[Row]) -> list[str]:
+    """What stands under the answer: training alone, and what was too small to be seen."""
+    lines = [*_over_local(study, rows)]
+    rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
+    if rivals and (found := rivals[0].behind) is not None and found.resolves is not None:
+        smallest = study.metric.difference(found.resolves).lstrip("+")
+        line = f"Between the first two, these seeds resolve {smallest}{points(study.metric)} or more"
+        more = found.seeds_needed
+        lines.append(f"{line}; {more} would resolve what is seen." if more and not found.sign else f"{line}.")
+    return lines
+
+
+def _over_local(study: Study, rows: Sequence[Row]) -> list[str]:
+    """Who is better and who is worse than training alone, as far as that is decided."""
+    known = [row for row in rows if row.over_local is not None and row.label not in REFERENCES]
+    groups: dict[str, list[str]] = {"Better than training alone": [], "Worse": [], "Undecided": []}
+    doubtful: dict[str, list[str]] = {}
+    for row in known:
+        assert row.over_local is not None
+        sign = row.over_local.sign
+        if sign and (doubt := doubts(study.plan, row.label, BASELINE, row.over_local.gain.mean)):
+            doubtful.setdefault(doubt, []).append(row.label)
+        else:
+            groups[["Undecided", "Better than training alone", "Worse"][sign]].append(row.label)
+    said = "; ".join(f"{name}: {listed(labels)}" for name, labels in groups.items() if labels)
+    lines = [f"{said}." if said else ""]
+    lines += [f"{listed(labels)}: ahead or behind, but {doubt}." for doubt, labels in doubtful.items()]
+    return [line for line in lines if line]

@@ -1,0 +1,133 @@
+"""Methods against each other: by the seed as the unit, by resampled seeds and clients, corrected for their number."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fedbench.results.statistics import CONFIDENCE, Interval, interval, pairs
+from fedbench.results.tables import LAST, chosen, pair
+from fedbench.tasks import Metric
+
+DRAWS = 4000
+MOST_SEEDS = 1000
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """By how much a method is better than another on test at the last round, paired by seed and client.
+
+    gain: mean over seeds of the mean over a seed's clients, with a Student t interval over seeds. resampled: 95 %
+    interval of the same mean by resampling seeds, and clients within each. p: two-sided paired t test over seeds;
+    p_holm: adjusted by Holm for all contrasts of a family; both None with one seed. better_off: the chance that a
+    client is strictly better off, over seeds. resolves: the smallest difference that so many seeds would tell from 0;
+    seeds_needed: how many would tell the observed one.
+    """
+
+    method: str
+    other: str
+    gain: Interval
+    resampled: tuple[float, float] | None
+    p: float | None
+    better_off: Interval
+    p_holm: float | None = None
+
+    @property
+    def resolves(self) -> float | None:
+        return self.gain.half
+
+    @property
+    def seeds_needed(self) -> int | None:
+        return seeds_for(self.gain)
+
+    @property
+    def sign(self) -> int:
+        """1 where the method is better and -1 where it is worse, after the correction; 0 where that is undecided."""
+        decided = self.p_holm is not None and self.p_holm < 1 - CONFIDENCE
+        return int(np.sign(self.gain.mean)) if decided else 0
+
+
+def contrast(
+    metric: Metric,
+    method: str,
+    other: str,
+    point: str,
+    metrics: Mapping[str, pd.DataFrame],
+    clients: Mapping[str, pd.DataFrame],
+) -> Contrast | None:
+    """None where nothing can be paired."""
+    joined = pairs(*pair(metric, method, other, point, LAST, metrics, clients), metric)
+    if joined.empty:
+        return None
+    seeds = [own.to_numpy() for _, own in joined.groupby("seed")["difference"]]
+    gain = interval([own.mean() for own in seeds])
+    better = interval([float((own > 0).mean()) for own in seeds])
+    return Contrast(method, other, gain, resampled(seeds), p_of(gain.values), better)
+
+
+def family(
+    metric: Metric,
+    asked: Sequence[tuple[str, str]],
+    point: str,
+    metrics: Mapping[str, pd.DataFrame],
+    clients: Mapping[str, pd.DataFrame],
+) -> list[Contrast]:
+    """The contrasts of these pairs that exist, with p values adjusted by Holm for all of them."""
+    found = [made for pair_ in asked if (made := contrast(metric, *pair_, point, metrics, clients)) is not None]
+    adjusted = iter(holm([made.p for made in found if made.p is not None]))
+    return [made if made.p is None else replace(made, p_holm=next(adjusted)) for made in found]
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """p values adjusted by Holm's step-down rule."""
+    if not values:
+        return []
+    from statsmodels.stats.multitest import multipletests
+
+    return [float(value) for value in multipletests(values, method="holm")[1]]
+
+
+def p_of(values: Sequence[float]) -> float | None:
+    """Two-sided t test that the mean is 0; values without any spread decide by themselves; None for one value."""
+    if len(values) < 2:
+        return None
+    if np.ptp(values) == 0:
+        return 1.0 if values[0] == 0 else 0.0
+    return float(stats.ttest_1samp(values, 0).pvalue)
+
+
+def resampled(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple[float, float] | None:
+    """95 % percentile interval of the mean of the seeds' means, seeds and then their clients drawn with replacement.
+
+    seeds: differences of the clients of each. None with one seed.
+    """
+    if len(seeds) < 2:
+        return None
+    rng = np.random.default_rng(0)
+    total = np.zeros(draws)
+    for _ in seeds:
+        means = np.stack([own[rng.integers(len(own), size=(draws, len(own)))].mean(1) for own in seeds])
+        total += means[rng.integers(len(seeds), size=draws), np.arange(draws)]
+    low, high = np.quantile(total / len(seeds), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
+
+
+def seeds_for(gain: Interval) -> int | None:
+    """How many seeds would tell this mean from 0 if their spread stayed; None where that is not known, or too many."""
+    if len(gain.values) < 2 or gain.mean == 0:
+        return None
+    spread = float(np.std(gain.values, ddof=1))
+    for count in range(2, MOST_SEEDS + 1):
+        if stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * spread / np.sqrt(count) < abs(gain.mean):
+            return count
+    return None
+
+
+def ranks(metric: Metric, point: str, metrics: Mapping[str, pd.DataFrame]) -> dict[str, float]:
+    """Mean rank of every method over the seeds that all have, 1 the best; ties share."""
+    last = {method: chosen(metric, frame, point, LAST) for method, frame in metrics.items()}
+    table = pd.DataFrame({m: rows.set_index("seed")[f"test_{metric.name}"] for m, rows in last.items() if len(rows)})
+    means = table.dropna().rank(axis=1, ascending=not metric.higher).mean()
+    return {str(method): float(rank) for method, rank in means.items()}

@@ -1,0 +1,26 @@
+"""The flags of a comparison."""
+
+import pytest
+
+from fedbench.cli.compare import read_methods
+from fedbench.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        (["fedper,fedcac"], ["fedper", "fedcac"]),
+        (["fedper", "fedcac"], ["fedper", "fedcac"]),
+        (["fedcac:tau=0.3,beta=5,co-pfl"], ["fedcac:tau=0.3,beta=5", "co-pfl"]),
+        (["my.module:Class,fedprox:mu=1"], ["my.module:Class", "fedprox:mu=1"]),
+        (["my.module:Class:mu=1,nu=2"], ["my.module:Class:mu=1,nu=2"]),
+    ],
+)
+def test_names_and_variants_come_apart(texts, names):
+    assert read_methods(texts) == names
+
+
+@pytest.mark.parametrize("texts", [[], [","], ["tau=1"], ["fedper,tau=1"]])
+def test_mistakes_in_them_are_refused(texts):
+    with pytest.raises(ConfigError, match="--methods"):
+        read_methods(texts)

@@ -1,0 +1,41 @@
+"""What grids and comparisons have in common on the command line."""
+
+import pickle
+
+import pytest
+
+from fedbench.cli.stages import Stages, read_count, read_seeds
+from fedbench.errors import ConfigError
+from fedbench.studies.execute import Outcome
+
+
+def test_counts_and_seeds_are_read():
+    assert read_count("trials", "3") == 3
+    assert read_count("trials", "auto") is read_count("trials", None) is read_seeds([]) is None
+    assert read_count("tune", "0", least=0) == 0
+    assert read_seeds(["0,1", "2"]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("text", ["0", "many", "1.5", "true"])
+def test_counts_that_are_none(text):
+    with pytest.raises(ConfigError, match=f"--trials {text}: must be a whole number >= 1"):
+        read_count("trials", text)
+
+
+@pytest.mark.parametrize("texts", [["a"], ["1", "1"], ["1.0"], [str(2**31)]])
+def test_seeds_that_are_none(texts):
+    with pytest.raises(ConfigError, match="--tune-seeds"):
+        read_seeds(texts)
+
+
+def test_both_stages_are_shown(capsys):
+    stages = Stages("grid of fedcac on digits")
+    stages.update({"a": Outcome("done"), "b": Outcome("missing")}, ["b"])
+    stages.update({"a": Outcome("done"), "b": Outcome("failed", "loss is NaN")}, [])
+    stages.update({"final": Outcome("missing")}, ["final"])
+    assert pickle.loads(pickle.dumps(stages)).failed == stages.failed  # Tune does this to whoever watches
+    stages.stop()
+    text = capsys.readouterr().err
+    assert "grid of fedcac on digits: 2 runs" in text
+    assert "final runs over the seeds: 1 runs" in text
+    assert stages.failed == {"b": "loss is NaN"}

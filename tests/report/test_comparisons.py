@@ -1,0 +1,32 @@
+"""Figures of a comparison, and the page that holds them."""
+
+from tests.report.reading import page_of
+
+LEVELS = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
+
+
+def test_the_page_of_a_comparison(make_comparison):
+    page = page_of(make_comparison(LEVELS, spread=0.0))
+    assert {"forest", "tuning", "curve-after_agg"} <= set(page.charts)
+    assert "4 methods on digits" in page.text
+    assert "fedcac" in page.answer
+    for name in ("table.csv", "table.md", "table.tex"):
+        assert f'href="{name}"' in page.source
+
+
+def test_a_difference_has_two_intervals_and_a_point(make_comparison):
+    figure = page_of(make_comparison(LEVELS))
+    thin, thick, dots = figure.charts["forest"]["data"]
+    assert dots["y"] == ["fedcac", "fedper", "centralized"]
+    for place, mean in enumerate(dots["x"]):
+        low, high = thick["x"][3 * place : 3 * place + 2]
+        assert low < mean < high
+        low, high = thin["x"][3 * place : 3 * place + 2]
+        assert low < mean < high
+
+
+def test_every_tried_point_is_shown_and_the_chosen_one_is_filled(make_comparison):
+    lines = page_of(make_comparison(LEVELS)).charts["tuning"]["data"]
+    assert len(lines) == 4
+    assert all(len(line["x"]) == 3 for line in lines)
+    assert all(line["marker"]["color"].count("rgba(0,0,0,0)") == 2 for line in lines)

@@ -1,0 +1,54 @@
+"""The table of a comparison, and its files."""
+
+import pandas as pd
+import pytest
+
+from fedbench.report.leaderboard import as_latex, as_markdown, as_text, first_reaching, leaderboard, write_tables
+from fedbench.report.study import Study
+
+LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "centralized": 0.95}
+
+
+@pytest.fixture
+def study(make_comparison) -> Study:
+    return Study.load(make_comparison(LEVELS, spread=0.0))
+
+
+def test_the_best_comes_first_and_what_pools_the_data_last(study):
+    rows = leaderboard(study)
+    assert [row.label for row in rows] == ["fedcac", "fedper", "local", "centralized"]
+    assert rows[0].behind is None
+    assert rows[2].over_local is None
+    assert rows[3].behind is None
+    assert rows[1].over_local.gain.mean == pytest.approx(0.1, abs=0.02)
+    assert (rows[0].points, rows[0].chosen) == (3, "lr=0.01")
+
+
+def test_its_files_hold_the_same_numbers(study, tmp_path):
+    rows = leaderboard(study)
+    write_tables(rows, study.metric, tmp_path)
+    table = pd.read_csv(tmp_path / "table.csv").set_index("method")
+    assert table.loc["fedper", "over_local"] == pytest.approx(rows[1].over_local.gain.mean)
+    assert table.loc["fedper", "best_ahead"] == pytest.approx(rows[1].behind.gain.mean)
+    assert table.loc["local", "tuned_points"] == 3
+    assert (tmp_path / "table.md").read_text().splitlines()[2].startswith("| fedcac | **")
+    assert "\\textbf{" in (tmp_path / "table.tex").read_text()
+
+
+def test_text_says_what_cannot_be_told_apart(make_comparison):
+    close = Study.load(make_comparison({"local": 0.6, "fedper": 0.801, "fedcac": 0.8}, spread=0.08))
+    rows, metric = leaderboard(close), close.metric
+    text = as_text(rows, metric).splitlines()
+    assert text[3].split()[1] == "="
+    assert " =" not in text[2].partition("±")[0]
+    assert "$^\\dagger$" in as_latex(rows, metric)
+    assert f"| {rows[1].label} = |" in as_markdown(rows, metric)
+
+
+def test_when_the_level_of_local_is_reached(study):
+    number, sent = first_reaching(study, "fedcac", study.reached("local"))
+    assert 1 <= number < 6
+    assert sent == pytest.approx(number * sent / number)
+    assert first_reaching(study, "local", 0.99) is None
+    rows = {row.label: row for row in leaderboard(study)}
+    assert rows["fedcac"].target_round == number

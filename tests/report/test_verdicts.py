@@ -1,0 +1,65 @@
+"""The words of a comparison: a winner only where it is one."""
+
+import pytest
+
+from fedbench.report.leaderboard import leaderboard
+from fedbench.report.study import Study
+from fedbench.report.verdicts import comparison_answer, comparison_notes, listed
+
+CLEAR = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
+
+
+@pytest.fixture
+def said(make_comparison):
+    """Answer and notes of a comparison of methods with these levels."""
+
+    def ask(levels=CLEAR, **more) -> tuple[str, list[str]]:
+        study = Study.load(make_comparison(levels, **{"spread": 0.0, **more}))
+        rows = leaderboard(study)
+        return comparison_answer(study, rows), comparison_notes(study, rows)
+
+    return ask
+
+
+def test_a_winner_beats_every_rival(said):
+    answer, notes = said()
+    assert answer.startswith("fedcac reached ")
+    assert "the best of 3 methods" in answer
+    assert answer.endswith("it is the best of them on this data.")
+    assert "Better than training alone: fedcac and fedper." in notes[0]
+
+
+def test_what_cannot_be_told_apart_is_named(said):
+    answer, notes = said({"local": 0.5, "fedper": 0.80, "fedcac": 0.801}, spread=0.08)
+    assert "with 3 seeds it cannot be told from" in answer
+    assert "these seeds resolve" in notes[-1]
+
+
+def test_one_seed_decides_nothing(said):
+    assert said(seeds=(0,))[0].endswith("one seed decides nothing.")
+
+
+def test_no_winner_where_a_rival_may_not_be_at_its_best(said):
+    answer, _ = said(ends={"fedper": ["train.lr"]})
+    assert answer.endswith(
+        "but the best point of fedper lies at the end of what was tried (train.lr = 0.01), so no winner is named."
+    )
+    assert said(ends={"fedcac": ["train.lr"]})[0].endswith("it is the best of them on this data.")
+
+
+def test_no_winner_over_local_where_local_lies_at_an_end(said):
+    _, notes = said(ends={"local": ["train.lr"]})
+    assert not any("Better than" in note for note in notes)
+    assert "fedcac and fedper: ahead or behind, but the best point of local lies at the end" in " ".join(notes)
+
+
+def test_no_winner_where_budgets_differ(make_comparison):
+    study = Study.load(make_comparison(CLEAR, spread=0.0))
+    study.plan.entries = [e for e in study.plan.entries if not (e.label == "fedper" and e.values == {"train.lr": 1.0})]
+    assert "fedcac was tuned over 3 points and fedper over 2" in comparison_answer(study, leaderboard(study))
+
+
+def test_a_long_list_is_cut():
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert listed(list("abcdefghi")) == "a, b, c, d, e and 4 others"

@@ -1,0 +1,52 @@
+"""Methods by name, as variants, and what each is tuned over."""
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.studies.contenders import Contender, distinct
+from fedbench.studies.space import Space
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "method", "fixed"),
+    [
+        ("fedper", "fedper", "fedper", {}),
+        ("fedcac:tau=0.3,beta=none", "fedcac tau=0.3,beta=none", "fedcac", {"method.tau": 0.3, "method.beta": "none"}),
+        ("fedavg:train.epochs=1", "fedavg epochs=1", "fedavg", {"train.epochs": 1}),
+        ("my.module:Class", "my.module:Class", "my.module:Class", {}),
+        ("my.module:Class:mu=1", "my.module:Class mu=1", "my.module:Class", {"method.mu": 1}),
+    ],
+)
+def test_names_and_variants(text, label, method, fixed):
+    found = Contender.named(text)
+    assert (found.label, found.method, found.fixed) == (label, method, fixed)
+
+
+@pytest.mark.parametrize("text", ["fedcac:tau=", "fedcac:tau=0.3,beta", "fedcac:tau=0.3,tau=0.5", ":tau=0.3"])
+def test_mistakes_are_one_line(text):
+    with pytest.raises(ConfigError, match="methods: "):
+        Contender.named(text)
+
+
+def test_nobody_enters_twice():
+    with pytest.raises(ConfigError, match="fedper is given twice"):
+        distinct([Contender.named("fedper"), Contender.named("fedper")])
+    distinct([Contender.named("fedper"), Contender.named("fedper:head_init=own")])
+
+
+def test_everybody_is_asked_the_same_but_for_its_own():
+    config = Config(method={"name": "fedcac", "tau": 0.2}, rounds=7, train={"momentum": 0.5})
+    own = Contender.named("fedcac").config(config, {"train.lr": 0.3})
+    other = Contender.named("fedprox:mu=0.5").config(config)
+    assert (own.method.options["tau"], own.train.lr, own.rounds) == (0.2, 0.3, 7)
+    assert (other.method.name, other.method.options, other.train.momentum) == ("fedprox", {"mu": 0.5}, 0.5)
+
+
+def test_what_is_set_is_not_tuned():
+    space = Space({"method.tau": [0.1, 0.5], "train.lr": [0.01, 0.1]})
+    free = Contender.named("fedcac").tuned_over(space, Config(), None)
+    assert len(free.points) == 4
+    held = Contender.named("fedcac:tau=0.3").tuned_over(space, Config(train={"lr": 0.1}), None)
+    assert held.points == ({},)
+    assert len(Contender.named("fedcac").tuned_over(space, Config(), 3).points) == 3
