@@ -50,7 +50,7 @@ def tuning_strip(study: Study, rows: Sequence[Row]) -> go.Figure | None:
     if not tried:
         return None
     metric = study.metric
-    fig = figure(90 + ROW_HEIGHT * len(tried), xaxis=axis(f"validation {metric.title} of every tried point"))
+    fig = figure(90 + ROW_HEIGHT * len(tried), xaxis=axis(f"validation {metric.title}"))
     fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
     for label, entries in tried.items():
         known = [(entry, value) for entry in entries if (value := entry.scores.get("val")) is not None]

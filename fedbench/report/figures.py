@@ -57,13 +57,15 @@ def _curves(metric: Metric, curves: dict[str, tuple[pd.DataFrame, str, str]], li
     last = max(curve["round"].max() for curve, _, _ in curves.values())
     fig = figure(360, xaxis=round_axis(last), yaxis=score_axis(metric, limits))
     fig.update_layout(hovermode="x unified")
-    for name, (curve, colour, dash) in curves.items():
-        _band(fig, curve, colour)
+    loud = [(escape(n), c["mean"].iloc[-1], colour) for n, (c, colour, _) in curves.items() if colour != LIGHT["quiet"]]
+    for name, (curve, colour, dash) in sorted(curves.items(), key=lambda item: item[1][1] != LIGHT["quiet"]):
+        if colour != LIGHT["quiet"]:
+            _band(fig, curve, colour)
         mode = "lines+markers" if len(curve) == 1 else "lines"
-        line = {"color": colour, "width": 2.4, "dash": dash}
+        line = {"color": colour, "width": 1.2 if colour == LIGHT["quiet"] else 2.4, "dash": dash}
         fig.add_scatter(x=_list(curve["round"]), y=_list(curve["mean"]), mode=mode, line=line, name=escape(name))
         fig.data[-1].hovertemplate = hover(metric)
-    label_ends(fig, [(escape(n), c["mean"].iloc[-1], colour) for n, (c, colour, _) in curves.items()])
+    label_ends(fig, loud)
     return fig
 
 
@@ -183,7 +185,8 @@ def cost_curves(study: Study) -> go.Figure | None:
     known = {method: cost.assign(sent=cost["sent"] / scale) for method, cost in costs.items() if len(cost)}
     for method, cost in known.items():
         _cost_curve(study.metric, fig, method, cost, study.colours[method], most / scale, unit)
-    label_ends(fig, [(escape(m), cost["score"].iloc[-1], study.colours[m]) for m, cost in known.items()])
+    loud = {m: cost for m, cost in known.items() if study.colours[m] != LIGHT["quiet"]}
+    label_ends(fig, [(escape(m), cost["score"].iloc[-1], study.colours[m]) for m, cost in loud.items()])
     return fig
 
 

@@ -14,11 +14,8 @@ from fedbench.results.contrasts import Contrast, family, ranks
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import point_name
 from fedbench.results.statistics import Interval, interval
-from fedbench.results.tables import BASELINE
+from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.tasks import Metric
-
-REFERENCES = ("centralized",)
-"""What pools the clients' data is shown, and competes with nobody."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +49,8 @@ class Row:
 
 
 def leaderboard(study: Study) -> list[Row]:
-    """The best mean first; references last."""
-    labels = [label for label in study.metrics if len(study.last(label))]
-    labels.sort(key=lambda label: (label in REFERENCES, -study.reached(label) * (1 if study.metric.higher else -1)))
+    """As the study orders them: the best mean first, references last."""
+    labels = study.ordered
     if not labels:
         return []
     compared = partial(family, study.metric, point=study.point, metrics=study.metrics, clients=study.clients)

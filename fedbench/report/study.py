@@ -12,7 +12,7 @@ from fedbench.report.theme import colour_of
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records, at_last_round
 from fedbench.results.summary import summarise
-from fedbench.results.tables import final_table
+from fedbench.results.tables import REFERENCES, final_table
 from fedbench.tasks import Metric
 
 POINT_NAMES = {"after_fit": "after local training", "after_agg": "after aggregation", "global": "global model"}
@@ -39,9 +39,7 @@ class Study:
         """The one that the study is about; where it is about all alike, the one that came out best."""
         if self.plan.subject is not None:
             return self.plan.subject
-        reached = {label: self.reached(label) for label in self.metrics if len(self.last(label))}
-        best = max if self.metric.higher else min
-        return best(reached, key=lambda label: reached[label], default=(self.plan.labels() or [""])[0])
+        return next(iter([*self.ordered, *self.plan.labels()]), "")
 
     def reached(self, label: str, point: str | None = None) -> float:
         """Mean over seeds of the test score at the last round."""
@@ -114,11 +112,12 @@ class Study:
 
     @cached_property
     def ordered(self) -> list[str]:
-        """Evaluated methods; those of a study about all alike from the best to the worst."""
+        """Evaluated methods; those of a study about all alike from the best to the worst, references at the end."""
         if self.plan.subject is not None:
             return list(self.metrics)
         known = [label for label in self.metrics if len(self.last(label))]
-        return sorted(known, key=self.reached, reverse=self.metric.higher)
+        sign = -1 if self.metric.higher else 1
+        return sorted(known, key=lambda label: (label in REFERENCES, sign * self.reached(label)))
 
     @property
     def colours(self) -> dict[str, str]:

@@ -59,10 +59,14 @@ LINE_HEIGHT = 17  # pixels between two direct labels
 
 
 def colour_of(methods: Sequence[str], own: str) -> dict[str, str]:
-    """One colour per method, the same in every figure: accent for the study's own, grey for local."""
+    """One colour per method, the same in every figure: accent for the study's own, grey for local.
+
+    Where there are more methods than colours, the last ones are quiet.
+    """
     fixed = {"local": LIGHT["local"], own: LIGHT["accent"]}
     others = [method for method in methods if method not in fixed]
-    return fixed | {method: LIGHT[OTHERS[i % len(OTHERS)]] for i, method in enumerate(others)}
+    names = [*OTHERS, *["quiet"] * len(others)]
+    return fixed | {method: LIGHT[name] for method, name in zip(others, names, strict=False)}
 
 
 def dash_of(method: str) -> str:
@@ -139,6 +143,8 @@ def label_ends(fig: go.Figure, ends: Sequence[tuple[str, float, str]]) -> None:
     gap = LINE_HEIGHT * (high - low) / height
     order = sorted(range(len(ends)), key=lambda i: ends[i][1])
     places = spread([ends[i][1] for i in order], gap)
+    # What lies above the axis is not drawn.
+    places = [min(place, high - gap * (len(places) - 1 - i)) for i, place in enumerate(places)]
     for i, y in zip(order, places, strict=True):
         name, _, colour = ends[i]
         text = {"text": name, "font": {"color": colour, "size": 13}, "showarrow": False}

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from fedbench.report.answer import doubts, plural, points, span
-from fedbench.report.leaderboard import REFERENCES, Row, p_text
+from fedbench.report.leaderboard import Row, p_text
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.results.contrasts import Contrast
-from fedbench.results.tables import BASELINE
+from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.tasks import Metric
 
 
@@ -23,12 +23,11 @@ def comparison_answer(study: Study, rows: Sequence[Row]) -> str:
     seeds = len(first.score.values)
     if seeds == 1:
         return f"{ahead}; one seed decides nothing."
+    if ties := [row.label for row in rivals if row.tied]:
+        return f"{ahead}; with {plural(seeds, 'seed')} it cannot be told from {listed(ties)}."
     if doubt := next((found for row in rivals if (found := doubts(study.plan, first.label, row.label, 1.0))), ""):
         return f"{ahead}; but {doubt}, so no winner is named."
-    ties = [row.label for row in rivals if row.tied]
-    if not ties:
-        return f"{ahead}: it is the best of them on this data."
-    return f"{ahead}; with {plural(seeds, 'seed')} it cannot be told from {listed(ties)}."
+    return f"{ahead}: it is the best of them on this data."
 
 
 def lead(metric: Metric, found: Contrast) -> str:
@@ -46,7 +45,7 @@ def listed(names: list[str]) -> str:
 
 def comparison_notes(study: Study, rows: Sequence[Row]) -> list[str]:
     """What stands under the answer: training alone, and what was too small to be seen."""
-    lines = [*_over_local(study, rows)]
+    lines = [*_over_local(study, rows), *_at_ends(study, rows)]
     rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
     if rivals and (found := rivals[0].behind) is not None and found.resolves is not None:
         smallest = study.metric.difference(found.resolves).lstrip("+")
@@ -56,10 +55,16 @@ def comparison_notes(study: Study, rows: Sequence[Row]) -> list[str]:
     return lines
 
 
+def _at_ends(study: Study, rows: Sequence[Row]) -> list[str]:
+    """Whose best point lies at an end of what was tried."""
+    found = [row.label for row in rows if study.plan.ends.get(row.label) and row.label not in REFERENCES]
+    return [f"At an end of what was tried, so perhaps not at its best: {listed(found)}."] if found else []
+
+
 def _over_local(study: Study, rows: Sequence[Row]) -> list[str]:
     """Who is better and who is worse than training alone, as far as that is decided."""
     known = [row for row in rows if row.over_local is not None and row.label not in REFERENCES]
-    groups: dict[str, list[str]] = {"Better than training alone": [], "Worse": [], "Undecided": []}
+    groups: dict[str, list[str]] = {"better than training alone": [], "worse than it": [], "undecided": []}
     doubtful: dict[str, list[str]] = {}
     for row in known:
         assert row.over_local is not None
@@ -67,8 +72,8 @@ def _over_local(study: Study, rows: Sequence[Row]) -> list[str]:
         if sign and (doubt := doubts(study.plan, row.label, BASELINE, row.over_local.gain.mean)):
             doubtful.setdefault(doubt, []).append(row.label)
         else:
-            groups[["Undecided", "Better than training alone", "Worse"][sign]].append(row.label)
+            groups[["undecided", "better than training alone", "worse than it"][sign]].append(row.label)
     said = "; ".join(f"{name}: {listed(labels)}" for name, labels in groups.items() if labels)
-    lines = [f"{said}." if said else ""]
+    lines = [f"{said[:1].upper()}{said[1:]}." if said else ""]
     lines += [f"{listed(labels)}: ahead or behind, but {doubt}." for doubt, labels in doubtful.items()]
     return [line for line in lines if line]

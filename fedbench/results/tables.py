@@ -15,6 +15,8 @@ CHOICES = {LAST: None, BEST_VAL: "val", BEST_TEST: "test"}
 GAINS = ["gain", "gain_low", "gain_high", "share_gains"]
 COLUMNS = ["method", "point", "choice", "seeds", "round", "mean", "low", "high", "worst_tenth", *GAINS]
 BASELINE = "local"
+REFERENCES = ("centralized",)
+"""What pools the clients' data is shown, and competes with nobody."""
 
 
 def final_table(

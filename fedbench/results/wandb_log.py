@@ -48,8 +48,8 @@ class WandbLog:
             "project": config.wandb.project,
             "entity": config.wandb.entity,
             "group": group,
-            "name": config.name or f"{config.method.name}-{folder.name}",
-            "tags": config.wandb.tags,
+            "name": config.name or f"{config.method.name} seed {config.seeds[0]}",
+            "tags": [*config.wandb.tags, config.method.name, config.data.name, config.partition.name, job_type],
             "job_type": job_type,
             "reinit": "create_new",
         }

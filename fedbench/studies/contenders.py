@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from fedbench import methods
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.config.keys import flat, nested
@@ -32,6 +33,7 @@ class Contender:
         name, colon, options = text.rpartition(":") if "=" in text.rpartition(":")[2] else (text, "", "")
         if colon and not name:
             raise ConfigError(f"methods: {text}: a variant is written NAME:key=value")
+        methods.load(name)
         fixed: Values = {}
         for pair in filter(None, options.split(",")):
             key, equals, value = pair.partition("=")

@@ -35,7 +35,8 @@ def test_wandb_run_is_named_grouped_and_stepped_by_round(tmp_path):
     run = next(r.run for r in records if r.WhichOneof("record_type") == "run")
     assert run.run_id.startswith("0123456789ab-")
     assert (run.run_group, run.job_type) == ("grid-1", "train")
-    assert list(run.tags) == ["paper"]
+    assert list(run.tags) == ["paper", "fedavg", "digits", "dirichlet", "train"]
+    assert run.display_name == "fedavg seed 0"
     assert {r.metric.name or r.metric.glob_name for r in records if r.WhichOneof("record_type") == "metric"} >= {
         "round"
     }

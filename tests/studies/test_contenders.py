@@ -7,6 +7,8 @@ from fedbench.errors import ConfigError
 from fedbench.studies.contenders import Contender, distinct
 from fedbench.studies.space import Space
 
+OWN = "tests.runtime.accidents:Clumsy"
+
 
 @pytest.mark.parametrize(
     ("text", "label", "method", "fixed"),
@@ -14,8 +16,8 @@ from fedbench.studies.space import Space
         ("fedper", "fedper", "fedper", {}),
         ("fedcac:tau=0.3,beta=none", "fedcac tau=0.3,beta=none", "fedcac", {"method.tau": 0.3, "method.beta": "none"}),
         ("fedavg:train.epochs=1", "fedavg epochs=1", "fedavg", {"train.epochs": 1}),
-        ("my.module:Class", "my.module:Class", "my.module:Class", {}),
-        ("my.module:Class:mu=1", "my.module:Class mu=1", "my.module:Class", {"method.mu": 1}),
+        (OWN, OWN, OWN, {}),
+        (f"{OWN}:mu=1", f"{OWN} mu=1", OWN, {"method.mu": 1}),
     ],
 )
 def test_names_and_variants(text, label, method, fixed):
