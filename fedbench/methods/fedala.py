@@ -25,18 +25,9 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Upload
-from fedbench.methods.parts.local_aggregation import learned, mixed
-from fedbench.module.layout import Layout, Slot
+from fedbench.methods.parts.local_aggregation import Mixed, layer_names, learned, mixed, owner
 from fedbench.module.masks import Entries
 from fedbench.module.weights import Weights
-
-
-@dataclass(eq=False)
-class Mixed(Weights):
-    """Where a client starts, the weights `[N_p]` that it learned for it, and the passes over its images."""
-
-    ratios: Tensor
-    passes: int
 
 
 class FedALA(Method):
@@ -122,14 +113,3 @@ class FedALA(Method):
             traces = {"aggregation_weight": float(received.ratios.mean()), "passes": float(received.passes)}
         client.state.local = trained.params
         return self.upload(client, trained, traces=traces)
-
-
-def layer_names(layout: Layout, order: Sequence[str]) -> list[str]:
-    """The modules that own parameters, as a forward pass enters them; those of the declared classifier last."""
-    heads = {owner(slot): slot.head for slot in layout.params}
-    return sorted((name for name in order if name in heads), key=heads.__getitem__)
-
-
-def owner(slot: Slot) -> str:
-    """Dotted name of the module that a parameter belongs to."""
-    return slot.name.rpartition(".")[0]

@@ -12,13 +12,12 @@ from typing import Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregation.ranks import floored_share
-from fedbench.engine.fit import Amount, Step
+from fedbench.engine.fit import Step
 from fedbench.methods.base import About, ExtraPass, Method
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload, encoded, uncounted
+from fedbench.methods.parts.stragglers import amount_of, stragglers
 from fedbench.methods.server import ServerState
-from fedbench.module import seeds
 from fedbench.module.weights import Weights
 
 
@@ -49,7 +48,7 @@ class FedProx(ExtraPass):
     def train(self, client: Client, received: Weights) -> Upload:
         mu = float(client.message.mu)
         pull = Step(proximal_pull, anchor=received.params, mu=mu) if mu else None
-        return self.upload(client, client.fit(received, client.train, amount=self._amount(client), step=pull))
+        return self.upload(client, client.fit(received, client.train, amount=amount_of(client), step=pull))
 
     def start(self, initial: Weights) -> Any:
         server: Any = super().start(initial)
@@ -57,36 +56,18 @@ class FedProx(ExtraPass):
         return server
 
     def send(self, server: Any, client: int) -> Message:
-        work = {"work": uncounted(found[client])} if client in (found := self._stragglers(server)) else {}
+        late = stragglers(self.context, server, self.options.straggler_fraction)
+        work = {"work": uncounted(late[client])} if client in late else {}
         return super().send(server, client).add(mu=uncounted(server.mu), **work)
 
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         if self.options.straggler_policy == "drop":
-            late = self._stragglers(server)
+            late = stragglers(self.context, server, self.options.straggler_fraction)
             uploads = [u for u in uploads if u.client not in late]
         if uploads:
             super().aggregate(server, uploads)
         if self.options.mu_schedule == "adaptive":
             server.trace("mu", server.mu)
-
-    # -- stragglers ---------------------------------------------------------------------------------------------------
-
-    def _stragglers(self, server: Any) -> dict[int, int]:
-        """Epochs (or steps) of this round's stragglers, from 1 to the full amount."""
-        count = floored_share(self.options.straggler_fraction, len(server.participants))
-        if not count:
-            return {}
-        draw = seeds.numpy_generator(self.context.seed, server.round, "stragglers")
-        chosen = sorted(draw.choice(server.participants, count, replace=False).tolist())
-        most = self.context.train.steps or self.context.train.epochs
-        return {client: int(draw.integers(1, most + 1)) if most else 0 for client in chosen}
-
-    def _amount(self, client: Client) -> Amount:
-        """What the client has time for."""
-        if "work" not in client.message:
-            return Amount()
-        work = int(client.message.work)
-        return Amount(steps=work) if self.context.train.steps else Amount(epochs=work)
 
     # -- the adaptive weight ------------------------------------------------------------------------------------------
 

@@ -374,18 +374,38 @@ def test_a_client_with_one_image_takes_part():
 
 
 MUTANTS = [
-    ("v is stepped without the factor alpha", "        g.mul_(self.alpha.to(g.dtype))\n", ""),
-    ("the gradient is that at v", "at=self._mixed, ", ""),
+    (
+        "v is stepped without the factor alpha",
+        "        g.mul_(self.alpha.to(g.dtype))\n",
+        "",
+        "methods/parts/alpha_mixture.py",
+    ),
+    ("the gradient is that at v", "at=self._mixed, ", "", "methods/parts/alpha_mixture.py"),
     (
         "alpha and 1 - alpha are swapped",
         "torch.lerp(model.params, own.params, alpha)",
         "torch.lerp(own.params, model.params, alpha)",
     ),
     ("statistics are not mixed", ", buffers=torch.lerp(model.buffers, own.buffers, alpha)", ""),
-    ("alpha leaves its range", ".clamp(0, 1)", ""),
-    ("alpha does not decay", "(self.slope + self.options.alpha_decay * self.alpha)", "self.slope"),
-    ("alpha is learned in every step", 'self.due = self.options.alpha_update == "step"', "pass"),
-    ("alpha's rate does not decay", "client.rate(options.alpha_lr)", "client.rate(options.alpha_lr) / client.decay"),
+    ("alpha leaves its range", ".clamp(0, 1)", "", "methods/parts/alpha_mixture.py"),
+    (
+        "alpha does not decay",
+        "(self.slope + self.options.alpha_decay * self.alpha)",
+        "self.slope",
+        "methods/parts/alpha_mixture.py",
+    ),
+    (
+        "alpha is learned in every step",
+        'self.due = self.options.alpha_update == "step"',
+        "pass",
+        "methods/parts/alpha_mixture.py",
+    ),
+    (
+        "alpha's rate does not decay",
+        "client.rate(options.alpha_lr)",
+        "client.rate(options.alpha_lr) / client.decay",
+        "methods/parts/alpha_mixture.py",
+    ),
     ("w's new copy is mixed", 'mix_with == "previous":', 'mix_with != "previous":'),
     ("v starts anew in every round", "state.personal or client.initial", "client.initial"),
     ("one memory for both optimisers", 'client.memory("personal")', 'client.memory("fit")'),
@@ -394,7 +414,7 @@ MUTANTS = [
         "        own, alpha = self._own(client)\n        if",
         '        own, alpha = (model, 0.0) if point == "after_fit" else self._own(client)\n        if',
     ),
-    ("the slope of scores is lost", "(self.slope,) = ", "_ = "),
+    ("the slope of scores is lost", "(self.slope,) = ", "_ = ", "methods/parts/alpha_mixture.py"),
     ("scores of w move its statistics into v's", "        self.learner.load(own)\n", "", "engine/companion.py"),
     (
         "a step's gradients are all taken where it began",

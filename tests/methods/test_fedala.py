@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from fedbench.engine.losses import prediction_loss
 from fedbench.errors import ConfigError
-from fedbench.methods.fedala import FedALA, layer_names
-from fedbench.methods.parts.local_aggregation import learned, mixed
+from fedbench.methods.fedala import FedALA
+from fedbench.methods.parts.local_aggregation import layer_names, learned, mixed
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
 
 SIZES = [9, 17, 12]
@@ -330,7 +330,12 @@ MUTANTS = [
         "len(losses) < window",
         "methods/parts/local_aggregation.py",
     ),
-    ("layers are taken as they are made", "for name in order if name in heads", "for name in heads"),
+    (
+        "layers are taken as they are made",
+        "for name in order if name in heads",
+        "for name in heads",
+        "methods/parts/local_aggregation.py",
+    ),
     ("lower layers are mixed too", "owner(slot) in chosen", "True"),
     (
         "the share of images is a binary number",

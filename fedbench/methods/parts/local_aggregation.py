@@ -1,12 +1,24 @@
 """FedALA's adaptive local aggregation: weights that say how far from its own numbers a client moves to others."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fedbench.module.layout import Layout, Slot
+from fedbench.module.weights import Weights
+
 Look = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
+
+
+@dataclass(eq=False)
+class Mixed(Weights):
+    """Where a client starts, the weights `[N_p]` that it learned for it, and the passes over its images."""
+
+    ratios: Tensor
+    passes: int
 
 
 def mixed(own: Tensor, received: Tensor, ratios: Tensor) -> Tensor:
@@ -46,3 +58,14 @@ def settled(losses: Sequence[float], window: int, threshold: float) -> bool:
     if len(losses) <= window:
         return False
     return float(torch.tensor(losses[-window:], dtype=torch.float64).std(correction=0)) < threshold
+
+
+def layer_names(layout: Layout, order: Sequence[str]) -> list[str]:
+    """The modules that own parameters, as a forward pass enters them; those of the declared classifier last."""
+    heads = {owner(slot): slot.head for slot in layout.params}
+    return sorted((name for name in order if name in heads), key=heads.__getitem__)
+
+
+def owner(slot: Slot) -> str:
+    """Dotted name of the module that a parameter belongs to."""
+    return slot.name.rpartition(".")[0]
