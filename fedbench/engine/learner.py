@@ -13,7 +13,7 @@ from fedbench import processor
 from fedbench.config import TrainConfig
 from fedbench.engine import loop, trainer
 from fedbench.engine.fit import Amount, Batches, Fit
-from fedbench.engine.optimizers import first_line_of, module_optimizer
+from fedbench.engine.module_optimizer import first_line_of, module_optimizer
 from fedbench.engine.trainee import Trainee
 from fedbench.errors import ConfigError
 from fedbench.module import seeds

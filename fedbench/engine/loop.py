@@ -11,7 +11,8 @@ from torch import Tensor
 from fedbench.engine.companion import Companion
 from fedbench.engine.fit import Fit
 from fedbench.engine.losses import loss_of, result_of
-from fedbench.engine.optimizers import Stepper, advance, make_stepper
+from fedbench.engine.module_optimizer import advance
+from fedbench.engine.optimizers import Stepper, make_stepper
 from fedbench.engine.trainee import BatchPlan, Trainee
 from fedbench.errors import ConfigError
 from fedbench.module.hooks import takes_index

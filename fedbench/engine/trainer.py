@@ -14,7 +14,8 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch.optim import Optimizer
 
 from fedbench.engine.fit import Fit
-from fedbench.engine.optimizers import as_vectors, built_in, first_line_of, module_optimizer, own_optimizer, restrain
+from fedbench.engine.module_optimizer import as_vectors, first_line_of, module_optimizer, own_optimizer, restrain
+from fedbench.engine.optimizers import built_in
 from fedbench.engine.trainee import BatchPlan, Trainee
 from fedbench.errors import ConfigError
 

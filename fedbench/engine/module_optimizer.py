@@ -1,0 +1,149 @@
+"""The optimiser and the schedulers that a module's configure_optimizers makes, and how a fit restrains them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from lightning import LightningModule
+from lightning.pytorch.core.optimizer import _configure_optimizers, _configure_schedulers_automatic_opt
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from torch import Tensor
+from torch.optim import Optimizer
+
+from fedbench.engine.fit import Fit
+from fedbench.engine.trainee import Trainee
+from fedbench.errors import ConfigError
+from fedbench.module.layout import Layout
+from fedbench.module.masks import bitmask, choose, holds_one
+
+OptimizerState = dict[Any, Any]
+
+
+def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]]:
+    """What configure_optimizers returns, the optimiser in it, and its schedulers in Lightning's form.
+
+    Raises ConfigError for anything but one optimiser.
+    """
+    where = f"{type(module).__name__}.configure_optimizers"
+    asked: Any = type(module).configure_optimizers(module)
+    if asked is None:
+        raise ConfigError(f"{where} returns None: return an optimiser, or choose one with --train.optimizer sgd")
+    try:
+        optimizers, schedulers, monitor = _configure_optimizers(asked)
+        configs = _configure_schedulers_automatic_opt(schedulers, monitor)
+    except (MisconfigurationException, ValueError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+    if len(optimizers) != 1:
+        raise ConfigError(
+            f"{where} returns {len(optimizers)} optimisers, one is expected: give it several parameter groups, "
+            "or choose one with --train.optimizer sgd"
+        )
+    return asked, optimizers[0], configs
+
+
+def own_optimizer(learner: Trainee, fit: Fit) -> bool:
+    """Whether the module's configure_optimizers makes the steps of this fit."""
+    return learner.optimizer == "module" and fit.step.rule is None
+
+
+def restrain(optimizer: Optimizer, learner: Trainee, fit: Fit) -> None:
+    """Give a module's or a Trainer's optimiser the memory, learning rate and frozen entries of a fit."""
+    if fit.memory and "optimizer" in fit.memory:
+        held = fit.memory["optimizer"]
+        state = _cloned(held) if fit.step.rule is None else by_tensor(held, learner.layout)
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    if own_optimizer(learner, fit):
+        learner.ledger.own_rate = True
+        first, rate = optimizer.param_groups[0], fit.step.lr
+        own = 1.0 if rate is None else rate / first.get("initial_lr", first["lr"])
+        if own * fit.step.decay != 1:
+            scale_rate(optimizer, own * fit.step.decay)
+    if fit.move is not None and _splits_tensors(learner, fit.move.mask):
+        hold_frozen(optimizer, learner.w, fit.move.mask)
+
+
+def scale_rate(optimizer: Optimizer, factor: float) -> None:
+    """Multiply the learning rate of every step, whatever a scheduler makes of it in between."""
+    rates: list[Any] = []
+
+    def before(*_: Any) -> None:
+        rates[:] = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["lr"] = group["lr"] * factor
+
+    def after(*_: Any) -> None:
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+
+    optimizer.register_step_pre_hook(before)
+    optimizer.register_step_post_hook(after)
+
+
+def hold_frozen(optimizer: Optimizer, w: Tensor, trainable: Tensor) -> None:
+    """Undo after every step what it did to frozen entries."""
+    moving, kept = bitmask(trainable.to(w.device), w), torch.empty_like(w)
+
+    def before(*_: Any) -> None:
+        kept.copy_(w)
+
+    def after(*_: Any) -> None:
+        choose(moving, w, kept, in_place=True)
+
+    optimizer.register_step_pre_hook(before)
+    optimizer.register_step_post_hook(after)
+
+
+def _splits_tensors(learner: Trainee, mask: Tensor) -> bool:
+    """Whether some tensor is frozen in part; those frozen as a whole get no gradient anyway."""
+    parts = (mask[slot.start : slot.stop] for slot in learner.layout.params)
+    return any(holds_one(part) and not bool(part.all()) for part in parts)
+
+
+def advance(schedulers: list[Any], interval: str, count: int, plateau: bool, metrics: Callable[[], dict]) -> None:
+    """Step the schedulers of this interval ('step' or 'epoch') and kind; `count` steps or epochs are done."""
+    for config in schedulers:
+        if config.interval != interval or config.reduce_on_plateau != plateau or count % config.frequency:
+            continue
+        if not plateau:
+            config.scheduler.step()
+        elif (value := _monitored(config, metrics())) is not None:
+            config.scheduler.step(value)
+
+
+def _monitored(config: Any, metrics: dict[str, Any]) -> Any:
+    if config.monitor not in metrics and config.strict:
+        others = f", or monitor one of {', '.join(sorted(metrics))}" if metrics else ""
+        raise ConfigError(
+            f"the learning-rate scheduler monitors '{config.monitor}', which the model has not logged while training: "
+            f"log it in training_step with self.log{others}"
+        )
+    return metrics.get(config.monitor)
+
+
+def by_tensor(flat: OptimizerState, layout: Layout) -> OptimizerState:
+    """An optimiser's state, given as vectors `[N]` and scalars, for one parameter group of all tensors."""
+    return {
+        k: {n: v[s.start : s.stop].view(s.shape).clone() if v.dim() else v.clone() for n, v in flat.items()}
+        for k, s in enumerate(layout.params)
+    }
+
+
+def as_vectors(state: OptimizerState, layout: Layout) -> OptimizerState:
+    """The other way round; 0 for a tensor that took no step."""
+    first: OptimizerState = next(iter(state.values()), {})
+    flat = {n: v if not v.dim() else v.new_zeros(layout.size) for n, v in first.items()}
+    for k, held in state.items():
+        slot = layout.params[k]
+        for name, vector in flat.items():
+            if vector.dim():
+                vector[slot.start : slot.stop] = held[name].flatten()
+    return flat
+
+
+def _cloned(state: OptimizerState) -> OptimizerState:
+    return {k: {n: v.clone() if isinstance(v, Tensor) else v for n, v in s.items()} for k, s in state.items()}
+
+
+def first_line_of(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return text[0].strip() if text else type(error).__name__
