@@ -1,12 +1,14 @@
 """`fedbench compare`: many methods under one protocol."""
 
+from pathlib import Path
 from typing import Any
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import Stages, read_count, read_seeds
+from fedbench.cli.stages import Stages, read_count, read_seeds, read_values
 from fedbench.errors import ConfigError
+from fedbench.results.matrix import is_matrix
 
 FLAGS = (
     Flag(
@@ -14,6 +16,13 @@ FLAGS = (
         "what is compared, beside local, centralized and fedavg-ft: NAME, a variant NAME:key=value,..., or "
         "package.module:Class",
         "NAME,...",
+        many=True,
+    ),
+    Flag(
+        "over",
+        "values of a key of data, partition, public, model, train, rounds or participation; may be repeated: the "
+        "comparison is made in every combination",
+        "KEY=V1,V2",
         many=True,
     ),
     Flag("tune", "points tried of each method's space [whole number >= 0; default: the size of the smallest]", "N"),
@@ -28,13 +37,11 @@ def main(argv: list[str]) -> int:
     config, asked = parse(argv, FLAGS, prog="fedbench compare")
     names = read_methods(asked.methods)
     wanted: dict[str, Any] = {
+        "over": read_values("over", asked.over),
         "tune": read_count("tune", asked.tune, least=0),
         "tune_seeds": read_seeds(asked.tune_seeds),
         "at_once": read_count("trials", asked.trials),
     }
-    from fedbench.report.leaderboard import as_text, leaderboard
-    from fedbench.report.study import Study
-    from fedbench.report.verdicts import comparison_answer
     from fedbench.studies.compare import compare
 
     stages = Stages(f"tuning on {config.data.name}")
@@ -43,15 +50,28 @@ def main(argv: list[str]) -> int:
         result = compare(config, names, watch=stages.update, **given)
     finally:
         stages.stop()
-    study = Study.load(result.folder)
-    rows = leaderboard(study)
-    print(as_text(rows, study.metric))
-    print(comparison_answer(study, rows))
+    print(told(result.folder))
     for name, error in stages.failed.items():
         print(f"failed:  {name}: {error}")
     print(f"results: {result.folder}")
     print(f"report:  {result.report}")
     return OK
+
+
+def told(folder: Path) -> str:
+    """The table and the answer."""
+    if is_matrix(folder):
+        from fedbench.report import matrix
+
+        survey = matrix.Survey.load(folder)
+        return f"{matrix.as_text(survey)}\n{matrix.answer(survey)}"
+    from fedbench.report.leaderboard import as_text, leaderboard
+    from fedbench.report.study import Study
+    from fedbench.report.verdicts import comparison_answer
+
+    study = Study.load(folder)
+    rows = leaderboard(study)
+    return f"{as_text(rows, study.metric)}\n{comparison_answer(study, rows)}"
 
 
 def read_methods(texts: list[str]) -> list[str]:

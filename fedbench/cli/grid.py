@@ -5,9 +5,7 @@ from typing import Any
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, yaml_value
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import Stages, read_count, read_seeds
-from fedbench.config.files import parse_value
-from fedbench.errors import ConfigError
+from fedbench.cli.stages import Stages, read_count, read_seeds, read_values
 
 FLAGS = (
     Flag(
@@ -30,7 +28,7 @@ def main(argv: list[str]) -> int:
     """Runs or goes on with a grid; prints the final table, failed trials and where the results are."""
     config, asked = parse(argv, FLAGS, prog="fedbench grid")
     wanted: dict[str, Any] = {
-        "space": read_space(asked.space),
+        "space": read_values("space", asked.space),
         "at_once": read_count("trials", asked.trials),
         "tune": read_count("tune", asked.tune),
         "tune_seeds": read_seeds(asked.tune_seeds),
@@ -53,24 +51,6 @@ def main(argv: list[str]) -> int:
     print(f"results: {result.folder}")
     print(f"report:  {result.report}")
     return OK
-
-
-def read_space(texts: list[str]) -> dict[str, list[Any]] | None:
-    """`["method.tau=0.3,0.5"]` -> `{"method.tau": [0.3, 0.5]}`; None when there is none."""
-    space: dict[str, list[Any]] = {}
-    for key, values in map(_dimension, texts):
-        if key in space:
-            raise ConfigError(f"--space {key}: given twice; name all its values at once, {key}=V1,V2")
-        space[key] = values
-    return space or None
-
-
-def _dimension(text: str) -> tuple[str, list[Any]]:
-    key, equals, values = text.partition("=")
-    if not (key and equals and values):
-        raise ConfigError(f"--space {text}: a key and its values are expected, for example --space method.tau=0.3,0.5")
-    read = parse_value(values if values.startswith("[") else f"[{values}]")
-    return key, list(read)
 
 
 def read_baselines(texts: list[str]) -> list[str] | None:

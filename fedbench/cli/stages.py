@@ -65,3 +65,18 @@ def read_seeds(texts: list[str]) -> list[int] | None:
         return Config(seeds=values).seeds
     except ConfigError as error:
         raise ConfigError(f"--tune-{error}") from None
+
+
+def read_values(flag: str, texts: list[str]) -> dict[str, list[Any]] | None:
+    """`["method.tau=0.3,0.5"]` -> `{"method.tau": [0.3, 0.5]}`; None when there is none."""
+    found: dict[str, list[Any]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not (key and equals and values):
+            raise ConfigError(
+                f"--{flag} {text}: a key and its values are expected, for example --{flag} train.epochs=1,5"
+            )
+        if key in found:
+            raise ConfigError(f"--{flag} {key}: given twice; name all its values at once, {key}=V1,V2")
+        found[key] = list(parse_value(values if values.startswith("[") else f"[{values}]"))
+    return found or None

@@ -4,10 +4,13 @@ from pathlib import Path
 
 
 def make_report(folder: str | Path) -> Path:
-    """Writes report.html into a run's or a grid's folder and returns its path.
+    """Writes report.html into the folder of a run or a study, with its tables, and returns its path.
 
     Raises ConfigError when the folder holds neither.
     """
+    from fedbench.report.matrix import write_matrix
     from fedbench.report.page import write_page
+    from fedbench.results.matrix import is_matrix
 
-    return write_page(Path(folder))
+    folder = Path(folder)
+    return write_matrix(folder) if is_matrix(folder) else write_page(folder)

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
+from fedbench.report import typeset
 from fedbench.report.figures import seed_curve, traffic
 from fedbench.report.study import Study
+from fedbench.report.typeset import Cell
 from fedbench.results.contrasts import Contrast, family, ranks
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import point_name
@@ -144,12 +145,14 @@ PARTS = ("", "_low", "_high", "_resampled_low", "_resampled_high", "_p_holm")
 HEADS = ("method", "score", "after fit", "worst tenth", "over local", "p (Holm)", "better off", "points", "MB", "steps")
 
 
-def cells(row: Row, metric: Metric) -> list[str]:
-    """A row as text."""
+def lines(rows: Sequence[Row], metric: Metric) -> list[list[Cell]]:
+    """The table, a line per method."""
+    return [_line(row, metric, place) for place, row in enumerate(rows, start=1)]
+
+
+def _line(row: Row, metric: Metric, place: int) -> list[Cell]:
     gain = row.over_local
-    return [
-        row.label,
-        with_half(row.score, metric.number),
+    rest = [
         "" if row.fit is None else metric.number(row.fit.mean),
         metric.number(row.worst),
         "" if gain is None else with_half(gain.gain, metric.difference, metric.number),
@@ -159,6 +162,8 @@ def cells(row: Row, metric: Metric) -> list[str]:
         "" if row.traffic is None else f"{row.traffic / 1e6:.3g}",
         "" if row.steps is None else f"{row.steps:.0f}",
     ]
+    score = Cell(with_half(row.score, metric.number), place if place < 3 else 0, row.tied)
+    return [Cell(row.label), score, *map(Cell, rest)]
 
 
 def with_half(found: Interval, number: Callable[[float], str], half: Callable[[float], str] | None = None) -> str:
@@ -172,51 +177,16 @@ def p_text(p: float) -> str:
 
 def as_text(rows: Sequence[Row], metric: Metric) -> str:
     """Aligned plain text; `=` marks what cannot be told from the best."""
-    lines = [list(HEADS), *(cells(row, metric) for row in rows)]
-    for line, row in zip(lines[1:], rows, strict=True):
-        line[0] += " =" if row.tied else ""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
     what = f"{metric.label} in %" if metric.share else metric.label
-    return "\n".join([text[0], "-" * len(text[0]), *text[1:], f"test {what}; {NOTE}"])
+    return f"{typeset.plain(HEADS, lines(rows, metric))}\ntest {what}; {NOTE}"
 
 
 NOTE = "± half of the 95 % interval over seeds; = cannot be told from the best (Holm); MB and steps per client"
 
 
-def as_markdown(rows: Sequence[Row], metric: Metric) -> str:
-    """A table of GitHub's kind, the best in bold."""
-    lines = [cells(row, metric) for row in rows]
-    for place, (line, row) in enumerate(zip(lines, rows, strict=True)):
-        line[0] += " =" if row.tied else ""
-        line[1] = f"**{line[1]}**" if place == 0 else line[1]
-    rule = ["---", *["---:"] * (len(HEADS) - 1)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in [list(HEADS), rule, *lines])
-    return f"{table}\n\nTest {metric.label}; {NOTE}.\n"
-
-
-def as_latex(rows: Sequence[Row], metric: Metric) -> str:
-    """With booktabs: the best in bold, the second underlined, a dagger where a method cannot be told from the best."""
-    lines = [[tex(cell) for cell in cells(row, metric)] for row in rows]
-    for place, (line, row) in enumerate(zip(lines, rows, strict=True)):
-        line[0] += r"$^\dagger$" if row.tied else ""
-        line[1] = {0: rf"\textbf{{{line[1]}}}", 1: rf"\underline{{{line[1]}}}"}.get(place, line[1])
-    body = "\n".join(" & ".join(line) + r" \\" for line in lines)
-    head = " & ".join(map(tex, HEADS)) + r" \\"
-    columns = "l" + "r" * (len(HEADS) - 1)
-    return "\n".join(
-        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", body, r"\bottomrule", r"\end{tabular}", ""]
-    )
-
-
-def tex(text: str) -> str:
-    for found, put in (("%", r"\%"), ("_", r"\_"), ("±", r"$\pm$"), ("−", "$-$"), ("\u00a0", "~"), ("< ", "$<$ ")):
-        text = text.replace(found, put)
-    return text
-
-
 def write_tables(rows: Sequence[Row], metric: Metric, folder: Path) -> None:
     """table.csv, table.md and table.tex."""
-    made: dict[str, Any] = {"csv": frame(rows, metric).to_csv(index=False), "md": as_markdown(rows, metric)}
-    for kind, text in {**made, "tex": as_latex(rows, metric)}.items():
-        write_atomically(folder / f"table.{kind}", text)
+    table = lines(rows, metric)
+    write_atomically(folder / "table.csv", frame(rows, metric).to_csv(index=False))
+    write_atomically(folder / "table.md", f"{typeset.markdown(HEADS, table)}\n\nTest {metric.label}; {NOTE}.\n")
+    write_atomically(folder / "table.tex", typeset.latex(HEADS, table))

@@ -9,16 +9,15 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 import yaml
-from plotly.offline import get_plotlyjs
 
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.report import answer, figures, grids, traces, verdicts
 from fedbench.report.comparisons import forest, tuning_strip
-from fedbench.report.leaderboard import HEADS, NOTE, Row, cells, leaderboard, write_tables
+from fedbench.report.leaderboard import HEADS, NOTE, Row, leaderboard, write_tables
+from fedbench.report.leaderboard import lines as leaderboard_lines
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.template import rendered
-from fedbench.report.theme import DARK, LIGHT
+from fedbench.report.template import page_of
 from fedbench.results.files import write_atomically
 from fedbench.results.tables import BASELINE, BEST_TEST, BEST_VAL, LAST
 from fedbench.tasks import Metric
@@ -65,7 +64,7 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
     """The whole page as text. rows: the leaderboard, where all methods are alike."""
     alike = study.plan.subject is None
     what = f"{len(study.plan.labels())} methods" if alike else study.method
-    return rendered(
+    return page_of(
         "page.html.j2",
         kind=study.plan.kind,
         metric=study.metric,
@@ -75,7 +74,7 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
         besides=verdicts.comparison_notes(study, rows) if alike else answer.besides(study),
         tiles=[] if alike else answer.answer_tiles(study),
         heads=HEADS,
-        leaders=[(row, cells(row, study.metric)) for row in rows],
+        leaders=list(zip(rows, leaderboard_lines(rows, study.metric), strict=True)),
         leaders_note=NOTE,
         table=table_rows(study),
         gains=BASELINE in study.metrics and len(study.metrics) > 1,
@@ -86,8 +85,6 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
         environment=facts(study),
         warnings=warnings(study),
         failed=failed(study),
-        palettes={"light": LIGHT, "dark": DARK},
-        plotly=get_plotlyjs(),
     )
 
 

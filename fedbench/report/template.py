@@ -3,6 +3,9 @@
 from typing import Any
 
 import jinja2
+from plotly.offline import get_plotlyjs
+
+from fedbench.report.theme import DARK, LIGHT
 
 
 def rendered(name: str, **values: Any) -> str:
@@ -15,3 +18,8 @@ def rendered(name: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     return environment.get_template(name).render(**values)
+
+
+def page_of(name: str, **values: Any) -> str:
+    """The text of a template that has charts: with their colours in both themes, and what draws them."""
+    return rendered(name, **values, palettes={"light": LIGHT, "dark": DARK}, plotly=get_plotlyjs())

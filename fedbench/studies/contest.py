@@ -1,14 +1,14 @@
 """A study of methods in two stages: each is tuned over its points, and the best one runs over the final seeds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedbench.config import Config
-from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
-from fedbench.results.plan import Plan
+from fedbench.results.plan import EntryRole, Plan
 from fedbench.studies import folder as places
 from fedbench.studies.contenders import Contender
 from fedbench.studies.execute import Watch, execute, room_for
@@ -25,101 +25,85 @@ SEEDS = (0, 1, 2)
 class Contest:
     """A study of contenders in its folder. root: the results folder below which jobs are kept.
 
-    required: the contender without which there is no answer, if there is one.
+    config: what is asked of all of them. required: the contender without which there is no answer, if there is one.
+    setting: what tells it from others that are held with it.
     """
 
     plan: Plan
+    config: Config
     contenders: Sequence[Contender]
     folder: Path
     root: Path
     tune_seeds: Sequence[int]
-    seeds: Sequence[int]
-    watch: Watch = lambda outcomes, running: None
     required: str | None = None
+    setting: str = ""
     jobs: tuple[Job, ...] = ()
 
-    def hold(self, config: Config, at_once: int | None = None, watch: Watch | None = None) -> None:
-        """Do what is missing of it, and write its page. Raises ConfigError before the first trial."""
-        self.watch = watch or self.watch
+    def __post_init__(self) -> None:
         self.plan.spaces = {c.label: axes_of(c.points) for c in self.contenders if len(c.points) > 1}
-        with places.made(self.folder):
-            dataset = self.check(config)
-            jobs = self.candidates(config)
-            with room_for([self.first(config)]), places.alone_in(self.folder):
-                self.run(config, dataset, jobs, at_once)
-        from fedbench.report import make_report
 
-        make_report(self.folder)
-
-    def first(self, config: Config) -> Job:
+    def first(self) -> Job:
         """What would be run first, which tells how much room a trial needs."""
         contender = self.contenders[0]
-        asked = resolved(contender.config(config, contender.points[0]), self.folder)
-        return Job.kept(asked, self.seeds[0], self.root, contender.label)
+        return self._job(contender, contender.points[0], self.config.seeds[0])
 
-    def candidates(self, config: Config) -> list[Job]:
-        """The jobs of the first stage: every point of every contender that has a choice, on the tuning seeds."""
-        return [
-            Job.kept(asked, seed, self.root, contender.label, role="candidate", values=values)
-            for contender in self.contenders
-            if len(contender.points) > 1
-            for values in contender.points
-            for asked in [resolved(contender.config(config, values), self.folder)]
-            for seed in self.tune_seeds
-        ]
-
-    def check(self, config: Config) -> Dataset:
-        """Try what every contender is first asked to run. Raises ConfigError."""
-        clash = sorted(set(self.tune_seeds) & set(self.seeds))
+    def check(self) -> Metric:
+        """Try what every contender is first asked to run. The metric that choices go by. Raises ConfigError."""
+        clash = sorted(set(self.tune_seeds) & set(self.config.seeds))
         if clash and any(len(contender.points) > 1 for contender in self.contenders):
             raise ConfigError(
                 f"tune_seeds: {', '.join(map(str, clash))} is also a final seed, whose numbers would be chosen on "
                 "themselves; take others, for example --tune-seeds 90"
             )
         for contender in self.contenders:
-            asked, dataset = resolve(contender.config(config, contender.points[0]))
-            check(asked, dataset, [self.seeds[0]])
-        return dataset
+            asked, dataset = resolve(contender.config(self.config, contender.points[0]))
+            check(asked, dataset, [self.config.seeds[0]])
+        return load(dataset.task).primary
 
-    def run(self, config: Config, dataset: Dataset, jobs: Sequence[Job], at_once: int | None) -> None:
-        """Both stages and the choice between them. Raises ConfigError where the required contender has no point."""
-        metric = load(dataset.task).primary
-        self._stage(jobs, at_once)
+    def candidates(self) -> list[Job]:
+        """The jobs of the first stage: every point of every contender that has a choice, on the tuning seeds."""
+        return [
+            self._job(contender, values, seed, "candidate")
+            for contender in self.contenders
+            if len(contender.points) > 1
+            for values in contender.points
+            for seed in self.tune_seeds
+        ]
+
+    def choose(self, metric: Metric) -> None:
+        """The best point of every contender. Raises ConfigError where the required one has none."""
         for contender in self.contenders:
             self._choose(contender, metric)
-        self.plan.ends = {
-            c.label: at_an_end(c.method, c.points, self.plan.choices[c.label])
-            for c in self.contenders
-            if c.label in self.plan.choices
-        }
-        if self.required is not None and self.required not in self.plan.choices:
-            failed = next((o.error for o in (job.outcome() for job in jobs) if o.error), "no trial finished")
+        chosen = self.plan.choices
+        self.plan.ends = {c.label: at_an_end(c.method, c.points, chosen[c.label]) for c in self.contenders_with(chosen)}
+        if self.required is not None and self.required not in chosen:
+            failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
             raise ConfigError(f"every trial of the grid failed; the first says: {failed}")
-        self._stage(list(self._finals(config)), at_once)
-        self.write()
 
-    def _finals(self, config: Config) -> Iterator[Job]:
-        for contender in self.contenders:
-            if contender.label in self.plan.choices:
-                values = self.plan.choices[contender.label]
-                asked = resolved(contender.config(config, values), self.folder)
-                for seed in self.seeds:
-                    yield Job.kept(asked, seed, self.root, contender.label, values=values)
+    def finals(self) -> list[Job]:
+        """The jobs of the second stage: the chosen point of every contender over the final seeds."""
+        return [
+            self._job(contender, self.plan.choices[contender.label], seed)
+            for contender in self.contenders_with(self.plan.choices)
+            for seed in self.config.seeds
+        ]
 
-    def _stage(self, jobs: Sequence[Job], at_once: int | None) -> None:
+    def contenders_with(self, choices: Mapping[str, Values]) -> list[Contender]:
+        return [contender for contender in self.contenders if contender.label in choices]
+
+    def begin(self, jobs: Sequence[Job]) -> None:
+        """Take jobs into the plan."""
         self.jobs = (*self.jobs, *jobs)
         self.write()
-        if jobs:
-            execute(jobs, self.folder / ".tune", at_once, self._told)
-
-    def _told(self, outcomes: dict[str, Outcome], running: list[str]) -> None:
-        self.write()
-        self.watch(outcomes, running)
 
     def write(self) -> None:
         """Keep plan.json true."""
         self.plan.entries = [job.entry(self.folder, self.plan.point) for job in self.jobs]
         self.plan.write(self.folder)
+
+    def _job(self, contender: Contender, values: Values, seed: int, role: EntryRole = "final") -> Job:
+        asked = resolved(contender.config(self.config, values), self.folder)
+        return Job.kept(asked, seed, self.root, contender.label, role=role, values=dict(values), setting=self.setting)
 
     def _choose(self, contender: Contender, metric: Metric) -> None:
         """The best mean over the tuning seeds on validation after the last round; the first of equals."""
@@ -131,6 +115,46 @@ class Contest:
         known = [(sign * score, values) for score, values in scored if score is not None]
         if known:
             self.plan.choices[contender.label] = max(known, key=lambda pair: pair[0])[1]
+
+
+def hold(contests: Sequence[Contest], at_once: int | None = None, watch: Watch | None = None) -> None:
+    """Do what is missing of contests, stage by stage side by side, and write their pages.
+
+    Raises ConfigError before the first trial.
+    """
+    with ExitStack() as stack:
+        for contest in contests:
+            stack.enter_context(places.made(contest.folder))
+        metrics = [contest.check() for contest in contests]
+        candidates = [contest.candidates() for contest in contests]
+        stack.enter_context(room_for([contests[0].first()]))
+        for contest in contests:
+            stack.enter_context(places.alone_in(contest.folder))
+        stage(contests, candidates, at_once, watch)
+        for contest, metric in zip(contests, metrics, strict=True):
+            contest.choose(metric)
+        stage(contests, [contest.finals() for contest in contests], at_once, watch)
+        for contest in contests:
+            contest.write()
+    from fedbench.report import make_report
+
+    for contest in contests:
+        make_report(contest.folder)
+
+
+def stage(contests: Sequence[Contest], jobs: Sequence[Sequence[Job]], at_once: int | None, watch: Watch | None) -> None:
+    """Run the jobs of every contest, all of them side by side."""
+
+    def told(outcomes: dict[str, Outcome], running: list[str]) -> None:
+        for contest in contests:
+            contest.write()
+        if watch is not None:
+            watch(outcomes, running)
+
+    for contest, own in zip(contests, jobs, strict=True):
+        contest.begin(own)
+    if every := [job for own in jobs for job in own]:
+        execute(every, contests[0].folder / ".tune", at_once, told)
 
 
 def resolved(config: Config, folder: Path) -> Config:

@@ -23,7 +23,9 @@ def execute(jobs: Sequence[Job], scratch: Path, at_once: int | None, watch: Watc
 
     A job that fails is reported and not tried again; one whose process dies goes on from its last checkpoint.
     """
-    left = [job for job in jobs if job.outcome().status != "done"]
+    missing = [job for job in jobs if job.outcome().status != "done"]
+    # Two labels may stand for one run, which two trials must not make at once.
+    left = list({job.folder: job for job in missing}.values())
     if left:
         with room_for(left) as ray:
             _tune(left, scratch, at_once or _room(ray, left[0].config), lambda running: watch(_state(jobs), running))

@@ -13,7 +13,7 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.results.plan import Plan
 from fedbench.studies.contenders import TUNE_SEEDS, Contender, distinct
-from fedbench.studies.contest import Contest, asked_with_seeds, need_validation, unique
+from fedbench.studies.contest import Contest, asked_with_seeds, hold, need_validation, unique
 from fedbench.studies.execute import Watch
 from fedbench.studies.space import Space, Values, check_space
 
@@ -60,8 +60,8 @@ def grid(
     root = (config.out or Path("results")).absolute()
     folder = config.out or root / "grid" / (config.name or _name(config, [subject, *others]))
     plan = Plan("grid", subject.label, config.model_dump(mode="json"), [])
-    contest = Contest(plan, [subject, *others], folder, root, unique(tune_seeds), config.seeds, required=subject.label)
-    contest.hold(config, at_once, watch)
+    contest = Contest(plan, config, [subject, *others], folder, root, unique(tune_seeds), required=subject.label)
+    hold([contest], at_once, watch)
     return GridResult(folder, plan.choices[subject.label])
 
 

@@ -24,13 +24,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job:
-    """config: resolved, with one seed. label and values: what a study calls it, and what it varied in it."""
+    """config: resolved, with one seed. label, values and setting: what a study calls it, and what it varied in it."""
 
     config: Config
     folder: Path
     label: str
     role: EntryRole = "final"
     values: dict[str, Any] = field(default_factory=dict)
+    setting: str = ""
 
     @classmethod
     def kept(cls, config: Config, seed: int, root: Path, label: str = "", **more: Any) -> "Job":
@@ -44,7 +45,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        return f"{self.label} {point_name(self.values)} seed {self.seed}"
+        return f"{self.setting} {self.label} {point_name(self.values)} seed {self.seed}".lstrip()
 
     @property
     def done(self) -> bool:

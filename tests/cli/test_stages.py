@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from fedbench.cli.stages import Stages, read_count, read_seeds
+from fedbench.cli.stages import Stages, read_count, read_seeds, read_values
 from fedbench.errors import ConfigError
 from fedbench.studies.execute import Outcome
 
@@ -26,6 +26,18 @@ def test_counts_that_are_none(text):
 def test_seeds_that_are_none(texts):
     with pytest.raises(ConfigError, match="--tune-seeds"):
         read_seeds(texts)
+
+
+def test_keys_with_values_are_read():
+    space = read_values("space", ["method.tau=0.3,0.5", "train.lr=[1e-3,0.1]", "train.optimizer=sgd,adam"])
+    assert space == {"method.tau": [0.3, 0.5], "train.lr": [0.001, 0.1], "train.optimizer": ["sgd", "adam"]}
+    assert read_values("over", []) is None
+
+
+@pytest.mark.parametrize("texts", [["tau"], ["tau="], ["=1"], ["tau=0.1", "tau=0.2"]])
+def test_mistakes_in_them_are_refused(texts):
+    with pytest.raises(ConfigError, match="--over"):
+        read_values("over", texts)
 
 
 def test_both_stages_are_shown(capsys):

@@ -18,7 +18,7 @@ WORDS = [
     "--space",
     "method.strength=13,1,2",
     "--baselines",
-    "local",
+    "none",
     "--seeds",
     "0",
     "--model",

@@ -61,7 +61,7 @@ def test_a_plateau_needs_what_it_monitors():
     config = SimpleNamespace(
         scheduler=None, interval="epoch", frequency=1, reduce_on_plateau=True, monitor="val_loss", strict=True
     )
-    with pytest.raises(ConfigError, match="monitors 'val_loss'.*self.log, or monitor one of loss"):
+    with pytest.raises(ConfigError, match=r"monitors 'val_loss'.*self\.log, or monitor one of loss"):
         advance([config], "epoch", 1, True, lambda: {"loss": 1.0})
 
 

@@ -12,7 +12,7 @@ from fedbench.tasks import load
 POINTS = ({"train.lr": 0.01}, {"train.lr": 0.1}, {"train.lr": 1.0})
 
 
-def contest(tmp_path, scores: dict[float, list[float | None]], seeds=(90, 91), **more) -> Contest:
+def contest(tmp_path, scores: dict[float, list[float | None]], seeds=(90, 91)) -> Contest:
     """A contest whose points have these validation scores on the tuning seeds."""
     entries = [
         Entry("candidate", "local", {"train.lr": lr}, seed, "x", "done" if score else "failed", None, {"val": score})
@@ -20,7 +20,8 @@ def contest(tmp_path, scores: dict[float, list[float | None]], seeds=(90, 91), *
         for seed, score in zip(seeds, own, strict=True)
     ]
     plan = Plan("compare", None, {}, entries)
-    return Contest(plan, [Contender("local", "local", {}, POINTS)], tmp_path, tmp_path, list(seeds), [0, 1], **more)
+    asked = Config(seeds=[0, 1])
+    return Contest(plan, asked, [Contender("local", "local", {}, POINTS)], tmp_path, tmp_path, list(seeds))
 
 
 @pytest.mark.parametrize(
@@ -33,25 +34,25 @@ def contest(tmp_path, scores: dict[float, list[float | None]], seeds=(90, 91), *
 )
 def test_the_best_mean_over_the_tuning_seeds_is_chosen(scores, chosen, tmp_path):
     made = contest(tmp_path, scores)
-    made._choose(made.contenders[0], load("classification").primary)
+    made.choose(load("classification").primary)
     assert made.plan.choices == {"local": {"train.lr": chosen}}
 
 
 def test_where_no_point_finished_nothing_is_chosen(tmp_path):
     made = contest(tmp_path, {0.01: [None, None], 0.1: [None, 0.3], 1.0: [None, None]})
-    made._choose(made.contenders[0], load("classification").primary)
+    made.choose(load("classification").primary)
     assert made.plan.choices == {}
 
 
 def test_a_lower_error_is_better(tmp_path):
     made = contest(tmp_path, {0.01: [0.5, 0.5], 0.1: [0.1, 0.3], 1.0: [0.4, 0.4]})
-    made._choose(made.contenders[0], load("regression").primary)
+    made.choose(load("regression").primary)
     assert made.plan.choices == {"local": {"train.lr": 0.1}}
 
 
 def test_tuning_seeds_are_none_of_the_final_ones(tmp_path):
     with pytest.raises(ConfigError, match="tune_seeds: 1 is also a final seed"):
-        contest(tmp_path, {}, seeds=(90, 1)).check(Config())
+        contest(tmp_path, {}, seeds=(90, 1)).check()
 
 
 def test_three_seeds_unless_others_are_asked_for():

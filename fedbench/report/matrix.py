@@ -1,0 +1,257 @@
+"""The page of a study over settings: every method in every setting, its mean rank, and who cannot be told apart."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+import yaml
+
+from fedbench.report import typeset
+from fedbench.report.answer import plural
+from fedbench.report.leaderboard import Row, leaderboard, p_text, with_half
+from fedbench.report.page import Part, charts
+from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.template import page_of
+from fedbench.report.theme import LETTER, LIGHT, axis, figure
+from fedbench.report.typeset import Cell
+from fedbench.report.verdicts import listed
+from fedbench.results.files import write_atomically
+from fedbench.results.matrix import Matrix, Setting
+from fedbench.results.plan import is_study
+from fedbench.results.rankings import ALPHA, Ranking, ranking
+from fedbench.results.tables import REFERENCES
+
+NOTE = (
+    "± half of the 95 % interval over seeds; = cannot be told from the best of its column (Holm); rank: mean over "
+    "settings and seeds, 1 the best"
+)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a study over settings left: by setting its study and its leaderboard."""
+
+    folder: Path
+    matrix: Matrix
+    studies: dict[str, Study]
+    boards: dict[str, dict[str, Row]]
+
+    @classmethod
+    def load(cls, folder: Path) -> "Survey":
+        """Reads a folder; settings in which nothing was evaluated yet are left out."""
+        matrix = Matrix.read(folder, [])
+        begun = [setting for setting in matrix.settings if is_study(folder / setting.path)]
+        found = {setting.name: Study.load(folder / setting.path) for setting in begun}
+        boards = {name: {row.label: row for row in leaderboard(study)} for name, study in found.items()}
+        known = {name: board for name, board in boards.items() if board}
+        return cls(folder, matrix, {name: found[name] for name in known}, known)
+
+    @property
+    def settings(self) -> list[Setting]:
+        return [setting for setting in self.matrix.settings if setting.name in self.boards]
+
+    @property
+    def first(self) -> Study:
+        return next(iter(self.studies.values()))
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """A row per setting and seed, a column per competing method, as recorded."""
+        found = {
+            label: pd.concat({name: s.last(label).set_index("seed")[s.test] for name, s in self.studies.items()})
+            for label in self.labels
+            if label not in REFERENCES
+        }
+        return pd.DataFrame(found)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """Methods that were evaluated in every setting."""
+        boards = list(self.boards.values())
+        return [label for label in boards[0] if all(label in board for board in boards)] if boards else []
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        return ranking(self.scores, self.first.metric.higher)
+
+    @property
+    def ordered(self) -> list[str]:
+        """By mean rank, references last."""
+        return [*self.ranking.ranks, *(label for label in self.labels if label in REFERENCES)]
+
+
+def lines(survey: Survey) -> list[list[Cell]]:
+    """The table: a line per method, a column per setting, and the mean rank."""
+    columns = [_column(survey, setting.name) for setting in survey.settings]
+    ranks = [survey.ranking.ranks.get(label) for label in survey.ordered]
+    last = [
+        Cell("" if rank is None else f"{rank:.2f}", place)
+        for rank, place in zip(ranks, typeset.places(ranks, higher=False), strict=True)
+    ]
+    names = [Cell(label) for label in survey.ordered]
+    return [list(line) for line in zip(names, *columns, last, strict=True)]
+
+
+def _column(survey: Survey, name: str) -> list[Cell]:
+    board, metric = survey.boards[name], survey.first.metric
+    means = [None if label in REFERENCES else board[label].score.mean for label in survey.ordered]
+    marks = typeset.places(means, metric.higher)
+    return [
+        Cell(with_half(board[label].score, metric.number), place, board[label].tied)
+        for label, place in zip(survey.ordered, marks, strict=True)
+    ]
+
+
+def heads(survey: Survey) -> list[str]:
+    return ["method", *(setting.name for setting in survey.settings), "rank"]
+
+
+def as_text(survey: Survey) -> str:
+    """For a terminal."""
+    return f"{typeset.plain(heads(survey), lines(survey))}\n{NOTE}" if survey.labels else "nothing was evaluated yet"
+
+
+def frame(survey: Survey) -> pd.DataFrame:
+    """Numbers: a row per setting and method."""
+    return pd.DataFrame(
+        [
+            {
+                "setting": setting.name,
+                **setting.values,
+                "method": label,
+                "mean": row.score.mean,
+                "low": row.score.low,
+                "high": row.score.high,
+                "tied_with_best": row.tied,
+                "mean_rank": survey.ranking.ranks.get(label),
+            }
+            for setting in survey.settings
+            for label in survey.ordered
+            for row in [survey.boards[setting.name][label]]
+        ]
+    )
+
+
+def answer(survey: Survey) -> str:
+    """The answer in one sentence: a winner is named only where no other method shares its group."""
+    found = survey.ranking
+    if len(found.ranks) < 2 or not found.blocks:
+        return "There is nothing to compare yet."
+    first, second, *_ = found.ranks
+    where = plural(len(survey.settings), "setting")
+    best = f"{first} has the best mean rank over {where}: {found.ranks[first]:.2f} of {len(found.ranks)}"
+    ties = next((group for group in found.groups if first in group), [])
+    if ties:
+        return f"{best}; it cannot be told from {listed([label for label in ties if label != first])}."
+    doubtful = [name for name, study in survey.studies.items() if not study.plan.even(first, second)]
+    if doubtful:
+        return f"{best}; but in {listed(doubtful)} it was not tuned over as many points as {second}."
+    return f"{best}, ahead of {second} ({found.ranks[second]:.2f}, p {p_text(found.pairs[first, second])})."
+
+
+def notes(survey: Survey) -> list[str]:
+    """What stands under the answer: the tests, and what so few blocks can tell."""
+    found = survey.ranking
+    said = []
+    if found.friedman is not None:
+        said.append(
+            f"Friedman's test over {found.blocks} blocks (a block is a setting and a seed): "
+            f"p {p_text(found.friedman)}; pairs by Wilcoxon's signed-rank test with Holm's correction."
+        )
+    if found.finest >= ALPHA and len(found.ranks) > 1:
+        said.append(f"So few blocks can tell no two of {len(found.ranks)} methods apart: more seeds or settings would.")
+    if found.blocks:
+        said.append("It speaks of these settings only, not of others that they might stand for.")
+    return said
+
+
+def critical_difference(survey: Survey) -> go.Figure | None:
+    """Mean ranks on a line, the best to the left; a bar joins methods that cannot be told apart (after Demsar 2006)."""
+    found = survey.ranking
+    names = list(found.ranks)
+    if len(names) < 2 or not found.blocks:
+        return None
+    half = (len(names) + 1) // 2
+    fig = figure(110 + 22 * half + 14 * len(found.groups))
+    top = len(found.groups) + 1
+    span = [min(found.ranks.values()) - 0.3, max(found.ranks.values()) + 0.3]
+    wide = round(LETTER * max(map(len, names)) + 50)
+    fig.update_layout(
+        margin={"l": wide, "r": wide, "t": 40, "b": 12},
+        xaxis=axis("mean rank", side="top", range=span, showgrid=False, dtick=1 if span[1] - span[0] > 2 else None),
+        yaxis=axis(range=[-half - 0.5, top], visible=False),
+    )
+    for level, group in enumerate(found.groups):
+        ends = [found.ranks[group[0]] - 0.04, found.ranks[group[-1]] + 0.04]
+        fig.add_scatter(x=ends, y=[top - 1 - level] * 2, mode="lines", line={"color": LIGHT["accent"], "width": 6})
+        fig.data[-1].hovertemplate = f"{escape(listed(group))}: not told apart<extra></extra>"
+    for place, name in enumerate(names):
+        left = place < half
+        y, rank = -(place if left else len(names) - 1 - place) - 0.2, found.ranks[name]
+        colour = LIGHT["local"] if name == "local" else LIGHT["ink"]
+        fig.add_scatter(x=[rank, rank, span[0] if left else span[1]], y=[top, y, y], mode="lines", hoverinfo="skip")
+        fig.data[-1].line = {"color": LIGHT["quiet"], "width": 1}
+        fig.add_annotation(
+            x=0 if left else 1,
+            xref="paper",
+            y=y,
+            text=f"{escape(name)} {rank:.2f}",
+            showarrow=False,
+            xanchor="right" if left else "left",
+            font={"color": colour, "size": 13},
+        )
+    return fig
+
+
+def write_matrix(folder: Path) -> Path:
+    """Writes report.html, table.csv, table.md and table.tex into the folder of a study over settings."""
+    survey = Survey.load(folder)
+    table, names = lines(survey), heads(survey)
+    write_atomically(folder / "table.csv", frame(survey).to_csv(index=False))
+    write_atomically(folder / "table.md", f"{typeset.markdown(names, table)}\n\n{NOTE}.\n")
+    write_atomically(folder / "table.tex", typeset.latex(names, table))
+    write_atomically(folder / "report.html", page_of("matrix.html.j2", **values(survey)))
+    return folder / "report.html"
+
+
+def values(survey: Survey) -> dict[str, Any]:
+    """What the template shows."""
+    metric, point = survey.first.metric, POINT_NAMES[survey.first.point]
+    counts = plural(len(survey.labels), "method"), plural(len(survey.settings), "setting")
+    config = survey.matrix.config
+    seeds = ", ".join(map(str, config.get("seeds") or []))
+    over = [f"{key}: {listed(list(map(str, asked)))}" for key, asked in survey.matrix.over.items()]
+    return {
+        "kind": "compare",
+        "title": " in ".join(counts),
+        "asked": "; ".join([*over, f"seeds {seeds}"]),
+        "answer": answer(survey),
+        "besides": notes(survey),
+        "heads": heads(survey),
+        "lines": lines(survey),
+        "links": [f"{setting.path}/report.html" for setting in survey.settings],
+        "note": f"Test {metric.title} {point}, last round. {NOTE}.",
+        "config": yaml.safe_dump(config, sort_keys=False),
+        "parts": [part for part in [rank_part(survey)] if part.charts],
+        "warnings": warnings(survey),
+    }
+
+
+def rank_part(survey: Survey) -> Part:
+    intro = "Mean rank over settings and seeds, the best to the left. A bar joins methods that cannot be told apart."
+    return Part("ranks", "Who ranks where", charts(("ranks", "", critical_difference(survey), ""), wide=True), intro)
+
+
+def warnings(survey: Survey) -> list[str]:
+    """Settings without numbers, and what failed in a setting."""
+    missing = [s.name for s in survey.matrix.settings if s.name not in survey.boards]
+    found = [f"{listed(missing)}: nothing was evaluated yet."] if missing else []
+    for name, study in survey.studies.items():
+        found += [f"{name}: {entry.label} {entry.name} failed: {entry.error}" for entry in study.plan.failed()]
+        left = [label for label in study.plan.labels() if label not in survey.labels]
+        found += [f"{name}: {listed(left)}: not evaluated in every setting, so not in the table."] if left else []
+    return found

@@ -1,0 +1,67 @@
+"""Tables as plain text, Markdown and LaTeX: the best, the second, and what cannot be told from the best."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cell:
+    """place: 1 for the best of its column, 2 for the second, 0 for others; tied: cannot be told from the best."""
+
+    text: str
+    place: int = 0
+    tied: bool = False
+
+
+Line = Sequence[Cell]
+LATEX = {"%": r"\%", "_": r"\_", "±": r"$\pm$", "−": "$-$", "\u00a0": "~", "< ": "$<$ "}
+
+
+def plain(heads: Sequence[str], lines: Sequence[Line]) -> str:
+    """Aligned columns, the first one to the left; `=` marks a tie."""
+    rows = [list(heads), *([cell.text + " =" * cell.tied for cell in line] for line in lines)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    text = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
+
+
+def markdown(heads: Sequence[str], lines: Sequence[Line]) -> str:
+    """A table of GitHub's kind: the best in bold, `=` for a tie."""
+
+    def shown(cell: Cell) -> str:
+        return (f"**{cell.text}**" if cell.place == 1 else cell.text) + " =" * cell.tied
+
+    rule = ["---", *["---:"] * (len(heads) - 1)]
+    return "\n".join(
+        f"| {' | '.join(row)} |" for row in [list(heads), rule, *(list(map(shown, line)) for line in lines)]
+    )
+
+
+def latex(heads: Sequence[str], lines: Sequence[Line]) -> str:
+    """With booktabs: the best in bold, the second underlined, a dagger for a tie."""
+
+    def shown(cell: Cell) -> str:
+        mark = {1: r"\textbf{%s}", 2: r"\underline{%s}"}.get(cell.place, "%s")
+        return mark.replace("%s", escaped(cell.text)) + r"$^\dagger$" * cell.tied
+
+    def row(cells: Sequence[str]) -> str:
+        return " & ".join(cells) + r" \\"
+
+    body = [row([shown(cell) for cell in line]) for line in lines]
+    begin = rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}"
+    return "\n".join(
+        [begin, r"\toprule", row(list(map(escaped, heads))), r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""]
+    )
+
+
+def escaped(text: str) -> str:
+    """For LaTeX."""
+    for found, put in LATEX.items():
+        text = text.replace(found, put)
+    return text
+
+
+def places(values: Sequence[float | None], higher: bool) -> list[int]:
+    """1 for the best and 2 for the second best of a column; 0 for others and for what is missing."""
+    known = sorted({value for value in values if value is not None}, reverse=higher)[:2]
+    return [0 if value is None or value not in known else known.index(value) + 1 for value in values]
