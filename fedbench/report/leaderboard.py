@@ -55,7 +55,8 @@ def leaderboard(study: Study) -> list[Row]:
     if not labels:
         return []
     compared = partial(family, study.metric, point=study.point, metrics=study.metrics, clients=study.clients)
-    local = {c.method: c for c in compared([(label, BASELINE) for label in labels if label != BASELINE])}
+    others = [label for label in labels if label != BASELINE] if BASELINE in labels else []
+    local = {c.method: c for c in compared([(label, BASELINE) for label in others])}
     behind = {c.other: c for c in compared([(labels[0], label) for label in labels[1:] if label not in REFERENCES])}
     order = ranks(study.metric, study.point, {label: study.metrics[label] for label in labels})
     target = study.reached(BASELINE) if BASELINE in labels else None

@@ -17,12 +17,17 @@ TUNE_SEEDS = (90,)
 
 @dataclass(frozen=True)
 class Contender:
-    """label: what tables call it. method: its name; fixed: keys that are set for it alone; points: what is tried."""
+    """label: what tables call it. method: its name; fixed: keys that are set for it alone; points: what is tried.
+
+    trial: keys that are set while points are tried, such as fewer rounds. seeds: of its final runs; none: the study's.
+    """
 
     label: str
     method: str
     fixed: Values = field(default_factory=dict)
     points: tuple[Values, ...] = ({},)
+    trial: Values = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
 
     @classmethod
     def named(cls, text: str) -> "Contender":

@@ -63,7 +63,7 @@ class Contest:
     def candidates(self) -> list[Job]:
         """The jobs of the first stage: every point of every contender that has a choice, on the tuning seeds."""
         return [
-            self._job(contender, values, seed, "candidate")
+            self._job(contender, values, seed, "candidate", contender.trial)
             for contender in self.contenders
             if len(contender.points) > 1
             for values in contender.points
@@ -85,7 +85,7 @@ class Contest:
         return [
             self._job(contender, self.plan.choices[contender.label], seed)
             for contender in self.contenders_with(self.plan.choices)
-            for seed in self.config.seeds
+            for seed in contender.seeds or self.config.seeds
         ]
 
     def contenders_with(self, choices: Mapping[str, Values]) -> list[Contender]:
@@ -101,8 +101,10 @@ class Contest:
         self.plan.entries = [job.entry(self.folder, self.plan.point) for job in self.jobs]
         self.plan.write(self.folder)
 
-    def _job(self, contender: Contender, values: Values, seed: int, role: EntryRole = "final") -> Job:
-        asked = resolved(contender.config(self.config, values), self.folder)
+    def _job(
+        self, contender: Contender, values: Values, seed: int, role: EntryRole = "final", more: Values | None = None
+    ) -> Job:
+        asked = resolved(contender.config(self.config, {**values, **(more or {})}), self.folder)
         return Job.kept(asked, seed, self.root, contender.label, role=role, values=dict(values), setting=self.setting)
 
     def _choose(self, contender: Contender, metric: Metric) -> None:

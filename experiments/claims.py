@@ -1,0 +1,3 @@
+from fedbench.cli.claims import main
+
+raise SystemExit(main())

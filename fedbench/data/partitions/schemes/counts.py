@@ -1,0 +1,68 @@
+"""Images of every client and class as they are asked for."""
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from fedbench.config import PartitionConfig
+from fedbench.data.partitions.holdings import Deal, Stock, choose, parts
+from fedbench.data.partitions.scheme import Scheme
+from fedbench.errors import ConfigError
+
+
+class Options(PartitionConfig):
+    counts: list[list[Annotated[int, Field(ge=0)]]] = Field(
+        [], description="training images (validation included) of every client, a list with one number per class"
+    )
+
+
+def deal(source: Stock, options: Options, rng: np.random.Generator) -> Deal:
+    """The training images that `counts` says, and `test_size` test images in each client's own proportions.
+
+    Clients draw independently of each other and may share images.
+    """
+    counts = checked(options, source.classes)
+    source = parts(source, options, rng)
+    return (
+        choose(source, source.train, fitting(counts, source, source.train, "training"), rng),
+        choose(source, source.test, fitting(in_proportion(counts, options.test_size), source, source.test, "test"), rng),
+    )
+
+
+def checked(options: Options, classes: int) -> np.ndarray:
+    """int64 [clients, classes]. Raises ConfigError."""
+    if len(options.counts) != options.clients:
+        raise ConfigError(
+            f"partition.counts: {len(options.counts)} lists for partition.clients = {options.clients}; give one each"
+        )
+    for client, own in enumerate(options.counts):
+        if len(own) != classes or not sum(own):
+            raise ConfigError(
+                f"partition.counts: client {client} has {len(own)} numbers with the sum {sum(own)}; "
+                f"give {classes}, one per class, not all 0"
+            )
+    return np.array(options.counts, np.int64)
+
+
+def in_proportion(counts: np.ndarray, size: int | None) -> np.ndarray:
+    """`size` images of each client, int64 [clients, classes]; what rounding leaves goes to the largest remainders."""
+    shares = counts * (size or 0) / counts.sum(axis=1, keepdims=True)
+    whole = np.floor(shares).astype(np.int64)
+    order = np.argsort(np.argsort(whole - shares, axis=1, kind="stable"), axis=1)  # rank of the remainder, largest 0
+    return whole + (order < ((size or 0) - whole.sum(axis=1, keepdims=True)))
+
+
+def fitting(counts: np.ndarray, source: Stock, rows: np.ndarray, part: str) -> np.ndarray:
+    """The counts. Raises ConfigError where a client wants more of a class than there is."""
+    sizes, most = source.class_sizes(rows), counts.max(axis=0)
+    if (most > sizes).any():
+        label = int(np.argmax(most > sizes))
+        raise ConfigError(
+            f"partition counts: class {label} has {sizes[label]} {part} images, a client wants {most[label]} of it; "
+            "lower partition.counts or partition.test_size"
+        )
+    return counts
+
+
+SCHEME = Scheme(deal, reads=("test_size",), Options=Options, sizes={"test_size": 100})

@@ -1,0 +1,183 @@
+"""What claims are about, read from the records of runs: a number for every seed, or for every seed and client.
+
+A reading is a series over (seed, client); client -1 stands for all clients of a seed together.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fedbench.results.reader import Records
+from fedbench.results.tables import LAST, chosen, clients_at
+from fedbench.tasks import Metric
+
+POINTS = {"agg": "after_agg", "fit": "after_fit"}
+INDEX = ["seed", "client"]
+ALL = -1
+
+
+class Frames:
+    """What the runs of one configuration left, each table read once. seeds: the ones that are looked at."""
+
+    def __init__(self, records: Records, seeds: Sequence[int]) -> None:
+        self.records, self.seeds = records, seeds
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        return self._own(self.records.metrics())
+
+    @cached_property
+    def clients(self) -> pd.DataFrame:
+        return self._own(self.records.clients())
+
+    @cached_property
+    def traces(self) -> pd.DataFrame:
+        return self._own(self.records.traces())
+
+    def _own(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table[table["seed"].isin(list(self.seeds))].reset_index(drop=True)
+
+    @cached_property
+    def partition(self) -> dict[str, Any]:
+        return self.records.partition()
+
+    @property
+    def metric(self) -> Metric:
+        return self.records.metric()
+
+    def at(self, point: str) -> pd.DataFrame:
+        return self.metrics[self.metrics["point"] == POINTS[point]]
+
+    def trace(self, name: str) -> pd.DataFrame:
+        """Rounds of a trace: columns seed, round, client, value."""
+        return self.traces[self.traces["name"] == name].dropna(subset=["value"])
+
+
+Arms = Mapping[str, Frames]
+
+
+def accuracy(runs: Frames, point: str, choice: str = LAST) -> pd.Series:
+    """The metric on test of every client, shares in points, at the last round or another choice of it."""
+    rows = clients_at(runs.clients, chosen(runs.metric, runs.metrics, POINTS[point], choice))
+    values = rows.set_index(INDEX)[f"test_{runs.metric.name}"]
+    return values * (100.0 if runs.metric.share else 1.0)
+
+
+def pooled_accuracy(runs: Frames, point: str) -> pd.Series:
+    """The share of correct samples over all clients' test samples together, in points."""
+    own = accuracy(runs, point).rename("value").reset_index()
+    sizes = {
+        (int(seed), client): len(rows["test"])
+        for seed, dealt in runs.partition.items()
+        for client, rows in enumerate(dealt["clients"])
+    }
+    own["n"] = [sizes[key] for key in zip(own["seed"], own["client"], strict=True)]
+    own["value"] *= own["n"]
+    sums = own.groupby("seed")[["value", "n"]].sum()
+    return per_seed(sums["value"] / sums["n"])
+
+
+def decline(runs: Frames, point: str, window: int = 5) -> pd.Series:
+    """How far the mean of the last rounds lies below the best mean of so many rounds in a row, in points."""
+    rows = runs.at(point).pivot(index="round", columns="seed", values="test_accuracy") * 100
+    means = rows.rolling(window).mean().dropna()
+    return per_seed(means.max() - means.iloc[-1])
+
+
+def over_rounds(runs: Frames, point: str, every: int = 1) -> pd.Series:
+    """Mean over the evaluated rounds that are multiples of `every`, in points: the area below the curve."""
+    rows = runs.at(point)
+    rows = rows[rows["round"] % every == 0]
+    return per_seed(rows.groupby("seed")["test_accuracy"].mean() * 100)
+
+
+def log_loss(runs: Frames, point: str, last: int = 10) -> pd.Series:
+    """Mean over the last rounds of the logarithm of the mean training loss of a round's steps."""
+    losses = training_losses(runs)
+    return per_seed(np.log(losses.iloc[-last:]).mean())
+
+
+def roughness(runs: Frames, point: str) -> pd.Series:
+    """Mean absolute change of the training loss from one round to the next."""
+    return per_seed(training_losses(runs).diff().abs().mean())
+
+
+def training_losses(runs: Frames) -> pd.DataFrame:
+    """Rounds x seeds."""
+    rows = runs.at("fit").dropna(subset=["train_loss"])
+    return rows.pivot(index="round", columns="seed", values="train_loss")
+
+
+def traced(runs: Frames, point: str, name: str, rounds: Sequence[int] = ()) -> pd.Series:
+    """Mean over rounds (by default the last one) and clients of a trace."""
+    rows = runs.trace(name)
+    kept = rows["round"].isin(rounds) if rounds else rows["round"] == rows.groupby("seed")["round"].transform("max")
+    return per_seed(rows[kept].groupby("seed")["value"].mean())
+
+
+def spread_of(runs: Frames, point: str, name: str) -> pd.Series:
+    """Largest minus smallest value of a trace among the clients of a round, mean over rounds."""
+    by_round = runs.trace(name).groupby(["seed", "round"])["value"]
+    return per_seed((by_round.max() - by_round.min()).groupby("seed").mean())
+
+
+def trend(runs: Frames, point: str, name: str) -> pd.Series:
+    """Kendall's tau of a trace's mean over clients with the round."""
+    means = runs.trace(name).groupby(["seed", "round"])["value"].mean().unstack("seed")
+    return per_seed(means.apply(lambda values: kendall(values.dropna())))
+
+
+def kendall(values: pd.Series) -> float:
+    """tau of a series with its index."""
+    return float(stats.kendalltau(values.index.to_numpy(), values.to_numpy()).statistic)
+
+
+def log_ratio(runs: Frames, point: str, name: str, high: Sequence[int], low: Sequence[int]) -> pd.Series:
+    """Logarithm of the mean of traces NAME/NUMBER over some numbers, less that over others, in the first round."""
+    rows = runs.traces[runs.traces["name"].str.startswith(f"{name}/")]
+    rows = rows[rows["round"] == rows["round"].min()]
+    number = rows["name"].str.removeprefix(f"{name}/").astype(int)
+    first, second = (rows[number.isin(list(group))].groupby("seed")["value"].mean() for group in (high, low))
+    return per_seed(np.log(first) - np.log(second))
+
+
+def only_client(runs: Frames, point: str, client: int) -> pd.Series:
+    """The accuracy of one client, in points."""
+    own = accuracy(runs, point)
+    return own[own.index.get_level_values("client") == client]
+
+
+def only_domain(runs: Frames, point: str, domain: int, domains: int = 4) -> pd.Series:
+    """The accuracy of the clients of one domain, which are numbered domain by domain, in points."""
+    own = accuracy(runs, point)
+    clients = own.index.get_level_values("client")
+    return own[clients * domains // (clients.max() + 1) == domain]
+
+
+def per_seed(values: pd.Series) -> pd.Series:
+    """A number per seed as a reading."""
+    index = pd.MultiIndex.from_arrays([values.index.astype(int), [ALL] * len(values)], names=INDEX)
+    return pd.Series(values.to_numpy(dtype=float), index=index)
+
+
+READINGS: dict[str, Callable[..., pd.Series]] = {
+    found.__name__: found
+    for found in (
+        accuracy,
+        pooled_accuracy,
+        decline,
+        over_rounds,
+        log_loss,
+        roughness,
+        traced,
+        spread_of,
+        trend,
+        log_ratio,
+        only_client,
+        only_domain,
+    )
+}

@@ -1,0 +1,184 @@
+"""Rules that turn paired differences into a verdict on a claim.
+
+A difference is a series over (seed, client), in points or in the units of what was read; the seed is the unit of every
+interval, because clients of a seed share partition, server and start. `delta` is the margin that counts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fedbench.results.statistics import Interval, interval
+
+HOLDS, WEAKER, FAILS = "holds", "holds, weaker than published", "does not hold"
+UNDECIDED, LEANING = "undecided", "undecided, leaning"
+LEVEL = 0.05
+"""Of tests on an order, which ask in one direction only."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """word: one of the five. estimate: of the difference, with its interval over seeds. p: of the test that the claim
+    is wrong, one-sided, None where nothing is tested. reverse: whether the opposite of a difference is established. note:
+    what else was found.
+    """
+
+    word: str
+    estimate: Interval | None = None
+    p: float | None = None
+    reverse: bool = False
+    note: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return self.word in (HOLDS, WEAKER)
+
+    @property
+    def fails(self) -> bool:
+        return self.word == FAILS
+
+    @property
+    def decided(self) -> bool:
+        return self.holds or self.fails
+
+
+# -- differences ---------------------------------------------------------------------------------------------------------
+
+
+def better(difference: pd.Series, delta: float) -> Verdict:
+    """Above 0; weaker than published where it is surely below delta; not at all where it is so without being above 0."""
+    found = of_seeds(difference)
+    if found.low is None or found.high is None:
+        return Verdict(UNDECIDED, found)
+    p, reverse = p_above(found, 0.0), found.high < 0
+    if found.low > 0:
+        return Verdict(WEAKER if found.high < delta else HOLDS, found, p)
+    return Verdict(FAILS if found.high < delta else open_word(difference, found), found, p, reverse)
+
+
+def alike(difference: pd.Series, delta: float) -> Verdict:
+    """Wholly within delta of 0, or wholly outside."""
+    found = of_seeds(difference)
+    if found.low is None or found.high is None:
+        return Verdict(UNDECIDED, found)
+    p = max(p_above(found, -delta), 1 - p_above(found, delta))
+    if -delta <= found.low and found.high <= delta:
+        return Verdict(HOLDS, found, p)
+    outside = found.low > delta or found.high < -delta
+    return Verdict(FAILS if outside else open_word(difference, found), found, p)
+
+
+def never_below(difference: pd.Series, delta: float) -> Verdict:
+    """Not below 0 by more than delta."""
+    found = of_seeds(difference)
+    if found.low is None or found.high is None:
+        return Verdict(UNDECIDED, found)
+    p = p_above(found, -delta)
+    if found.low > -delta:
+        return Verdict(HOLDS, found, p)
+    return Verdict(FAILS if found.high < 0 else open_word(difference, found), found, p, found.high < 0)
+
+
+def peaked(low: pd.Series, middle: pd.Series, high: pd.Series, delta: float) -> Verdict:
+    """A rise to the middle option and a fall behind it: both flanks by `better`; the estimate is the smaller one."""
+    flanks = [better(difference(middle, end), delta) for end in (low, high)]
+    least = min(flanks, key=lambda found: found.estimate.mean if found.estimate else 0.0)
+    values = [found.p for found in flanks if found.p is not None]
+    return replace(
+        least,
+        word=all_of(flanks),
+        p=max(values) if len(values) == len(flanks) else None,
+        note="; ".join(f"{name} flank {found.word}" for name, found in zip(("lower", "upper"), flanks, strict=True)),
+    )
+
+
+def monotone(options: Sequence[pd.Series], delta: float) -> Verdict:
+    """Ascending over three or more options: Page's exact test with seeds as blocks; the estimate is last minus first."""
+    table = pd.concat([option.groupby("seed").mean() for option in options], axis=1).dropna().to_numpy()
+    ends = better(difference(options[-1], options[0]), delta)
+    if len(table) < 2:
+        return Verdict(UNDECIDED, ends.estimate)
+    up, down = (float(stats.page_trend_test(order, method="exact").pvalue) for order in (table, table[:, ::-1]))
+    note = "means " + ", ".join(f"{mean:.2f}" for mean in table.mean(axis=0))
+    if up <= LEVEL:
+        return Verdict(HOLDS, ends.estimate, up, note=note)
+    fails = down <= LEVEL or ends.fails
+    return Verdict(FAILS if fails else UNDECIDED, ends.estimate, up, down <= LEVEL, note)
+
+
+def difference(first: pd.Series, second: pd.Series) -> pd.Series:
+    """Paired by seed and client; what only one of them has is left out."""
+    return (first - second).dropna()
+
+
+def of_seeds(values: pd.Series) -> Interval:
+    """Mean over seeds of the mean over a seed's clients, with its interval. Raises ValueError where nothing is paired."""
+    return interval(values.dropna().groupby("seed").mean().tolist())
+
+
+def p_above(found: Interval, bound: float) -> float:
+    """One-sided t test over seeds that the mean is above a bound; values without spread decide by themselves."""
+    if np.ptp(found.values) == 0:
+        return 0.0 if found.mean > bound else 1.0
+    return float(stats.ttest_1samp(found.values, bound, alternative="greater").pvalue)
+
+
+def open_word(difference: pd.Series, found: Interval) -> str:
+    """Leaning where all seeds have one sign and an interval over clients leaves 0 out."""
+    signs = set(np.sign(found.values))
+    leaning = len(signs) == 1 and 0 not in signs and interval(difference.dropna().tolist()).sign != 0
+    return LEANING if leaning else UNDECIDED
+
+
+# -- orders and properties -----------------------------------------------------------------------------------------------
+
+
+def ordered(means: Mapping[str, float], published: Sequence[str], least: float) -> Verdict:
+    """Kendall's tau of the order of means with a published one, the best first; it must reach `least`, or be above 0."""
+    ranks = [-place for place in range(len(published))]
+    found = stats.kendalltau(ranks, [means[label] for label in published], alternative="greater")
+    tau = float(found.statistic)
+    word = HOLDS if tau >= least - 1e-9 else FAILS if tau <= 0 else UNDECIDED
+    ours = sorted(published, key=lambda label: -means[label])
+    note = f"tau {tau:.2f}: " + " > ".join(f"{label} {means[label]:.1f}" for label in ours)
+    return Verdict(word, p=float(found.pvalue), note=note)
+
+
+def property_of(flags: Mapping[int, bool], least: int | None = None, note: str = "") -> Verdict:
+    """True in every seed, or in `least` of them; not where it is false in more than half."""
+    right = sum(flags.values())
+    said = f"true in {right} of {len(flags)} seeds" + (f"; {note}" if note else "")
+    if flags and right >= (len(flags) if least is None else least):
+        return Verdict(HOLDS, note=said)
+    return Verdict(FAILS if right < len(flags) / 2 else UNDECIDED, note=said)
+
+
+# -- several verdicts ----------------------------------------------------------------------------------------------------
+
+
+def all_of(parts: Sequence[Verdict]) -> str:
+    """All must hold; one that does not decides."""
+    if any(part.fails for part in parts):
+        return FAILS
+    if not all(part.holds for part in parts):
+        return LEANING if all(part.holds or part.word == LEANING for part in parts) else UNDECIDED
+    return WEAKER if any(part.word == WEAKER for part in parts) else HOLDS
+
+
+def some_of(parts: Sequence[Verdict], count: int) -> str:
+    """So many must hold and none may be reversed."""
+    if any(part.reverse for part in parts) or sum(not part.fails for part in parts) < count:
+        return FAILS
+    held = [part for part in parts if part.holds]
+    if len(held) < count:
+        return UNDECIDED
+    return HOLDS if sum(part.word == HOLDS for part in held) >= count else WEAKER
+
+
+def most_of(parts: Sequence[Verdict], count: int) -> str:
+    """So many must hold; not where so many are reversed."""
+    held, reverse = (sum(flags) for flags in ([p.holds for p in parts], [p.reverse for p in parts]))
+    return HOLDS if held >= count else FAILS if reverse >= count else UNDECIDED

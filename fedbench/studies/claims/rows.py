@@ -1,0 +1,148 @@
+"""The claims as data: the YAML files beside this module, one per paper, one across papers, and one of settings.
+
+A row: statement, where and effect as published; `setting` and `seeds`; `common` keys of all arms; `arms` by label, each
+a method with dotted keys, perhaps in another setting (`in`), on seeds of its own, tuned over learning rates (`tune`) or
+like a tuned arm of a row that it `uses`; `choose`: a seed more, on which the best of several arms is found; `parts`, of
+which `judge.py` knows what they mean; `open`: what the row decides that the claim leaves open; `reason`: why it cannot
+be run.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fedbench.config.files import load_yaml
+from fedbench.config.keys import flat
+from fedbench.errors import ConfigError, nearest
+from fedbench.studies.contenders import TUNE_SEEDS, Contender
+from fedbench.studies.space import Values
+
+FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
+SETTINGS = "settings"
+HELD_OUT = 0.2
+"""Share of the training images that points are chosen on."""
+DATA = {"cifar10": "cifar10", "cifar10_jpeg": "cifar10", "fmnist": "fmnist", "pacs": "pacs"}
+"""The sets that settings name, and where they come from unless something else is asked for."""
+ARM = ("method", "in", "seeds", "tune", "like")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A claim and its test. likes: by label the tuned arm of another row whose point an arm takes."""
+
+    id: str
+    statement: str
+    where: str
+    effect: str
+    setting: str
+    seeds: tuple[int, ...]
+    arms: tuple[Contender, ...]
+    parts: Mapping[str, Mapping[str, Any]]
+    uses: tuple[str, ...] = ()
+    choose: int | None = None
+    open: tuple[str, ...] = ()
+    reason: str = ""
+    likes: Mapping[str, str] = field(default_factory=dict)
+
+    def with_choices(self, choices: Mapping[str, Values]) -> "Row":
+        """Its arms with the points that were chosen for those that they are like."""
+        taken = {label: choices[other] for label, other in self.likes.items()}
+        arms = [replace(arm, fixed={**arm.fixed, **taken.get(arm.label, {})}) for arm in self.arms]
+        return replace(self, arms=tuple(arms), likes={})
+
+
+def load_rows(sources: Mapping[str, str] | None = None, keys: Values | None = None) -> dict[str, Row]:
+    """Every row by id, in the order of the papers. sources: where the sets are; keys: set for all arms at last."""
+    placed = {name: source_keys(known, (sources or {}).get(name, known)) for name, known in DATA.items()}
+    found: dict[str, Row] = {}
+    for file in FILES:
+        for name, tree in read(file).items():
+            found[name] = row_of(name, tree, placed, keys or {})
+    return found
+
+
+@cache
+def read(name: str) -> dict[str, Any]:
+    return load_yaml(Path(__file__).with_name(f"{name}.yaml"))
+
+
+def row_of(name: str, tree: Mapping[str, Any], placed: Mapping[str, Values], keys: Values) -> Row:
+    seeds, choose = tuple(tree["seeds"]), tree.get("choose")
+    arms, likes = [], {}
+    for label, own in (tree.get("arms") or {}).items():
+        asked = {**(tree.get("common") or {}), **own}
+        wanted = tuple(asked.get("seeds", seeds)) + ((choose,) if choose is not None else ())
+        arms.append(arm(label, asked, asked.get("in", tree["setting"]), wanted, placed, keys))
+        if "like" in asked:
+            likes[label] = asked["like"]
+    plain = {key: tree[key] for key in ("statement", "where", "effect", "setting", "parts")}
+    more = {key: tuple(tree.get(key) or ()) for key in ("uses", "open")}
+    reason = tree.get("reason", "")
+    return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, reason=reason, likes=likes, **plain, **more)
+
+
+def arm(
+    label: str,
+    asked: Mapping[str, Any],
+    setting: str,
+    seeds: tuple[int, ...],
+    placed: Mapping[str, Values],
+    keys: Values,
+) -> Contender:
+    """A contender: the keys of its setting, those of the setting for its method, and its own."""
+    place, method = read(SETTINGS)[setting], asked["method"]
+    own = {key: value for key, value in asked.items() if key not in ARM}
+    given = {**flat(named(place["config"])), **(place.get("methods") or {}).get(method, {}), **own}
+    given |= placed[given["data.name"]]
+    given |= keys
+    points = tuple({"train.lr": rate} for rate in asked.get("tune") or ()) or ({},)
+    trial = {"data.val": HELD_OUT, "rounds": max(1, given["rounds"] // 3)} if "tune" in asked else {}
+    return Contender(label, method, given, points, trial, seeds)
+
+
+def named(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """`model: mlp` as `model: {name: mlp}`."""
+    sections = ("data", "partition", "model")
+    return {k: {"name": v} if k in sections and isinstance(v, str) else v for k, v in tree.items()}
+
+
+def asked_sources(texts: Sequence[str]) -> dict[str, str]:
+    """`NAME=WHERE`, or one folder whose subfolders have the names of sets. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, where = text.partition("=")
+        if not equals:
+            folder = Path(text).expanduser()
+            below = {name: folder / name for name in DATA if (folder / name).is_dir()}
+            if not below:
+                raise ConfigError(f"--sources {text}: no folder with one of {', '.join(DATA)} in it")
+            found |= {name: str(place) for name, place in below.items()}
+        elif name not in DATA:
+            raise ConfigError(f"--sources {text}: unknown set '{name}'; {nearest(name, DATA)}")
+        elif not where:
+            raise ConfigError(f"--sources {text}: where it is, is missing: a data name, KIND:PATH or a folder")
+        else:
+            found[name] = where
+    return found
+
+
+def source_keys(known: str, where: str) -> Values:
+    """The keys `data.*` of a data name, of `KIND:PATH`, or of a folder with parquet or a known set's published files."""
+    folder = Path(where).expanduser()
+    if ":" in where or not folder.is_dir():
+        return {"data.name": where}
+    if any(folder.glob("*.parquet")):
+        return {"data.name": f"parquet:{folder.absolute()}"}
+    return {"data.name": known, "data.root": str(folder.absolute())}
+
+
+def chosen_rows(rows: Mapping[str, Row], only: Sequence[str]) -> list[Row]:
+    """The rows of these ids, or all. Raises ConfigError."""
+    if list(only) == ["all"]:
+        return list(rows.values())
+    for name in only:
+        if name not in rows:
+            raise ConfigError(f"--only {name}: unknown row; {nearest(name, rows)}, or all of {', '.join(rows)}")
+    return [rows[name] for name in dict.fromkeys(only)]

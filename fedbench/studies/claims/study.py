@@ -1,0 +1,275 @@
+"""Claims of papers, tested: rows that are run, judged and written down, row by row."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedbench.config import Config
+from fedbench.results.contrasts import holm
+from fedbench.results.files import read_json, write_json_atomically
+from fedbench.results.plan import Plan, is_study
+from fedbench.results.readings import Frames
+from fedbench.results.tables import LAST
+from fedbench.results.verdicts import of_seeds
+from fedbench.studies import folder as places
+from fedbench.studies.claims import cost
+from fedbench.studies.claims.judge import Judged, Terms, judged
+from fedbench.studies.claims.rows import SETTINGS, Row, chosen_rows, load_rows, read
+from fedbench.studies.contenders import TUNE_SEEDS
+from fedbench.studies.contest import Contest
+from fedbench.studies.contest import hold as hold_contests
+from fedbench.studies.execute import Watch
+from fedbench.studies.space import Values
+
+KIND = "claims"
+FILE = "claims.json"
+NOT_RUN = "not run yet"
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What was tested so far. The table is read when it is asked for."""
+
+    folder: Path
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row per part of a claim, as `claims.csv` holds it."""
+        return pd.read_csv(self.folder / "claims.csv")
+
+
+def claims(
+    only: Sequence[str] = ("all",),
+    *,
+    sources: Mapping[str, str] | None = None,
+    out: Path | str | None = None,
+    keys: Values | None = None,
+    at_once: int | None = None,
+    watch: Watch | None = None,
+    told: Callable[[str], None] = lambda name: None,
+) -> Claims:
+    """Run rows of claims, or what is missing of them, judge them, and rewrite table and page after each.
+
+    only: ids, or `all`. sources: where the sets are, by their names (`rows.DATA`). out: the results folder, below whose
+    `claims` each row has a folder. keys: set for every run, such as fewer rounds. told: of every row that begins.
+    Raises ConfigError before a row's first run.
+    """
+    rows = load_rows(sources, keys)
+    root = Path(out or "results").absolute()
+    folder = root / KIND
+    for row in chosen_rows(rows, only):
+        if not row.reason:
+            told(row.id)
+            for name in row.uses:
+                if not finished(folder / name):
+                    hold(rows[name], root, at_once, watch)
+            hold(row, root, at_once, watch)
+        note(folder, rows, {row.id: entry_of(row, folder)})
+    return Claims(folder)
+
+
+def hold(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> None:
+    """Run the arms of a row, those of the rows that it uses being there. Raises ConfigError."""
+    if not row.arms:
+        return
+    folder = root / KIND / row.id
+    row = row.with_choices(choices_of(row, root / KIND))
+    plan = Plan(KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
+    contest = Contest(plan, Config(seeds=list(row.seeds)), row.arms, folder, root, TUNE_SEEDS)
+    hold_contests([contest], at_once, watch)
+
+
+def choices_of(row: Row, folder: Path) -> dict[str, Values]:
+    """What was chosen for the tuned arms of the rows that a row uses, by `ROW LABEL`."""
+    plans = {name: Plan.read(folder / name, []) for name in row.uses if is_study(folder / name)}
+    return {f"{name} {label}": values for name, plan in plans.items() for label, values in plan.choices.items()}
+
+
+def finished(folder: Path) -> bool:
+    """Whether every run of a row is there."""
+    return is_study(folder) and all(entry.status == "done" for entry in Plan.read(folder, []).entries)
+
+
+# -- what a row comes to ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the runs of a row left, those of the rows that it uses under `ROW LABEL`."""
+
+    row: Row
+    plans: Mapping[str, Plan]
+    folder: Path
+
+    @classmethod
+    def of(cls, row: Row, folder: Path) -> "Found":
+        """Raises ConfigError where a row that it needs was never run."""
+        names = [*row.uses, *([row.id] if row.arms else [])]
+        return cls(row, {name: Plan.read(folder / name, []) for name in names}, folder)
+
+    def label(self, name: str, own: str) -> str:
+        return own if name == self.row.id else f"{name} {own}"
+
+    def frames(self, only: int | None = None) -> dict[str, Frames]:
+        """By label, on the seeds of the verdict, or on one of choice."""
+        found = {}
+        for name, plan in self.plans.items():
+            records = plan.records(self.folder / name)
+            for own, left in records.items():
+                seeds = [s for s in left.seeds() if s not in TUNE_SEEDS] if only is None else [only]
+                found[self.label(name, own)] = Frames(left, seeds)
+        return found
+
+    def pick(self, labels: Sequence[str]) -> str:
+        """The best of several on the choosing seed: of runs on it, or of the points that were tried on it."""
+        if self.row.choose is not None:
+            terms = Terms(self.frames(self.row.choose), lambda labels: labels[0], "agg", LAST)
+            return max(labels, key=lambda label: of_seeds(terms.value(label)).mean)
+        return max(labels, key=lambda label: self.tuned().get(label, float("-inf")))
+
+    def tuned(self) -> dict[str, float]:
+        """The best validation score of every label that was tuned."""
+        points = {
+            self.label(name, own): [entry.scores.get("val") for entry in plan.points(own)]
+            for name, plan in self.plans.items()
+            for own in plan.labels()
+        }
+        return {label: max(s for s in own if s is not None) for label, own in points.items() if any(own)}
+
+    def runs(self) -> list[Path]:
+        """The folders of the row's own runs, candidates included, each once."""
+        plan = self.plans.get(self.row.id)
+        here = self.folder / self.row.id
+        return list(dict.fromkeys(here / entry.path for entry in (plan.entries if plan else [])))
+
+    def missing(self) -> list[str]:
+        """The runs that are not there, and why."""
+        return [
+            f"{self.label(name, entry.label)} seed {entry.seed}: {entry.error or entry.status}"
+            for name, plan in self.plans.items()
+            for entry in plan.entries
+            if entry.status != "done"
+        ]
+
+
+def entry_of(row: Row, folder: Path) -> dict[str, Any]:
+    """A row of the table, with its parts."""
+    if row.reason:
+        return {"status": row.reason, "parts": []}
+    found = Found.of(row, folder)
+    missing = found.missing()
+    parts = [] if missing else judged(row.parts, found.frames(), found.pick)
+    return {
+        "status": f"failed: {'; '.join(missing)}" if missing else "judged",
+        "parts": [part_tree(part) for part in parts],
+        "minutes": sum(map(seconds_of, found.runs())) / 60,
+        "runs": len(found.runs()),
+        "fingerprint": fingerprint(found),
+        "steps_a_round": steps_a_round(found),
+        "choices": {name: plan.choices for name, plan in found.plans.items() if any(plan.choices.values())},
+    }
+
+
+def part_tree(part: Judged) -> dict[str, Any]:
+    verdict, found = part.verdict, part.verdict.estimate
+    return {
+        **{key: getattr(part, key) for key in ("part", "case", "rule", "point", "delta", "judged", "other", "best")},
+        **{"verdict": verdict.word, "p": verdict.p, "note": verdict.note},
+        **{key: getattr(found, key, None) for key in ("mean", "low", "high")},
+        "values": list(found.values) if found else [],
+    }
+
+
+def seconds_of(run: Path) -> float:
+    from fedbench.results.reader import Records
+
+    return float(Records(run).timings()["total"].sum()) if (run / "timings.jsonl").exists() else 0.0
+
+
+def fingerprint(found: Found) -> str:
+    """Eight hexadecimal digits of the rows that every client of every seed held."""
+    prints = {
+        str(read_json(run / "environment.json", []).get("partition_fingerprint"))
+        for name, plan in found.plans.items()
+        for run in (found.folder / name / entry.path for entry in plan.entries)
+    }
+    return sha256("".join(sorted(prints)).encode()).hexdigest()[:8]
+
+
+def steps_a_round(found: Found) -> dict[str, float]:
+    """Gradient steps per client and round of the row's own arms."""
+    plan = found.plans.get(found.row.id)
+    records = plan.records(found.folder / found.row.id) if plan else {}
+    return {label: round(left.summary().get("steps") or 0, 2) for label, left in records.items()}
+
+
+# -- the table -----------------------------------------------------------------------------------------------------------
+
+
+def note(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:
+    """Put what was found into claims.json, beside what stands there, and make the table and the page anew."""
+    from fedbench.report.claims import write_claims
+
+    with places.alone_in(folder):
+        tree = table_of(rows, {**entries(folder), **new})
+        write_json_atomically(folder / FILE, tree)
+        write_claims(folder)
+
+
+def entries(folder: Path) -> dict[str, Any]:
+    """What is known of rows, by id."""
+    return {own["id"]: own for own in read_json(folder / FILE, []).get("rows", [])}
+
+
+def table_of(rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Every row in its order, with p values adjusted by Holm for all parts that a test decided."""
+    table = []
+    for name, row in rows.items():
+        known = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
+        about = {key: getattr(row, key) for key in ("id", "statement", "where", "effect", "setting")}
+        about |= {"setting_text": read(SETTINGS)[row.setting]["text"], "seeds": list(row.seeds), "uses": list(row.uses)}
+        table.append({**known, **about, "open": list(row.open), "command": f"fedbench claims --only {name}"})
+    adjust([part for row in table for part in row["parts"]])
+    return {"rows": table}
+
+
+def adjust(parts: Sequence[dict[str, Any]]) -> None:
+    tested = [p for p in parts if p["judged"] and p["p"] is not None and not p["verdict"].startswith("undecided")]
+    values = iter(holm([part["p"] for part in tested]))
+    for part in parts:
+        part["p_holm"] = next(values) if any(part is one for one in tested) else None
+
+
+def listing(sources: Mapping[str, str] | None = None, out: Path | str | None = None) -> pd.DataFrame:
+    """Every row with what it costs beyond the rows before it, and its verdict so far.
+
+    Columns: id, statement, effect, runs, steps, minutes (estimated), verdict.
+    """
+    rows, known, lines = load_rows(sources), set[tuple[str, int]](), []
+    found = entries(Path(out or "results").absolute() / KIND)
+    for name, row in rows.items():
+        runs = cost.new_runs(row, known)
+        entry = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
+        lines.append(
+            {
+                **{"id": name, "statement": row.statement, "effect": row.effect, "runs": len(runs)},
+                **{"steps": sum(cost.steps_of(config) for config, _ in runs), "minutes": cost.minutes_of(runs)},
+                "verdict": said(entry),
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def said(entry: Mapping[str, Any]) -> str:
+    """The verdicts of a row in a line."""
+    words = [f"{part['part']}: {part['verdict']}" for part in entry["parts"] if part["judged"]]
+    return "; ".join(words) or str(entry["status"])
