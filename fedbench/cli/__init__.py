@@ -13,6 +13,7 @@ COMMANDS = {
     "run": "one run: one method, one data set, one partition, one or more seeds",
     "grid": "the grid of a method's tune space, then its best point over the seeds beside the baselines",
     "compare": "many methods under one protocol and one budget of tuning, with statistics",
+    "reproduce": "the papers' tables made again, ours beside the published numbers",
     "data": "fetch or import a data set, check it, say what it holds",
     "report": "(re)make the page of a run, a grid or a comparison",
     "methods": "list the methods; the options of one with default, range and source",

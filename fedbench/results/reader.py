@@ -55,6 +55,11 @@ class Records:
             wide.reindex(columns=known).rename_axis(columns=None).reset_index().sort_values(CLIENT, ignore_index=True)
         )
 
+    def scores(self, metric: str, split: str) -> pd.DataFrame:
+        """clients.parquet in its long form, of one metric on one split: `value` is a mean over `n` samples."""
+        rows = self._table("clients.parquet", CLIENTS_SCHEMA).drop_duplicates([*CLIENT, "split", "metric"], keep="last")
+        return rows[(rows["metric"] == metric) & (rows["split"] == split)].reset_index(drop=True)
+
     def traces(self) -> pd.DataFrame:
         """traces.parquet: one row per seed, round, client (-1 for the server) and name."""
         key = ["seed", "round", "client", "name"]

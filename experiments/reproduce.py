@@ -1,0 +1,3 @@
+from fedbench.cli.reproduce import main
+
+raise SystemExit(main())

@@ -1,0 +1,140 @@
+"""reproduction.json: which published numbers were made again, and how ours compare with them."""
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedbench.results.files import read_json, write_json_atomically
+from fedbench.results.plan import Plan
+from fedbench.results.reader import Records
+from fedbench.results.statistics import Interval, interval
+from fedbench.results.tables import LAST, chosen, clients_at
+
+FILE = "reproduction.json"
+
+
+@dataclass(frozen=True)
+class MadeCell:
+    """A cell that was run. path: of its comparison, relative to the reproduction. client: whose numbers it is about, if
+    of one; pooled: over all test images; choice: of the round. numbers: the paper's, in percent.
+    """
+
+    name: str
+    path: str
+    client: int | None
+    pooled: bool
+    choice: str
+    numbers: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A published experiment made again, or some of its cells. repeats: runs behind a published deviation.
+
+    changed: what differs from the paper's protocol, by dotted key.
+    """
+
+    id: str
+    what: str
+    scale: str
+    open: list[str]
+    changed: dict[str, Any]
+    repeats: int | None
+    cells: list[MadeCell]
+
+    @classmethod
+    def read(cls, folder: Path) -> "Made":
+        """As a folder has it; without cells where it has none yet."""
+        tree = read_json(folder / FILE, []) if (folder / FILE).exists() else {}
+        if not tree:
+            return cls("", "", "full", [], {}, None, [])
+        return cls(**{**tree, "cells": [MadeCell(**cell) for cell in tree["cells"]]})
+
+    def write(self, folder: Path) -> None:
+        write_json_atomically(folder / FILE, asdict(self))
+
+    def compared(self, folder: Path) -> list["Compared"]:
+        """Every number of its cells, with ours where there are some."""
+        return [found for cell in self.cells for found in _cell(cell, folder, self.repeats)]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A published number and ours, both in percent. deviation: of the paper's repeated runs. ours: over seeds."""
+
+    cell: str
+    method: str
+    table: str
+    published: float
+    deviation: float | None
+    repeats: int | None
+    ours: Interval | None
+    scored: str
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's, in points."""
+        return None if self.ours is None else self.ours.mean - self.published
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the difference: ours over seeds, with the paper's where it has one."""
+        if self.ours is None or len(self.ours.values) < 2:
+            return None
+        own = float(np.var(self.ours.values, ddof=1)) / len(self.ours.values)
+        theirs = 0.0 if self.deviation is None else self.deviation**2 / (self.repeats or 1)
+        return math.sqrt(own + theirs)
+
+    @property
+    def errors(self) -> float | None:
+        """The difference in standard errors."""
+        return None if self.difference is None or not self.error else self.difference / self.error
+
+
+def is_reproduction(folder: Path) -> bool:
+    """Whether the folder holds a published experiment made again."""
+    return (folder / FILE).exists()
+
+
+def _cell(cell: MadeCell, folder: Path, repeats: int | None) -> list[Compared]:
+    place = folder / cell.path
+    plan = Plan.read(place, [])
+    runs = plan.records(place)
+    found = []
+    for number in cell.numbers:
+        label = number["method"]
+        run = runs.get(label)
+        ours = None if run is None else _ours(cell, plan.point, run)
+        scored = "" if run is None else _scored(cell, run)
+        found.append(Compared(cell.name, label, number["table"], number["mean"], number["std"], repeats, ours, scored))
+    return found
+
+
+def _ours(cell: MadeCell, point: str, run: Records) -> Interval | None:
+    """The score of a method in percent: the mean over clients, over all their test images, or that of one client."""
+    metric = run.metric()
+    rows = chosen(metric, run.metrics(), point, cell.choice)
+    if rows.empty:
+        return None
+    scores = clients_at(run.scores(metric.name, "test"), rows)
+    if cell.client is not None:
+        scores = scores[scores["client"] == cell.client]
+    return interval([_mean(own, cell.pooled) * metric.factor for _, own in scores.groupby("seed")])
+
+
+def _mean(scores: pd.DataFrame, pooled: bool) -> float:
+    return float(np.average(scores["value"], weights=scores["n"] if pooled else None))
+
+
+def _scored(cell: MadeCell, run: Records) -> str:
+    """How ours is scored, where that is not the plain mean over clients of the last round."""
+    asked = run.config().get("evaluate") or {}
+    said = [f"mean over batches of {asked.get('batch_size')}"] if asked.get("accuracy") == "batches" else []
+    said += ["pooled over all test images"] if cell.pooled else []
+    said += [f"client {cell.client}"] if cell.client is not None else []
+    said += ["best round on test"] if cell.choice != LAST else []
+    return ", ".join(said)

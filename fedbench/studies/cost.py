@@ -1,0 +1,101 @@
+"""What runs cost, before they are run: gradient steps, and hours by a step that is measured on this machine."""
+
+import os
+import time
+from collections.abc import Iterable
+from functools import cache
+from math import ceil
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from fedbench import models
+from fedbench.config import Config
+
+SETS = {
+    "cifar10c": (50_000, (3, 32, 32), 10),
+    "cifar100": (50_000, (3, 32, 32), 100),
+    "cifar10": (50_000, (3, 32, 32), 10),
+    "cinic10": (90_000, (3, 32, 32), 10),
+    "svhn": (73_257, (3, 32, 32), 10),
+    "emnist": (697_932, (1, 28, 28), 62),
+    "fmnist": (60_000, (1, 28, 28), 10),
+    "mnist": (60_000, (1, 28, 28), 10),
+    "organamnist": (34_561, (1, 28, 28), 11),
+    "organcmnist": (12_975, (1, 28, 28), 11),
+    "tiny-imagenet": (100_000, (3, 64, 64), 200),
+    "mini-imagenet": (50_000, (3, 84, 84), 100),
+    "office-caltech10": (2_025, (3, 256, 256), 10),
+    "domainnet10": (18_000, (3, 256, 256), 10),
+    "pacs": (8_000, (3, 64, 64), 7),
+}
+"""Training images, shape of one, and classes of known sets; others are taken for CIFAR-10."""
+PASSES = {"co-pfl": 2.0, "fedselect": 2.0, "ditto": 2.0, "apfl": 2.0, "fedmosaic": 2.0, "fedct": 2.0}
+"""Methods that make two passes over their images, or one with as many public ones, by the work of one."""
+MEASURED = 12
+"""Steps that are timed, the first one not counted."""
+MOST = 1.0
+"""Seconds after which no further one is."""
+
+
+def steps_of(config: Config) -> int:
+    """Gradient steps of a run, each of one batch."""
+    share, clients = config.participation, config.partition.clients
+    drawn = share if share > 1 else max(1, round(share * clients))
+    images = images_of(config) * (1 - config.data.val)
+    batches = 1 if config.train.batch_size == "full" else ceil(images / config.train.batch_size)
+    return round(config.rounds * drawn * config.train.epochs * batches * PASSES.get(config.method.name, 1.0))
+
+
+def images_of(config: Config) -> float:
+    """Training images of a client, validation included: what was asked for, or an even share."""
+    asked = config.partition
+    if counts := asked.options.get("counts"):
+        return sum(map(sum, counts)) / len(counts)
+    if asked.images is not None:
+        return asked.images * asked.classes
+    if asked.train_size is not None:
+        return asked.train_size
+    total = asked.total or set_of(config)[0] - config.public.size
+    return total / asked.clients * (1 - asked.test_share if asked.test == "pooled" else 1)
+
+
+def hours_of(configs: Iterable[Config]) -> float:
+    """Estimated hours of training with a run on every core."""
+    return sum(steps_of(config) * step_seconds(*work(config)) for config in configs) / 3600 / (os.cpu_count() or 1)
+
+
+def work(config: Config) -> tuple[str, tuple[int, ...], int, int]:
+    """Model, shape of an image, classes, and images of a batch, no more than a client has."""
+    _, shape, classes = set_of(config)
+    most = ceil(images_of(config))
+    batch = most if config.train.batch_size == "full" else min(config.train.batch_size, most)
+    return "avgcnn" if config.model.name == "auto" else config.model.name, shape, classes, max(2, batch)
+
+
+def set_of(config: Config) -> tuple[int, tuple[int, ...], int]:
+    """Training images, shape and classes of the data."""
+    return next((known for name, known in SETS.items() if name in config.data.name), SETS["cifar10"])
+
+
+@cache
+def step_seconds(model: str, shape: tuple[int, ...], classes: int, batch: int) -> float:
+    """Seconds of a plain gradient step on one core: the median of a few."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        net = models.load(model)(input_shape=shape, classes=classes)
+        optimizer = torch.optim.SGD(net.parameters(), 0.01)
+        x, y = torch.zeros(batch, *shape), torch.zeros(batch, dtype=torch.int64)
+        seconds = []
+        for _ in range(MEASURED):
+            begun = time.perf_counter()
+            optimizer.zero_grad()
+            cross_entropy(net(x), y).backward()
+            optimizer.step()
+            seconds.append(time.perf_counter() - begun)
+            if sum(seconds) > MOST and len(seconds) > 1:
+                break
+    finally:
+        torch.set_num_threads(threads)
+    return sorted(seconds[1:])[(len(seconds) - 1) // 2]

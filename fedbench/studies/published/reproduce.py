@@ -1,0 +1,125 @@
+"""Published experiments made again: cell by cell, under the paper's protocol, each run kept by its identity."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from fedbench.config import Config
+from fedbench.config.keys import nested
+from fedbench.errors import ConfigError
+from fedbench.results.plan import Plan
+from fedbench.results.published import Made, MadeCell
+from fedbench.studies import folder as places
+from fedbench.studies.contenders import TUNE_SEEDS
+from fedbench.studies.contest import Contest, hold
+from fedbench.studies.execute import Watch
+from fedbench.studies.published.experiment import SCALES, Cell, Experiment, keys
+from fedbench.studies.sources import source_keys
+from fedbench.studies.space import Values
+
+KIND = "reproduce"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What an experiment left. The table is read when it is asked for."""
+
+    folder: Path
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row per published number, as `table.csv` holds it."""
+        return pd.read_csv(self.folder / "table.csv")
+
+
+def reproduce(
+    name: str,
+    config: Config | None = None,
+    *,
+    cells: Sequence[str] = (),
+    scale: str = "full",
+    sources: Mapping[str, str] | None = None,
+    at_once: int | None = None,
+    watch: Watch | None = None,
+) -> Reproduction:
+    """Run a published experiment, or what is missing of it, and write ours beside the paper's numbers.
+
+    name: `PAPER/EXPERIMENT`. config: what is to differ from the paper's protocol. cells: words, one of which is in the
+    name of a cell that is run. scale: `full`, or `small` with what the experiment's file says of it. sources: another
+    source of data by the name of a set. Cells of which some were run before stay in the page. Raises ConfigError before
+    any run.
+    """
+    config = config or Config()
+    if scale not in SCALES:
+        raise ConfigError(f"--scale {scale}: must be {' or '.join(SCALES)}")
+    experiment = Experiment.load(name)
+    if not experiment.cells:
+        raise ConfigError(f"{name}: {experiment.what}")
+    root = (config.out or Path("results")).absolute()
+    folder = config.out or root / KIND / (config.name or f"{name.replace('/', '-')}-{scale}")
+    made = {cell.name: cell for cell in Made.read(folder).cells}
+    contests: dict[str, Contest] = {}
+    for cell in experiment.chosen(cells):
+        contest = contest_of(experiment, cell, config, scale, sources or {}, folder, root)
+        contests.setdefault(str(contest.folder), contest)
+        made[cell.name] = record(experiment, cell, contest, folder)
+    with places.made(folder):
+        hold(list(contests.values()), at_once, watch)
+        order = [cell.name for cell in experiment.cells]
+        known = sorted(made.values(), key=lambda cell: order.index(cell.name))
+        changed = {**(experiment.small.values if scale == "small" else {}), **given_by(config)}
+        Made(name, experiment.what, scale, list(experiment.open), changed, experiment.repeats, known).write(folder)
+    from fedbench.report import make_report
+
+    make_report(folder)
+    return Reproduction(folder)
+
+
+def contest_of(
+    experiment: Experiment,
+    cell: Cell,
+    config: Config,
+    scale: str,
+    sources: Mapping[str, str],
+    folder: Path,
+    root: Path,
+) -> Contest:
+    """The runs of a cell. Cells that differ by a client alone have the same. Raises ConfigError."""
+    given = given_by(config)
+    asked = {**experiment.values(cell, scale), **given}
+    asked |= source_keys(asked["data.name"], sources)
+    whole = Config(**nested(asked))
+    contenders = experiment.contenders(cell, scale, list(given))
+    plan = Plan("compare", None, whole.model_dump(mode="json"), [], point="after_agg")
+    own = folder / "cells" / slug(cell)
+    return Contest(plan, whole, contenders, own, root, TUNE_SEEDS, setting=cell.name)
+
+
+def given_by(config: Config) -> Values:
+    """What the user set of a run, by dotted key."""
+    return keys(config.model_dump(mode="json", exclude_unset=True, exclude={"out", "name"}))
+
+
+def slug(cell: Cell) -> str:
+    """The folder of a cell's runs."""
+    text = cell.dataset if cell.client is not None else cell.name
+    return "".join(letter if letter.isalnum() or letter in ".=-" else "-" for letter in text)
+
+
+def record(experiment: Experiment, cell: Cell, contest: Contest, folder: Path) -> MadeCell:
+    """What the page is to show of a cell."""
+    return MadeCell(
+        cell.name,
+        places.relative(contest.folder, folder),
+        cell.client,
+        experiment.pooled,
+        experiment.choice,
+        [vars(number) for number in experiment.of(cell)],
+    )

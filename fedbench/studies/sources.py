@@ -1,0 +1,38 @@
+"""Where sets of images are that a study names, when they are not to be fetched: a folder of them, or one by one."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fedbench.errors import ConfigError, nearest
+from fedbench.studies.space import Values
+
+
+def asked_sources(texts: Sequence[str], known: Sequence[str]) -> dict[str, str]:
+    """`NAME=WHERE`, or one folder whose subfolders have the names of sets. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, where = text.partition("=")
+        if not equals:
+            folder = Path(text).expanduser()
+            below = {name: folder / name for name in known if (folder / name).is_dir()}
+            if not below:
+                raise ConfigError(f"--sources {text}: no folder with one of {', '.join(known)} in it")
+            found |= {name: str(place) for name, place in below.items()}
+        elif name not in known:
+            raise ConfigError(f"--sources {text}: unknown set '{name}'; {nearest(name, known)}")
+        elif not where:
+            raise ConfigError(f"--sources {text}: where it is, is missing: a data name, KIND:PATH or a folder")
+        else:
+            found[name] = where
+    return found
+
+
+def source_keys(name: str, sources: Mapping[str, str]) -> Values:
+    """The keys `data.*` of a set: its own, or those of another name, `KIND:PATH`, or a folder of parquet or such files."""
+    where = sources.get(name, name)
+    folder = Path(where).expanduser()
+    if ":" in where or where == name or not folder.is_dir():
+        return {"data.name": where}
+    if any(folder.glob("*.parquet")):
+        return {"data.name": f"parquet:{folder.absolute()}"}
+    return {"data.name": name, "data.root": str(folder.absolute())}

@@ -1,0 +1,82 @@
+"""The experiments of the papers, as their files and published.csv have them."""
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.config.keys import nested
+from fedbench.errors import ConfigError
+from fedbench.studies.published.experiment import Experiment, names, sets
+
+RUN = [name for name in names() if Experiment.load(name).cells]
+
+
+def test_every_experiment_of_the_table_has_a_file():
+    assert len(names()) == 25
+    assert len(RUN) == 20
+    assert "cifar10" in sets()
+
+
+@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("scale", ["full", "small"])
+def test_every_cell_has_numbers_and_a_configuration_that_is_legal(name, scale):
+    experiment = Experiment.load(name)
+    for cell in experiment.cells:
+        asked = Config(**nested(experiment.values(cell, scale)))
+        contenders = experiment.contenders(cell, scale)
+        assert [contender.label for contender in contenders] == [number.method for number in experiment.of(cell)] != []
+        for contender in contenders:
+            contender.config(asked, contender.points[0])
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_no_number_of_a_cell_is_left_out(name):
+    experiment = Experiment.load(name)
+    cells = {(cell.dataset, cell.setting) for cell in experiment.cells}
+    left = {(number.dataset, number.setting) for number in experiment.numbers} - cells
+    assert not {setting for _, setting in left if setting}
+
+
+def test_what_an_experiment_is_like_and_what_it_adds():
+    first, second = Experiment.load("fedcac/main-pathological"), Experiment.load("fedcac/main-dirichlet")
+    assert second.config == {**first.config, "partition.name": "dirichlet-fixed"}
+    assert second.open == first.open
+    assert Experiment.load("fedobp/resnet18").open[: len(Experiment.load("fedobp/main").open)]
+
+
+def test_methods_that_the_paper_scores_over_batches_are_scored_so():
+    experiment = Experiment.load("co-pfl/main")
+    found = {c.label: c.fixed for c in experiment.contenders(experiment.cells[0], "full")}
+    assert found["co-pfl"]["evaluate.accuracy"] == "batches"
+    assert found["co-pfl"]["evaluate.batch_size"] == 32
+    assert "evaluate.accuracy" not in found["local"]
+
+
+def test_a_key_that_the_user_sets_is_not_tuned_and_wins():
+    experiment = Experiment.load("co-pfl/main")
+    found = {c.label: c for c in experiment.contenders(experiment.cells[0], "full", ["train.lr", "train.epochs"])}
+    assert found["local"].points == ({},)
+    assert "train.epochs" not in found["co-pfl"].fixed
+    assert {"train.lr": 0.01} in Experiment.load("co-pfl/main").contenders(experiment.cells[0], "full")[0].points
+
+
+def test_options_of_one_method_are_its_own():
+    experiment = Experiment.load("fedcac/main-pathological")
+    found = {c.label: c.fixed for c in experiment.contenders(experiment.cells[1], "full")}
+    assert found["fedcac"] == {"method.beta": 170}
+    assert found["fedper"] == {}
+    small = {c.label: c.fixed for c in experiment.contenders(experiment.cells[1], "small")}
+    assert small["fedcac"] == {"method.beta": 6}
+
+
+def test_cells_are_chosen_by_data_set_or_word():
+    experiment = Experiment.load("co-pfl/main")
+    assert [cell.dataset for cell in experiment.chosen(["cifar10"])] == ["cifar10"]
+    assert [cell.dataset for cell in experiment.chosen(["clients=20"])] == ["cinic10", "mini-imagenet"]
+    assert len(experiment.chosen([])) == 4
+    with pytest.raises(ConfigError, match="--cells svhn: no cell of co-pfl/main; it has cifar10, clients=10"):
+        experiment.chosen(["svhn"])
+
+
+def test_a_name_that_is_none():
+    with pytest.raises(ConfigError, match=r"co-pfl/mian: no published experiment; .*co-pfl/main"):
+        Experiment.load("co-pfl/mian")

@@ -1,0 +1,35 @@
+"""Gradient steps and seconds before anything is run."""
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.studies.cost import hours_of, images_of, step_seconds, steps_of, work
+
+ASKED = {"partition": {"name": "shards", "clients": 10, "classes": 2, "images": 50}, "data": {"name": "cifar10"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "images"),
+    [
+        ({}, 100),
+        ({"partition": {"name": "pathological", "train_size": 500}}, 500),
+        ({"partition": {"name": "dirichlet", "clients": 100, "test": "pooled"}}, 375),
+        ({"partition": {"name": "iid", "clients": 10, "total": 2000}}, 200),
+    ],
+)
+def test_images_of_a_client(more, images):
+    assert images_of(Config(**{**ASKED, **more})) == images
+
+
+def test_steps_are_batches_times_epochs_times_clients_times_rounds():
+    base = Config(**ASKED, train={"batch_size": 32, "epochs": 5}, rounds=100)
+    assert steps_of(base.model_copy(update={"data": base.data.model_copy(update={"val": 0})})) == 100 * 10 * 5 * 4
+    half = Config(**ASKED, train={"batch_size": "full", "epochs": 1}, rounds=10, participation=0.5)
+    assert steps_of(half) == 10 * 5
+
+
+def test_a_step_is_measured_and_hours_follow():
+    assert step_seconds("mlp", (1, 28, 28), 10, 32) > 0
+    config = Config(**ASKED, model="mlp")
+    assert work(config) == ("mlp", (3, 32, 32), 10, 50)
+    assert hours_of([config, config]) == pytest.approx(2 * hours_of([config]))
