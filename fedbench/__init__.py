@@ -11,16 +11,17 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fedbench.studies.claims import claims
     from fedbench.studies.compare import compare
     from fedbench.studies.grid import grid
     from fedbench.studies.run import run
 
-__all__ = ["Config", "ConfigError", "compare", "grid", "run"]
+__all__ = ["Config", "ConfigError", "claims", "compare", "grid", "run"]
 
 
 def __getattr__(name: str) -> Any:
     """Studies are imported when they are asked for: they import torch."""
-    if name in ("run", "grid", "compare"):
+    if name in ("run", "grid", "compare", "claims"):
         from importlib import import_module
 
         return getattr(import_module(f"fedbench.studies.{name}"), name)

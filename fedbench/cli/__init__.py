@@ -14,6 +14,7 @@ COMMANDS = {
     "grid": "the grid of a method's tune space, then its best point over the seeds beside the baselines",
     "compare": "many methods under one protocol and one budget of tuning, with statistics",
     "reproduce": "the papers' tables made again, ours beside the published numbers",
+    "claims": "claims of the papers: listed with their cost, or tested at small scale with a verdict for each",
     "data": "fetch or import a data set, check it, say what it holds",
     "report": "(re)make the page of a run, a grid or a comparison",
     "methods": "list the methods; the options of one with default, range and source",

@@ -1,24 +1,79 @@
-"""`fedbench claims`: the claims of papers, tested."""
+"""`fedbench claims`: the claims of papers, listed with their cost or tested."""
 
-from typing import Any
+import textwrap
+from collections.abc import Iterator
 
 from fedbench.cli import OK, command
-from fedbench.cli.flags import Flag, read
-from fedbench.cli.help import flag_text
+from fedbench.cli.flags import Flag
+from fedbench.cli.parse import parse
 from fedbench.cli.stages import Stages, read_count
+from fedbench.config import Config
+from fedbench.config.keys import flat
 from fedbench.errors import ConfigError
 
 FLAGS = (
-    Flag("only", "rows to run or go on with, by id, or all; without it every row is listed with its cost", "ID,...", many=True),
-    Flag(
-        "sources",
-        "where the sets cifar10, cifar10_jpeg, fmnist and pacs are: a folder with folders of these names, or NAME=WHERE "
-        "(a data name, parquet:PATH, or a folder of published files) [default: the published sets, cifar10 for both]",
-        "DIR | NAME=WHERE",
-        many=True,
-    ),
-    Flag("out", "results folder; runs are kept below it by what they are, and rows share them [default results]", "DIR"),
+    Flag("only", "rows to run or to go on with, by id, or all; without it all are listed", "ID,...", many=True),
+    Flag("sources", "where the sets of images are: see below", "DIR | NAME=WHERE ...", many=True),
     Flag("trials", "most runs side by side [whole number >= 1 or auto; default auto: as many as fit]", "N"),
-    Flag("debug", "show the stack trace of a mistake"),
-    Flag("help", "this list"),
 )
+USAGE = """usage: fedbench claims [--only ID,...] [--sources DIR | NAME=WHERE ...] [--trials N] [--out DIR]
+
+Without --only: lists every claim with its runs, gradient steps, minutes (estimated by a step measured here) and verdict
+so far. With it: runs what is missing of these rows, judges them and rewrites OUT/claims/report.html, claims.md and
+claims.csv after each. OUT is results unless --out says otherwise; rows share runs, which are kept in OUT/run.
+"""
+SOURCES = """Rows name the sets cifar10, cifar10_jpeg, fmnist and pacs. --sources takes a folder with folders of these
+names, or NAME=WHERE for some of them: a data name, parquet:PATH, or a folder with the published files. By default the
+published sets are fetched (pacs you fetch: `fedbench data pacs --from PATH`), cifar10 for both sets of that kind.
+Flags that do not change numbers are taken too: --hosts, --gpus-per-host, --address, --loggers, --checkpoint.every.
+"""
+HARMLESS = {"resources", "loggers", "wandb", "checkpoint"}
+
+
+@command
+def main(argv: list[str]) -> int:
+    """Lists the rows, or runs some and prints their verdicts and where the page is."""
+    if "-h" in argv or "--help" in argv:
+        print("\n".join([USAGE, *(f"--{f'{f.name} {f.metavar}':<30}{f.description}" for f in FLAGS), "", SOURCES]))
+        return OK
+    config, asked = parse(argv, FLAGS, "fedbench claims")
+    keys = harmless_keys(config)
+    at_once = read_count("trials", asked.trials)
+    from fedbench.studies.claims.rows import asked_sources
+    from fedbench.studies.claims.study import KIND, claims, entries, listing, said
+
+    sources = asked_sources([word for text in asked.sources for word in text.split(",") if word])
+    only = [word for text in asked.only for word in text.split(",") if word]
+    if not only:
+        print("\n".join(listed(listing(sources, config.out).to_dict("records"))))
+        return OK
+    stages = Stages("claims")
+    try:
+        done = claims(only, sources=sources, out=config.out, keys=keys, at_once=at_once, watch=stages.update)
+    finally:
+        stages.stop()
+    for name, entry in entries(done.folder).items():
+        if name in only or only == ["all"]:
+            print(f"{name:<4} {said(entry)}")
+    print(f"results: {config.out or 'results'}/{KIND}")
+    print(f"report:  {done.report}")
+    return OK
+
+
+def harmless_keys(config: Config) -> dict[str, object]:
+    """The keys that say where and how runs are made. Raises ConfigError for one that would change a claim's test."""
+    tree = config.model_dump(mode="json", exclude_unset=True, exclude={"out"})
+    for key in flat({name: own for name, own in tree.items() if name not in HARMLESS}):
+        raise ConfigError(f"--{key}: rows say what is run; `fedbench run` takes it, claims does not")
+    return flat(tree)
+
+
+def listed(rows: list[dict]) -> Iterator[str]:
+    """Two lines a row and more where they are long; the sum of all."""
+    yield f"{'row':<4} {'runs':>5} {'steps':>9} {'minutes':>8}  claim; published; verdict"
+    for row in rows:
+        yield f"{row['id']:<4} {row['runs']:>5} {row['steps']:>9,} {row['minutes']:>8.1f}  {row['statement']}"
+        for text in (f"published: {row['effect']}", f"verdict: {row['verdict']}"):
+            yield from textwrap.wrap(text, 110, initial_indent=" " * 31, subsequent_indent=" " * 33)
+    total = [sum(row[key] for row in rows) for key in ("runs", "steps", "minutes")]
+    yield f"all  {total[0]:>5} {total[1]:>9,} {total[2]:>8.1f}  runs that rows share are counted once, training only"

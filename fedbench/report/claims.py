@@ -10,10 +10,10 @@ from fedbench.report.template import rendered
 from fedbench.results.files import read_json, write_atomically
 
 COLUMNS = (
-    *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_holm", "other"),
-    *("best", "values", "note", "seeds", "minutes", "fingerprint", "command", "statement"),
+    *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_holm"),
+    *("other", "best", "values", "note", "seeds", "minutes", "fingerprint", "command", "statement"),
 )
-POINTS = {"agg": "after aggregation", "fit": "after the fit", "none": "traces"}
+POINTS = {"agg": "after aggregation", "fit": "after the fit", "none": ""}
 RULES = {
     "B": "A better than B",
     "T": "A and B alike",
@@ -79,7 +79,7 @@ def _details(row: Tree) -> Iterator[str]:
 def cells(part: Tree) -> list[str]:
     """A part in the words of the table."""
     name = f"{part['part']}: {part['case']}" if part["case"] else part["part"]
-    rule = f"{RULES[part['rule']]}, {POINTS[part['point']]}"
+    rule = ", ".join(filter(None, (RULES[part["rule"]], POINTS[part["point"]])))
     rule += " (shown, not judged)" if not part["judged"] and part["rule"] != "shown" and not part["case"] else ""
     values = ", ".join(number(value) for value in part["values"])
     return [name, rule, part["verdict"], estimate(part), number(part["delta"]), p_words(part), values, besides(part)]
@@ -172,7 +172,7 @@ def as_page(rows: Sequence[Tree], folder: Path) -> str:
         intro=INTRO.replace("`", ""),
         answer=tally(rows),
         rows=[(row, words(row), (folder / row["id"] / "report.html").exists()) for row in rows],
-        details=[(row, facts(row), [(part, cells(part), bar(part, row["parts"])) for part in row["parts"]]) for row in run],
+        details=[(row, facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],
         tone=tone,
     )
 
@@ -190,5 +190,5 @@ def bar(part: Tree, parts: Sequence[Tree]) -> dict[str, float] | None:
     known = [end for own in parts if own["low"] is not None for end in (own["low"], own["high"], 0.0)]
     low, high = min(known), max(known)
     width = (high - low) or 1.0
-    at = lambda value: round(100 * (value - low) / width, 2)  # noqa: E731
-    return {"start": at(part["low"]), "width": at(part["high"]) - at(part["low"]), "mean": at(part["mean"]), "zero": at(0)}
+    places = {"start": part["low"], "end": part["high"], "mean": part["mean"], "zero": 0.0}
+    return {name: round(100 * (value - low) / width, 2) for name, value in places.items()}

@@ -20,9 +20,9 @@ def means_by_seed(arms: Arms, labels: Sequence[str], point: str) -> pd.DataFrame
 def best_is_one_of(arms: Arms, point: str, labels: Sequence[str], among: Sequence[str], least: int) -> Verdict:
     """The best of these options is one of some, the last of equals being the best."""
     table = means_by_seed(arms, labels, point)[list(reversed(labels))]
-    best = table.idxmax(axis=1)
-    flags = {int(str(seed)): label in among for seed, label in best.items()}
-    return property_of(flags, least, "best: " + ", ".join(best))
+    best = {int(str(seed)): str(label) for seed, label in table.idxmax(axis=1).items()}
+    flags = {seed: label in among for seed, label in best.items()}
+    return property_of(flags, least, f"best: {', '.join(best.values())}")
 
 
 def needs_less(
@@ -35,9 +35,10 @@ def needs_less(
     shares = []
     for options in (ours, theirs):
         order = sorted(options, key=lambda label: options[label])
-        shares.append(means_by_seed(arms, order, point).idxmax(axis=1).map(options))
-    flags = {int(str(seed)): bool(own * factor <= shares[1][seed] + 1e-12) for seed, own in shares[0].items()}
-    said = " against ".join(", ".join(f"{value:.2g}" for value in found) for found in shares)
+        best = means_by_seed(arms, order, point).idxmax(axis=1)
+        shares.append({int(str(seed)): options[str(label)] for seed, label in best.items()})
+    flags = {seed: own * factor <= shares[1][seed] + 1e-12 for seed, own in shares[0].items()}
+    said = " against ".join(", ".join(f"{value:.2g}" for value in found.values()) for found in shares)
     return property_of(flags, note=f"best shares {said}")
 
 
@@ -81,10 +82,12 @@ def of_seed(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     return table[table["seed"] == seed].reset_index(drop=True)
 
 
-# -- who overlaps with whom ----------------------------------------------------------------------------------------------
+# -- who overlaps with whom --------------------------------------------------------------------------------------------
 
 
-def alike_overlap(arms: Arms, point: str, label: str, classes: Sequence[Sequence[int]], rounds: Sequence[int]) -> Verdict:
+def alike_overlap(
+    arms: Arms, point: str, label: str, classes: Sequence[Sequence[int]], rounds: Sequence[int]
+) -> Verdict:
     """Clients with more common classes overlap more: Mantel's test by permuted clients, p <= 0.05 in every seed."""
     shared = common_classes(classes)
     found = {seed: mantel(matrix, shared) for seed, matrix in overlaps(arms[label], rounds).items()}
@@ -109,8 +112,9 @@ def common_classes(classes: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def overlaps(runs: Frames, rounds: Sequence[int]) -> dict[int, np.ndarray]:
-    """The mean overlap matrix over some rounds, by seed; both directions averaged."""
-    rows = runs.traces[runs.traces["name"].str.startswith("overlap/") & runs.traces["round"].between(*rounds)]
+    """The mean overlap matrix from one round to another, by seed; both directions averaged."""
+    rows = runs.traces[runs.traces["name"].str.startswith("overlap/")]
+    rows = rows[rows["round"].between(rounds[0], rounds[1])]
     other = rows["name"].str.removeprefix("overlap/").astype(int)
     found = {}
     for seed, own in rows.assign(other=other).groupby("seed"):
@@ -129,17 +133,17 @@ def mantel(first: np.ndarray, second: np.ndarray, draws: int = PERMUTATIONS) -> 
     return seen, (1 + int(np.sum(np.array(drawn) >= seen - 1e-12))) / (draws + 1)
 
 
-# -- whom clients trust --------------------------------------------------------------------------------------------------
+# -- whom clients trust ------------------------------------------------------------------------------------------------
 
 
 def little_trust(arms: Arms, point: str, label: str, below: float = 0.1, share: float = 0.5) -> Verdict:
     """At the last round lambda is small, with the public loss above the private one, for so many of the clients."""
     tables = {name: trust_table(arms[label], name) for name in ("lambda", "loss_private", "loss_public")}
     flags, said = {}, []
-    for seed, rows in tables["lambda"].groupby("seed"):
-        last = [table.loc[seed].iloc[-1] for table in tables.values()]
-        small = (last[0] < below) & (last[2] > last[1])
-        flags[int(str(seed))] = bool(small.mean() >= share)
+    for seed in tables["lambda"].index.unique("seed"):
+        lam, private, public = (table.loc[seed].iloc[-1] for table in tables.values())
+        small = (lam < below) & (public > private)
+        flags[int(seed)] = bool(small.mean() >= share)
         said.append(f"{int(small.sum())} of {len(small)}")
     return property_of(flags, note="clients: " + ", ".join(said))
 
@@ -160,7 +164,7 @@ def others_trust(arms: Arms, point: str, label: str, client: int = 0, below: flo
     """From the round on in which a client shuts itself out, the median lambda of the others stays above."""
     table, flags, said = trust_table(arms[label], "lambda"), {}, []
     for seed, round in shut_rounds(arms[label], client, below).items():
-        others = table.loc[seed].drop(columns=client).median(axis=1)
+        others = pd.DataFrame(table.loc[seed]).drop(columns=client).median(axis="columns")
         flags[seed] = round is not None and bool((others.loc[round:] > below).all())
         said.append(f"{others.iloc[-1]:.2f}")
     return property_of(flags, note="median lambda of the others at the end " + ", ".join(said))
@@ -177,23 +181,24 @@ def shut_rounds(runs: Frames, client: int, below: float) -> dict[int, int | None
     return found
 
 
-# -- bytes, points, estimators -------------------------------------------------------------------------------------------
+# -- bytes, points, estimators -----------------------------------------------------------------------------------------
 
 
 def fewer_bytes(arms: Arms, point: str, small: Sequence[str], large: str, factor: float) -> Verdict:
     """A client sends at least so many times less in a round."""
-    most, said, flags = _bytes_up(arms[large]), [], {}
+    most, said, flags = _bytes_up(arms[large]), list[str](), dict[int, bool]()
     for label in small:
         for seed, own in _bytes_up(arms[label]).items():
             ratio = most[seed] / own
-            flags[int(str(seed))] = flags.get(int(str(seed)), True) and bool(ratio > factor)
+            flags[seed] = flags.get(seed, True) and ratio > factor
             said.append(f"{label}: {own:,.0f} bytes against {most[seed]:,.0f}, factor {ratio:,.0f}")
     return property_of(flags, note="; ".join(said))
 
 
-def _bytes_up(runs: Frames) -> pd.Series:
+def _bytes_up(runs: Frames) -> dict[int, float]:
+    """Of a client in the last round, by seed."""
     rows = runs.at("fit").dropna(subset=["bytes_up"]).groupby("seed").last()
-    return rows["bytes_up"] / rows["clients"]
+    return {int(str(seed)): float(own) for seed, own in (rows["bytes_up"] / rows["clients"]).items()}
 
 
 def points_differ(arms: Arms, point: str, labels: Sequence[str], first: str, second: str) -> Verdict:
@@ -220,10 +225,11 @@ def estimators_differ(
     other = means_by_seed(arms, list(batches.values()), point).set_axis(list(batches), axis=1)
     gaps = (other - samples).loc[samples.index.intersection(other.index)]
     swapped = [seed for seed in gaps.index if swaps(samples.loc[seed], other.loc[seed])]
-    sizes = gaps.abs().stack()
-    sizes.index = sizes.index.set_names(["seed", "client"])
+    sizes = gaps.abs().melt(ignore_index=False)["value"]
     found = of_seeds(sizes)
-    note = f"signed mean {gaps.to_numpy().mean():+.2f}; largest {sizes.max():.2f}; neighbours swap in {len(swapped)} seeds"
+    note = (
+        f"signed mean {gaps.to_numpy().mean():+.2f}; largest {sizes.max():.2f}; neighbours swap in {len(swapped)} seeds"
+    )
     if swapped or (found.low is not None and found.low > most):
         return Verdict(HOLDS, found, note=note)
     return Verdict(FAILS if sizes.max() < least else UNDECIDED, found, note=note)

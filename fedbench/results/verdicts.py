@@ -22,8 +22,8 @@ LEVEL = 0.05
 @dataclass(frozen=True)
 class Verdict:
     """word: one of the five. estimate: of the difference, with its interval over seeds. p: of the test that the claim
-    is wrong, one-sided, None where nothing is tested. reverse: whether the opposite of a difference is established. note:
-    what else was found.
+    is wrong, one-sided, None where nothing is tested. reverse: whether the opposite is established. note: what else was
+    found.
     """
 
     word: str
@@ -45,11 +45,11 @@ class Verdict:
         return self.holds or self.fails
 
 
-# -- differences ---------------------------------------------------------------------------------------------------------
+# -- differences -------------------------------------------------------------------------------------------------------
 
 
 def better(difference: pd.Series, delta: float) -> Verdict:
-    """Above 0; weaker than published where it is surely below delta; not at all where it is so without being above 0."""
+    """Above 0; weaker than published where it is surely below delta; not at all where it is so and not above 0."""
     found = of_seeds(difference)
     if found.low is None or found.high is None:
         return Verdict(UNDECIDED, found)
@@ -96,7 +96,7 @@ def peaked(low: pd.Series, middle: pd.Series, high: pd.Series, delta: float) -> 
 
 
 def monotone(options: Sequence[pd.Series], delta: float) -> Verdict:
-    """Ascending over three or more options: Page's exact test with seeds as blocks; the estimate is last minus first."""
+    """Ascending over three options or more: Page's exact test, seeds as blocks; the estimate is last minus first."""
     table = pd.concat([option.groupby("seed").mean() for option in options], axis=1).dropna().to_numpy()
     ends = better(difference(options[-1], options[0]), delta)
     if len(table) < 2:
@@ -115,7 +115,7 @@ def difference(first: pd.Series, second: pd.Series) -> pd.Series:
 
 
 def of_seeds(values: pd.Series) -> Interval:
-    """Mean over seeds of the mean over a seed's clients, with its interval. Raises ValueError where nothing is paired."""
+    """Mean over seeds of the mean over a seed's clients, with its interval. Raises ValueError where there is none."""
     return interval(values.dropna().groupby("seed").mean().tolist())
 
 
@@ -133,11 +133,11 @@ def open_word(difference: pd.Series, found: Interval) -> str:
     return LEANING if leaning else UNDECIDED
 
 
-# -- orders and properties -----------------------------------------------------------------------------------------------
+# -- orders and properties ---------------------------------------------------------------------------------------------
 
 
 def ordered(means: Mapping[str, float], published: Sequence[str], least: float) -> Verdict:
-    """Kendall's tau of the order of means with a published one, the best first; it must reach `least`, or be above 0."""
+    """Kendall's tau of the order of means with a published one, best first: `least` holds, 0 or less does not."""
     ranks = [-place for place in range(len(published))]
     found = stats.kendalltau(ranks, [means[label] for label in published], alternative="greater")
     tau = float(found.statistic)
@@ -156,7 +156,7 @@ def property_of(flags: Mapping[int, bool], least: int | None = None, note: str =
     return Verdict(FAILS if right < len(flags) / 2 else UNDECIDED, note=said)
 
 
-# -- several verdicts ----------------------------------------------------------------------------------------------------
+# -- several verdicts --------------------------------------------------------------------------------------------------
 
 
 def all_of(parts: Sequence[Verdict]) -> str:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable
 from functools import cache
 from math import ceil
+from statistics import median
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -18,8 +19,8 @@ SHAPES = {"cifar": (3, 32, 32), "fmnist": (1, 28, 28), "pacs": (3, 64, 64)}
 """Shape of an image by a part of its data's name; others are taken for colour images of 32 pixels a side."""
 FITS = {"co-pfl": 2.0, "fedselect": 2.0, "ditto": 2.0, "apfl": 2.0, "fedmosaic": 2.0, "fedct": 2.0}
 """Methods that make two passes over their images, or one with as many public ones, by the work of one."""
-MEASURED = 12
-"""Steps that are timed, the first ones not counted."""
+MEASURED = 5
+"""Steps that are timed."""
 
 
 def runs_of(row: Row) -> Iterable[tuple[Config, int]]:
@@ -42,8 +43,8 @@ def steps_of(config: Config) -> int:
     share, clients = config.participation, config.partition.clients
     drawn = share if share > 1 else max(1, round(share * clients))
     images = images_of(config) * (1 - config.data.val)
-    work = drawn * config.train.epochs * ceil(images / float(config.train.batch_size)) * FITS.get(config.method.name, 1.0)
-    return round(config.rounds * work)
+    fit = config.train.epochs * ceil(images / float(config.train.batch_size)) * FITS.get(config.method.name, 1.0)
+    return round(config.rounds * drawn * fit)
 
 
 def images_of(config: Config) -> float:
@@ -88,4 +89,4 @@ def step_seconds(model: str, shape: tuple[int, ...], batch: int) -> float:
             seconds.append(time.perf_counter() - begun)
     finally:
         torch.set_num_threads(threads)
-    return sorted(seconds[MEASURED // 4 :])[(MEASURED - MEASURED // 4) // 2]
+    return median(seconds)

@@ -18,7 +18,6 @@ from fedbench.results.tables import BEST_TEST, LAST
 from fedbench.results.verdicts import Verdict
 
 OTHER = {"agg": "fit", "fit": "agg"}
-RULES = ("B", "T", "N", "S", "M", "K", "P", "shown")
 OWN = ("rule", "cases", "some", "most", "point", "shown", "check")
 """Keys of a part that are none of its check's."""
 
@@ -65,50 +64,44 @@ class Terms:
         return READINGS[word](self.arms[inside["of"]], **more)
 
 
-def judged(
-    parts: Mapping[str, Mapping[str, Any]], arms: Arms, pick: Callable[[Sequence[str]], str]
-) -> list[Judged]:
+def judged(parts: Mapping[str, Mapping[str, Any]], arms: Arms, pick: Callable[[Sequence[str]], str]) -> list[Judged]:
     """Every part of a row and, below it, its cases."""
     return [line for name, part in parts.items() for line in judged_part(name, part, arms, pick)]
 
 
-def judged_part(
-    name: str, part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str]
-) -> list[Judged]:
-    rule, point = part["rule"], part.get("point", "agg")
+def judged_part(name: str, part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str]) -> list[Judged]:
+    """The part, and below it its cases where it has several, which do not count beside it."""
+    rule = part["rule"]
+    point = part.get("point", "none" if rule == "P" else "agg")
     cases = {case: {**part, **own} for case, own in part.get("cases", {"": {}}).items()}
     counts = rule != "shown" and not part.get("shown")
-
-    def at(where: str) -> list[Verdict]:
-        return [ruled(own, Terms(arms, pick, where)) for own in cases.values()]
-
-    found = at(point)
-    both = point in OTHER and rule not in ("P", "shown")
-    others = at(OTHER[point]) if both else found
+    found = [ruled(own, Terms(arms, pick, point)) for own in cases.values()]
+    others = found
+    if point in OTHER and rule != "shown":
+        others = [ruled(own, Terms(arms, pick, OTHER[point])) for own in cases.values()]
     lines = [
-        Judged(name, case, rule, point, own.get("delta"), one, counts, differing(one, two), best_round(own, arms, pick, point))
+        Judged(name, case, rule, point, own.get("delta"), one, counts, differing(one, two), best)
         for (case, own), one, two in zip(cases.items(), found, others, strict=True)
+        for best in [best_round(own, arms, pick, point)]
     ]
-    if len(lines) < 2:
+    if len(lines) == 1:
         return lines
-    words = [whole(part, group) for group in (found, others)]
-    values = [verdict.p for verdict in found]
-    p = max(v for v in values if v is not None) if None not in values and words[0].holds and not counted(part) else None
-    head = Judged(name, "", rule, point, None, replace(words[0], p=p), counts, differing(*words))
-    return [head, *(replace(line, judged=False) for line in lines)]
+    one, two = whole(part, found), whole(part, others)
+    return [
+        Judged(name, "", rule, point, None, one, counts, differing(one, two)),
+        *(replace(line, judged=False) for line in lines),
+    ]
 
 
 def whole(part: Mapping[str, Any], found: Sequence[Verdict]) -> Verdict:
-    """Of several cases."""
+    """Of several cases; p where all must hold and do: the largest."""
     if "some" in part:
         return Verdict(verdicts.some_of(found, part["some"]), note=f"{part['some']} of {len(found)} must hold")
     if "most" in part:
         return Verdict(verdicts.most_of(found, part["most"]), note=f"{part['most']} of {len(found)} must hold")
-    return Verdict(verdicts.all_of(found), note="all must hold")
-
-
-def counted(part: Mapping[str, Any]) -> bool:
-    return "some" in part or "most" in part
+    word, values = verdicts.all_of(found), [one.p for one in found if one.p is not None]
+    p = max(values) if all(one.holds for one in found) and len(values) == len(found) else None
+    return Verdict(word, p=p, note="all must hold")
 
 
 def differing(one: Verdict, other: Verdict) -> str:
@@ -150,9 +143,7 @@ def picked(term: Any, terms: Terms) -> str:
     return f"best on the choosing seed: {', '.join(chosen)}" if chosen else ""
 
 
-def best_round(
-    part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str], point: str
-) -> float | None:
+def best_round(part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str], point: str) -> float | None:
     """The estimate with every arm at its best round on test; None where the part is not about plain accuracies."""
     if part["rule"] not in ("B", "T", "N") or point not in OTHER or not plain(part["of"]):
         return None

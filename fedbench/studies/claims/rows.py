@@ -16,7 +16,7 @@ from typing import Any
 from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.errors import ConfigError, nearest
-from fedbench.studies.contenders import TUNE_SEEDS, Contender
+from fedbench.studies.contenders import Contender
 from fedbench.studies.space import Values
 
 FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
@@ -77,10 +77,9 @@ def row_of(name: str, tree: Mapping[str, Any], placed: Mapping[str, Values], key
         arms.append(arm(label, asked, asked.get("in", tree["setting"]), wanted, placed, keys))
         if "like" in asked:
             likes[label] = asked["like"]
-    plain = {key: tree[key] for key in ("statement", "where", "effect", "setting", "parts")}
-    more = {key: tuple(tree.get(key) or ()) for key in ("uses", "open")}
-    reason = tree.get("reason", "")
-    return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, reason=reason, likes=likes, **plain, **more)
+    more = {key: tree[key] for key in ("statement", "where", "effect", "setting", "parts", "reason") if key in tree}
+    more |= {key: tuple(tree.get(key) or ()) for key in ("uses", "open")}
+    return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, likes=likes, **more)
 
 
 def arm(
@@ -129,7 +128,7 @@ def asked_sources(texts: Sequence[str]) -> dict[str, str]:
 
 
 def source_keys(known: str, where: str) -> Values:
-    """The keys `data.*` of a data name, of `KIND:PATH`, or of a folder with parquet or a known set's published files."""
+    """The keys `data.*` of a data name, of `KIND:PATH`, or of a folder of parquet or of a known set's own files."""
     folder = Path(where).expanduser()
     if ":" in where or not folder.is_dir():
         return {"data.name": where}

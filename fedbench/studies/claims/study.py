@@ -13,12 +13,12 @@ from fedbench.config import Config
 from fedbench.results.contrasts import holm
 from fedbench.results.files import read_json, write_json_atomically
 from fedbench.results.plan import Plan, is_study
-from fedbench.results.readings import Frames
-from fedbench.results.tables import LAST
+from fedbench.results.reader import Records
+from fedbench.results.readings import Frames, accuracy
 from fedbench.results.verdicts import of_seeds
 from fedbench.studies import folder as places
 from fedbench.studies.claims import cost
-from fedbench.studies.claims.judge import Judged, Terms, judged
+from fedbench.studies.claims.judge import Judged, judged
 from fedbench.studies.claims.rows import SETTINGS, Row, chosen_rows, load_rows, read
 from fedbench.studies.contenders import TUNE_SEEDS
 from fedbench.studies.contest import Contest
@@ -99,7 +99,7 @@ def finished(folder: Path) -> bool:
     return is_study(folder) and all(entry.status == "done" for entry in Plan.read(folder, []).entries)
 
 
-# -- what a row comes to ---------------------------------------------------------------------------------------------------
+# -- what a row comes to -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,15 @@ class Found:
     def pick(self, labels: Sequence[str]) -> str:
         """The best of several on the choosing seed: of runs on it, or of the points that were tried on it."""
         if self.row.choose is not None:
-            terms = Terms(self.frames(self.row.choose), lambda labels: labels[0], "agg", LAST)
-            return max(labels, key=lambda label: of_seeds(terms.value(label)).mean)
-        return max(labels, key=lambda label: self.tuned().get(label, float("-inf")))
+            return max(labels, key=lambda label: of_seeds(accuracy(self.tried[label], "agg")).mean)
+        return max(labels, key=lambda label: self.tuned.get(label, float("-inf")))
 
+    @cached_property
+    def tried(self) -> dict[str, Frames]:
+        """What the runs on the choosing seed left."""
+        return self.frames(self.row.choose)
+
+    @cached_property
     def tuned(self) -> dict[str, float]:
         """The best validation score of every label that was tuned."""
         points = {
@@ -183,15 +188,15 @@ def part_tree(part: Judged) -> dict[str, Any]:
     verdict, found = part.verdict, part.verdict.estimate
     return {
         **{key: getattr(part, key) for key in ("part", "case", "rule", "point", "delta", "judged", "other", "best")},
-        **{"verdict": verdict.word, "p": verdict.p, "note": verdict.note},
+        "verdict": verdict.word,
+        "p": verdict.p,
+        "note": verdict.note,
         **{key: getattr(found, key, None) for key in ("mean", "low", "high")},
         "values": list(found.values) if found else [],
     }
 
 
 def seconds_of(run: Path) -> float:
-    from fedbench.results.reader import Records
-
     return float(Records(run).timings()["total"].sum()) if (run / "timings.jsonl").exists() else 0.0
 
 
@@ -212,7 +217,7 @@ def steps_a_round(found: Found) -> dict[str, float]:
     return {label: round(left.summary().get("steps") or 0, 2) for label, left in records.items()}
 
 
-# -- the table -----------------------------------------------------------------------------------------------------------
+# -- the table ---------------------------------------------------------------------------------------------------------
 
 
 def note(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:
@@ -259,13 +264,10 @@ def listing(sources: Mapping[str, str] | None = None, out: Path | str | None = N
     for name, row in rows.items():
         runs = cost.new_runs(row, known)
         entry = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
-        lines.append(
-            {
-                **{"id": name, "statement": row.statement, "effect": row.effect, "runs": len(runs)},
-                **{"steps": sum(cost.steps_of(config) for config, _ in runs), "minutes": cost.minutes_of(runs)},
-                "verdict": said(entry),
-            }
+        costs = dict(
+            runs=len(runs), steps=sum(cost.steps_of(config) for config, _ in runs), minutes=cost.minutes_of(runs)
         )
+        lines.append(dict(id=name, statement=row.statement, effect=row.effect, **costs, verdict=said(entry)))
     return pd.DataFrame(lines)
 
 

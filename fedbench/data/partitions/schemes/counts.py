@@ -24,9 +24,10 @@ def deal(source: Stock, options: Options, rng: np.random.Generator) -> Deal:
     """
     counts = checked(options, source.classes)
     source = parts(source, options, rng)
+    tests = in_proportion(counts, options.test_size)
     return (
         choose(source, source.train, fitting(counts, source, source.train, "training"), rng),
-        choose(source, source.test, fitting(in_proportion(counts, options.test_size), source, source.test, "test"), rng),
+        choose(source, source.test, fitting(tests, source, source.test, "test"), rng),
     )
 
 

@@ -1,0 +1,96 @@
+"""Rows that are run, judged and written down; what is done is not done again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedbench.errors import ConfigError
+from fedbench.results.plan import Plan
+from fedbench.studies.claims.rows import load_rows
+from fedbench.studies.claims.study import NOT_RUN, adjust, claims, entries, entry_of, finished, said, table_of
+
+pytestmark = pytest.mark.xdist_group("claims")
+SMALL = {"data.name": "digits", "model.name": "mlp", "model.hidden": [16], "rounds": 5, "partition.test_size": 20}
+"""F6 in seconds: one arm, five seeds, and traces that are judged."""
+
+
+@pytest.fixture(scope="module")
+def out(local_ray, tmp_path_factory) -> Path:
+    """A results folder in which a row has been tested."""
+    folder = tmp_path_factory.mktemp("claims") / "out"
+    claims(["F6"], out=folder, keys=SMALL, at_once=1)
+    return folder
+
+
+def test_a_row_is_run_and_judged(out):
+    entry = entries(out / "claims")["F6"]
+    assert entry["status"] == "judged"
+    assert [part["part"] for part in entry["parts"]] == ["a", "b"]
+    assert all(part["verdict"] for part in entry["parts"])
+    assert entry["runs"] == 5
+    assert entry["minutes"] > 0
+    assert entry["steps_a_round"] == {"fedcac": 6}
+    assert len(entry["fingerprint"]) == 8
+    assert entry["command"] == "fedbench claims --only F6"
+
+
+def test_page_and_tables_are_there_with_every_row(out):
+    page = (out / "claims" / "report.html").read_text()
+    table = (out / "claims" / "claims.md").read_text()
+    assert "related classes" in page
+    assert (out / "claims" / "F6" / "report.html").exists()
+    assert table.count(f"| {NOT_RUN} |") == 33
+
+
+def test_runs_that_are_there_are_taken(out):
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")}
+    assert claims(["F6"], out=out, keys=SMALL).table["id"].nunique() == 34
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")} == before
+
+
+def test_a_row_whose_runs_are_missing_says_so(out, tmp_path):
+    folder = tmp_path / "claims"
+    plan = Plan.read(out / "claims" / "F6", [])
+    (folder / "F6").mkdir(parents=True)
+    broken = [*plan.entries[1:], type(plan.entries[0])("final", "fedcac", {}, 0, "nowhere", "failed", "no memory")]
+    plan.entries = broken
+    plan.write(folder / "F6")
+    assert not finished(folder / "F6")
+    entry = entry_of(load_rows()["F6"], folder)
+    assert entry["status"] == "failed: fedcac seed 0: no memory"
+    assert said(entry) == entry["status"]
+
+
+def test_mistakes_are_told_before_anything_runs(tmp_path):
+    with pytest.raises(ConfigError, match="unknown row"):
+        claims(["F6", "F66"], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def part(verdict: str, p: float | None, counts: bool = True) -> dict:
+    return {"part": "a", "verdict": verdict, "p": p, "judged": counts}
+
+
+def test_p_values_are_adjusted_for_all_that_was_decided():
+    parts = [part("holds", 0.01), part("undecided", 0.2), part("does not hold", 0.9), part("holds", 0.02)]
+    parts += [part("holds", 0.001, False), part("holds", None)]
+    adjust(parts)
+    assert [p["p_holm"] for p in parts] == [
+        pytest.approx(0.03),
+        None,
+        pytest.approx(0.9),
+        pytest.approx(0.04),
+        None,
+        None,
+    ]
+
+
+def test_a_row_that_is_new_does_not_lose_the_others():
+    rows = load_rows()
+    known = {"C1": {"status": "judged", "parts": [part("holds", 0.01)]}}
+    tree = json.loads(json.dumps(table_of(rows, {**known, "F6": {"status": "judged", "parts": []}})))
+    by_id = {row["id"]: row for row in tree["rows"]}
+    assert list(by_id) == list(rows)
+    assert by_id["C1"]["parts"][0]["verdict"] == "holds"
+    assert by_id["X4"]["status"] == NOT_RUN
