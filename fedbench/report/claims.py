@@ -114,7 +114,6 @@ def number(value: float | None) -> str:
 
 def facts(row: Tree) -> list[tuple[str, str]]:
     """What stands above a row's parts."""
-    steps = ", ".join(f"{label} {value:g}" for label, value in row.get("steps_a_round", {}).items())
     chosen = "; ".join(
         f"{name} {label} {', '.join(f'{key} {value:g}' for key, value in values.items())}"
         for name, own in row.get("choices", {}).items()
@@ -126,13 +125,22 @@ def facts(row: Tree) -> list[tuple[str, str]]:
         ("published", f"{row['effect']} ({row['where']})"),
         ("setting", f"{row['setting']}: {row['setting_text']}"),
         ("runs", runs + (f"; uses the runs of {', '.join(row['uses'])}" if row["uses"] else "")),
-        ("steps per client and round", steps),
+        ("arms (accuracy at agg and fit, steps per client and round)", "; ".join(arms(row))),
         ("chosen on validation", chosen),
         ("what the claim leaves open", "; ".join(row["open"])),
         ("partitions", row.get("fingerprint", "")),
         ("command", f"`{row['command']}`"),
     ]
     return [(name, text) for name, text in listed if text]
+
+
+def arms(row: Tree) -> Iterator[str]:
+    """What each arm adds to the setting, and what it came to."""
+    for label, asked in row["arms"].items():
+        keys = ", ".join(f"{key} {value}" for key, value in asked.items() if key != "partition.counts")
+        found = row.get("levels", {}).get(label)
+        ends = f": {found['agg']:.1f}, {found['fit']:.1f}, {found['steps']:g}" if found else ""
+        yield f"{label} [{keys}]{ends}"
 
 
 def seeds(values: Sequence[int]) -> str:
@@ -171,8 +179,9 @@ def as_page(rows: Sequence[Tree], folder: Path) -> str:
         title="Claims of the papers",
         intro=INTRO.replace("`", ""),
         answer=tally(rows),
-        rows=[(row, words(row), (folder / row["id"] / "report.html").exists()) for row in rows],
+        rows=[(row, words(row)) for row in rows],
         details=[(row, facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],
+        pages={row["id"] for row in run if (folder / row["id"] / "report.html").exists()},
         tone=tone,
     )
 

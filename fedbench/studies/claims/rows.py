@@ -30,7 +30,7 @@ ARM = ("method", "in", "seeds", "tune", "like")
 
 @dataclass(frozen=True)
 class Row:
-    """A claim and its test. likes: by label the tuned arm of another row whose point an arm takes."""
+    """A claim and its test. asked: what each arm adds to its setting. likes: the tuned arm whose point it takes."""
 
     id: str
     statement: str
@@ -44,6 +44,7 @@ class Row:
     choose: int | None = None
     open: tuple[str, ...] = ()
     reason: str = ""
+    asked: Mapping[str, Values] = field(default_factory=dict)
     likes: Mapping[str, str] = field(default_factory=dict)
 
     def with_choices(self, choices: Mapping[str, Values]) -> "Row":
@@ -70,16 +71,16 @@ def read(name: str) -> dict[str, Any]:
 
 def row_of(name: str, tree: Mapping[str, Any], placed: Mapping[str, Values], keys: Values) -> Row:
     seeds, choose = tuple(tree["seeds"]), tree.get("choose")
-    arms, likes = [], {}
+    arms, likes, told = [], {}, {}
     for label, own in (tree.get("arms") or {}).items():
-        asked = {**(tree.get("common") or {}), **own}
+        asked = told[label] = {**(tree.get("common") or {}), **own}
         wanted = tuple(asked.get("seeds", seeds)) + ((choose,) if choose is not None else ())
         arms.append(arm(label, asked, asked.get("in", tree["setting"]), wanted, placed, keys))
         if "like" in asked:
             likes[label] = asked["like"]
     more = {key: tree[key] for key in ("statement", "where", "effect", "setting", "parts", "reason") if key in tree}
     more |= {key: tuple(tree.get(key) or ()) for key in ("uses", "open")}
-    return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, likes=likes, **more)
+    return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, asked=told, likes=likes, **more)
 
 
 def arm(

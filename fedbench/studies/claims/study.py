@@ -14,7 +14,7 @@ from fedbench.results.contrasts import holm
 from fedbench.results.files import read_json, write_json_atomically
 from fedbench.results.plan import Plan, is_study
 from fedbench.results.reader import Records
-from fedbench.results.readings import Frames, accuracy
+from fedbench.results.readings import POINTS, Frames, accuracy
 from fedbench.results.verdicts import of_seeds
 from fedbench.studies import folder as places
 from fedbench.studies.claims import cost
@@ -179,7 +179,7 @@ def entry_of(row: Row, folder: Path) -> dict[str, Any]:
         "minutes": sum(map(seconds_of, found.runs())) / 60,
         "runs": len(found.runs()),
         "fingerprint": fingerprint(found),
-        "steps_a_round": steps_a_round(found),
+        "levels": levels(found),
         "choices": {name: plan.choices for name, plan in found.plans.items() if any(plan.choices.values())},
     }
 
@@ -210,11 +210,16 @@ def fingerprint(found: Found) -> str:
     return sha256("".join(sorted(prints)).encode()).hexdigest()[:8]
 
 
-def steps_a_round(found: Found) -> dict[str, float]:
-    """Gradient steps per client and round of the row's own arms."""
-    plan = found.plans.get(found.row.id)
-    records = plan.records(found.folder / found.row.id) if plan else {}
-    return {label: round(left.summary().get("steps") or 0, 2) for label, left in records.items()}
+def levels(found: Found) -> dict[str, dict[str, float]]:
+    """Of the row's own arms: mean accuracy at both points, in points, and gradient steps per client and round."""
+    return {
+        label: {
+            **{point: of_seeds(accuracy(runs, point)).mean for point in POINTS},
+            "steps": round(runs.records.summary().get("steps") or 0.0, 2),
+        }
+        for label, runs in found.frames().items()
+        if label in found.row.asked
+    }
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -241,8 +246,9 @@ def table_of(rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]]) ->
     for name, row in rows.items():
         known = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
         about = {key: getattr(row, key) for key in ("id", "statement", "where", "effect", "setting")}
-        about |= {"setting_text": read(SETTINGS)[row.setting]["text"], "seeds": list(row.seeds), "uses": list(row.uses)}
-        table.append({**known, **about, "open": list(row.open), "command": f"fedbench claims --only {name}"})
+        about |= {key: list(getattr(row, key)) for key in ("seeds", "uses", "open")}
+        about |= {"arms": dict(row.asked), "setting_text": read(SETTINGS)[row.setting]["text"]}
+        table.append({**known, **about, "command": f"fedbench claims --only {name}"})
     adjust([part for row in table for part in row["parts"]])
     return {"rows": table}
 

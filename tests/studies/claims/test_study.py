@@ -30,7 +30,8 @@ def test_a_row_is_run_and_judged(out):
     assert all(part["verdict"] for part in entry["parts"])
     assert entry["runs"] == 5
     assert entry["minutes"] > 0
-    assert entry["steps_a_round"] == {"fedcac": 6}
+    assert entry["levels"]["fedcac"]["steps"] == 6
+    assert 10 < entry["levels"]["fedcac"]["agg"] <= 100
     assert len(entry["fingerprint"]) == 8
     assert entry["command"] == "fedbench claims --only F6"
 
