@@ -28,8 +28,10 @@ INTRO = (
     "Claims of the papers, tested at small scale: only the sign, the order and the shape of an effect are compared, "
     "never a level of accuracy. A difference is in points of test accuracy, paired by seed and client, at the last "
     "round; estimator: mean over a client's samples, plain mean over clients. Intervals: 95 % Student t with the seed "
-    "as the unit. A verdict is about this setting: `does not hold` is `does not hold here`."
+    "as the unit. Minutes are those of the runs, one core each. A verdict is about this setting: `does not hold` is "
+    "`does not hold here`."
 )
+ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
 Tree = Mapping[str, Any]
 
 
@@ -70,6 +72,9 @@ def _summary(rows: Sequence[Tree]) -> Iterator[str]:
 def _details(row: Tree) -> Iterator[str]:
     yield f"\n## {row['id']}: {row['statement']}\n"
     yield from (f"- {name}: {text}" for name, text in facts(row))
+    if row["arms"]:
+        yield f"- {ARMS}{shared_words(row)}"
+        yield from (f"  - {line}" for line in arms(row))
     yield "\n| part | rule | verdict | estimate | margin | p (Holm) | per seed | besides |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     for part in row["parts"]:
@@ -125,7 +130,6 @@ def facts(row: Tree) -> list[tuple[str, str]]:
         ("published", f"{row['effect']} ({row['where']})"),
         ("setting", f"{row['setting']}: {row['setting_text']}"),
         ("runs", runs + (f"; uses the runs of {', '.join(row['uses'])}" if row["uses"] else "")),
-        ("arms (accuracy at agg and fit, steps per client and round)", "; ".join(arms(row))),
         ("chosen on validation", chosen),
         ("what the claim leaves open", "; ".join(row["open"])),
         ("partitions", row.get("fingerprint", "")),
@@ -134,13 +138,27 @@ def facts(row: Tree) -> list[tuple[str, str]]:
     return [(name, text) for name, text in listed if text]
 
 
+def shared(row: Tree) -> dict[str, Any]:
+    """The keys that all arms have in common."""
+    first, *others = row["arms"].values()
+    return {key: value for key, value in first.items() if all(own.get(key) == value for own in others)}
+
+
+def shared_words(row: Tree) -> str:
+    return f"; all: {key_words(shared(row))}" if shared(row) else ""
+
+
+def key_words(asked: Tree) -> str:
+    return ", ".join(f"{key} {value}" for key, value in asked.items() if key != "partition.counts")
+
+
 def arms(row: Tree) -> Iterator[str]:
     """What each arm adds to the setting, and what it came to."""
     for label, asked in row["arms"].items():
-        keys = ", ".join(f"{key} {value}" for key, value in asked.items() if key != "partition.counts")
+        keys = key_words({key: value for key, value in asked.items() if key not in shared(row)})
         found = row.get("levels", {}).get(label)
         ends = f": {found['agg']:.1f}, {found['fit']:.1f}, {found['steps']:g}" if found else ""
-        yield f"{label} [{keys}]{ends}"
+        yield label + (f" ({keys})" if keys else "") + ends
 
 
 def seeds(values: Sequence[int]) -> str:
@@ -180,6 +198,7 @@ def as_page(rows: Sequence[Tree], folder: Path) -> str:
         intro=INTRO.replace("`", ""),
         answer=tally(rows),
         rows=[(row, words(row)) for row in rows],
+        arms={row["id"]: (ARMS + shared_words(row), list(arms(row))) for row in run if row["arms"]},
         details=[(row, facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],
         pages={row["id"] for row in run if (folder / row["id"] / "report.html").exists()},
         tone=tone,

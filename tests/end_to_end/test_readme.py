@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.cli import COMMANDS, compare, data, flags, grid, main
+from fedbench.cli import COMMANDS, claims, compare, data, flags, grid, main
 from fedbench.cli import run as run_command
 from fedbench.cli.parse import parse
 
@@ -73,16 +73,15 @@ def test_the_notebook_lines_run_as_printed(tmp_path, monkeypatch):
 def test_every_command_line_is_legal(line):
     name, *rest = shlex.split(line, comments=True)[1:]
     assert name in COMMANDS
-    own = {"run": run_command.FLAGS, "grid": grid.FLAGS, "compare": compare.FLAGS}.get(name)
+    own = {"run": run_command.FLAGS, "grid": grid.FLAGS, "compare": compare.FLAGS, "claims": claims.FLAGS}.get(name)
     if own is not None:
         parse(rest, own)
 
 
 def test_every_flag_in_the_text_exists():
     known = {f"--{key}" for key in (*flags.KEYS, *flags.SHORT)} | {f"--{key.replace('_', '-')}" for key in flags.SHORT}
-    known |= {
-        f"--{flag.name}" for flag in (*flags.COMMON, *run_command.FLAGS, *grid.FLAGS, *compare.FLAGS, *data.FLAGS)
-    }
+    every = (flags.COMMON, *(module.FLAGS for module in (run_command, grid, compare, claims, data)))
+    known |= {f"--{flag.name}" for own in every for flag in own}
     options = {"--method.tau", "--method.mu", "--model.hidden", "--data.size"}
     assert set(re.findall(r"--[a-z][\w.-]*", TEXT)) <= known | options
 

@@ -13,9 +13,8 @@ PART = dict(part="a", case="", rule="B", point="agg", delta=0.5, judged=True, ve
 PART |= dict(mean=1.25, low=0.5, high=2.0, values=[1.0, 1.5], best=1.4, note="<b>", other="undecided")
 ROW = dict(id="C1", statement="A | B & <more>", where="Table 1", effect="+2", setting="CS", setting_text="small")
 ROW |= dict(uses=["M9"], seeds=[0, 1, 2], status="judged", parts=[PART], minutes=2.0, runs=6, open=["decay 0"])
-ROW |= dict(
-    command="fedbench claims --only C1", fingerprint="0123abcd", arms={"x": {"method": "fedper", "train.lr": 0.1}}
-)
+ROW |= dict(command="fedbench claims --only C1", fingerprint="0123abcd")
+ROW |= dict(arms={"x": {"method": "fedper", "train.lr": 0.1}, "y": {"method": "fedper"}})
 ROW |= dict(levels={"x": {"agg": 61.04, "fit": 70.0, "steps": 4.0}})
 ROW |= dict(choices={"C1": {"x": {"train.lr": 0.05}, "y": {}}})
 OTHER = {**ROW, "id": "C2", "status": "not run yet", "parts": []}
@@ -39,7 +38,9 @@ def test_every_verdict_has_interval_minutes_and_command(folder):
     assert "at the other point: undecided; best rounds on test +1.40" in text
     assert "- command: `fedbench claims --only C1`" in text
     assert "- runs: 6 own runs, 2.0 minutes of work, seeds 0 to 2; uses the runs of M9" in text
-    assert "x [method fedper, train.lr 0.1]: 61.0, 70.0, 4" in text
+    assert (
+        "gradient steps per client and round; all: method fedper\n  - x (train.lr 0.1): 61.0, 70.0, 4\n  - y\n" in text
+    )
     assert "- chosen on validation: C1 x train.lr 0.05" in text
     assert "## C2" not in text
 
