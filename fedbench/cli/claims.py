@@ -39,10 +39,11 @@ def main(argv: list[str]) -> int:
     config, asked = parse(argv, FLAGS, "fedbench claims")
     keys = harmless_keys(config)
     at_once = read_count("trials", asked.trials)
-    from fedbench.studies.claims.rows import asked_sources
+    from fedbench.studies.claims.rows import DATA
     from fedbench.studies.claims.study import KIND, claims, entries, listing, said
+    from fedbench.studies.sources import asked_sources
 
-    sources = asked_sources([word for text in asked.sources for word in text.split(",") if word])
+    sources = asked_sources([word for text in asked.sources for word in text.split(",") if word], list(DATA))
     only = [word for text in asked.only for word in text.split(",") if word]
     if not only:
         print("\n".join(listed(listing(sources, config.out).to_dict("records"))))

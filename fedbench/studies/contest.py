@@ -129,7 +129,7 @@ def hold(contests: Sequence[Contest], at_once: int | None = None, watch: Watch |
             stack.enter_context(places.made(contest.folder))
         metrics = [contest.check() for contest in contests]
         candidates = [contest.candidates() for contest in contests]
-        stack.enter_context(room_for([contests[0].first()]))
+        stack.enter_context(room_for([contests[0].first()], at_once))
         for contest in contests:
             stack.enter_context(places.alone_in(contest.folder))
         stage(contests, candidates, at_once, watch)

@@ -21,24 +21,43 @@ Watch = Callable[[dict[str, Outcome], list[str]], None]
 def execute(jobs: Sequence[Job], scratch: Path, at_once: int | None, watch: Watch) -> dict[str, Outcome]:
     """Run the jobs that are not done, as many side by side as fit, and say what became of each.
 
-    A job that fails is reported and not tried again; one whose process dies goes on from its last checkpoint.
+    A job that fails is reported and not tried again; one whose process dies goes on from its last checkpoint. One at a
+    time and without hosts they are run in this process, and Ray is not needed.
     """
     missing = [job for job in jobs if job.outcome().status != "done"]
     # Two labels may stand for one run, which two trials must not make at once.
-    left = list({job.folder: job for job in missing}.values())
+    left = list({job.folder: job for job in reversed(missing)}.values())[::-1]
     if left:
-        with room_for(left) as ray:
-            _tune(left, scratch, at_once or _room(ray, left[0].config), lambda running: watch(_state(jobs), running))
+        with room_for(left, at_once) as ray:
+            if ray is None:
+                _one_by_one(left, lambda running: watch(_state(jobs), running))
+            else:
+                _tune(
+                    left, scratch, at_once or _room(ray, left[0].config), lambda running: watch(_state(jobs), running)
+                )
     watch(_state(jobs), [])
     return _state(jobs)
 
 
 @contextmanager
-def room_for(jobs: Sequence[Job]) -> Iterator[Any]:
-    """Ray for the time of a block that executes these jobs. Raises ConfigError where one of them could never run."""
+def room_for(jobs: Sequence[Job], at_once: int | None) -> Iterator[Any]:
+    """Ray for the time of a block that executes these jobs; None where they need none.
+
+    Raises ConfigError where one of them could never run.
+    """
+    if at_once == 1 and jobs[0].config.resources.hosts == 0:
+        yield None
+        return
     with cluster.connected(jobs[0].config, cpus=1) as ray:
         _check_room(ray, jobs[0].config)
         yield ray
+
+
+def _one_by_one(jobs: Sequence[Job], watch: Callable[[list[str]], None]) -> None:
+    for job in jobs:
+        watch([job.name])
+        (job.folder / ERROR).unlink(missing_ok=True)
+        _attempt(job)
 
 
 def _state(jobs: Sequence[Job]) -> dict[str, Outcome]:

@@ -28,7 +28,7 @@ def asked_sources(texts: Sequence[str], known: Sequence[str]) -> dict[str, str]:
 
 
 def source_keys(name: str, sources: Mapping[str, str]) -> Values:
-    """The keys `data.*` of a set: its own, or those of another name, `KIND:PATH`, or a folder of parquet or such files."""
+    """The keys `data.*` of a set, or of a name, `KIND:PATH`, or folder of parquet or published files in its place."""
     where = sources.get(name, name)
     folder = Path(where).expanduser()
     if ":" in where or where == name or not folder.is_dir():

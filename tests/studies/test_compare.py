@@ -27,10 +27,10 @@ def asked(folder: Path, **more) -> Config:
 
 
 @pytest.fixture(scope="module")
-def folder(local_ray, tmp_path_factory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """A finished comparison in two settings."""
     out = tmp_path_factory.mktemp("compare") / "out"
-    compare(asked(out), METHODS, over=OVER, tune=2)
+    compare(asked(out), METHODS, over=OVER, tune=2, at_once=1)
     return out
 
 
@@ -62,13 +62,13 @@ def test_its_files_are_there(folder):
         assert (place / "report.html").stat().st_size > 10_000
         assert "\\bottomrule" in (place / "table.tex").read_text()
         assert (place / "table.md").read_text().startswith("| method |")
-    assert len(compare(asked(folder), METHODS, over=OVER, tune=2).table) == 2 * len(LABELS)
+    assert len(compare(asked(folder), METHODS, over=OVER, tune=2, at_once=1).table) == 2 * len(LABELS)
 
 
 def test_another_seed_and_another_method_in_one_setting_add_only_what_is_missing(folder):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
     found = Asked([*map(Contender.named, METHODS), Contender.named("ditto")], 2, [90], folder.absolute())
-    hold([found.contest(asked(folder, seeds=[3, 4], participation=1), folder / "more")])
+    hold([found.contest(asked(folder, seeds=[3, 4], participation=1), folder / "more")], at_once=1)
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
     assert before.items() <= after.items()
     assert len(after) - len(before) == 4 + 2 + 2  # a seed of each, and the new one's two points and two seeds
@@ -95,5 +95,5 @@ def test_without_tuning_everybody_has_one_point_and_needs_no_validation(tmp_path
 )
 def test_what_makes_no_settings_is_refused_before_anything_runs(tmp_path, over, line):
     with pytest.raises(ConfigError, match=line):
-        compare(asked(tmp_path / "out"), ["fedper"], over=over, tune=2)
+        compare(asked(tmp_path / "out"), ["fedper"], over=over, tune=2, at_once=1)
     assert not (tmp_path / "out").exists()

@@ -53,11 +53,11 @@ def test_a_lower_error_is_better(tmp_path):
 def test_points_are_tried_under_the_keys_of_a_trial_and_final_runs_have_their_own_seeds(tmp_path):
     made = contest(tmp_path, {})
     made.contenders = [Contender("local", "local", {"rounds": 9}, POINTS[:2], {"rounds": 3}, (4, 5))]
-    tried = made.candidates(Config())
+    tried = made.candidates()
     assert {job.config.rounds for job in tried} == {3}
     assert tried[0].values == POINTS[0], "what is chosen is the point alone"
     made.plan.choices = {"local": POINTS[1]}
-    final = list(made._finals(Config()))
+    final = made.finals()
     assert [(job.config.rounds, job.config.train.lr, job.seed) for job in final] == [(9, 0.1, 4), (9, 0.1, 5)]
 
 

@@ -37,18 +37,29 @@ def test_what_is_done_is_told_and_not_done_again(tmp_path):
 def test_a_trial_that_can_never_fit_is_refused(local_ray, tmp_path):
     jobs = [Job(small(resources={"hosts": 99, "gpus_per_host": 0}), tmp_path / "a", "mine")]
     refusal = r"resources: one trial needs 99 CPU \(99 hosts\), there are 6: lower --hosts"
-    with pytest.raises(ConfigError, match=refusal), room_for(jobs):
+    with pytest.raises(ConfigError, match=refusal), room_for(jobs, None):
         pass
 
 
-def test_a_job_that_fails_says_why_and_the_others_are_done(local_ray, tmp_path):
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_job_that_fails_says_why_and_the_others_are_done(at_once, local_ray, tmp_path):
     broken = resolve(small(rounds=1))[0].model_copy(deep=True)
     broken.partition.clients = 2000
     jobs = [Job(broken, tmp_path / "a", "broken"), Job(resolve(small(rounds=1))[0], tmp_path / "b", "whole")]
-    found = execute(jobs, tmp_path / "scratch", 1, lambda *event: None)
+    found = execute(jobs, tmp_path / "scratch", at_once, lambda *event: None)
     failed, done = (found[job.name] for job in jobs)
     assert failed.status == "failed"
     assert failed.error.startswith("ConfigError: ")
     assert (tmp_path / "a" / ERROR).read_text() == failed.error + "\n"
     assert done == Outcome("done")
     assert not (tmp_path / "scratch").exists()
+
+
+def test_one_by_one_without_hosts_ray_is_not_needed(tmp_path):
+    job, told = Job(resolve(small(rounds=1))[0], tmp_path / "a", "mine"), []
+    with room_for([job], 1) as ray:
+        assert ray is None
+    twin = Job(job.config, job.folder, "the same run under another label")
+    found = execute([job, twin], tmp_path / "scratch", 1, lambda outcomes, running: told.append(running))
+    assert set(found.values()) == {Outcome("done")}
+    assert told == [[job.name], []]

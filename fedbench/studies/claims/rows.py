@@ -17,6 +17,7 @@ from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.errors import ConfigError, nearest
 from fedbench.studies.contenders import Contender
+from fedbench.studies.sources import source_keys
 from fedbench.studies.space import Values
 
 FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
@@ -56,7 +57,7 @@ class Row:
 
 def load_rows(sources: Mapping[str, str] | None = None, keys: Values | None = None) -> dict[str, Row]:
     """Every row by id, in the order of the papers. sources: where the sets are; keys: set for all arms at last."""
-    placed = {name: source_keys(known, (sources or {}).get(name, known)) for name, known in DATA.items()}
+    placed = {name: source_keys(known, {known: (sources or {}).get(name, known)}) for name, known in DATA.items()}
     found: dict[str, Row] = {}
     for file in FILES:
         for name, tree in read(file).items():
@@ -106,36 +107,6 @@ def named(tree: Mapping[str, Any]) -> dict[str, Any]:
     """`model: mlp` as `model: {name: mlp}`."""
     sections = ("data", "partition", "model")
     return {k: {"name": v} if k in sections and isinstance(v, str) else v for k, v in tree.items()}
-
-
-def asked_sources(texts: Sequence[str]) -> dict[str, str]:
-    """`NAME=WHERE`, or one folder whose subfolders have the names of sets. Raises ConfigError."""
-    found: dict[str, str] = {}
-    for text in texts:
-        name, equals, where = text.partition("=")
-        if not equals:
-            folder = Path(text).expanduser()
-            below = {name: folder / name for name in DATA if (folder / name).is_dir()}
-            if not below:
-                raise ConfigError(f"--sources {text}: no folder with one of {', '.join(DATA)} in it")
-            found |= {name: str(place) for name, place in below.items()}
-        elif name not in DATA:
-            raise ConfigError(f"--sources {text}: unknown set '{name}'; {nearest(name, DATA)}")
-        elif not where:
-            raise ConfigError(f"--sources {text}: where it is, is missing: a data name, KIND:PATH or a folder")
-        else:
-            found[name] = where
-    return found
-
-
-def source_keys(known: str, where: str) -> Values:
-    """The keys `data.*` of a data name, of `KIND:PATH`, or of a folder of parquet or of a known set's own files."""
-    folder = Path(where).expanduser()
-    if ":" in where or not folder.is_dir():
-        return {"data.name": where}
-    if any(folder.glob("*.parquet")):
-        return {"data.name": f"parquet:{folder.absolute()}"}
-    return {"data.name": known, "data.root": str(folder.absolute())}
 
 
 def chosen_rows(rows: Mapping[str, Row], only: Sequence[str]) -> list[Row]:

@@ -17,12 +17,13 @@ from fedbench.results.reader import Records
 from fedbench.results.readings import POINTS, Frames, accuracy
 from fedbench.results.verdicts import of_seeds
 from fedbench.studies import folder as places
-from fedbench.studies.claims import cost
+from fedbench.studies.claims.cost import new_runs
 from fedbench.studies.claims.judge import Judged, judged
 from fedbench.studies.claims.rows import SETTINGS, Row, chosen_rows, load_rows, read
 from fedbench.studies.contenders import TUNE_SEEDS
 from fedbench.studies.contest import Contest
 from fedbench.studies.contest import hold as hold_contests
+from fedbench.studies.cost import hours_of, steps_of
 from fedbench.studies.execute import Watch
 from fedbench.studies.space import Values
 
@@ -268,11 +269,10 @@ def listing(sources: Mapping[str, str] | None = None, out: Path | str | None = N
     rows, known, lines = load_rows(sources), set[tuple[str, int]](), []
     found = entries(Path(out or "results").absolute() / KIND)
     for name, row in rows.items():
-        runs = cost.new_runs(row, known)
+        runs = new_runs(row, known)
+        configs = [config for config, _ in runs]
         entry = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
-        costs = dict(
-            runs=len(runs), steps=sum(cost.steps_of(config) for config, _ in runs), minutes=cost.minutes_of(runs)
-        )
+        costs = dict(runs=len(runs), steps=sum(map(steps_of, configs)), minutes=60 * hours_of(configs))
         lines.append(dict(id=name, statement=row.statement, effect=row.effect, **costs, verdict=said(entry)))
     return pd.DataFrame(lines)
 

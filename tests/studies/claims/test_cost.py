@@ -3,8 +3,9 @@
 import pytest
 
 from fedbench.config import Config
-from fedbench.studies.claims.cost import images_of, new_runs, runs_of, step_seconds, steps_of, work
+from fedbench.studies.claims.cost import new_runs, runs_of
 from fedbench.studies.claims.rows import load_rows
+from fedbench.studies.cost import images_of, steps_of
 
 ROWS = load_rows()
 
@@ -39,9 +40,3 @@ def test_shared_runs_count_once():
     known: set = set()
     counts = [len(new_runs(ROWS[name], known)) for name in ("O1", "O2", "O1", "X2")]
     assert counts == [35, 7 + 12 * 4, 0, 0]
-
-
-def test_a_step_is_measured_once():
-    kind = work(first("F4"))
-    assert kind == ("mlp", (1, 28, 28), 30)
-    assert step_seconds(*kind) == step_seconds(*kind) > 0

@@ -17,10 +17,10 @@ SMALL = {
 
 
 @pytest.fixture(scope="module")
-def made(local_ray, tmp_path_factory):
+def made(tmp_path_factory):
     """Table 4 of FedCAC, its CIFAR-10 column, on the digits."""
     config = Config(**SMALL, out=tmp_path_factory.mktemp("published") / "out")
-    return reproduce("fedcac/mask-methods", config, cells=["cifar10"], sources={"cifar10": "digits"})
+    return reproduce("fedcac/mask-methods", config, cells=["cifar10"], sources={"cifar10": "digits"}, at_once=1)
 
 
 def test_ours_stands_beside_the_papers_numbers(made):
@@ -40,9 +40,8 @@ def test_the_page_says_what_differs_from_the_paper_and_what_it_leaves_open(made)
 
 def test_given_again_nothing_is_run_and_other_cells_stay(made):
     before = {path: path.stat().st_mtime_ns for path in made.folder.rglob("metrics.jsonl")}
-    again = reproduce(
-        "fedcac/mask-methods", Config(**SMALL, out=made.folder), cells=["cifar100"], sources={"cifar100": "digits"}
-    )
+    config, sources = Config(**SMALL, out=made.folder), {"cifar100": "digits"}
+    again = reproduce("fedcac/mask-methods", config, cells=["cifar100"], sources=sources, at_once=1)
     assert set(again.table["cell"]) == {"cifar10, pathological 2 classes", "cifar100, pathological 2 classes"}
     after = {path: path.stat().st_mtime_ns for path in made.folder.rglob("metrics.jsonl")}
     assert before.items() <= after.items()
