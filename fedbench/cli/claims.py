@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator
+from typing import Any
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
@@ -50,7 +51,8 @@ def main(argv: list[str]) -> int:
         return OK
     stages = Stages("claims")
     try:
-        done = claims(only, sources=sources, out=config.out, keys=keys, at_once=at_once, watch=stages.update)
+        run: dict[str, Any] = {"at_once": at_once, "watch": stages.update, "told": stages.begin}
+        done = claims(only, sources=sources, out=config.out, keys=keys, **run)
     finally:
         stages.stop()
     for name, entry in entries(done.folder).items():

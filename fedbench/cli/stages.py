@@ -20,6 +20,11 @@ class Stages:
         self._jobs: list[str] = []
         self._progress: GridProgress | None = None
 
+    def begin(self, what: str) -> None:
+        """Another study, whose first stage is called so."""
+        self.stop()
+        self.what, self._jobs = what, []
+
     def update(self, outcomes: Mapping[str, Any], running: Sequence[str]) -> None:
         """What became of each job so far (`status` and `error`), and the names of those that run."""
         if list(outcomes) != self._jobs:

@@ -4,17 +4,14 @@ from pathlib import Path
 
 
 def make_report(folder: str | Path) -> Path:
-    """Writes report.html into the folder of a run or a study, with its tables, and returns its path.
+    """Writes report.html and its tables into the folder of a run or a study of any kind and returns the page's path.
 
-    Raises ConfigError when the folder holds neither.
+    Raises ConfigError when the folder holds none of them.
     """
-    from fedbench.report.matrix import write_matrix
-    from fedbench.report.page import write_page
-    from fedbench.report.published import write_published
-    from fedbench.results.matrix import is_matrix
-    from fedbench.results.published import is_reproduction
+    from fedbench.report import claims, matrix, page, published
+    from fedbench.results.matrix import FILE as MATRIX
+    from fedbench.results.published import FILE as REPRODUCTION
 
-    folder = Path(folder)
-    if is_reproduction(folder):
-        return write_published(folder)
-    return write_matrix(folder) if is_matrix(folder) else write_page(folder)
+    kinds = {MATRIX: matrix.write_matrix, REPRODUCTION: published.write_published, claims.FILE: claims.write_claims}
+    write = next((own for file, own in kinds.items() if (Path(folder) / file).exists()), page.write_page)
+    return write(Path(folder))

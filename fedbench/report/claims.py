@@ -9,6 +9,8 @@ from typing import Any
 from fedbench.report.template import rendered
 from fedbench.results.files import read_json, write_atomically
 
+FILE = "claims.json"
+
 COLUMNS = (
     *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_holm"),
     *("other", "best", "values", "note", "seeds", "minutes", "fingerprint", "command", "statement"),
@@ -28,8 +30,8 @@ INTRO = (
     "Claims of the papers, tested at small scale: only the sign, the order and the shape of an effect are compared, "
     "never a level of accuracy. A difference is in points of test accuracy, paired by seed and client, at the last "
     "round; estimator: mean over a client's samples, plain mean over clients. Intervals: 95 % Student t with the seed "
-    "as the unit. Minutes are those of the runs, one core each. A verdict is about this setting: `does not hold` is "
-    "`does not hold here`."
+    "as the unit. Minutes are those of the runs, one core each. A verdict is about this setting: what does not hold "
+    "does not hold here."
 )
 ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
 Tree = Mapping[str, Any]
@@ -37,7 +39,7 @@ Tree = Mapping[str, Any]
 
 def write_claims(folder: Path) -> Path:
     """Writes claims.md, claims.csv and report.html beside claims.json and returns the page's path."""
-    rows = read_json(folder / "claims.json", [])["rows"]
+    rows = read_json(folder / FILE, [])["rows"]
     write_atomically(folder / "claims.csv", as_csv(rows))
     write_atomically(folder / "claims.md", as_markdown(rows))
     write_atomically(folder / "report.html", as_page(rows, folder))
@@ -195,7 +197,7 @@ def as_page(rows: Sequence[Tree], folder: Path) -> str:
     return rendered(
         "claims.html.j2",
         title="Claims of the papers",
-        intro=INTRO.replace("`", ""),
+        intro=INTRO,
         answer=tally(rows),
         rows=[(row, words(row)) for row in rows],
         arms={row["id"]: (ARMS + shared_words(row), list(arms(row))) for row in run if row["arms"]},

@@ -51,3 +51,12 @@ def test_both_stages_are_shown(capsys):
     assert "grid of fedcac on digits: 2 runs" in text
     assert "final runs over the seeds: 1 runs" in text
     assert stages.failed == {"b": "loss is NaN"}
+
+
+def test_another_study_begins_anew(capsys):
+    stages = Stages("C1")
+    stages.update({"a": Outcome("missing")}, ["a"])
+    stages.begin("C2")
+    stages.update({"b": Outcome("missing")}, ["b"])
+    stages.stop()
+    assert "C2: 1 runs" in capsys.readouterr().err

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fedbench.report import make_report
 from fedbench.report.claims import bar, seeds, tally, tone, words, write_claims
 from tests.report.reading import Page
 
@@ -65,6 +66,12 @@ def test_intervals_share_a_strip_with_0():
     wide = {**PART, "low": -2.0, "high": 2.0, "mean": 0.0}
     assert bar(PART, [PART, wide]) == {"start": 62.5, "end": 100.0, "mean": 81.25, "zero": 50.0}
     assert bar({**PART, "low": None}, [PART]) is None
+
+
+def test_the_page_is_made_again_from_the_table(folder):
+    (folder / "report.html").unlink()
+    assert make_report(folder) == folder / "report.html"
+    assert (folder / "report.html").exists()
 
 
 def test_words():

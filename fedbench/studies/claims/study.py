@@ -10,6 +10,9 @@ from typing import Any
 import pandas as pd
 
 from fedbench.config import Config
+from fedbench.data.dataset import Dataset
+from fedbench.errors import ConfigError
+from fedbench.report.claims import FILE, write_claims
 from fedbench.results.contrasts import holm
 from fedbench.results.files import read_json, write_json_atomically
 from fedbench.results.plan import Plan, is_study
@@ -28,7 +31,6 @@ from fedbench.studies.execute import Watch
 from fedbench.studies.space import Values
 
 KIND = "claims"
-FILE = "claims.json"
 NOT_RUN = "not run yet"
 
 
@@ -62,12 +64,14 @@ def claims(
 
     only: ids, or `all`. sources: where the sets are, by their names (`rows.DATA`). out: the results folder, below whose
     `claims` each row has a folder. keys: set for every run, such as fewer rounds. told: of every row that begins.
-    Raises ConfigError before a row's first run.
+    Raises ConfigError before a row's first run, and before all of them where data are missing.
     """
     rows = load_rows(sources, keys)
+    chosen = chosen_rows(rows, only)
+    check_data([rows[name] for row in chosen for name in (*row.uses, row.id)])
     root = Path(out or "results").absolute()
     folder = root / KIND
-    for row in chosen_rows(rows, only):
+    for row in chosen:
         if not row.reason:
             told(row.id)
             for name in row.uses:
@@ -78,12 +82,25 @@ def claims(
     return Claims(folder)
 
 
+def check_data(rows: Sequence[Row]) -> None:
+    """Fetch or find the data of all rows. Raises ConfigError."""
+    asked = [arm.config(Config()).data for row in rows if not row.reason for arm in row.arms]
+    for data in {str(data): data for data in asked}.values():
+        Dataset.load(data)
+
+
 def hold(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> None:
     """Run the arms of a row, those of the rows that it uses being there. Raises ConfigError."""
     if not row.arms:
         return
     folder = root / KIND / row.id
-    row = row.with_choices(choices_of(row, root / KIND))
+    choices = choices_of(row, root / KIND)
+    for label in row.likes.values():
+        if label not in choices:
+            raise ConfigError(
+                f"claims {row.id}: nothing was chosen for {label}, all its trials failed; see its error.txt"
+            )
+    row = row.with_choices(choices)
     plan = Plan(KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
     contest = Contest(plan, Config(seeds=list(row.seeds)), row.arms, folder, root, TUNE_SEEDS)
     hold_contests([contest], at_once, watch)
@@ -228,8 +245,6 @@ def levels(found: Found) -> dict[str, dict[str, float]]:
 
 def note(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:
     """Put what was found into claims.json, beside what stands there, and make the table and the page anew."""
-    from fedbench.report.claims import write_claims
-
     with places.alone_in(folder):
         tree = table_of(rows, {**entries(folder), **new})
         write_json_atomically(folder / FILE, tree)

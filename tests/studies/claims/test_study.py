@@ -10,7 +10,7 @@ from fedbench.results.plan import Plan
 from fedbench.studies.claims.rows import load_rows
 from fedbench.studies.claims.study import NOT_RUN, adjust, claims, entries, entry_of, finished, said, table_of
 
-pytestmark = pytest.mark.xdist_group("claims")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("claims")]
 SMALL = {"data.name": "digits", "model.name": "mlp", "model.hidden": [16], "rounds": 5, "partition.test_size": 20}
 """F6 in seconds: one arm, five seeds, and traces that are judged."""
 
@@ -66,6 +66,12 @@ def test_a_row_whose_runs_are_missing_says_so(out, tmp_path):
 def test_mistakes_are_told_before_anything_runs(tmp_path):
     with pytest.raises(ConfigError, match="unknown row"):
         claims(["F6", "F66"], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_data_that_are_not_there_are_told_before_the_first_row(tmp_path):
+    with pytest.raises(ConfigError, match="nowhere"):
+        claims(["F8", "M3"], sources={"pacs": "folder:nowhere", "cifar10_jpeg": "digits"}, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
