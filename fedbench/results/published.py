@@ -95,11 +95,6 @@ class Compared:
         return None if self.difference is None or not self.error else self.difference / self.error
 
 
-def is_reproduction(folder: Path) -> bool:
-    """Whether the folder holds a published experiment made again."""
-    return (folder / FILE).exists()
-
-
 def _cell(cell: MadeCell, folder: Path, repeats: int | None) -> list[Compared]:
     place = folder / cell.path
     plan = Plan.read(place, [])

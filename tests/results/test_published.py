@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.results.published import Compared, Made, MadeCell, is_reproduction
+from fedbench.results.published import Compared, Made, MadeCell
 from fedbench.results.statistics import interval
 
 
@@ -41,7 +41,5 @@ def test_it_is_read_as_it_was_written(tmp_path):
     cell = MadeCell("cifar10, x", "cells/x", None, True, "last", [{"method": "local", "mean": 1.0}])
     made = Made("a/b", "what", "small", ["open"], {"rounds": 3}, 4, [cell])
     assert Made.read(tmp_path).cells == []
-    assert not is_reproduction(tmp_path)
     made.write(tmp_path)
     assert Made.read(tmp_path) == made
-    assert is_reproduction(tmp_path)
