@@ -84,7 +84,7 @@ def pooled_accuracy(runs: Frames, point: str) -> pd.Series:
 def decline(runs: Frames, point: str, window: int = 5) -> pd.Series:
     """How far the mean of the last rounds lies below the best mean of so many rounds in a row, in points."""
     rows = runs.at(point).pivot(index="round", columns="seed", values="test_accuracy") * 100
-    means = rows.rolling(window).mean().dropna()
+    means = rows.rolling(min(window, len(rows))).mean().dropna()
     return per_seed(means.max() - means.iloc[-1])
 
 

@@ -1,14 +1,15 @@
 """Rows that are run, judged and written down; what is done is not done again."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.results.plan import Plan
+from fedbench.results.plan import Entry, Plan
 from fedbench.studies.claims.rows import load_rows
-from fedbench.studies.claims.study import NOT_RUN, adjust, claims, entries, entry_of, finished, said, table_of
+from fedbench.studies.claims.study import NOT_RUN, Found, adjust, claims, entries, entry_of, finished, said, table_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("claims")]
 SMALL = {"data.name": "digits", "model.name": "mlp", "model.hidden": [16], "rounds": 5, "partition.test_size": 20}
@@ -101,3 +102,23 @@ def test_a_row_that_is_new_does_not_lose_the_others():
     assert list(by_id) == list(rows)
     assert by_id["C1"]["parts"][0]["verdict"] == "holds"
     assert by_id["X4"]["status"] == NOT_RUN
+
+
+def test_the_best_of_tuned_arms_is_the_best_on_validation(tmp_path):
+    scores = {"a": [0.5, 0.7], "b": [0.6, None]}
+    tried = [
+        Entry("candidate", label, {"train.lr": lr}, 90, "x", "done" if val else "failed", None, {"val": val})
+        for label, own in scores.items()
+        for lr, val in zip((0.1, 0.2), own, strict=True)
+    ]
+    plan = Plan("claims", None, {}, [*tried, *(Entry("final", label, {}, 0, "x") for label in scores)])
+    found = Found(load_rows()["F9"], {"F9": plan}, tmp_path)
+    assert found.pick(["a", "b"]) == "a"
+    assert Found(load_rows()["X4"], {"F9": plan}, tmp_path).pick(["F9 b", "F9 a"]) == "F9 a"
+
+
+def test_the_best_on_a_choosing_seed_is_found_on_that_seed(out):
+    row = replace(load_rows()["F6"], choose=4)
+    found = Found.of(row, out / "claims")
+    assert found.tried["fedcac"].clients["seed"].unique().tolist() == [4]
+    assert found.pick(["fedcac"]) == "fedcac"
