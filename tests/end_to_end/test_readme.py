@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.cli import COMMANDS, claims, compare, data, flags, grid, main
+from fedbench.cli import COMMANDS, claims, compare, data, flags, grid, main, reproduce
 from fedbench.cli import run as run_command
 from fedbench.cli.parse import parse
 
@@ -80,7 +80,7 @@ def test_every_command_line_is_legal(line):
 
 def test_every_flag_in_the_text_exists():
     known = {f"--{key}" for key in (*flags.KEYS, *flags.SHORT)} | {f"--{key.replace('_', '-')}" for key in flags.SHORT}
-    every = (flags.COMMON, *(module.FLAGS for module in (run_command, grid, compare, claims, data)))
+    every = (flags.COMMON, *(module.FLAGS for module in (run_command, grid, compare, reproduce, claims, data)))
     known |= {f"--{flag.name}" for own in every for flag in own}
     options = {"--method.tau", "--method.mu", "--model.hidden", "--data.size"}
     assert set(re.findall(r"--[a-z][\w.-]*", TEXT)) <= known | options
