@@ -95,6 +95,7 @@ def _partition(config: dict[str, Any]) -> str:
     if not name:
         return ""
     keys = [f"{key} {values[key]}" for key in PARTITION_KEYS.get(name, []) if values.get(key) is not None]
+    keys += ["clients may share images"] if values.get("reuse") else []
     details = f" ({', '.join(keys)})" if keys else ""
     return f"{plural(values['clients'], 'client')}, {name}{details}" if values.get("clients") else name + details
 
