@@ -150,6 +150,9 @@ class EvaluateConfig(Section):
     batch_size: PositiveInt = Field(500, description="images per evaluation batch")
     clients: PositiveInt | None = Field(None, description="evaluate a fixed random sample of clients; none: all")
     accuracy: Literal["samples", "batches"] = Field("samples", description="mean over images, or over batches")
+    by: list[Literal["class", "domain"]] = Field(
+        [], description="test scores of each class (as the client sees it) and each domain too, in clients.parquet"
+    )
 
 
 class ResourcesConfig(Section):
