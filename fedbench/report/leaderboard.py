@@ -9,27 +9,32 @@ from typing import Any
 import pandas as pd
 
 from fedbench.report.figures import seed_curve, traffic
-from fedbench.report.study import Study
+from fedbench.report.study import POINT_NAMES, Study
 from fedbench.results.contrasts import Contrast, family, ranks
+from fedbench.results.estimators import marks, remark
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import point_name
 from fedbench.results.statistics import Interval, interval
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE, REFERENCES, clients_at, pooled_scores
 from fedbench.tasks import Metric
 
 
 @dataclass(frozen=True)
 class Row:
-    """A method. score, fit: at the study's point and after local training, test, last round.
+    """A method. score, other: on test at the last round, at the study's point and at the other one of the two.
 
+    estimator: what a client's score is a mean over. pooled: the score over all test samples, where they were counted.
     over_local, behind: against training alone and against the best; None for those two themselves. points: of tuning,
     and the one that was chosen. steps, traffic (bytes, both ways), seconds: of the whole run, per client but for
     seconds. target_round, target_bytes: when the mean curve first reaches local's last score, if ever.
     """
 
     label: str
+    point: str
+    estimator: str
     score: Interval
-    fit: Interval | None
+    pooled: float | None
+    other: Interval | None
     worst: float
     rank: float | None
     over_local: Contrast | None
@@ -69,15 +74,19 @@ def _row(
     rank: float | None,
     target: float | None,
 ) -> Row:
-    last, fit, cost = study.last(label), study.last(label, "after_fit"), study.summaries[label]
+    last, other, cost = study.last(label), study.last(label, OTHER[study.point]), study.summaries[label]
+    over_all = pooled_scores(study.metric, clients_at(study.clients[label], last))
     rounds = study.runs[label].config().get("rounds") or 0
     whole = lambda name: None if cost[name] is None else cost[name] * rounds  # noqa: E731
     reached = None if target is None else first_reaching(study, label, target)
     up, down = whole("bytes_up"), whole("bytes_down")
     return Row(
         label,
+        study.point,
+        study.estimators[label],
         interval(last[study.test].tolist()),
-        interval(fit[study.test].tolist()) if len(fit) else None,
+        interval(over_all).mean if over_all else None,
+        interval(other[study.test].tolist()) if len(other) else None,
         float(last["test_worst_tenth"].mean()),
         rank,
         over_local,
@@ -106,7 +115,7 @@ def first_reaching(study: Study, label: str, target: float) -> tuple[int, float 
 # -- as files ----------------------------------------------------------------------------------------------------------
 
 
-def frame(rows: Sequence[Row], metric: Metric) -> pd.DataFrame:
+def frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Numbers, a column each; shares and scores as in records, unknown ones empty."""
 
     def gap(found: Contrast | None, sign: int = 1) -> list[float | None]:
@@ -119,8 +128,11 @@ def frame(rows: Sequence[Row], metric: Metric) -> pd.DataFrame:
         [
             {
                 "method": row.label,
-                **dict(zip(("mean", "low", "high"), (row.score.mean, row.score.low, row.score.high), strict=True)),
-                "after_fit": None if row.fit is None else row.fit.mean,
+                "point": row.point,
+                "estimator": row.estimator,
+                **{part: getattr(row.score, part) for part in ("mean", "sd", "low", "high")},
+                "pooled": row.pooled,
+                OTHER[row.point]: None if row.other is None else row.other.mean,
                 "worst_tenth": row.worst,
                 "rank": row.rank,
                 **dict(zip([f"over_local{part}" for part in PARTS], gap(row.over_local), strict=True)),
@@ -141,7 +153,26 @@ def frame(rows: Sequence[Row], metric: Metric) -> pd.DataFrame:
 
 
 PARTS = ("", "_low", "_high", "_resampled_low", "_resampled_high", "_p_holm")
-HEADS = ("method", "score", "after fit", "worst tenth", "over local", "p (Holm)", "better off", "points", "MB", "steps")
+SCORES = ("method", "score", "sd", "pooled")
+DIFFERENCES = ("worst tenth", "over local", "p (Holm)", "better off", "points", "MB", "steps")
+OTHER = {"after_agg": "after_fit", "after_fit": "after_agg"}
+"""The second point beside the one that the answer goes by."""
+
+
+def laid_out(rows: Sequence[Row], metric: Metric, tie: str = " =") -> tuple[list[str], list[list[str]]]:
+    """The heads and lines of the table as text, without columns that nobody fills. tie: marks a tie with the best."""
+    heads = [*SCORES, *(OTHER[row.point].replace("_", " ") for row in rows[:1]), *DIFFERENCES]
+    lines = [cells(row, metric) for row in rows]
+    for line, row, mark in zip(lines, rows, marks([row.estimator for row in rows]), strict=True):
+        line[0] += mark + (tie if row.tied else "")
+    kept = [i for i in range(len(heads)) if i < 2 or any(line[i] for line in lines)]
+    return [heads[i] for i in kept], [[line[i] for i in kept] for line in lines]
+
+
+def note(rows: Sequence[Row], metric: Metric) -> str:
+    """What has to be known to read the table."""
+    said = remark(metric, [row.estimator for row in rows])
+    return f"{NOTE}; {said}" if said else NOTE
 
 
 def cells(row: Row, metric: Metric) -> list[str]:
@@ -150,7 +181,9 @@ def cells(row: Row, metric: Metric) -> list[str]:
     return [
         row.label,
         with_half(row.score, metric.number),
-        "" if row.fit is None else metric.number(row.fit.mean),
+        "" if row.score.sd is None else metric.number(row.score.sd),
+        "" if row.pooled is None else metric.number(row.pooled),
+        "" if row.other is None else metric.number(row.other.mean),
         metric.number(row.worst),
         "" if gain is None else with_half(gain.gain, metric.difference, metric.number),
         "" if gain is None or gain.p_holm is None else p_text(gain.p_holm).removeprefix("= "),
@@ -159,6 +192,11 @@ def cells(row: Row, metric: Metric) -> list[str]:
         "" if row.traffic is None else f"{row.traffic / 1e6:.3g}",
         "" if row.steps is None else f"{row.steps:.0f}",
     ]
+
+
+def where(rows: Sequence[Row]) -> str:
+    """At which point the scores are taken."""
+    return f" {POINT_NAMES[rows[0].point]}" if rows else ""
 
 
 def with_half(found: Interval, number: Callable[[float], str], half: Callable[[float], str] | None = None) -> str:
@@ -172,41 +210,40 @@ def p_text(p: float) -> str:
 
 def as_text(rows: Sequence[Row], metric: Metric) -> str:
     """Aligned plain text; `=` marks what cannot be told from the best."""
-    lines = [list(HEADS), *(cells(row, metric) for row in rows)]
-    for line, row in zip(lines[1:], rows, strict=True):
-        line[0] += " =" if row.tied else ""
+    heads, body = laid_out(rows, metric)
+    lines = [heads, *body]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
     what = f"{metric.label} in %" if metric.share else metric.label
-    return "\n".join([text[0], "-" * len(text[0]), *text[1:], f"test {what}; {NOTE}"])
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:], f"test {what}{where(rows)}; {note(rows, metric)}"])
 
 
-NOTE = "± half of the 95 % interval over seeds; = cannot be told from the best (Holm); MB and steps per client"
+NOTE = (
+    "± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; "
+    "= cannot be told from the best (Holm); MB and steps per client"
+)
 
 
 def as_markdown(rows: Sequence[Row], metric: Metric) -> str:
     """A table of GitHub's kind, the best in bold."""
-    lines = [cells(row, metric) for row in rows]
-    for place, (line, row) in enumerate(zip(lines, rows, strict=True)):
-        line[0] += " =" if row.tied else ""
-        line[1] = f"**{line[1]}**" if place == 0 else line[1]
-    rule = ["---", *["---:"] * (len(HEADS) - 1)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in [list(HEADS), rule, *lines])
-    return f"{table}\n\nTest {metric.label}; {NOTE}.\n"
+    heads, lines = laid_out(rows, metric)
+    lines[0][1] = f"**{lines[0][1]}**"
+    rule = ["---", *["---:"] * (len(heads) - 1)]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in [heads, rule, *lines])
+    return f"{table}\n\nTest {metric.label}{where(rows)}; {note(rows, metric)}.\n"
 
 
 def as_latex(rows: Sequence[Row], metric: Metric) -> str:
     """With booktabs: the best in bold, the second underlined, a dagger where a method cannot be told from the best."""
-    lines = [[tex(cell) for cell in cells(row, metric)] for row in rows]
-    for place, (line, row) in enumerate(zip(lines, rows, strict=True)):
-        line[0] += r"$^\dagger$" if row.tied else ""
-        line[1] = {0: rf"\textbf{{{line[1]}}}", 1: rf"\underline{{{line[1]}}}"}.get(place, line[1])
+    heads, lines = laid_out(rows, metric, tie=r"$^\dagger$")
+    lines = [[tex(cell) for cell in line] for line in lines]
+    for line, style in zip(lines, (r"\textbf", r"\underline"), strict=False):
+        line[1] = f"{style}{{{line[1]}}}"
     body = "\n".join(" & ".join(line) + r" \\" for line in lines)
-    head = " & ".join(map(tex, HEADS)) + r" \\"
-    columns = "l" + "r" * (len(HEADS) - 1)
-    return "\n".join(
-        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", body, r"\bottomrule", r"\end{tabular}", ""]
-    )
+    head = " & ".join(map(tex, heads)) + r" \\"
+    columns, said = "l" + "r" * (len(heads) - 1), f"% Test {metric.label}{where(rows)}; {note(rows, metric)}"
+    rules = [r"\toprule", head, r"\midrule", body, r"\bottomrule"]
+    return "\n".join([said, rf"\begin{{tabular}}{{{columns}}}", *rules, r"\end{tabular}", ""])
 
 
 def tex(text: str) -> str:
@@ -217,6 +254,6 @@ def tex(text: str) -> str:
 
 def write_tables(rows: Sequence[Row], metric: Metric, folder: Path) -> None:
     """table.csv, table.md and table.tex."""
-    made: dict[str, Any] = {"csv": frame(rows, metric).to_csv(index=False), "md": as_markdown(rows, metric)}
+    made: dict[str, Any] = {"csv": frame(rows).to_csv(index=False), "md": as_markdown(rows, metric)}
     for kind, text in {**made, "tex": as_latex(rows, metric)}.items():
         write_atomically(folder / f"table.{kind}", text)

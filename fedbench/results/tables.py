@@ -140,16 +140,18 @@ def as_text(table: pd.DataFrame, metric: Metric) -> str:
     widths = [max(len(line[i]) for line in lines) for i in kept]
     text = [_aligned([line[i] for i in kept], widths) for line in lines]
     what = f"{metric.label} in %" if metric.share else metric.label
+    told = [EXPLAINED[head[i]] for i in kept if head[i] in EXPLAINED]
     said = remark(metric, kinds)
-    note = f"test {what}, {NOTE}; {said}" if said else f"test {what}, {NOTE}"
-    return "\n".join([text[0], "-" * len(text[0]), *text[1:], note])
+    notes = [f"test {what}, mean over clients and seeds, +- 95 % interval over seeds", *told, *([said] if said else [])]
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:], "; ".join(notes)])
 
 
-NOTE = (
-    "mean over clients and seeds, +- 95 % interval over seeds; sd over seeds; pooled over all test samples; "
-    "* chosen on test: optimistic"
-)
 NUMBERS = ("last round", "sd", "pooled", "worst tenth", "best-val round", "best on test*", "over local")
+EXPLAINED = {
+    "sd": "sd over seeds",
+    "pooled": "pooled over all test samples",
+    "best on test*": "* chosen on test: optimistic",
+}
 
 
 def _cells(rows: pd.DataFrame, metric: Metric, mark: str) -> list[str]:
