@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from fedbench.config import Config
 from fedbench.results.plan import Plan
 from fedbench.studies.contenders import TUNE_SEEDS, Contender, distinct
-from fedbench.studies.contest import Contest, asked_with_seeds, need_validation, unique
+from fedbench.studies.contest import Contest, asked_with_seeds, legal_point, legal_share, need_validation, unique
 from fedbench.studies.execute import Watch
 from fedbench.studies.space import Space
 
@@ -41,6 +42,8 @@ def compare(
     *,
     tune: int | None = None,
     tune_seeds: Sequence[int] = TUNE_SEEDS,
+    point: str = "after_agg",
+    final_val: float | None = None,
     at_once: int | None = None,
     watch: Watch | None = None,
 ) -> Comparison:
@@ -48,9 +51,10 @@ def compare(
 
     methods: `NAME`, `NAME:key=value,...` for a variant, or `package.module:Class`; local, centralized and fedavg-ft are
     always there. tune: points that are tried of each method's space, 0 for its defaults, by default as many as the
-    smallest space has. Final runs have the seeds of the configuration, by default 0, 1 and 2.
+    smallest space has. point, final_val: as of a grid. Final runs have the seeds of the configuration, by default 0, 1
+    and 2.
     """
-    config = asked_with_seeds(config)
+    config, point, final_val = asked_with_seeds(config), legal_point(point), legal_share(final_val)
     asked = [Contender.named(text) for text in methods]
     distinct(asked)
     named = [contender.label for contender in asked]
@@ -61,12 +65,13 @@ def compare(
         most = tune or min(len(entrant.points) for entrant in whole)
         entrants = [entrant.tuned_over(Space.of(entrant.method), config, most) for entrant in entrants]
     root = (config.out or Path("results")).absolute()
-    folder = config.out or root / "compare" / (config.name or _name(config, entrants))
-    plan = Plan("compare", None, config.model_dump(mode="json"), [])
-    Contest(plan, entrants, folder, root, unique(tune_seeds), config.seeds).hold(config, at_once, watch)
+    folder = config.out or root / "compare" / (config.name or _name(config, entrants, (point, final_val)))
+    plan = Plan("compare", None, config.model_dump(mode="json"), [], point=point)
+    contest = Contest(plan, entrants, folder, root, unique(tune_seeds), config.seeds, final_val=final_val)
+    contest.hold(config, at_once, watch)
     return Comparison(folder)
 
 
-def _name(config: Config, entrants: Sequence[Contender]) -> str:
-    told = sha256(repr((config.key(), [(e.label, e.points) for e in entrants])).encode()).hexdigest()[:8]
+def _name(config: Config, entrants: Sequence[Contender], more: tuple[Any, ...]) -> str:
+    told = sha256(repr((config.key(), [(e.label, e.points) for e in entrants], *more)).encode()).hexdigest()[:8]
     return f"{len(entrants)}-methods-{config.data.name.rpartition('/')[2]}-{told}"

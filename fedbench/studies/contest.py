@@ -25,7 +25,8 @@ SEEDS = (0, 1, 2)
 class Contest:
     """A study of contenders in its folder. root: the results folder below which jobs are kept.
 
-    required: the contender without which there is no answer, if there is one.
+    required: the contender without which there is no answer, if there is one. final_val: `data.val` of final runs,
+    where it is another one.
     """
 
     plan: Plan
@@ -36,6 +37,7 @@ class Contest:
     seeds: Sequence[int]
     watch: Watch = lambda outcomes, running: None
     required: str | None = None
+    final_val: float | None = None
     jobs: tuple[Job, ...] = ()
 
     def hold(self, config: Config, at_once: int | None = None, watch: Watch | None = None) -> None:
@@ -102,7 +104,8 @@ class Contest:
         for contender in self.contenders:
             if contender.label in self.plan.choices:
                 values = self.plan.choices[contender.label]
-                asked = resolved(contender.config(config, values), self.folder)
+                more = {} if self.final_val is None else {"data.val": self.final_val}
+                asked = resolved(contender.config(config, {**values, **more}), self.folder)
                 for seed in self.seeds:
                     yield Job.kept(asked, seed, self.root, contender.label, values=values)
 
@@ -158,6 +161,21 @@ def unique(seeds: Sequence[int]) -> list[int]:
         return Config(seeds=list(seeds)).seeds
     except ConfigError as error:
         raise ConfigError(f"tune_{error}") from None
+
+
+def legal_point(name: str) -> str:
+    """An evaluation point that every method has. Raises ConfigError."""
+    if name not in ("after_agg", "after_fit"):
+        raise ConfigError(f"point = {name}: must be after_agg or after_fit")
+    return name
+
+
+def legal_share(value: float | None) -> float | None:
+    """A share of held-out images. Raises ConfigError."""
+    try:
+        return None if value is None else Config(data={"val": value}).data.val
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("data.val", "final_val", 1)) from None
 
 
 def need_validation(config: Config) -> None:

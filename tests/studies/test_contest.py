@@ -6,7 +6,8 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Entry, Plan
 from fedbench.studies.contenders import Contender
-from fedbench.studies.contest import Contest, asked_with_seeds, unique
+from fedbench.studies.contest import Contest, asked_with_seeds, legal_point, legal_share, unique
+from fedbench.studies.folder import changes
 from fedbench.tasks import load
 
 POINTS = ({"train.lr": 0.01}, {"train.lr": 0.1}, {"train.lr": 1.0})
@@ -52,6 +53,27 @@ def test_a_lower_error_is_better(tmp_path):
 def test_tuning_seeds_are_none_of_the_final_ones(tmp_path):
     with pytest.raises(ConfigError, match="tune_seeds: 1 is also a final seed"):
         contest(tmp_path, {}, seeds=(90, 1)).check(Config())
+
+
+def test_final_runs_differ_from_what_was_tried_in_what_they_hold_out_alone(tmp_path):
+    config, choice = Config(model="mlp", resources={"hosts": 0}), {"train.lr": 0.1}
+    found = {}
+    for share in (None, 0.0):
+        made = contest(tmp_path, {}, final_val=share)
+        made.plan.choices["local"] = choice
+        found[share] = list(made._finals(config))
+    assert [job.values for job in found[0.0]] == [choice] * 2
+    for same, other in zip(found[None], found[0.0], strict=True):
+        assert changes(same.config, other.config) == ["data.val: 0.1 -> 0.0"]
+
+
+def test_points_and_shares_that_are_legal():
+    assert legal_point("after_fit") == "after_fit"
+    assert (legal_share(None), legal_share(0)) == (None, 0)
+    with pytest.raises(ConfigError, match="point = globall"):
+        legal_point("globall")
+    with pytest.raises(ConfigError, match="final_val = -1"):
+        legal_share(-1)
 
 
 def test_three_seeds_unless_others_are_asked_for():
