@@ -82,7 +82,7 @@ def asked(study: Study) -> str:
         space = " × ".join(key.removeprefix("method.") for key in study.plan.spaces[study.method])
         where = f"chosen on validation {study.metric.label} {POINT_NAMES[study.point]}"
         parts.append(f"{len(tried)} points of {space}, {where}")
-    parts += [study.remark]
+    parts += [study.remark] if len(set(study.estimators.values())) == 1 else []
     return "; ".join(part for part in parts if part)
 
 

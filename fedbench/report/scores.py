@@ -123,7 +123,10 @@ def without_validation(study: Study) -> str:
 
 
 def of_groups(study: Study) -> list[Table]:
-    """The scores of single classes and of single domains, where they were recorded, best method first."""
+    """The scores of single classes and of single domains, where they were recorded, best method first.
+
+    Of many methods at the study's point alone; the file beside the page has the others.
+    """
     return [_of_kind(study, str(kind), rows) for kind, rows in study.groups.groupby("by")]
 
 
@@ -139,7 +142,7 @@ def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> Table:
     heads = [f"class {name}" for name in names] if kind == "class" else names
     intro = f"Test {study.metric.title} at the last round, mean {over}."
     table = Table(f"by-{kind}", f"By {kind}", intro, heads, notes=[note])
-    for point in dict.fromkeys([study.point, *POINT_NAMES]):
+    for point in dict.fromkeys([study.point, *(POINT_NAMES if len(study.ordered) == 1 else [])]):
         own = rows[rows["point"] == point]
         lines = [_group_line(study.metric, m, names, own[own["method"] == m]) for m in study.ordered]
         if len(own):

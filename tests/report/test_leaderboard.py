@@ -3,7 +3,15 @@
 import pandas as pd
 import pytest
 
-from fedbench.report.leaderboard import as_latex, as_markdown, as_text, first_reaching, leaderboard, write_tables
+from fedbench.report.leaderboard import (
+    as_latex,
+    as_markdown,
+    as_text,
+    first_reaching,
+    laid_out,
+    leaderboard,
+    write_tables,
+)
 from fedbench.report.study import Study
 
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "centralized": 0.95}
@@ -33,6 +41,36 @@ def test_its_files_hold_the_same_numbers(study, tmp_path):
     assert table.loc["local", "tuned_points"] == 3
     assert (tmp_path / "table.md").read_text().splitlines()[2].startswith("| fedcac | **")
     assert "\\textbf{" in (tmp_path / "table.tex").read_text()
+
+
+def test_the_point_of_the_study_comes_first_and_the_other_one_beside_it(make_comparison, tmp_path):
+    tables = {}
+    for point, other in (("after_agg", "after_fit"), ("after_fit", "after_agg")):
+        study = Study.load(make_comparison(LEVELS, name=point, spread=0.0, point=point))
+        rows = leaderboard(study)
+        write_tables(rows, study.metric, tmp_path)
+        tables[point] = pd.read_csv(tmp_path / "table.csv").set_index("method")
+        assert set(tables[point]["point"]) == {point}
+        assert laid_out(rows, study.metric)[0][4] == other.replace("_", " ")
+    first, second = tables.values()
+    assert first["after_fit"].to_dict() == pytest.approx(second["mean"].to_dict())
+    assert second["after_agg"].to_dict() == pytest.approx(first["mean"].to_dict())
+    assert "test accuracy in % after local training; " in as_text(rows, study.metric)
+
+
+def test_columns_of_spread_and_of_all_samples(study):
+    rows = leaderboard(study)
+    heads, lines = laid_out(rows, study.metric)
+    assert heads[:4] == ["method", "score", "sd", "pooled"]
+    assert lines[0][2:4] == [f"{100 * rows[0].score.sd:.1f}", f"{100 * rows[0].pooled:.1f}"]
+    assert rows[0].pooled == pytest.approx(rows[0].score.mean, abs=0.01)
+
+
+def test_columns_that_nobody_fills_are_left_out(make_comparison):
+    lone = Study.load(make_comparison(LEVELS, seeds=(0,)))
+    heads, lines = laid_out(leaderboard(lone), lone.metric)
+    assert not {"sd", "p (Holm)"} & set(heads)
+    assert {len(line) for line in lines} == {len(heads)}
 
 
 def test_text_says_what_cannot_be_told_apart(make_comparison):

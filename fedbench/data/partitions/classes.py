@@ -131,10 +131,11 @@ def check_reuse(options: PartitionConfig, what: str, images: int, holders: np.nd
     if options.reuse and most <= images:
         return
     need = f"{len(holders)} clients x {each} need {len(holders) * each}"
-    reuse = "set partition.reuse true, so that clients share images, or " if most <= images else ""
     if options.reuse:
         need = f"a client needs {most} different ones"
-    raise ConfigError(
-        f"partition {options.name}: {what} has {images} {part} images, and {need}; {reuse}lower partition.{key}, "
-        "partition.clients or partition.classes"
-    )
+    remedy = f"lower partition.{key}"
+    if not images or most <= images:  # fewer holders would do as well
+        remedy += ", partition.clients or partition.classes"
+    if most <= images:
+        remedy = f"set partition.reuse true, so that clients share images, or {remedy}"
+    raise ConfigError(f"partition {options.name}: {what} has {images} {part} images, and {need}; {remedy}")
