@@ -6,7 +6,7 @@ from typing import Any
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import Stages, read_count, read_seeds, read_values
+from fedbench.cli.stages import PROTOCOL, Stages, read_count, read_protocol, read_seeds, read_values
 from fedbench.errors import ConfigError
 from fedbench.results.matrix import is_matrix
 
@@ -27,6 +27,7 @@ FLAGS = (
     ),
     Flag("tune", "points tried of each method's space [whole number >= 0; default: the size of the smallest]", "N"),
     Flag("tune-seeds", "seeds on which points are tried, none of the final ones [default 90]", "SEED", many=True),
+    *PROTOCOL,
     Flag("trials", "most trials side by side [whole number >= 1 or auto; default auto: as many as fit]", "N"),
 )
 
@@ -40,6 +41,7 @@ def main(argv: list[str]) -> int:
         "over": read_values("over", asked.over),
         "tune": read_count("tune", asked.tune, least=0),
         "tune_seeds": read_seeds(asked.tune_seeds),
+        **read_protocol(asked),
         "at_once": read_count("trials", asked.trials),
     }
     from fedbench.studies.compare import compare

@@ -5,7 +5,7 @@ from typing import Any
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, yaml_value
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import Stages, read_count, read_seeds, read_values
+from fedbench.cli.stages import PROTOCOL, Stages, read_count, read_protocol, read_seeds, read_values
 
 FLAGS = (
     Flag(
@@ -17,6 +17,7 @@ FLAGS = (
     Flag("trials", "most trials side by side [whole number >= 1 or auto; default auto: as many as fit]", "N"),
     Flag("tune", "most points of each method's space [whole number >= 1; default: all of the method's]", "N"),
     Flag("tune-seeds", "seeds on which points are tried, none of the final ones [default 90]", "SEED", many=True),
+    *PROTOCOL,
     Flag(
         "baselines", "methods beside the best point, or none [default local,centralized,fedavg-ft]", "NAME", many=True
     ),
@@ -32,6 +33,7 @@ def main(argv: list[str]) -> int:
         "at_once": read_count("trials", asked.trials),
         "tune": read_count("tune", asked.tune),
         "tune_seeds": read_seeds(asked.tune_seeds),
+        **read_protocol(asked),
         "baselines": read_baselines(asked.baselines),
     }
     from fedbench.report.study import Study

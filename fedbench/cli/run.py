@@ -18,6 +18,7 @@ FLAGS = (Flag("resume", "go on with the run in the output folder; a mistake wher
 def main(argv: list[str]) -> int:
     """Runs what the flags ask for; prints the final table and where the results are."""
     config, asked = parse(argv, FLAGS, prog="fedbench run")
+    from fedbench.results.estimators import estimator
     from fedbench.results.tables import as_text, final_table
     from fedbench.studies.run import run
 
@@ -29,7 +30,8 @@ def main(argv: list[str]) -> int:
     if not watched.begun:
         print(f"done already, nothing was run: delete {result.folder} to run it anew", file=sys.stderr)
     label, metric = config.method.name, result.metric
-    print(as_text(final_table(metric, {label: result.metrics}, {label: result.clients}), metric))
+    kinds = {label: estimator(result.config.model_dump(), metric)}
+    print(as_text(final_table(metric, {label: result.metrics}, {label: result.clients}, estimators=kinds), metric))
     for line in result.summary.get("warnings", []):
         print(f"warning: {line}")
     print(f"results: {result.folder}")

@@ -1,14 +1,35 @@
 """What the commands that tune have in common: their flags as values, and their progress."""
 
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 
+from fedbench.cli.flags import Flag
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
 from fedbench.results.progress import GridProgress
+
+PROTOCOL = (
+    Flag(
+        "point",
+        "evaluation point by which points are chosen, and which the answer is about [after_agg or after_fit; default "
+        "after_agg]",
+        "NAME",
+    ),
+    Flag(
+        "final-val",
+        "share of training images that final runs hold out, 0 to train on all [number in [0, 1); default data.val]",
+        "SHARE",
+    ),
+)
+
+
+def read_protocol(asked: Namespace) -> dict[str, Any]:
+    """What these flags say; None where they are not given."""
+    return {"point": asked.point, "final_val": asked.final_val and parse_value(asked.final_val)}
 
 
 class Stages:

@@ -56,6 +56,11 @@ class PartitionConfig(OpenSection):
     test_images: PositiveInt | None = Field(
         None, description="test images per class and client (shards, domain-shards, corruption); none: all"
     )
+    reuse: bool = Field(
+        False,
+        description="deal images to several clients where there are too few for all, never one in both parts (shards, "
+        "domain-shards, corruption)",
+    )
     alpha: float = Field(0.5, gt=0, description="concentration per class (dirichlet, dirichlet-fixed, practical)")
     min_images: int = Field(
         10, ge=1, description="fewest images per client, all its parts (dirichlet, practical): drawn again below it"
@@ -145,6 +150,9 @@ class EvaluateConfig(Section):
     batch_size: PositiveInt = Field(500, description="images per evaluation batch")
     clients: PositiveInt | None = Field(None, description="evaluate a fixed random sample of clients; none: all")
     accuracy: Literal["samples", "batches"] = Field("samples", description="mean over images, or over batches")
+    by: list[Literal["class", "domain"]] = Field(
+        [], description="test scores of each class (as the client sees it) and each domain too, in clients.parquet"
+    )
 
 
 class ResourcesConfig(Section):

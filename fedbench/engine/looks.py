@@ -1,8 +1,8 @@
 """What can be asked of a model without training it. No verb changes a state, buffer, mode or random stream."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -120,14 +120,30 @@ class Looks(FlatModule):
         """The task's mean loss over the data, summed in float64."""
         return mean_of(self.evaluate(weights, data), self.task.loss_metric)
 
-    def evaluate(self, predictor: "Weights | Callable[[Batches], Tensor]", data: Batches) -> Score:
-        """Score of a predictor: weights, or a function that gives outputs `[n, C]` for data."""
+    def evaluate(
+        self,
+        predictor: "Weights | Callable[[Batches], Tensor]",
+        data: Batches,
+        groups: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> Score:
+        """Score of a predictor: weights, or a function that gives outputs `[n, C]` for data.
+
+        groups: samples by name, bool `[n]`; the primary metric over those of a group is called METRIC/NAME, and is a
+        mean over samples always.
+        """
         if isinstance(predictor, Weights):
-            return self.task.score(self._predictions(predictor, data), self.dtype, self.by_batches)
-        targets = data.batch(torch.arange(len(data), device=self.device))[1]
-        size = self.evaluate_batch
-        predictions = zip(predictor(data).split(size), targets.split(size), strict=True)
-        return self.task.score(predictions, self.dtype, self.by_batches)
+            predictions = self._predictions(predictor, data)
+        else:
+            targets = data.batch(torch.arange(len(data), device=self.device))[1]
+            size = self.evaluate_batch
+            predictions = list(zip(predictor(data).split(size), targets.split(size), strict=True))
+        score = self.task.score(predictions, self.dtype, self.by_batches)
+        if groups:
+            outputs, targets = (torch.cat(parts) for parts in zip(*predictions, strict=True))
+            primary = self.task.primary.name
+            for name, own in groups.items():
+                score[f"{primary}/{name}"] = self.task.score([(outputs[own], targets[own])], self.dtype)[primary]
+        return score
 
     def _predictions(self, weights: Weights, data: Batches) -> list[tuple[Tensor, Tensor]]:
         found = []

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.results.plan import Plan
+from fedbench.results.estimators import SAMPLES
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import BASELINE, LAST, difference
 from fedbench.tasks import Metric
@@ -80,7 +80,9 @@ def asked(study: Study) -> str:
     parts += [f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"] if seeds else []
     if tried := study.plan.points():
         space = " × ".join(key.removeprefix("method.") for key in study.plan.spaces[study.method])
-        parts.append(f"{len(tried)} points of {space}, chosen on validation {study.metric.label}")
+        where = f"chosen on validation {study.metric.label} {POINT_NAMES[study.point]}"
+        parts.append(f"{len(tried)} points of {space}, {where}")
+    parts += [study.remark] if len(set(study.estimators.values())) == 1 else []
     return "; ".join(part for part in parts if part)
 
 
@@ -95,6 +97,7 @@ def _partition(config: dict[str, Any]) -> str:
     if not name:
         return ""
     keys = [f"{key} {values[key]}" for key in PARTITION_KEYS.get(name, []) if values.get(key) is not None]
+    keys += ["clients may share images"] if values.get("reuse") else []
     details = f" ({', '.join(keys)})" if keys else ""
     return f"{plural(values['clients'], 'client')}, {name}{details}" if values.get("clients") else name + details
 
@@ -146,11 +149,18 @@ def compared_answer(study: Study) -> str:
     gain = difference(study.metric, study.method, BASELINE, study.point, study.metrics, study.clients)
     if gain is None:
         return f"{begin}; without a run of local there is nothing to say about collaboration."
-    return f"{begin}, {verdict(study.metric, gain, doubts(plan, study.method, BASELINE, gain.mean))}"
+    return f"{begin}, {verdict(study.metric, gain, doubts(study, study.method, BASELINE, gain.mean))}"
 
 
-def doubts(plan: Plan, method: str, other: str, gain: float) -> str:
-    """Why no winner can be named although one is ahead: unequal tuning, or a loser that may not be at its best."""
+def doubts(study: Study, method: str, other: str, gain: float) -> str:
+    """Why no winner can be named although one is ahead.
+
+    They are scored differently, or unequally tuned, or the loser may not be at its best.
+    """
+    plan = study.plan
+    ours, theirs = (study.estimators.get(label, SAMPLES) for label in (method, other))
+    if ours != theirs:
+        return f"{method} is scored by the mean over {ours} and {other} by that over {theirs}"
     if not plan.even(method, other):
         return f"{method} was tuned over {plural(plan.budget(method), 'point')} and {other} over {plan.budget(other)}"
     loser = other if gain >= 0 else method
@@ -186,7 +196,7 @@ def besides(study: Study) -> list[str]:
         gap = difference(study.metric, study.method, other, study.point, study.metrics, study.clients)
         if gap is not None:
             said = f"{study.metric.difference(gap.mean)}{points(study.metric)}"
-            doubt = doubts(study.plan, study.method, other, gap.mean) if gap.sign else ""
+            doubt = doubts(study, study.method, other, gap.mean) if gap.sign else ""
             undecided = ", undecided" if gap.low is not None and not gap.sign else f"; but {doubt}" if doubt else ""
             lines.append(f"Against {other}: {said} ({span(gap, study.metric.difference)}{undecided}).")
     return lines

@@ -9,28 +9,33 @@ import pandas as pd
 
 from fedbench.report import typeset
 from fedbench.report.figures import seed_curve, traffic
-from fedbench.report.study import Study
+from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import Cell
 from fedbench.results.contrasts import Contrast, family, ranks
+from fedbench.results.estimators import marks, remark
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import point_name
 from fedbench.results.statistics import Interval, interval
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE, REFERENCES, clients_at, pooled_scores
 from fedbench.tasks import Metric
 
 
 @dataclass(frozen=True)
 class Row:
-    """A method. score, fit: at the study's point and after local training, test, last round.
+    """A method. score, other: on test at the last round, at the study's point and at the other one of the two.
 
+    estimator: what a client's score is a mean over. pooled: the score over all test samples, where they were counted.
     over_local, behind: against training alone and against the best; None for those two themselves. points: of tuning,
     and the one that was chosen. steps, traffic (bytes, both ways), seconds: of the whole run, per client but for
     seconds. target_round, target_bytes: when the mean curve first reaches local's last score, if ever.
     """
 
     label: str
+    point: str
+    estimator: str
     score: Interval
-    fit: Interval | None
+    pooled: float | None
+    other: Interval | None
     worst: float
     rank: float | None
     over_local: Contrast | None
@@ -71,15 +76,19 @@ def _row(
     rank: float | None,
     target: float | None,
 ) -> Row:
-    last, fit, cost = study.last(label), study.last(label, "after_fit"), study.summaries[label]
+    last, other, cost = study.last(label), study.last(label, OTHER[study.point]), study.summaries[label]
+    over_all = pooled_scores(study.metric, clients_at(study.clients[label], last))
     rounds = study.runs[label].config().get("rounds") or 0
     whole = lambda name: None if cost[name] is None else cost[name] * rounds  # noqa: E731
     reached = None if target is None else first_reaching(study, label, target)
     up, down = whole("bytes_up"), whole("bytes_down")
     return Row(
         label,
+        study.point,
+        study.estimators[label],
         interval(last[study.test].tolist()),
-        interval(fit[study.test].tolist()) if len(fit) else None,
+        interval(over_all).mean if over_all else None,
+        interval(other[study.test].tolist()) if len(other) else None,
         float(last["test_worst_tenth"].mean()),
         rank,
         over_local,
@@ -108,7 +117,7 @@ def first_reaching(study: Study, label: str, target: float) -> tuple[int, float 
 # -- as files ----------------------------------------------------------------------------------------------------------
 
 
-def frame(rows: Sequence[Row], metric: Metric) -> pd.DataFrame:
+def frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Numbers, a column each; shares and scores as in records, unknown ones empty."""
 
     def gap(found: Contrast | None, sign: int = 1) -> list[float | None]:
@@ -121,8 +130,11 @@ def frame(rows: Sequence[Row], metric: Metric) -> pd.DataFrame:
         [
             {
                 "method": row.label,
-                **dict(zip(("mean", "low", "high"), (row.score.mean, row.score.low, row.score.high), strict=True)),
-                "after_fit": None if row.fit is None else row.fit.mean,
+                "point": row.point,
+                "estimator": row.estimator,
+                **{part: getattr(row.score, part) for part in ("mean", "sd", "low", "high")},
+                "pooled": row.pooled,
+                OTHER[row.point]: None if row.other is None else row.other.mean,
                 "worst_tenth": row.worst,
                 "rank": row.rank,
                 **dict(zip([f"over_local{part}" for part in PARTS], gap(row.over_local), strict=True)),
@@ -143,18 +155,34 @@ def frame(rows: Sequence[Row], metric: Metric) -> pd.DataFrame:
 
 
 PARTS = ("", "_low", "_high", "_resampled_low", "_resampled_high", "_p_holm")
-HEADS = ("method", "score", "after fit", "worst tenth", "over local", "p (Holm)", "better off", "points", "MB", "steps")
+SCORES = ("method", "score", "sd", "pooled")
+DIFFERENCES = ("worst tenth", "over local", "p (Holm)", "better off", "points", "MB", "steps")
+OTHER = {"after_agg": "after_fit", "after_fit": "after_agg"}
+"""The second point beside the one that the answer goes by."""
 
 
-def lines(rows: Sequence[Row], metric: Metric) -> list[list[Cell]]:
-    """The table, a line per method."""
-    return [_line(row, metric, place) for place, row in enumerate(rows, start=1)]
+def laid_out(rows: Sequence[Row], metric: Metric) -> tuple[list[str], list[list[Cell]]]:
+    """The heads and lines of the table, without columns that nobody fills."""
+    heads = [*SCORES, *(OTHER[row.point].replace("_", " ") for row in rows[:1]), *DIFFERENCES]
+    lines = [_line(row, metric, place) for place, row in enumerate(rows, start=1)]
+    for line, mark in zip(lines, marks([row.estimator for row in rows]), strict=True):
+        line[0] = Cell(line[0].text + mark)
+    kept = [i for i in range(len(heads)) if i < 2 or any(line[i].text for line in lines)]
+    return [heads[i] for i in kept], [[line[i] for i in kept] for line in lines]
+
+
+def note(rows: Sequence[Row], metric: Metric) -> str:
+    """What has to be known to read the table."""
+    said = remark(metric, [row.estimator for row in rows])
+    return f"{NOTE}; {said}" if said else NOTE
 
 
 def _line(row: Row, metric: Metric, place: int) -> list[Cell]:
     gain = row.over_local
     rest = [
-        "" if row.fit is None else metric.number(row.fit.mean),
+        "" if row.score.sd is None else metric.number(row.score.sd),
+        "" if row.pooled is None else metric.number(row.pooled),
+        "" if row.other is None else metric.number(row.other.mean),
         metric.number(row.worst),
         "" if gain is None else with_half(gain.gain, metric.difference, metric.number),
         "" if gain is None or gain.p_holm is None else p_text(gain.p_holm).removeprefix("= "),
@@ -165,6 +193,11 @@ def _line(row: Row, metric: Metric, place: int) -> list[Cell]:
     ]
     score = Cell(with_half(row.score, metric.number), place if place < 3 else 0, row.tied)
     return [Cell(row.label), score, *map(Cell, rest)]
+
+
+def where(rows: Sequence[Row]) -> str:
+    """At which point the scores are taken."""
+    return f" {POINT_NAMES[rows[0].point]}" if rows else ""
 
 
 def with_half(found: Interval, number: Callable[[float], str], half: Callable[[float], str] | None = None) -> str:
@@ -179,15 +212,19 @@ def p_text(p: float) -> str:
 def as_text(rows: Sequence[Row], metric: Metric) -> str:
     """Aligned plain text; `=` marks what cannot be told from the best."""
     what = f"{metric.label} in %" if metric.share else metric.label
-    return f"{typeset.plain(HEADS, lines(rows, metric))}\ntest {what}; {NOTE}"
+    return f"{typeset.plain(*laid_out(rows, metric))}\ntest {what}{where(rows)}; {note(rows, metric)}"
 
 
-NOTE = "± half of the 95 % interval over seeds; = cannot be told from the best (Holm); MB and steps per client"
+NOTE = (
+    "± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; "
+    "= cannot be told from the best (Holm); MB and steps per client"
+)
 
 
 def write_tables(rows: Sequence[Row], metric: Metric, folder: Path) -> None:
     """table.csv, table.md and table.tex."""
-    table = lines(rows, metric)
-    write_atomically(folder / "table.csv", frame(rows, metric).to_csv(index=False))
-    write_atomically(folder / "table.md", f"{typeset.markdown(HEADS, table)}\n\nTest {metric.label}; {NOTE}.\n")
-    write_atomically(folder / "table.tex", typeset.latex(HEADS, table))
+    heads, table = laid_out(rows, metric)
+    said = f"Test {metric.label}{where(rows)}; {note(rows, metric)}"
+    write_atomically(folder / "table.csv", frame(rows).to_csv(index=False))
+    write_atomically(folder / "table.md", f"{typeset.markdown(heads, table)}\n\n{said}.\n")
+    write_atomically(folder / "table.tex", f"% {said}\n{typeset.latex(heads, table)}")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,13 @@ import yaml
 
 from fedbench.config import Config
 from fedbench.config.keys import flat
-from fedbench.report import answer, figures, grids, traces, verdicts
+from fedbench.report import answer, figures, grids, scores, traces, verdicts
 from fedbench.report.comparisons import forest, tuning_strip
-from fedbench.report.leaderboard import HEADS, NOTE, Row, leaderboard, write_tables
-from fedbench.report.leaderboard import lines as leaderboard_lines
+from fedbench.report.leaderboard import Row, laid_out, leaderboard, note, where, write_tables
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.results.files import write_atomically
-from fedbench.results.tables import BASELINE, BEST_TEST, BEST_VAL, LAST
-from fedbench.tasks import Metric
+from fedbench.results.tables import BASELINE
 
 MOST_SLOPES = 6
 """Methods whose clients are drawn one by one, the best ones."""
@@ -55,6 +52,8 @@ def write_page(folder: Path) -> Path:
     rows = leaderboard(study) if study.plan.subject is None else []
     if rows:
         write_tables(rows, study.metric, folder)
+    if len(study.groups):
+        write_atomically(folder / "groups.csv", study.groups.to_csv(index=False))
     path = folder / "report.html"
     write_atomically(path, render(study, rows))
     return path
@@ -63,6 +62,7 @@ def write_page(folder: Path) -> Path:
 def render(study: Study, rows: Sequence[Row] = ()) -> str:
     """The whole page as text. rows: the leaderboard, where all methods are alike."""
     alike = study.plan.subject is None
+    heads, lines = laid_out(rows, study.metric)
     what = f"{len(study.plan.labels())} methods" if alike else study.method
     return page_of(
         "page.html.j2",
@@ -73,11 +73,11 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
         answer=verdicts.comparison_answer(study, rows) if alike else answer.answer(study),
         besides=verdicts.comparison_notes(study, rows) if alike else answer.besides(study),
         tiles=[] if alike else answer.answer_tiles(study),
-        heads=HEADS,
-        leaders=list(zip(rows, leaderboard_lines(rows, study.metric), strict=True)),
-        leaders_note=NOTE,
-        table=table_rows(study),
-        gains=BASELINE in study.metrics and len(study.metrics) > 1,
+        heads=heads,
+        leaders=list(zip(rows, lines, strict=True)),
+        leaders_intro=f"Test {study.metric.title} at the last round,{where(rows)}. {note(rows, study.metric)}.",
+        table=scores.final(study),
+        groups=scores.of_groups(study),
         colours=study.colours,
         parts=[part for part in parts(study, rows) if part.charts],
         differences=differences(study.config),
@@ -126,7 +126,10 @@ def _difference_part(study: Study, rows: Sequence[Row]) -> Part:
 
 def _tuning_part(study: Study, rows: Sequence[Row]) -> Part:
     spent = sum(len(study.plan.points(row.label)) for row in rows)
-    intro = f"{spent} points in all, chosen on validation; filled is what was chosen. Widely spread: it needs luck."
+    intro = (
+        f"{spent} points in all, chosen on validation {POINT_NAMES[study.point]}; filled is what was chosen. "
+        "Widely spread: it needs luck."
+    )
     return Part("tuning", "What tuning does", charts(("tuning", "", tuning_strip(study, rows), ""), wide=True), intro)
 
 
@@ -231,44 +234,6 @@ def _partition_part(study: Study) -> Part:
     seed = next(iter(study.partition), "")
     intro = f"Training images per client and class, seed {seed}; the largest dot is {most} images.{more}"
     return Part("partition", "Who holds what", charts(("partition", "", dots, ""), wide=True), intro)
-
-
-def table_rows(study: Study) -> dict[str, list[dict[str, Any]]]:
-    """The final table as text: rows per point, the study's own point first, the best mean first."""
-    found: dict[str, list[dict[str, Any]]] = {point: [] for point in dict.fromkeys([study.point, *POINT_NAMES])}
-    for (method, point), rows in study.table.groupby(["method", "point"], sort=False):
-        found[str(point)].append(_table_row(study.metric, str(method), dict(rows.set_index("choice").iterrows())))
-    for rows in found.values():
-        rows.sort(key=lambda row: -row["mean"] if study.metric.higher else row["mean"])
-    return {POINT_NAMES[point]: rows for point, rows in found.items() if rows}
-
-
-def _table_row(metric: Metric, method: str, by: dict[Any, pd.Series]) -> dict[str, Any]:
-    last, best, test = by.get(LAST), by.get(BEST_VAL), by.get(BEST_TEST)
-    number, half = partial(_number, metric), partial(_half, metric)
-    return {
-        "method": method,
-        "mean": float(last["mean"]) if last is not None else 0.0,
-        "last": number(last, "mean"),
-        "last_half": half(last, "mean", "high"),
-        "worst": number(last, "worst_tenth"),
-        "best_val": number(best, "mean"),
-        "best_val_half": half(best, "mean", "high"),
-        "best_test": number(test, "mean"),
-        "gain": number(last, "gain", signed=True),
-        "gain_half": half(last, "gain", "gain_high"),
-        "share": "" if last is None or pd.isna(last["share_gains"]) else f"{100 * last['share_gains']:.0f}",
-    }
-
-
-def _number(metric: Metric, row: pd.Series | None, name: str, signed: bool = False) -> str:
-    if row is None or pd.isna(row[name]):
-        return ""
-    return metric.difference(row[name]) if signed else metric.number(row[name])
-
-
-def _half(metric: Metric, row: pd.Series | None, name: str, high: str) -> str:
-    return "" if row is None or pd.isna(row[high]) else f"± {metric.number(row[high] - row[name])}"
 
 
 def sentence(words: str) -> str:

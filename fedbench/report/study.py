@@ -9,6 +9,8 @@ import pandas as pd
 
 from fedbench import tasks
 from fedbench.report.theme import colour_of
+from fedbench.results.estimators import remark
+from fedbench.results.groups import group_table
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records, at_last_round
 from fedbench.results.summary import summarise
@@ -71,7 +73,22 @@ class Study:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return final_table(self.metric, self.metrics, self.clients)
+        return final_table(self.metric, self.metrics, self.clients, estimators=self.estimators)
+
+    @cached_property
+    def groups(self) -> pd.DataFrame:
+        """Scores of single classes and domains, where some were recorded."""
+        return group_table(self.metric, self.metrics, {method: self.runs[method].groups() for method in self.metrics})
+
+    @cached_property
+    def estimators(self) -> dict[str, str]:
+        """What a client's score is a mean over, by method."""
+        return {method: self.runs[method].estimator() for method in self.metrics}
+
+    @property
+    def remark(self) -> str:
+        """What is to be said of them, if anything."""
+        return remark(self.metric, [*self.estimators.values()])
 
     @cached_property
     def traces(self) -> pd.DataFrame:

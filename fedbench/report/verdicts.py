@@ -25,7 +25,7 @@ def comparison_answer(study: Study, rows: Sequence[Row]) -> str:
         return f"{ahead}; one seed decides nothing."
     if ties := [row.label for row in rivals if row.tied]:
         return f"{ahead}; with {plural(seeds, 'seed')} it cannot be told from {listed(ties)}."
-    if doubt := next((found for row in rivals if (found := doubts(study.plan, first.label, row.label, 1.0))), ""):
+    if doubt := next((found for row in rivals if (found := doubts(study, first.label, row.label, 1.0))), ""):
         return f"{ahead}; but {doubt}, so no winner is named."
     return f"{ahead}: it is the best of them on this data."
 
@@ -69,7 +69,7 @@ def _over_local(study: Study, rows: Sequence[Row]) -> list[str]:
     for row in known:
         assert row.over_local is not None
         sign = row.over_local.sign
-        if sign and (doubt := doubts(study.plan, row.label, BASELINE, row.over_local.gain.mean)):
+        if sign and (doubt := doubts(study, row.label, BASELINE, row.over_local.gain.mean)):
             doubtful.setdefault(doubt, []).append(row.label)
         else:
             groups[["undecided", "better than training alone", "worse than it"][sign]].append(row.label)

@@ -1,6 +1,8 @@
 """Reads what runs left."""
 
+from math import nan
 from pathlib import Path
+from re import DOTALL
 from typing import Any
 
 import pandas as pd
@@ -9,6 +11,7 @@ import yaml
 
 from fedbench import tasks
 from fedbench.errors import ConfigError
+from fedbench.results.estimators import SAMPLES, estimator
 from fedbench.results.files import ends_whole, joined, read_json, read_lines, read_table
 from fedbench.results.schema import CLIENTS_SCHEMA, COSTS, POINTS, SPLITS, TIMINGS, TRACES_SCHEMA, score_keys
 from fedbench.tasks import Metric, Task
@@ -46,18 +49,37 @@ class Records:
         return frame.sort_values(key, key=lambda c: c.map(order) if c.name == "point" else c, ignore_index=True)
 
     def clients(self) -> pd.DataFrame:
-        """clients.parquet: one row per seed, round, client and point; a column per split and metric."""
-        rows = self._table("clients.parquet", CLIENTS_SCHEMA).drop_duplicates([*CLIENT, "split", "metric"], keep="last")
-        names = rows["split"].astype(str) + "_" + rows["metric"].astype(str)
-        wide = rows.assign(name=names).pivot(index=CLIENT, columns="name", values="value")
+        """clients.parquet: one row per seed, round, client and point; a column per split and metric.
+
+        test_n: samples behind the primary metric on test, NaN where that is no mean over samples.
+        """
+        rows = self._client_rows()
         known = [f"{split}_{metric.name}" for metric in self.task().metrics for split in SPLITS]
-        return (
-            wide.reindex(columns=known).rename_axis(columns=None).reset_index().sort_values(CLIENT, ignore_index=True)
-        )
+        rows["name"] = rows["split"].astype(str) + "_" + rows["metric"].astype(str)
+        wide = rows[rows["name"].isin(known)].pivot(index=CLIENT, columns="name", values="value")
+        wide = wide.reindex(columns=known).rename_axis(columns=None)
+        counts = rows[rows["name"] == f"test_{self.metric().name}"].set_index(CLIENT)["n"]
+        wide["test_n"] = counts if self.estimator() == SAMPLES else nan
+        return wide.reset_index().sort_values(CLIENT, ignore_index=True)
+
+    def groups(self) -> pd.DataFrame:
+        """The primary metric on test of single classes and domains (`evaluate.by`), a row per client and group.
+
+        Columns: seed, round, client, point, by (`class` or `domain`), group, value, n.
+        """
+        rows = self._client_rows()
+        rows = rows if (self.config().get("evaluate") or {}).get("by") else rows[:0]
+        name = rows["metric"].str.extract(rf"^{self.metric().name}/(?P<by>\w+)=(?P<group>.*)$", flags=DOTALL)
+        whole = rows[CLIENT[:4]].join(name).join(rows[["value", "n"]])
+        return whole.dropna(subset=["group"]).reset_index(drop=True)
+
+    def estimator(self) -> str:
+        """What the primary metric of a client is a mean over: `samples`, or `batches of 32`."""
+        return estimator(self.config(), self.metric())
 
     def scores(self, metric: str, split: str) -> pd.DataFrame:
         """clients.parquet in its long form, of one metric on one split: `value` is a mean over `n` samples."""
-        rows = self._table("clients.parquet", CLIENTS_SCHEMA).drop_duplicates([*CLIENT, "split", "metric"], keep="last")
+        rows = self._client_rows()
         return rows[(rows["metric"] == metric) & (rows["split"] == split)].reset_index(drop=True)
 
     def traces(self) -> pd.DataFrame:
@@ -113,6 +135,10 @@ class Records:
 
     def _lines(self, name: str) -> list[dict[str, Any]]:
         return [row for folder in self.folders for row in read_lines(folder / name, self.problems)]
+
+    def _client_rows(self) -> pd.DataFrame:
+        key = [*CLIENT, "split", "metric"]
+        return self._table("clients.parquet", CLIENTS_SCHEMA).drop_duplicates(key, keep="last")
 
     def _table(self, name: str, schema: pa.Schema) -> pd.DataFrame:
         tables = [read_table(folder / name, schema, self.problems) for folder in self.folders]

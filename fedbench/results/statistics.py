@@ -31,6 +31,11 @@ class Interval:
         return None if self.high is None else self.high - self.mean
 
     @property
+    def sd(self) -> float | None:
+        """Sample standard deviation over seeds (divisor n - 1)."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
+
+    @property
     def sign(self) -> int:
         """1 when the interval lies above 0, -1 when below, 0 when it includes 0 or there is none."""
         if self.low is None or self.high is None:
@@ -56,6 +61,12 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
     error = float(np.std(known, ddof=1)) / math.sqrt(len(known))
     half = float(stats.t.ppf((1 + confidence) / 2, len(known) - 1)) * error
     return Interval(mean, mean - half, mean + half, known)
+
+
+def pooled(seeds: pd.Series, values: pd.Series, counts: pd.Series) -> list[float]:
+    """Per seed the mean over all samples, out of means over so many; without the seeds that lack a count."""
+    sums = pd.DataFrame({"sum": values * counts, "count": counts.where(values.notna())}).groupby(seeds).sum(min_count=1)
+    return [float(value) for value in (sums["sum"] / sums["count"]).dropna()]
 
 
 def worst_tenth(values: Sequence[float] | np.ndarray, higher: bool = True) -> float:

@@ -8,6 +8,7 @@ import pandas as pd
 from fedbench.results.reader import Records, at_best_round, at_last_round
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval
+from fedbench.results.tables import clients_at, pooled_scores
 from fedbench.tasks import Metric
 
 
@@ -15,6 +16,12 @@ def summarise(run: Records, warnings: Sequence[str] = ()) -> dict[str, Any]:
     """Derived from metrics.jsonl, clients.parquet, timings.jsonl and config.yaml."""
     config, metrics, metric = run.config(), run.metrics(), run.metric()
     method = dict(config.get("method") or {})
+    clients = run.clients()
+    points = {
+        point: _point(metrics[metrics["point"] == point], clients, metric)
+        for point in POINTS
+        if (metrics["point"] == point).any()
+    }
     return {
         "name": config.get("name") or run.path.name,
         "method": method.pop("name", None),
@@ -24,8 +31,8 @@ def summarise(run: Records, warnings: Sequence[str] = ()) -> dict[str, Any]:
         "metric": metric.name,
         "seeds": config.get("seeds") or sorted({int(seed) for seed in metrics["seed"]}),
         "rounds": config.get("rounds"),
-        "points": {p: _point(metrics[metrics["point"] == p], metric) for p in POINTS if (metrics["point"] == p).any()},
-        **_cost(run, config, metrics),
+        "points": points,
+        **_cost(run, clients, config, metrics),
         "warnings": list(warnings),
         "failed": failures(metrics),
         "complete": run.complete(),
@@ -43,23 +50,25 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _point(metrics: pd.DataFrame, metric: Metric) -> dict[str, Any]:
-    best = at_best_round(metrics, metric)
-    out = {"last": _intervals(at_last_round(metrics, metric), metric), "best_val": _intervals(best, metric)}
+def _point(metrics: pd.DataFrame, clients: pd.DataFrame, metric: Metric) -> dict[str, Any]:
+    last, best = at_last_round(metrics, metric), at_best_round(metrics, metric)
+    out = {"last": _intervals(last, clients, metric), "best_val": _intervals(best, clients, metric)}
     if out["best_val"]:
         out["best_val"]["rounds"] = best["round"].tolist()
     return out
 
 
-def _intervals(rows: pd.DataFrame, metric: Metric) -> dict[str, Any]:
+def _intervals(rows: pd.DataFrame, clients: pd.DataFrame, metric: Metric) -> dict[str, Any]:
     names = (f"test_{metric.name}", f"val_{metric.name}", "test_worst_tenth")
-    return {name: interval(rows[name].tolist()).to_dict() for name in names if rows[name].notna().any()}
+    found = {name: rows[name].tolist() for name in names if rows[name].notna().any()}
+    found |= {"test_pooled": values} if (values := pooled_scores(metric, clients_at(clients, rows))) else {}
+    return {name: interval(values).to_dict() for name, values in found.items()}
 
 
-def _cost(run: Records, config: dict[str, Any], metrics: pd.DataFrame) -> dict[str, Any]:
+def _cost(run: Records, clients: pd.DataFrame, config: dict[str, Any], metrics: pd.DataFrame) -> dict[str, Any]:
     """Bytes and steps per client and participated round; seconds as the median over rounds, which spares warm-up."""
     rounds = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]
-    took_part = counted_participants(run.clients(), config, rounds)
+    took_part = counted_participants(clients, config, rounds)
     shares = rounds[["bytes_up", "bytes_down", "steps"]].div(took_part, axis=0)
     seconds = pd.to_numeric(run.timings()["total"]).median()
     cost = {**shares.mean().to_dict(), "seconds_per_round": seconds}

@@ -1,19 +1,22 @@
 """The final table: one row per method, evaluation point and choice of round; shown by the report and the terminal."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import pandas as pd
 
+from fedbench.results.estimators import SAMPLES, marks, remark
 from fedbench.results.reader import at_best_round, at_last_round
 from fedbench.results.schema import POINTS
-from fedbench.results.statistics import Interval, interval, paired_difference, share_that_gains
+from fedbench.results.statistics import Interval, interval, paired_difference, pooled, share_that_gains
 from fedbench.tasks import Metric
 
 LAST, BEST_VAL, BEST_TEST = "last", "best_val", "best_test"
 CHOICES = {LAST: None, BEST_VAL: "val", BEST_TEST: "test"}
 """What a round is chosen by: nothing, or the metric on a split."""
 GAINS = ["gain", "gain_low", "gain_high", "share_gains"]
-COLUMNS = ["method", "point", "choice", "seeds", "round", "mean", "low", "high", "worst_tenth", *GAINS]
+SCORES = ["mean", "sd", "low", "high", "pooled", "worst_tenth"]
+COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORES, *GAINS]
 BASELINE = "local"
 REFERENCES = ("centralized",)
 """What pools the clients' data is shown, and competes with nobody."""
@@ -24,18 +27,22 @@ def final_table(
     metrics: Mapping[str, pd.DataFrame],
     clients: Mapping[str, pd.DataFrame] | None = None,
     baseline: str = BASELINE,
+    estimators: Mapping[str, str] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """The metric on test of each method at the last round, the best-val round and the best round on test.
 
-    Columns: method, point, choice (`last`, `best_val`, `best_test`), seeds (count), round (mean over seeds), mean,
-    low, high (95 % Student t over seeds), worst_tenth, and against the baseline, paired client by client: gain,
-    gain_low, gain_high, share_gains. Unknown numbers are NaN. `best_test` is chosen on test: optimistic.
+    Columns: method, point, choice (`last`, `best_val`, `best_test`), estimator (what a client's score is a mean over;
+    unless given, `samples`), seeds (count), round (mean over seeds), mean over clients and seeds, sd (over seeds), low,
+    high (95 % Student t over seeds), pooled (over the test samples of all clients), worst_tenth, and against the
+    baseline, paired client by client: gain, gain_low, gain_high, share_gains. Unknown numbers are NaN. `best_test` is
+    chosen on test: optimistic.
     """
     rows = [
         {
             "method": method,
             "point": point,
             "choice": choice,
+            "estimator": estimators.get(method, SAMPLES),
             **_row(metric, method, point, choice, metrics, clients, baseline),
         }
         for method, frame in metrics.items()
@@ -74,8 +81,12 @@ def _row(
         "round": rows["round"].mean(),
         "worst_tenth": rows["test_worst_tenth"].mean(),
     }
-    row |= {"mean": found.mean, "low": found.low, "high": found.high}
-    if clients is None or method == baseline or baseline not in metrics:
+    row |= {"mean": found.mean, "sd": found.sd, "low": found.low, "high": found.high}
+    if clients is None:
+        return row
+    if over_all := pooled_scores(metric, clients_at(clients[method], rows)):
+        row["pooled"] = interval(over_all).mean
+    if method == baseline or baseline not in metrics:
         return row
     ours, theirs = pair(metric, method, baseline, point, choice, metrics, clients)
     gain = paired_difference(ours, theirs, metric)
@@ -83,6 +94,11 @@ def _row(
         row |= {"gain": gain.mean, "gain_low": gain.low, "gain_high": gain.high}
         row["share_gains"] = share_that_gains(ours, theirs, metric)
     return row
+
+
+def pooled_scores(metric: Metric, clients: pd.DataFrame) -> list[float]:
+    """Per seed the metric over all test samples of these clients; empty where the metric is no mean over samples."""
+    return pooled(clients["seed"], clients[f"test_{metric.name}"], clients["test_n"])
 
 
 def pair(
@@ -116,24 +132,38 @@ def difference(
 
 def as_text(table: pd.DataFrame, metric: Metric) -> str:
     """The table as aligned plain text: one line per method and point."""
-    head = ["method", "point", "last round", "worst tenth", "best-val round", "best on test*", "over local"]
-    lines = [head, *(_cells(rows, metric) for _, rows in table.groupby(["method", "point"], sort=False))]
+    head = ["method", "point", *NUMBERS]
+    groups = [rows for _, rows in table.groupby(["method", "point"], sort=False)]
+    kinds = [str(rows["estimator"].iloc[0]) for rows in groups]
+    lines = [head, *(_cells(rows, metric, mark) for rows, mark in zip(groups, marks(kinds), strict=True))]
     kept = [i for i in range(len(head)) if i < 2 or any(line[i] != "-" for line in lines[1:])]
     widths = [max(len(line[i]) for line in lines) for i in kept]
     text = [_aligned([line[i] for i in kept], widths) for line in lines]
     what = f"{metric.label} in %" if metric.share else metric.label
-    note = f"test {what}, mean over clients and seeds, +- 95 % interval over seeds; * chosen on test: optimistic"
-    return "\n".join([text[0], "-" * len(text[0]), *text[1:], note])
+    told = [EXPLAINED[head[i]] for i in kept if head[i] in EXPLAINED]
+    said = remark(metric, kinds)
+    notes = [f"test {what}, mean over clients and seeds, +- 95 % interval over seeds", *told, *([said] if said else [])]
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:], "; ".join(notes)])
 
 
-def _cells(rows: pd.DataFrame, metric: Metric) -> list[str]:
+NUMBERS = ("last round", "sd", "pooled", "worst tenth", "best-val round", "best on test*", "over local")
+EXPLAINED = {
+    "sd": "sd over seeds",
+    "pooled": "pooled over all test samples",
+    "best on test*": "* chosen on test: optimistic",
+}
+
+
+def _cells(rows: pd.DataFrame, metric: Metric, mark: str) -> list[str]:
     by = {str(row["choice"]): row for _, row in rows.iterrows()}
     last, best, test = (by.get(choice) for choice in CHOICES)
     first = rows.iloc[0]
     return [
-        str(first["method"]),
+        f"{first['method']}{mark}",
         str(first["point"]),
         _number(last, metric, "mean", "high"),
+        _number(last, metric, "sd"),
+        _number(last, metric, "pooled"),
         _number(last, metric, "worst_tenth"),
         _number(best, metric, "mean", "high"),
         _number(test, metric, "mean"),

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,6 +46,20 @@ class ClientData:
         rows = self.partition.public
         unknown = np.zeros_like(self.dataset.targets, shape=(len(rows), *self.dataset.targets.shape[1:]))
         return self._gatherer(torch.from_numpy(rows), torch.from_numpy(unknown), key)
+
+    def groups(self, split: Split) -> dict[str, Tensor]:
+        """What `evaluate.by` tells apart in a part, as `class=3` and `domain=photo`: bool [n] of each."""
+        kinds: dict[str, tuple[Tensor, Sequence[Any]]] = {}
+        if "class" in self.config.evaluate.by:
+            kinds["class"] = split.labels, range(self.dataset.classes)
+        if "domain" in self.config.evaluate.by and self.dataset.domains is not None:
+            domains = torch.from_numpy(self.dataset.domains[split.rows.cpu().numpy()])
+            kinds["domain"] = domains.to(self.device), self.dataset.domain_names
+        return {
+            f"{kind}={names[number]}": of == number
+            for kind, (of, names) in kinds.items()
+            for number in torch.unique(of).tolist()
+        }
 
     def _gatherer(self, rows: Tensor, targets: Tensor, key: Key) -> Split:
         channels_last = self.config.train.memory_format == "channels_last"

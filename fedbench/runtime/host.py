@@ -19,7 +19,7 @@ from fedbench.module import seeds
 from fedbench.module.weights import Weights
 from fedbench.runtime.build import Parts, assembled
 from fedbench.runtime.client_data import ClientData
-from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Setup
+from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
 
 
@@ -198,10 +198,13 @@ class Host:
         """Evaluate a model on the client's data, if the point has one."""
         if model is not None:
             predictor = model.scores if isinstance(model, Predictor) else model
-            splits = {"val": client.val, "test": client.test}
-            report.scores[point] = {
-                n: self.learner.evaluate(predictor, split) for n, split in splits.items() if len(split)
-            }
+            found: Scores = {}
+            if len(client.val):
+                found["val"] = self.learner.evaluate(predictor, client.val)
+            if len(client.test):
+                groups = self.data.groups(client.test) if self.config.evaluate.by else {}
+                found["test"] = self.learner.evaluate(predictor, client.test, groups)
+            report.scores[point] = found
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
 from fedbench.studies import folder as places
 from fedbench.studies.contenders import TUNE_SEEDS, Contender, distinct
-from fedbench.studies.contest import Contest, asked_with_seeds, hold, need_validation, unique
+from fedbench.studies.contest import Contest, asked_with_seeds, hold, legal_point, legal_share, need_validation, unique
 from fedbench.studies.execute import Watch
 from fedbench.studies.space import Space
 
@@ -49,6 +49,8 @@ def compare(
     over: Mapping[str, Sequence[Any]] | None = None,
     tune: int | None = None,
     tune_seeds: Sequence[int] = TUNE_SEEDS,
+    point: str = "after_agg",
+    final_val: float | None = None,
     at_once: int | None = None,
     watch: Watch | None = None,
 ) -> Comparison:
@@ -57,11 +59,12 @@ def compare(
     methods: `NAME`, `NAME:key=value,...` for a variant, or `package.module:Class`; local, centralized and fedavg-ft are
     always there. over: values by key, `{"partition.alpha": [0.1, 0.5]}`: the comparison is made in every combination.
     tune: points that are tried of each method's space, 0 for its defaults, by default as many as the smallest space
-    has. Final runs have the seeds of the configuration, by default 0, 1 and 2.
+    has. point, final_val: as of a grid. Final runs have the seeds of the configuration, by default 0, 1 and 2.
     """
     config = asked_with_seeds(config)
     root = (config.out or Path("results")).absolute()
-    asked = Asked([Contender.named(text) for text in methods], tune, unique(tune_seeds), root)
+    contenders = [Contender.named(text) for text in methods]
+    asked = Asked(contenders, tune, unique(tune_seeds), root, legal_point(point), legal_share(final_val))
     distinct(asked.contenders)
     folder = config.out or root / "compare" / (config.name or _name(config, asked, over or {}))
     if not over:
@@ -89,6 +92,8 @@ class Asked:
     tune: int | None
     tune_seeds: Sequence[int]
     root: Path
+    point: str = "after_agg"
+    final_val: float | None = None
 
     def contest(self, config: Config, folder: Path, setting: str = "") -> Contest:
         """The comparison in one setting. Raises ConfigError."""
@@ -99,8 +104,8 @@ class Asked:
             whole = [entrant.tuned_over(Space.of(entrant.method), config, None) for entrant in entrants]
             most = self.tune or min(len(entrant.points) for entrant in whole)
             entrants = [entrant.tuned_over(Space.of(entrant.method), config, most) for entrant in entrants]
-        plan = Plan("compare", None, config.model_dump(mode="json"), [])
-        return Contest(plan, config, entrants, folder, self.root, self.tune_seeds, setting=setting)
+        plan = Plan("compare", None, config.model_dump(mode="json"), [], point=self.point)
+        return Contest(plan, config, entrants, folder, self.root, self.tune_seeds, None, self.final_val, setting)
 
 
 def inside(config: Config, setting: Setting) -> Config:
@@ -125,6 +130,7 @@ def check_over(over: Mapping[str, Sequence[Any]]) -> None:
 
 def _name(config: Config, asked: Asked, over: Mapping[str, Sequence[Any]]) -> str:
     names = [(contender.label, contender.fixed) for contender in asked.contenders]
-    told = sha256(repr((config.key(), names, asked.tune, dict(over))).encode()).hexdigest()[:8]
+    known = config.key(), names, asked.tune, asked.point, asked.final_val, dict(over)
+    told = sha256(repr(known).encode()).hexdigest()[:8]
     where = f"{len(settings_of(over))}-settings" if over else config.data.name.rpartition("/")[2]
     return f"{len(names)}-methods-{where}-{told}"

@@ -26,7 +26,8 @@ class Contest:
     """A study of contenders in its folder. root: the results folder below which jobs are kept.
 
     config: what is asked of all of them. required: the contender without which there is no answer, if there is one.
-    setting: what tells it from others that are held with it.
+    final_val: `data.val` of final runs, where it is another one. setting: what tells it from others that are held with
+    it.
     """
 
     plan: Plan
@@ -36,6 +37,7 @@ class Contest:
     root: Path
     tune_seeds: Sequence[int]
     required: str | None = None
+    final_val: float | None = None
     setting: str = ""
     jobs: tuple[Job, ...] = ()
 
@@ -82,8 +84,9 @@ class Contest:
 
     def finals(self) -> list[Job]:
         """The jobs of the second stage: the chosen point of every contender over the final seeds."""
+        more = {} if self.final_val is None else {"data.val": self.final_val}
         return [
-            self._job(contender, self.plan.choices[contender.label], seed)
+            self._job(contender, self.plan.choices[contender.label], seed, more=more)
             for contender in self.contenders_with(self.plan.choices)
             for seed in contender.seeds or self.config.seeds
         ]
@@ -184,6 +187,21 @@ def unique(seeds: Sequence[int]) -> list[int]:
         return Config(seeds=list(seeds)).seeds
     except ConfigError as error:
         raise ConfigError(f"tune_{error}") from None
+
+
+def legal_point(name: str) -> str:
+    """An evaluation point that every method has. Raises ConfigError."""
+    if name not in ("after_agg", "after_fit"):
+        raise ConfigError(f"point = {name}: must be after_agg or after_fit")
+    return name
+
+
+def legal_share(value: float | None) -> float | None:
+    """A share of held-out images. Raises ConfigError."""
+    try:
+        return None if value is None else Config(data={"val": value}).data.val
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("data.val", "final_val", 1)) from None
 
 
 def need_validation(config: Config) -> None:

@@ -148,6 +148,9 @@ def _check_sizes(config: Config, kind: type[Method]) -> None:
 def _check_task(config: Config, kind: type[Method], dataset: Dataset) -> None:
     if config.data.augment and not dataset.holds_images:
         raise ConfigError(f"data.augment = {config.data.augment}: {config.data.name} holds no images; leave it out")
+    for what, count in (("class", dataset.classes), ("domain", len(dataset.domain_names))):
+        if what in config.evaluate.by and not count:
+            raise ConfigError(f"evaluate.by = {what}: data {config.data.name} has none to tell apart; leave it out")
     if kind.needs_classes and not dataset.classes:
         raise ConfigError(
             f"method {config.method.name} works with classes, and the targets of data {config.data.name} are numbers; "

@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from fedbench.cli.stages import Stages, read_count, read_seeds, read_values
+from fedbench.cli.flags import read
+from fedbench.cli.stages import PROTOCOL, Stages, read_count, read_protocol, read_seeds, read_values
 from fedbench.errors import ConfigError
 from fedbench.studies.execute import Outcome
 
@@ -14,6 +15,14 @@ def test_counts_and_seeds_are_read():
     assert read_count("trials", "auto") is read_count("trials", None) is read_seeds([]) is None
     assert read_count("tune", "0", least=0) == 0
     assert read_seeds(["0,1", "2"]) == [0, 1, 2]
+    assert read_seeds(["90", "91"]) == [90, 91]
+
+
+def test_point_and_share_of_the_final_runs_are_read():
+    given, _ = read(["--point", "after_fit", "--final-val", "0"], {flag.name: flag for flag in PROTOCOL})
+    assert read_protocol(given) == {"point": "after_fit", "final_val": 0}
+    nothing, _ = read([], {flag.name: flag for flag in PROTOCOL})
+    assert read_protocol(nothing) == {"point": None, "final_val": None}
 
 
 @pytest.mark.parametrize("text", ["0", "many", "1.5", "true"])

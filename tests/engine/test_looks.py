@@ -70,6 +70,21 @@ def test_accuracy_as_a_mean_over_batches(learner, net, blobs):
     assert mean_of(trained.evaluate(lambda d: scores, data), "accuracy") == 0.5
 
 
+@pytest.mark.parametrize("by_batches", [False, True])
+@pytest.mark.parametrize("size", [4, 500])
+def test_groups_are_scored_over_their_samples(learner, net, blobs, by_batches, size):
+    trained, data = learner(net), blobs(18)
+    trained.evaluate_batch, trained.by_batches = size, by_batches
+    weights = trained.initial()
+    right = trained.logits(weights, data).argmax(1) == data.y
+    groups = {"class=1": data.y == 1, "all": torch.ones(18, dtype=torch.bool)}
+    for predictor in (weights, lambda d: trained.logits(weights, d)):
+        whole, score = trained.evaluate(predictor, data), trained.evaluate(predictor, data, groups)
+        assert score.pop("accuracy/class=1") == (int(right[data.y == 1].sum()), int((data.y == 1).sum()))
+        assert score.pop("accuracy/all") == (int(right.sum()), 18)
+        assert score == whole
+
+
 def test_the_gradient_of_another_loss_and_of_an_unused_parameter(learner, net, blobs):
     class Spare(net):
         def __init__(self):

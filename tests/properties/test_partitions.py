@@ -55,6 +55,7 @@ def requests(names: list[str], **fixed) -> st.SearchStrategy[Config]:
         "deal": st.sampled_from(["even", "shuffled", "random"]),
         "images": st.none() | st.integers(1, 12),
         "test_images": st.none() | st.integers(1, 5),
+        "reuse": st.just(False),
         "alpha": st.floats(0.01, 100),
         "min_images": st.integers(1, 5),
         "train_size": st.none() | st.integers(1, 60),
@@ -112,6 +113,18 @@ def test_parts_stay_in_their_part_and_apart(dataset: Dataset, config: Config, se
         if keeps_parts(config):
             assert (np.concatenate([client.train, client.val]) < dataset.train_rows).all()
             assert (client.test >= dataset.train_rows).all()
+
+
+@settings(max_examples=200)
+@given(datasets(), requests(["shards", "domain-shards"], reuse=True), st.integers(0, 2**31))
+def test_images_that_are_reused_stay_in_their_part_and_are_held_once_by_a_client(dataset, config, seed):
+    found = dealt(dataset, config, seed)
+    if found is None:
+        return
+    own = [np.concatenate([client.train, client.val]) for client in found.clients]
+    assert not np.intersect1d(np.concatenate(own), np.concatenate([c.test for c in found.clients])).size
+    for rows in (*own, *(client.test for client in found.clients)):
+        assert len(np.unique(rows)) == len(rows)
 
 
 @settings(max_examples=200)

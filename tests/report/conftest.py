@@ -26,6 +26,7 @@ __all__ = ["cache_folder", "save_images"]
 
 TASK = load("classification")
 CLIENTS, CLASSES, TEST_IMAGES, ROUNDS = 10, 10, 100, 6
+GROUPS = {"domain": ("photo", "sketch"), "class": ("9", "10")}
 BYTES = {"local": (0, 0), "centralized": (0, 0), "fedmosaic": (250, 125)}
 
 
@@ -43,14 +44,20 @@ def write_run(
     warnings: Sequence[str] = (),
     failed: Sequence[tuple[int, int, str]] = (),
     partition_keys: dict[str, Any] | None = None,
+    **asked_more: Any,
 ) -> Path:
     """A run that approaches `level` after aggregation; `done` stops it early; `failed` holds (round, client, reason).
 
+    Where `evaluate.by` is asked for, clients are of one domain each, photo or sketch, and of one class, 9 or 10.
     `skew` adds a shift per seed, so that methods differ by more or less than their spread over seeds.
     """
     path.mkdir(parents=True, exist_ok=True)
     asked = Config(
-        method=method, rounds=rounds, seeds=list(seeds), partition={"clients": clients, **(partition_keys or {})}
+        method=method,
+        rounds=rounds,
+        seeds=list(seeds),
+        partition={"clients": clients, **(partition_keys or {})},
+        **asked_more,
     )
     write_atomically(path / "config.yaml", asked.to_yaml())
     rows: dict[str, list] = {name: [] for name in CLIENTS_SCHEMA.names}
@@ -83,8 +90,11 @@ def write_run(
                 more = {"costs": costs, "failed": reasons} if fit else {}
                 lines.append(as_json(metrics_line(TASK, seed, number, point, scores, clients, **more)))
                 for client in range(clients):
-                    for split, value, n in (("val", val, 20), ("test", accuracy, 100)):
-                        values = (seed, number, client, point, split, "accuracy", value[client], n, True)
+                    apart = [f"accuracy/{by}={GROUPS[by][client % 2]}" for by in asked.evaluate.by]
+                    scores_of = [("val", "accuracy", val, 20), ("test", "accuracy", accuracy, 100 + client)]
+                    scores_of += [("test", name, accuracy, 100 + client) for name in apart]
+                    for split, metric, value, n in scores_of:
+                        values = (seed, number, client, point, split, metric, value[client], n, True)
                         for name, column in zip(rows, values, strict=True):
                             rows[name].append(column)
             timings.append(json.dumps(timing(seed, number, rng)))
@@ -221,13 +231,23 @@ def tuned(label: str, values: dict[str, Any], score: float = 0.8) -> Entry:
 
 
 def write_comparison(
-    path: Path, levels: dict[str, float], seeds: Sequence[int] = (0, 1, 2), spread: float = 0.01, **more: Any
+    path: Path,
+    levels: dict[str, float],
+    seeds: Sequence[int] = (0, 1, 2),
+    spread: float = 0.01,
+    asked: dict[str, dict[str, Any]] | None = None,
+    **more: Any,
 ) -> Path:
-    """A comparison of methods with these levels of accuracy, each tuned over three points. more: of its plan."""
+    """A comparison of methods with these levels of accuracy, each tuned over three points.
+
+    asked: what is asked of all ("") or of some methods only. more: of its plan.
+    """
+    asked = asked or {}
     path.mkdir(parents=True, exist_ok=True)
     entries = [tuned(name, {"train.lr": lr}, level - 0.1 * i) for name, level in levels.items() for i, lr in RATES]
     for name, level in levels.items():
-        write_run(path / "final" / name, name.partition(" ")[0], level, level, seeds, spread=spread)
+        keys = {**asked.get("", {}), **asked.get(name, {})}
+        write_run(path / "final" / name, name.partition(" ")[0], level, level - 0.05, seeds, spread=spread, **keys)
         entries += [Entry("final", name, {"train.lr": 0.01}, seed, f"final/{name}", "done") for seed in seeds[:1]]
     config = Config(rounds=ROUNDS, seeds=list(seeds)).model_dump(mode="json")
     plan = Plan("compare", None, config, entries, {name: {"train.lr": [0.01, 0.1, 1.0]} for name in levels})

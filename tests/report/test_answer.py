@@ -2,6 +2,10 @@
 
 import re
 
+import pytest
+
+from fedbench.report.answer import asked
+from fedbench.report.study import Study
 from tests.report.reading import Make, page_of
 
 
@@ -60,3 +64,10 @@ def test_a_run_that_is_not_over_says_how_far_it_is(make_run: Make) -> None:
     page = page_of(make_run(done=4))
     assert page.answer.startswith("So far, after round 4 of 6, fedcac reached ")
     assert "this run is not complete" in page.text
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_clients_that_share_images_are_said_under_the_title(make_run: Make, reuse: bool) -> None:
+    folder = make_run(seeds=(0,), partition_keys={"name": "shards", "images": 50, "reuse": reuse})
+    said = "images 50, clients may share images)" if reuse else "images 50)"
+    assert said in asked(Study.load(folder))

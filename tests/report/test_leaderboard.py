@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from fedbench.report.leaderboard import as_text, first_reaching, leaderboard, lines, write_tables
+from fedbench.report.leaderboard import as_text, first_reaching, laid_out, leaderboard, write_tables
 from fedbench.report.study import Study
 
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "centralized": 0.95}
@@ -35,14 +35,46 @@ def test_its_files_hold_the_same_numbers(study, tmp_path):
     assert "\\textbf{" in (tmp_path / "table.tex").read_text()
 
 
+def test_the_point_of_the_study_comes_first_and_the_other_one_beside_it(make_comparison, tmp_path):
+    tables = {}
+    for point, other in (("after_agg", "after_fit"), ("after_fit", "after_agg")):
+        study = Study.load(make_comparison(LEVELS, name=point, spread=0.0, point=point))
+        rows = leaderboard(study)
+        write_tables(rows, study.metric, tmp_path)
+        tables[point] = pd.read_csv(tmp_path / "table.csv").set_index("method")
+        assert set(tables[point]["point"]) == {point}
+        assert laid_out(rows, study.metric)[0][4] == other.replace("_", " ")
+    first, second = tables.values()
+    assert first["after_fit"].to_dict() == pytest.approx(second["mean"].to_dict())
+    assert second["after_agg"].to_dict() == pytest.approx(first["mean"].to_dict())
+    assert "test accuracy in % after local training; " in as_text(rows, study.metric)
+
+
+def test_columns_of_spread_and_of_all_samples(study):
+    rows = leaderboard(study)
+    heads, lines = laid_out(rows, study.metric)
+    assert heads[:4] == ["method", "score", "sd", "pooled"]
+    texts = [cell.text for cell in lines[0]]
+    assert texts[2:4] == [f"{100 * rows[0].score.sd:.1f}", f"{100 * rows[0].pooled:.1f}"]
+    assert rows[0].pooled == pytest.approx(rows[0].score.mean, abs=0.01)
+
+
+def test_columns_that_nobody_fills_are_left_out(make_comparison):
+    lone = Study.load(make_comparison(LEVELS, seeds=(0,)))
+    heads, lines = laid_out(leaderboard(lone), lone.metric)
+    assert not {"sd", "p (Holm)"} & set(heads)
+    assert {len(line) for line in lines} == {len(heads)}
+
+
 def test_text_says_what_cannot_be_told_apart(make_comparison):
     close = Study.load(make_comparison({"local": 0.6, "fedper": 0.801, "fedcac": 0.8}, spread=0.08))
     rows, metric = leaderboard(close), close.metric
     text = as_text(rows, metric).splitlines()
     assert " = " in text[3]
     assert " = " not in text[2]
-    assert [line[1].tied for line in lines(rows, metric)][:2] == [False, True]
-    assert [line[1].place for line in lines(rows, metric)] == [1, 2, 0]
+    lines = laid_out(rows, metric)[1]
+    assert [line[1].tied for line in lines][:2] == [False, True]
+    assert [line[1].place for line in lines] == [1, 2, 0]
 
 
 def test_when_the_level_of_local_is_reached(study):

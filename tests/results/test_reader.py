@@ -46,9 +46,33 @@ def test_parquet_comes_back_without_doubled_rows(folder: Path) -> None:
     assert frame["val_accuracy"].isna().all()
 
 
+def test_how_many_samples_a_score_is_a_mean_over(folder: Path) -> None:
+    rows = [(0, 1, c, "after_agg", s, m, 0.5, n, True) for c, s, m, n in READ]
+    files.write_parquet_atomically(folder / "clients.parquet", clients(rows), CLIENTS_SCHEMA)
+    assert Records(folder).clients()["test_n"].tolist() == [10, 7]
+    (folder / "config.yaml").write_text(Config(evaluate={"accuracy": "batches", "batch_size": 3}).to_yaml())
+    assert Records(folder).clients()["test_n"].isna().all()
+    assert Records(folder).estimator() == "batches of 3"
+
+
+READ = [(0, "val", "accuracy", 2), (0, "test", "accuracy", 10), (0, "test", "loss", 10), (1, "test", "accuracy", 7)]
+
+
+def test_classes_and_domains_are_apart_from_the_whole(folder: Path) -> None:
+    names = ["accuracy", "loss", "accuracy/class=3", "accuracy/domain=a=b/c\nd"]
+    rows = [(0, 1, 0, "after_agg", "test", name, 0.5, n, True) for n, name in enumerate(names)]
+    files.write_parquet_atomically(folder / "clients.parquet", clients(rows), CLIENTS_SCHEMA)
+    assert Records(folder).groups().empty
+    (folder / "config.yaml").write_text(Config(evaluate={"by": ["class", "domain"]}).to_yaml())
+    found = Records(folder).groups()
+    assert list(found) == ["seed", "round", "client", "point", "by", "group", "value", "n"]
+    assert found[["by", "group", "n"]].to_numpy().tolist() == [["class", "3", 2], ["domain", "a=b/c\nd", 3]]
+    assert len(Records(folder).clients()) == 1
+
+
 def test_missing_files_give_empty_frames_with_their_columns(folder: Path) -> None:
     run = Records(folder)
-    assert list(run.clients()) == ["seed", "round", "client", "point", "participated", *KEYS[3:7]]
+    assert list(run.clients()) == ["seed", "round", "client", "point", "participated", *KEYS[3:7], "test_n"]
     assert list(run.traces()) == TRACES_SCHEMA.names
     assert set(run.metrics()) == set(KEYS)
     assert run.timings().empty

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedbench.results.statistics import interval, paired_difference, pairs, share_that_gains, worst_tenth
+from fedbench.results.statistics import interval, paired_difference, pairs, pooled, share_that_gains, worst_tenth
 from fedbench.tasks import load
 
 ACCURACY = load("classification").primary
@@ -35,8 +35,18 @@ def test_interval_lies_around_the_mean(values: list[float]) -> None:
     assert found.half == pytest.approx(found.mean - found.low, abs=1e-12)
 
 
+def test_sd_divides_by_one_less_than_the_seeds() -> None:
+    assert interval([0.5, 0.7]).sd == pytest.approx(0.2 / 2**0.5)
+
+
+def test_pooled_means_weigh_by_counts_seed_by_seed() -> None:
+    seeds, values = pd.Series([0, 0, 1, 1, 2]), pd.Series([0.0, 1.0, 0.5, math.nan, 0.5])
+    assert pooled(seeds, values, pd.Series([10, 30, 4, 9, math.nan])) == [0.75, 0.5]
+
+
 def test_one_seed_has_no_interval_and_no_sign() -> None:
     found = interval([0.5])
+    assert found.sd is None
     assert (found.mean, found.low, found.high, found.half, found.sign) == (0.5, None, None, None, 0)
 
 

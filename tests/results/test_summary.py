@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fedbench.config import Config
 from fedbench.results import files
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA
@@ -21,6 +22,15 @@ def test_summary_of_last_and_best_round(folder: Path) -> None:
     assert found["best_val"]["rounds"] == [2, 1]
     assert found["best_val"]["test_accuracy"]["values"] == [0.9, 0.6]
     assert found["last"]["test_worst_tenth"]["mean"] == pytest.approx(0.375)
+
+
+def test_summary_has_the_score_over_all_test_samples(folder: Path) -> None:
+    files.append_lines(folder / "metrics.jsonl", [line(s, 3, "after_agg", 0.5) for s in (0, 1)])
+    rows = [(s, 3, c, "after_agg", "test", "accuracy", c, 10 + 20 * c, True) for s in (0, 1) for c in (0, 1)]
+    files.write_parquet_atomically(folder / "clients.parquet", clients(rows), CLIENTS_SCHEMA)
+    assert summarise(Records(folder))["points"]["after_agg"]["last"]["test_pooled"]["values"] == [0.75, 0.75]
+    (folder / "config.yaml").write_text(Config(rounds=3, evaluate={"accuracy": "batches"}).to_yaml())
+    assert "test_pooled" not in summarise(Records(folder))["points"]["after_agg"]["last"]
 
 
 def test_summary_costs_are_per_participant_and_round(folder: Path) -> None:

@@ -35,7 +35,7 @@ def metrics(tests: dict[int, list[float]], points: tuple[str, ...] = ("after_fit
 
 def clients(tests: dict[int, list[float]]) -> pd.DataFrame:
     rows = [
-        {"seed": s, "round": r, "point": p, "client": c, "test_accuracy": v + d}
+        {"seed": s, "round": r, "point": p, "client": c, "test_accuracy": v + d, "test_n": 10 + 20 * c}
         for s, values in tests.items()
         for r, v in enumerate(values, 1)
         for p in ("after_fit", "after_agg")
@@ -66,6 +66,34 @@ def test_last_round_best_val_round_and_best_test_round(table: pd.DataFrame) -> N
 
 def test_worst_tenth_belongs_to_the_chosen_round(table: pd.DataFrame) -> None:
     assert row(table, "fedcac", "best_val")["worst_tenth"] == pytest.approx(0.4)
+
+
+def test_pooled_weighs_clients_by_their_test_samples_and_sd_is_over_seeds(table: pd.DataFrame) -> None:
+    found = row(table, "fedcac", "last")
+    assert found["pooled"] == pytest.approx(0.75 + (30 * 0.05 - 10 * 0.05) / 40)
+    assert found["sd"] == pytest.approx(0.1 / 2**0.5)
+
+
+def batched(**estimators: str) -> pd.DataFrame:
+    frames = {m: metrics(t) for m, t in TESTS.items()}
+    own = {m: clients(t).assign(test_n=math.nan if m in estimators else 10) for m, t in TESTS.items()}
+    return final_table(ACCURACY, frames, own, estimators=estimators)
+
+
+def test_a_table_over_batches_says_so_and_has_no_pooled_score() -> None:
+    table = batched(fedcac="batches of 32", local="batches of 32")
+    assert set(table["estimator"]) == {"batches of 32"}
+    assert table["pooled"].isna().all()
+    text = as_text(table, ACCURACY)
+    assert text.endswith("; accuracy as mean over batches of 32")
+    assert "pooled " not in text.splitlines()[0]
+
+
+def test_rows_of_different_estimators_are_marked() -> None:
+    text = as_text(batched(fedcac="batches of 32"), ACCURACY).splitlines()
+    assert text[2].startswith("fedcac (mean over batches of 32)  after_fit")
+    assert text[4].startswith("local (mean over samples)  ")
+    assert "cannot be compared across marks" in text[-1]
 
 
 def test_gain_over_local_is_paired(table: pd.DataFrame) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from fedbench import methods
 from fedbench.config import Config
@@ -111,6 +111,31 @@ def odd_images(train: bool = True) -> TensorDataset:
     stream = torch.Generator().manual_seed(int(train))
     images = torch.rand(len(labels), 1, 8, 8, generator=stream) * 0.5 + labels[:, None, None, None] / 12
     return TensorDataset(images, labels)
+
+
+class Scenes(Dataset):
+    """Three classes of images, photographs and sketches by turns."""
+
+    domains = ("photo", "sketch/ink")
+
+    def __init__(self, train: bool = True) -> None:
+        stream = torch.Generator().manual_seed(int(train))
+        self.labels = torch.arange(120 if train else 48) % 3
+        self.images = (
+            torch.rand(len(self.labels), 1, 8, 8, generator=stream) * 0.5 + self.labels[:, None, None, None] / 6
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Any, int, int]:
+        return self.images[index], int(self.labels[index]), index // 3 % 2
+
+
+SCENES: dict[str, Any] = {
+    "data": {"name": "tests.runtime.rounds:Scenes"},
+    "partition": {"name": "shards", "clients": 4, "deal": "random"},
+}
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import torch
 
 from fedbench.runtime.client_data import ClientData
 from fedbench.studies.resolve import resolve
-from tests.runtime.rounds import driver, small
+from tests.runtime.rounds import SCENES, driver, small
 
 
 def made(**more) -> ClientData:
@@ -36,6 +36,19 @@ def test_all_parts_share_the_samples_of_the_data_set():
     data = made(public={"size": 40})
     splits = [data.split([0], "train", (0,)), data.split([1], "test", (0,)), data.public((0,))]
     assert {split.samples.data_ptr() for split in splits} == {data.dataset.samples.ctypes.data}
+
+
+def test_what_is_scored_apart_are_the_classes_and_domains_that_are_there():
+    data = made(**SCENES, evaluate={"by": ["class", "domain"]})
+    split = data.split([1], "test", (0,))
+    groups, rows = data.groups(split), data.partition.clients[1].test
+    labels, domains = data.dataset.labels[rows], data.dataset.domains[rows]
+    names = [f"class={c}" for c in sorted(set(labels))]
+    assert list(groups) == [*names, "domain=photo", "domain=sketch/ink"]
+    assert len(names) == 2
+    assert groups[names[0]].tolist() == (labels == int(names[0][-1])).tolist()
+    assert groups["domain=sketch/ink"].tolist() == (domains == 1).tolist()
+    assert made(**SCENES).groups(split) == {}
 
 
 def test_nobody_is_told_the_labels_of_the_public_set():

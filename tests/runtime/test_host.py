@@ -7,12 +7,13 @@ from itertools import product
 import pytest
 import torch
 
+from fedbench.results.reader import Records
 from fedbench.runtime.exchange import ClientTask, Order
 from fedbench.runtime.host import Host
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.accidents import CLIENT, broken, clumsy
-from tests.runtime.rounds import driver, play, small
+from tests.runtime.rounds import SCENES, driver, play, small
 from tests.runtime.watchful import Watchful
 
 
@@ -24,6 +25,21 @@ def test_a_model_is_received_once_and_a_survey_has_the_rate_of_the_round_to_come
     first, second, third = (line for line in lines if line["point"] == "after_fit")
     for way, size in (("bytes_up", 4), ("bytes_down", 12)):
         assert first[way] == second[way] == third[way] + 10 * size
+
+
+def test_classes_and_domains_add_up_to_the_whole_and_leave_the_lines_as_they_are(tmp_path):
+    asked = [({}, "plain"), ({"by": ["domain", "class"]}, "apart")]
+    found = [run(small(rounds=2, **SCENES, evaluate=more, out=tmp_path / name), report=False) for more, name in asked]
+    lines = [(result.folder / "metrics.jsonl").read_bytes() for result in found]
+    assert lines[0] == lines[1]
+    assert found[0].clients.equals(found[1].clients)
+    whole = found[1].clients.set_index(["round", "client", "point"])
+    groups = Records(found[1].folder).groups()
+    assert set(groups["group"]) == {"0", "1", "2", "photo", "sketch/ink"}
+    correct = groups.assign(correct=groups["value"] * groups["n"]).groupby(["by", "round", "client", "point"])
+    for (_, *key), own in correct:
+        assert own["n"].sum() == whole.loc[tuple(key), "test_n"]
+        assert own["correct"].sum() == pytest.approx((whole["test_accuracy"] * whole["test_n"]).loc[tuple(key)])
 
 
 @pytest.mark.parametrize("in_files", [True, False])

@@ -6,13 +6,14 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Entry, Plan
 from fedbench.studies.contenders import Contender
-from fedbench.studies.contest import Contest, asked_with_seeds, unique
+from fedbench.studies.contest import Contest, asked_with_seeds, legal_point, legal_share, unique
+from fedbench.studies.folder import changes
 from fedbench.tasks import load
 
 POINTS = ({"train.lr": 0.01}, {"train.lr": 0.1}, {"train.lr": 1.0})
 
 
-def contest(tmp_path, scores: dict[float, list[float | None]], seeds=(90, 91)) -> Contest:
+def contest(tmp_path, scores: dict[float, list[float | None]], seeds=(90, 91), final_val=None) -> Contest:
     """A contest whose points have these validation scores on the tuning seeds."""
     entries = [
         Entry("candidate", "local", {"train.lr": lr}, seed, "x", "done" if score else "failed", None, {"val": score})
@@ -20,8 +21,8 @@ def contest(tmp_path, scores: dict[float, list[float | None]], seeds=(90, 91)) -
         for seed, score in zip(seeds, own, strict=True)
     ]
     plan = Plan("compare", None, {}, entries)
-    asked = Config(seeds=[0, 1])
-    return Contest(plan, asked, [Contender("local", "local", {}, POINTS)], tmp_path, tmp_path, list(seeds))
+    asked, local = Config(seeds=[0, 1], model="mlp"), Contender("local", "local", {}, POINTS)
+    return Contest(plan, asked, [local], tmp_path, tmp_path, list(seeds), final_val=final_val)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,27 @@ def test_points_are_tried_under_the_keys_of_a_trial_and_final_runs_have_their_ow
 def test_tuning_seeds_are_none_of_the_final_ones(tmp_path):
     with pytest.raises(ConfigError, match="tune_seeds: 1 is also a final seed"):
         contest(tmp_path, {}, seeds=(90, 1)).check()
+
+
+def test_final_runs_differ_from_what_was_tried_in_what_they_hold_out_alone(tmp_path):
+    choice = {"train.lr": 0.1}
+    found = {}
+    for share in (None, 0.0):
+        made = contest(tmp_path, {}, final_val=share)
+        made.plan.choices["local"] = choice
+        found[share] = made.finals()
+    assert [job.values for job in found[0.0]] == [choice] * 2
+    for same, other in zip(found[None], found[0.0], strict=True):
+        assert changes(same.config, other.config) == ["data.val: 0.1 -> 0.0"]
+
+
+def test_points_and_shares_that_are_legal():
+    assert legal_point("after_fit") == "after_fit"
+    assert (legal_share(None), legal_share(0)) == (None, 0)
+    with pytest.raises(ConfigError, match="point = globall"):
+        legal_point("globall")
+    with pytest.raises(ConfigError, match="final_val = -1"):
+        legal_share(-1)
 
 
 def test_three_seeds_unless_others_are_asked_for():

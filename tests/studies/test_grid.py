@@ -13,9 +13,12 @@ from fedbench.config.files import load_yaml
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
+from fedbench.studies.attempt import perform
+from fedbench.studies.contenders import Contender
+from fedbench.studies.contest import Contest
 from fedbench.studies.grid import grid
 from fedbench.studies.job import Job
-from fedbench.studies.resolve import resolve
+from fedbench.studies.resolve import check, resolve
 from fedbench.studies.space import Space
 from tests.runtime.rounds import small
 
@@ -132,6 +135,65 @@ def test_a_run_of_the_same_configuration_is_taken_from_a_study(folder):
 def test_the_page_is_there_and_tunes_own_files_are_not(folder):
     assert (folder / "report.html").stat().st_size > 10_000
     assert not (folder / ".tune").exists()
+
+
+@pytest.fixture(scope="module")
+def retrained(local_ray, tmp_path_factory) -> Path:
+    """A grid by the other point on two tuning seeds, whose final runs train on all images.
+
+    Its jobs are done before it in this process, which takes a tenth of the time.
+    """
+    out, points = tmp_path_factory.mktemp("grid") / "out", ({"train.lr": 0.01}, {"train.lr": 0.1})
+    config, subject = asked(out, seeds=[3]), Contender("fedprox", "fedprox", {}, points)
+    contest = Contest(Plan("grid", "fedprox", {}, []), [subject], out, out, [90, 91], [3], final_val=0.0)
+    jobs = contest.candidates(config)
+    for point in points:
+        contest.plan.choices["fedprox"] = point
+        jobs += contest._finals(config)
+    for job in jobs:
+        dataset = resolve(job.config)[1]
+        perform([job], dataset, check(job.config, dataset), lambda event: None)
+    more = dict(baselines=[], tune_seeds=[90, 91], point="after_fit", final_val=0)
+    grid(config, space={"train.lr": [0.01, 0.1]}, **more)
+    assert len(list(out.rglob("summary.json"))) == len(jobs)
+    return out
+
+
+def test_the_choice_goes_by_the_mean_over_the_tuning_seeds_at_the_point_that_was_asked_for(retrained):
+    found = plan(retrained)
+    scores: dict[float, list[float]] = {}
+    for entry in found.entries:
+        if entry.role == "candidate":
+            metrics = Records(retrained / entry.path).metrics().query("point == 'after_fit' and round == 2")
+            scores.setdefault(entry.values["train.lr"], []).append(metrics["val_accuracy"].item())
+    assert [len(own) for own in scores.values()] == [2, 2]
+    assert [entry.scores["val"] for entry in found.points()] == [pytest.approx(sum(v) / 2) for v in scores.values()]
+    assert found.choices["fedprox"] == {"train.lr": max(scores, key=lambda rate: sum(scores[rate]))}
+
+
+def test_final_runs_train_on_all_images_and_the_page_says_so(retrained):
+    found = plan(retrained)
+    tried, final = ([e for e in found.entries if e.role == role] for role in ("candidate", "final"))
+    shares = [{Records(retrained / e.path).config()["data"]["val"] for e in entries} for entries in (tried, final)]
+    assert shares == [{0.1}, {0}]
+    assert final[0].values == found.choices["fedprox"]
+    page = (retrained / "report.html").read_text()
+    assert "chosen on validation accuracy after local training" in page
+    assert "Final runs train on all training images, so there is no best-val round; points were tried with 10 %" in page
+    assert "best-val round</th>" not in page
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"point": "global"}, "point = global: must be after_agg or after_fit"),
+        ({"final_val": 1}, r"final_val = 1: must be a number in \[0, 1\)"),
+    ],
+)
+def test_points_and_shares_that_are_none(more, line, tmp_path):
+    with pytest.raises(ConfigError, match=line):
+        grid(asked(tmp_path / "out"), space=SPACE, **more)
+    assert not (tmp_path / "out").exists()
 
 
 def test_seeds_are_refused_before_the_first_trial(tmp_path):

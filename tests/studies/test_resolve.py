@@ -108,6 +108,14 @@ def test_partitions_of_all_seeds_are_drawn_and_methods_share_them():
         ),
         (dict(partition={"name": "iid", "clients": 4, "flip_clients": [0]}), "are no classes; leave it empty"),
         (dict(partition="iid", data={"name": "diabetes", "augment": ["flip"]}), "diabetes holds no images"),
+        (
+            dict(partition="iid", evaluate={"by": ["class"]}),
+            "evaluate.by = class: data diabetes has none to tell apart",
+        ),
+        (
+            dict(data="digits", evaluate={"by": ["class", "domain"]}),
+            "evaluate.by = domain: data digits has none to tell apart; leave it out",
+        ),
         (dict(partition="iid", model="avgcnn"), "model avgcnn: it is for images, and the data have samples of (10,)"),
     ],
 )

@@ -7,7 +7,7 @@ share of each client's training images is held out for validation. All row numbe
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.noise import check_chosen
-from fedbench.data.partitions.holdings import Stock, generator, repeats
+from fedbench.data.partitions.holdings import Stock, generator, repeats, shared
 from fedbench.data.partitions.rows import ClientRows, Partition, client_rows
 from fedbench.data.partitions.saved import from_file
 from fedbench.data.partitions.scheme import FILE, checked, load, names, resolved, unused
@@ -43,6 +43,9 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     train, test = scheme.deal(source, checked(options), generator(seed, "deal"))
     val = held_for_validation(train, source.labels, config.data.val, generator(seed, "val"))
     warnings = [*unused(options), *repeats(train, "training"), *repeats(test, "test")]
+    if options.reuse:
+        image = scheme.image(source)
+        warnings += [*shared(train, "training", image), *shared(test, "test", image)]
     if source.one_part:
         share = f"{options.test_share:.0%} of its images"
         warnings.insert(0, f"the data set is not split: {share} are held out for testing")

@@ -8,6 +8,7 @@ from fedbench.data.partitions.holdings import (
     Holdings,
     Stock,
     check_enough,
+    deal_again,
     deal_out,
     evenly,
     together,
@@ -15,7 +16,7 @@ from fedbench.data.partitions.holdings import (
 from fedbench.errors import ConfigError
 
 PROBES = 64
-SHARD_KEYS = ("classes", "deal", "images", "test_images")
+SHARD_KEYS = ("classes", "deal", "images", "test_images", "reuse")
 """Of `partition.*`, what schemes of whole classes read."""
 
 
@@ -103,23 +104,38 @@ def cut_classes(
     rng: np.random.Generator,
     where: str,
 ) -> Holdings:
-    """Each class of these rows in even pieces for its holders, who keep `images` (`test_images`) of theirs, or all."""
-    keep = options.images if part == "training" else options.test_images
+    """Each class of these rows in even pieces for its holders, who keep `images` (`test_images`) of theirs, or all.
+
+    A class with too few images for all is refused, or dealt again from its start (`reuse`).
+    """
+    key = "images" if part == "training" else "test_images"
+    keep = getattr(options, key)
     pieces = []
     for label, pool in enumerate(source.by_class(rows)):
         holders = rng.permutation(np.nonzero(held == label)[0])
-        if len(holders):
-            check_pieces(options.name, f"{where}class {label}", len(pool), len(holders), keep, part)
+        if not len(holders):
+            continue
+        if len(pool) >= len(holders) * (keep or 1):
             piece = deal_out(pool, evenly(len(pool), len(holders)), rng, keep)
             pieces.append(Holdings(piece.rows, holders[piece.owners]))
+        else:
+            check_reuse(options, f"{where}class {label}", len(pool), holders, key, part)
+            pieces.append(deal_again(pool, holders, keep or 1, rng))
     return together(pieces)
 
 
-def check_pieces(scheme: str, what: str, images: int, holders: int, keep: int | None, part: str) -> None:
-    each = keep or 1
-    if images < holders * each:
-        key = "partition.images" if part == "training" else "partition.test_images"
-        raise ConfigError(
-            f"partition {scheme}: {what} has {images} {part} images, and {holders} clients x {each} need "
-            f"{holders * each}; lower {key}, partition.clients or partition.classes"
-        )
+def check_reuse(options: PartitionConfig, what: str, images: int, holders: np.ndarray, key: str, part: str) -> None:
+    """Raises ConfigError where too few images for all may not be held twice, or are too few for a single client."""
+    each = getattr(options, key) or 1
+    most = int(np.bincount(holders).max()) * each
+    if options.reuse and most <= images:
+        return
+    need = f"{len(holders)} clients x {each} need {len(holders) * each}"
+    if options.reuse:
+        need = f"a client needs {most} different ones"
+    remedy = f"lower partition.{key}"
+    if not images or most <= images:  # fewer holders would do as well
+        remedy += ", partition.clients or partition.classes"
+    if most <= images:
+        remedy = f"set partition.reuse true, so that clients share images, or {remedy}"
+    raise ConfigError(f"partition {options.name}: {what} has {images} {part} images, and {need}; {remedy}")

@@ -218,6 +218,17 @@ def deal_out(rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator, kee
     return Holdings(shuffled[kept], owners[kept])
 
 
+def deal_again(rows: np.ndarray, owners: np.ndarray, each: int, rng: np.random.Generator) -> Holdings:
+    """`each` of these rows for every entry of owners: shuffled, dealt, and dealt again from the start when all are out.
+
+    An owner's images differ unless it gets more than there are, and each is dealt as often as any other, or once more.
+    """
+    different_ones, times = np.unique(owners, return_counts=True)
+    order = rng.permutation(len(times))
+    owners = np.repeat(different_ones[order], times[order] * each)
+    return Holdings(np.resize(rng.permutation(rows), len(owners)), owners)
+
+
 def evenly(total: int, count: int) -> np.ndarray:
     """`total` in `count` numbers that differ by one at most, the larger ones first; int64 [count]."""
     return total // count + (np.arange(count) < total % count)
@@ -256,6 +267,18 @@ def check_enough(
         raise ConfigError(
             f"partition {options.name}: {where}{clients} clients with at least {each} {part} image(s) each need "
             f"{clients * each}, there are {images}; lower {lower}{raise_total}"
+        )
+
+
+def shared(hands: Holdings, part: str, image: np.ndarray) -> Iterator[str]:
+    """One sentence where clients hold the same image. image: int64 [rows], its number for every row."""
+    clients = int(hands.owners.max(initial=0)) + 1
+    held = np.unique(image[hands.rows] * clients + hands.owners) // clients
+    holders = np.bincount(held)
+    if holders.max(initial=0) > 1:
+        yield (
+            f"partition.reuse: {(holders > 1).sum()} of {(holders > 0).sum()} {part} images are held by several "
+            f"clients (up to {holders.max()})"
         )
 
 

@@ -30,7 +30,7 @@ class Scheme:
     clients, whose two parts have the same classes. reads: which keys it reads of those that not all schemes read.
     Options: the keys, and some of its own where it adds any. classless: it works where targets are numbers. test: what
     `partition.test = auto` means to it. drawn: it knows `partition.test = drawn`. sizes: `train_size` and `test_size`
-    where they are not given.
+    where they are not given. image: a number for every row, the same where rows show one image; by default the row.
     """
 
     deal: Callable[[Stock, Any, np.random.Generator], Deal]
@@ -40,6 +40,7 @@ class Scheme:
     test: str = "part"
     drawn: bool = False
     sizes: dict[str, int] = field(default_factory=dict)
+    image: Callable[[Stock], np.ndarray] = lambda stock: np.arange(len(stock.labels))
 
 
 def names() -> list[str]:

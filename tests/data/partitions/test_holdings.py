@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedbench.data.partitions.holdings import apportion, different, generator
+from fedbench.data.partitions.holdings import Holdings, apportion, deal_again, different, generator, shared
 from tests.data.partitions.dealing import doubles
 
 
@@ -27,3 +27,17 @@ def test_choices_within_groups_differ_and_are_uniform():
             assert sets.min() > 850
     assert not doubles(chosen)
     assert not doubles(sparse)
+
+
+def test_what_is_dealt_again_is_dealt_evenly_and_to_different_owners():
+    hands = deal_again(np.arange(10, 17), np.array([0, 1, 2, 1]), 3, generator(0, "any"))
+    assert np.bincount(hands.owners).tolist() == [3, 6, 3]
+    assert not doubles(hands.rows[hands.owners == 1][None])
+    assert set(np.bincount(hands.rows)[10:].tolist()) == {1, 2}
+
+
+def test_what_several_clients_hold_is_counted_once_for_each_of_them():
+    hands, image = Holdings(np.array([0, 0, 1, 2, 3, 3]), np.array([0, 4, 1, 2, 3, 3])), np.array([0, 1, 0, 2])
+    (line,) = shared(hands, "test", image)
+    assert line == "partition.reuse: 1 of 3 test images are held by several clients (up to 3)"
+    assert not list(shared(Holdings(hands.rows[2:], hands.owners[2:]), "test", np.arange(4)))

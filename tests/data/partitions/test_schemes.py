@@ -53,11 +53,20 @@ def test_seed_and_partition_seed():
         ({"name": "pathological", "classes": 11}, "partition.classes = 11: the data set has 10 classes"),
         (
             {"name": "shards", "images": 51},
-            "has 100 training images, and 2 clients x 51 need 102; lower partition.images",
+            "has 100 training images, and 2 clients x 51 need 102; set partition.reuse true, so that clients share",
         ),
         (
             {"name": "shards", "test_images": 11},
-            "has 20 test images, and 2 clients x 11 need 22; lower partition.test_i",
+            "has 20 test images, and 2 clients x 11 need 22; set partition.reuse true, so that clients share images, "
+            "or lower partition.test_images",
+        ),
+        (
+            {"name": "shards", "images": 101},
+            "has 100 training images, and 2 clients x 101 need 202; lower partition.images",
+        ),
+        (
+            {"name": "shards", "images": 101, "reuse": True},
+            "has 100 training images, and a client needs 101 different ones; lower partition.images",
         ),
         ({"name": "shards", "clients": 200}, "has 20 test images, and 40 clients x 1 need 40"),
         (

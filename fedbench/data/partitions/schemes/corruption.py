@@ -17,8 +17,8 @@ def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> D
     """The classes of shards, and every client sees all of its images under one kind of corruption.
 
     The protocol of CO-PFL on CIFAR-10-C, whose domains hold the same photographs under different corruptions: a
-    photograph is dealt once, so no client is tested on one that another trains on. Clients beyond the number of kinds
-    share them evenly.
+    photograph is dealt once, or (`reuse`) in one part only, so no client is tested on one that another trains on.
+    Clients beyond the number of kinds share them evenly.
     """
     check_domains(source, options)
     photographs, copies = originals(source)
@@ -52,4 +52,12 @@ def originals(source: Stock) -> tuple[Stock, np.ndarray]:
     return alike, copies
 
 
-SCHEME = Scheme(deal, reads=SHARD_KEYS)
+def photograph(source: Stock) -> np.ndarray:
+    """The photograph behind every row, int64 [rows]."""
+    copies = originals(source)[1]
+    found = np.empty(copies.size, np.int64)
+    found[copies] = np.arange(copies.shape[1])
+    return found
+
+
+SCHEME = Scheme(deal, reads=SHARD_KEYS, image=photograph)

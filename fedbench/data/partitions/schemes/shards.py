@@ -11,8 +11,9 @@ from fedbench.data.partitions.scheme import Scheme
 def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
     """`classes` classes per client; a class is cut evenly among its holders, each of whom keeps `images` of its piece.
 
-    Train and test part go by the same classes; no image is held twice. The protocol of LotteryFL, FedSelect and CO-PFL;
-    `deal` says how the classes are chosen: the code of FedSelect has `shuffled`.
+    Train and test part go by the same classes; no image is held twice, unless `reuse` lets clients share the images of
+    a class that has too few for all. The protocol of LotteryFL, FedSelect and CO-PFL; `deal` says how the classes are
+    chosen: the code of FedSelect has `shuffled`.
     """
     return shard_deal(parts(source, options, rng), options, options.clients, rng)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.data.partitions.dealing import classes_of, deal
+from tests.data.partitions.dealing import classes_of, deal, refused
 from tests.data.toys import corrupted
 
 
@@ -28,6 +28,21 @@ def test_fifty_clients_share_fifteen_kinds():
     dealt = deal(dataset, name="corruption", clients=50, images=5, test_images=5)
     of_client = [int(dataset.domains[c.train[0]]) for c in dealt.clients]
     assert set(np.bincount(of_client, minlength=15)) == {3, 4}
+
+
+def test_cifar10c_of_co_pfl_with_fifty_clients_needs_photographs_twice():
+    """Ten clients a class, under fifteen kinds; a photograph is in one part only, under whatever corruption."""
+    dataset = corrupted(500, test=100)
+    asked = {"name": "corruption", "clients": 50, "images": 8, "test_images": 5, "val": 0}
+    assert "set partition.reuse true" in refused(dataset, **asked)
+    dealt = deal(dataset, reuse=True, **asked)
+    photographs = np.concatenate([np.tile(np.arange(400), 15), np.tile(np.arange(400, 500), 15)])
+    train, test = (np.concatenate([photographs[getattr(c, p)] for c in dealt.clients]) for p in ("train", "test"))
+    assert (len(train), len(test)) == (800, 500)
+    assert not np.intersect1d(train, test).size
+    assert np.bincount(train).max() == 3
+    assert {len(np.unique(c.train)) for c in dealt.clients} == {16}
+    assert dealt.warnings[0].endswith("of 400 training images are held by several clients (up to 3)")
 
 
 def test_corrupted_test_images_alone_are_split_by_photograph():

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tests.data.partitions.dealing import classes_of, deal
-from tests.data.toys import EVEN
+from tests.data.partitions.dealing import classes_of, deal, refused
+from tests.data.toys import EVEN, made
 
 
 def test_shards_of_co_pfl():
@@ -13,6 +13,31 @@ def test_shards_of_co_pfl():
         assert np.bincount(EVEN.labels[client.train], minlength=10).tolist().count(50) == 2
         assert np.bincount(EVEN.labels[client.test], minlength=10).tolist().count(10) == 2
         assert classes_of(client.train) == classes_of(client.test)
+
+
+def test_mini_imagenet_of_co_pfl_needs_images_twice():
+    """20 clients, 10 of 100 classes: two clients a class, of which it has 100 test images, and each is to have 100."""
+    dataset = made([60] * 100, [100] * 100)
+    asked = {"name": "shards", "clients": 20, "classes": 10, "images": 50, "test_images": 100}
+    assert "class 0 has 60 training images, and 2 clients x 50 need 100; set partition.r" in refused(dataset, **asked)
+    dealt = deal(dataset, reuse=True, val=0, **asked)
+    assert {(len(c.train), len(c.test)) for c in dealt.clients} == {(500, 1000)}
+    assert all(len(np.unique(c.train)) == 500 for c in dealt.clients)
+    assert dealt.warnings == (
+        "partition.reuse: 4000 of 6000 training images are held by several clients (up to 2)",
+        "partition.reuse: 10000 of 10000 test images are held by several clients (up to 2)",
+    )
+
+
+def test_a_class_dealt_twice_to_a_client_has_different_images_in_both_pieces():
+    dealt = deal(made([30] * 10, [20] * 10), reuse=True, val=0, deal="shuffled", name="shards", clients=50, images=12)
+    assert {len(np.unique(client.train)) for client in dealt.clients} == {24}
+
+
+def test_where_there_is_enough_for_all_nothing_is_reused():
+    asked = {"name": "shards", "images": 50, "test_images": 10}
+    assert deal(reuse=True, **asked).fingerprint() == deal(**asked).fingerprint()
+    assert deal(reuse=True, **asked).warnings == ()
 
 
 def test_shards_keep_the_asked_number_of_test_images():

@@ -1,0 +1,50 @@
+"""Scores of classes and domains: what `evaluate.by` has recorded, put together over clients and seeds."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from fedbench.results.schema import POINTS
+from fedbench.results.statistics import interval, pooled
+from fedbench.results.tables import LAST, chosen, clients_at
+from fedbench.tasks import Metric
+
+COLUMNS = ["method", "point", "by", "group", "seeds", "mean", "sd", "low", "high", "client_mean", "samples", "clients"]
+
+
+def group_table(
+    metric: Metric, metrics: Mapping[str, pd.DataFrame], groups: Mapping[str, pd.DataFrame]
+) -> pd.DataFrame:
+    """The metric on test of each method, point, and class or domain, at the last round.
+
+    groups: `Records.groups` by method. Columns: method, point, by (`class` or `domain`), group, seeds (count); mean,
+    sd, low, high over seeds of the score pooled over all test samples of the group; client_mean, over the clients that
+    hold some; samples and clients, means over seeds.
+    """
+    rows = []
+    for method, frame in groups.items():
+        for point in POINTS:
+            found = clients_at(frame, chosen(metric, metrics[method], point, LAST))
+            parts = sorted(found.groupby(["by", "group"]), key=lambda part: _place(*map(str, part[0])))
+            rows += [{"method": method, "point": point, "by": b, "group": g, **_row(own)} for (b, g), own in parts]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _place(by: str, group: str) -> tuple[str, int, str]:
+    """Classes by their numbers, domains by their names."""
+    return by, int(group) if by == "class" else 0, group
+
+
+def _row(own: pd.DataFrame) -> dict[str, float | None]:
+    seeds = own.groupby("seed")
+    found = interval(pooled(own["seed"], own["value"], own["n"]))
+    return {
+        "seeds": len(found.values),
+        "mean": found.mean,
+        "sd": found.sd,
+        "low": found.low,
+        "high": found.high,
+        "client_mean": seeds["value"].mean().mean(),
+        "samples": seeds["n"].sum().mean(),
+        "clients": seeds["client"].nunique().mean(),
+    }

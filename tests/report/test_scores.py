@@ -1,0 +1,98 @@
+"""The tables of scores: what a number is a mean over, and single classes and domains."""
+
+import pandas as pd
+import pytest
+
+from fedbench.report.scores import final, of_groups, without_validation
+from fedbench.report.study import Study
+from tests.report.reading import Make, page_of
+
+BATCHES = {"evaluate": {"accuracy": "batches", "batch_size": 32}}
+BOTH = {"evaluate": {"by": ["class", "domain"]}}
+LEVELS = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9}
+
+
+def test_the_final_table_has_the_spread_and_the_score_over_all_samples(make_run: Make) -> None:
+    study = Study.load(make_run())
+    table = final(study)
+    assert table.heads == ["last round", "sd", "pooled", "worst tenth", "best-val round", "best on test*"]
+    last = study.last("fedcac")
+    rows = study.clients["fedcac"].merge(last[["seed", "round", "point"]])
+    correct = (rows["test_accuracy"] * rows["test_n"]).groupby(rows["seed"]).sum()
+    pooled = (correct / rows.groupby("seed")["test_n"].sum()).mean()
+    shown = dict(zip(table.heads, table.parts["after aggregation"][0].cells, strict=True))
+    assert shown["pooled"].text == f"{100 * pooled:.1f}"
+    assert shown["sd"].text == f"{100 * last['test_accuracy'].std():.1f}"
+    assert shown["last round"].text == f"{100 * last['test_accuracy'].mean():.1f}"
+
+
+def test_one_seed_has_no_spread(make_run: Make) -> None:
+    assert "sd" not in final(Study.load(make_run(seeds=(0,)))).heads
+
+
+def test_batches_are_said_wherever_their_mean_is_shown(make_run: Make) -> None:
+    folder = make_run(**BATCHES)
+    page, table = page_of(folder), final(Study.load(folder))
+    assert "seeds 0, 1, 2; accuracy as mean over batches of 32" in page.text
+    assert "Accuracy as mean over batches of 32." in table.notes
+    assert "pooled" not in table.heads
+
+
+def test_rows_over_samples_and_over_batches_are_marked_and_make_no_winner(make_comparison: Make) -> None:
+    folder = make_comparison(LEVELS, spread=0.0, asked={"fedcac": BATCHES})
+    page, study = page_of(folder), Study.load(folder)
+    labels = [line.label for line in final(study).parts["after aggregation"]]
+    assert labels == ["fedcac (mean over batches of 32)", "fedper (mean over samples)", "local (mean over samples)"]
+    reason = "but fedcac is scored by the mean over batches of 32 and fedper by that over samples"
+    assert page.answer.endswith(f"{reason}, so no winner is named.")
+    table = pd.read_csv(folder / "table.csv").set_index("method")
+    assert table["estimator"].to_dict() == {"fedcac": "batches of 32", "fedper": "samples", "local": "samples"}
+    for name in ("table.md", "table.tex"):
+        assert "fedcac (mean over batches of 32)" in (folder / name).read_text()
+        assert "cannot be compared across marks" in (folder / name).read_text()
+
+
+def test_classes_and_domains_of_a_run_at_every_point(make_run: Make) -> None:
+    folder = make_run(**BOTH)
+    study, page = Study.load(folder), page_of(folder)
+    classes, domains = of_groups(study)
+    assert (classes.heads, domains.heads) == (["class 9", "class 10"], ["photo", "sketch"])
+    assert list(domains.parts) == ["after aggregation", "after local training"]
+    rows = study.clients["fedcac"].merge(study.last("fedcac")[["seed", "round", "point"]]).query("client % 2 == 1")
+    correct = (rows["test_accuracy"] * rows["test_n"]).groupby(rows["seed"]).sum()
+    sketch = domains.parts["after aggregation"][0].cells[1]
+    assert sketch.text == f"{100 * (correct / rows.groupby('seed')['test_n'].sum()).mean():.1f}"
+    assert sketch.title.startswith("525 samples of 5 clients; mean over clients ")
+    assert page.sections.index("by-class") < page.sections.index("by-domain") < page.sections.index("curves")
+    assert set(pd.read_csv(folder / "groups.csv")["group"]) == {"9", "10", "photo", "sketch"}
+
+
+def test_those_of_a_comparison_at_its_point_the_best_method_first(make_comparison: Make) -> None:
+    study = Study.load(make_comparison(LEVELS, spread=0.0, asked={"": BOTH}, point="after_fit"))
+    for table in of_groups(study):
+        assert list(table.parts) == ["after local training"]
+        assert [line.method for line in table.parts["after local training"]] == ["fedcac", "fedper", "local"]
+
+
+def test_without_such_records_there_is_no_section_and_no_file(make_run: Make) -> None:
+    folder = make_run()
+    assert not any(section.startswith("by-") for section in page_of(folder).sections)
+    assert not (folder / "groups.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0.1, ""),
+        (0.0, "Final runs train on all training images, so there is no best-val round; points were tried with 10 %"),
+    ],
+)
+def test_a_missing_best_val_round_is_explained(make_comparison: Make, share: float, said: str) -> None:
+    study = Study.load(make_comparison(LEVELS, asked={"": {"data": {"name": "digits", "val": share}}}))
+    assert without_validation(study).startswith(said)
+    assert bool(without_validation(study)) == bool(said)
+
+
+def test_a_run_without_validation_images_says_so(make_run: Make) -> None:
+    study = Study.load(make_run(data={"name": "digits", "val": 0}))
+    assert without_validation(study) == "No images are held out for validation, so there is no best-val round."
