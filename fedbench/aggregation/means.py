@@ -39,6 +39,21 @@ def mean(vectors: Sequence[Tensor]) -> Tensor:
     return weighted_mean(vectors, [1 / len(vectors)] * len(vectors))
 
 
+def trimmed_mean(vectors: Sequence[Tensor], cut: int) -> Tensor:
+    """For each element the plain mean `[N]` of the values without the `cut` smallest and the `cut` largest of them."""
+    if not cut:
+        return mean(vectors)
+    out, kept = torch.empty_like(vectors[0]), slice(cut, len(vectors) - cut)
+    weights = [1 / (len(vectors) - 2 * cut)] * (len(vectors) - 2 * cut)
+
+    def part(columns: slice) -> None:
+        rows = torch.stack([vector[columns] for vector in vectors]).sort(0).values[kept]
+        out[columns] = _weighted_sum(rows.unbind(), weights)
+
+    by_columns(part, len(out), GATHERED)
+    return out
+
+
 def masked_mean(
     vectors: Sequence[Tensor], masks: Sequence[Tensor], weights: Sequence[float], otherwise: Tensor
 ) -> Tensor:
