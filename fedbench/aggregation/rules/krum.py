@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -58,18 +59,19 @@ def krum_scores(squared: Tensor, byzantine: int) -> Tensor:
 def squared_distances(vectors: Sequence[Tensor]) -> Tensor:
     """Float64 `[n, n]`, of n vectors `[N]`.
 
-    By differences: from inner products, one vector far away would cost the distances of the others their digits.
+    By inner products, relative to the median of the vectors: relative to one of them, or to their mean, a single
+    hostile vector far away would cost the distances of the others their digits.
     """
     parts: dict[int, Tensor] = {}
 
     def part(columns: slice) -> None:
-        rows = torch.stack([vector[columns] for vector in vectors]).to(torch.float64)
-        found = parts[columns.start] = rows.new_zeros(len(rows), len(rows))
-        for i in range(len(rows) - 1):
-            found[i, i + 1 :] = found[i + 1 :, i] = (rows[i + 1 :] - rows[i]).square_().sum(1)
+        rows = torch.stack([vector[columns] for vector in vectors]).cpu().numpy()
+        moved = rows.astype(np.float64) - np.sort(rows, axis=0)[len(rows) // 2]
+        parts[columns.start] = torch.from_numpy(moved @ moved.T)
 
     by_columns(part, len(vectors[0]), PRODUCTS)
-    total = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
+    products = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
     for start in sorted(parts):
-        total += parts[start].cpu()
-    return total
+        products += parts[start]
+    norms = products.diagonal()
+    return (norms[:, None] + norms - 2 * products).clamp_(min=0).fill_diagonal_(0)
