@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from fedbench import methods
+from fedbench.aggregation import aggregator
 from fedbench.cli.flags import COMMON, KEYS, SHORT, Flag, sections, yaml_value
 from fedbench.config import Config
 from fedbench.config.keys import flat
@@ -32,6 +33,7 @@ def help_text(prog: str, extra: Sequence[Flag], method: str | None) -> str:
     lines += [*_table("run", [_key_row(key, KEYS[key]) for key in loose])]
     for name, section in sections().items():
         rows = [_key_row(f"{name}.{key}", field) for key, field in section.model_fields.items()]
+        rows += aggregator_rows() if name == "aggregator" else []
         lines += [*_table(name, rows, ABOUT.get(name, ""))]
         if name == "method" and method:
             lines += [*_table(f"options of {method}", option_rows(methods.load(method).Options, "--method."))]
@@ -41,6 +43,16 @@ def help_text(prog: str, extra: Sequence[Flag], method: str | None) -> str:
 def option_rows(options: type[BaseModel], prefix: str) -> list[HelpRow]:
     """One row per field of a method's Options."""
     return [(f"{prefix}{key}", _said(field)) for key, field in options.model_fields.items()]
+
+
+def aggregator_rows() -> list[HelpRow]:
+    """Every aggregator with its line, and one row for each of its options."""
+    found: list[HelpRow] = []
+    for name in aggregator.names():
+        kind = aggregator.load(name)
+        line = (kind.__doc__ or "").partition("\n")[0]
+        found += [(name, line), *option_rows(kind.Options, "--aggregator.")]
+    return found
 
 
 def table_lines(rows: Iterable[HelpRow]) -> Iterator[str]:
@@ -93,6 +105,9 @@ def config_text(config: Config) -> str:
     tree["method"] = {"name": config.method.name, **options}
     own = {key: v for key, v in kind.train_defaults.items() if key not in config.train.model_fields_set}
     tree["train"] |= own
+    chosen = aggregator.checked_options(config.aggregator)
+    tree["aggregator"] |= chosen.model_dump(mode="json")
+    defaults |= {f"aggregator.{key}": field.get_default() for key, field in type(chosen).model_fields.items()}
     defaults |= {f"train.{key}": value for key, value in own.items()}
     return "\n".join(_config_lines(tree, defaults))
 

@@ -1,6 +1,7 @@
 """The configuration of a run: its keys, how they are written and what is said of mistakes."""
 
 from fedbench.config.schema import (
+    AggregatorConfig,
     Config,
     DataConfig,
     EvaluateConfig,
@@ -15,6 +16,7 @@ from fedbench.config.schema import (
 from fedbench.config.section import Section
 
 __all__ = [
+    "AggregatorConfig",
     "Config",
     "DataConfig",
     "EvaluateConfig",

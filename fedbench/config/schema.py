@@ -145,6 +145,14 @@ class TrainConfig(Section):
     threads: PositiveInt = Field(1, description="torch threads per host")
 
 
+class AggregatorConfig(OpenSection):
+    name: str = Field(
+        "mean",
+        description="how the server makes one model of those of a round, where the method averages: a name of "
+        "`fedbench run --help`, or package.module:function",
+    )
+
+
 class EvaluateConfig(Section):
     every: PositiveInt = Field(1, description="evaluate every so many rounds, and always after the last")
     batch_size: PositiveInt = Field(500, description="images per evaluation batch")
@@ -197,6 +205,7 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     rounds: int = Field(60, ge=1, description="communication rounds")
     participation: float = Field(1.0, gt=0, description="share of clients per round in (0, 1], or a count >= 2")
+    aggregator: AggregatorConfig = AggregatorConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     seeds: list[Seed] = Field([0], min_length=1, description="seeds, each a full run: partition, start model, batches")
     resources: ResourcesConfig = ResourcesConfig()

@@ -9,11 +9,11 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from fedbench.aggregation.means import elementwise_max, normalised, weighted_mean
+from fedbench.aggregation.means import normalised
 from fedbench.config import Section
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Field as MessageField
-from fedbench.methods.messages import Message, Upload, model_message, uncounted
+from fedbench.methods.messages import Message, Upload, model_message, uncounted, weights_of
 from fedbench.methods.server import Context, ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Entries, Masks
@@ -44,7 +44,8 @@ class Method:
     without. own_epochs: it names its epochs itself and refuses `train.steps`. own_steps: it makes its steps itself
     (`Client.training`) and refuses lightning.Trainer. plain_steps: these are plain ones, so that the optimiser, its
     momentum, decay and memory have no part in them. own_optimizer: it brings an optimiser, so that the module's own is
-    never used.
+    never used. averages: its `aggregate` is the one here, or calls it for the shared model, so that it takes any
+    aggregator; a class with an `aggregate` of its own must say so.
     """
 
     about: ClassVar[About] = About("")
@@ -73,6 +74,12 @@ class Method:
     own_steps: bool = False
     plain_steps: ClassVar[bool] = False
     own_optimizer: ClassVar[bool] = False
+    averages: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "aggregate" in vars(cls) and "averages" not in vars(cls):
+            cls.averages = False
 
     def __init__(self, options: Any, context: Context) -> None:
         self.options, self.context = options, context
@@ -136,10 +143,16 @@ class Method:
 
         Their tensors are the server's: it may keep them, and write to those that the client half does not keep too.
         """
-        weights = self.weights(uploads)
-        server.params = weighted_mean([u.params for u in uploads], weights)
-        server.buffers = weighted_mean([u.buffers for u in uploads], weights)
-        server.counters = elementwise_max([u.counters for u in uploads])
+        aggregator = self.context.aggregator
+        if len(uploads) < aggregator.fewest:
+            server.warn(
+                f"aggregator {aggregator.name}: fewer than {aggregator.fewest} uploads came in a round, so that the "
+                "shared model stayed as it was"
+            )
+            return
+        models, weights = [weights_of(u) for u in uploads], self.weights(uploads)
+        model = aggregator.combine(models, weights, weights_of(server), server.aggregator)
+        server.params, server.buffers, server.counters = model.params, model.buffers, model.counters
 
     # -- what a method uses -------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ class Centralized(Method):
 
     train_defaults: ClassVar[dict[str, Any]] = {"keep_optimizer": True}
     trains = "pooled"
+    averages = False
     after_fit = "global"
 
     def __init__(self, options: Any, context: Context) -> None:

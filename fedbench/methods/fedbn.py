@@ -38,6 +38,8 @@ class FedBN(Method):
             "batch", description="BatchNorm layers, or every kind of normalisation layer"
         )
 
+    averages = True
+
     @dataclass
     class Server(ServerState):
         trained: list[int] = field(default_factory=list)

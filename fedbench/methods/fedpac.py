@@ -75,7 +75,7 @@ class FedPAC(Method):
         heads: dict[int, Tensor] = field(default_factory=dict)
         centroids: Tensor | None = None
 
-    needs_head = True
+    needs_head = averages = True
     own_epochs = True
 
     def check(self) -> tuple[str, ...]:

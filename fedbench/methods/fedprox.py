@@ -34,6 +34,8 @@ class FedProx(ExtraPass):
         straggler_fraction: float = Field(0.0, ge=0, le=1, description="share of participants with less work, sec. 5.2")
         straggler_policy: Literal["keep", "drop"] = Field("keep", description="average partial work, or drop it")
 
+    averages = True
+
     @dataclass
     class Server(ServerState):
         mu: float = 0.0

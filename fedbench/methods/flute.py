@@ -61,7 +61,7 @@ class FLUTE(Method):
         head: Tensor | None = None
         heads: dict[int, Tensor] = field(default_factory=dict)
 
-    needs_head = True
+    needs_head = averages = True
 
     def check(self) -> tuple[str, ...]:
         if self.context.classes < 2:

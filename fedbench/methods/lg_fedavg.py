@@ -47,7 +47,7 @@ class LGFedAvg(Method):
         start: dict[str, Tensor] = field(default_factory=dict)
         waiting: list[int] = field(default_factory=list)
 
-    needs_head = True
+    needs_head = averages = True
 
     def __init__(self, options: Any, context: Context) -> None:
         super().__init__(options, context)
@@ -101,10 +101,14 @@ class LGFedAvg(Method):
         return message
 
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
-        super().aggregate(server, uploads)
         if server.round <= self.options.pretrain_rounds:
+            server.params, server.buffers = server.start["params"], server.start["buffers"]
+            super().aggregate(server, uploads)
             self._split(server)
             return
+        if server.round == self.options.pretrain_rounds + 1:
+            server.aggregator = {}  # it was about the whole model
+        super().aggregate(server, uploads)
         trained = {upload.client for upload in uploads}
         server.waiting = [client for client in server.waiting if client not in trained]
         if not server.waiting:

@@ -14,6 +14,7 @@ class Local(Method):
     about = About("every client alone", "baseline")
 
     after_fit = "after_agg"
+    averages = False
 
     def private(self, layout: Layout) -> Masks:
         return layout.everything()

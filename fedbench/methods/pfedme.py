@@ -21,8 +21,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import Field
 
-from fedbench.aggregation.means import elementwise_max, weighted_mean
+from fedbench.aggregation.aggregator import MEAN
+from fedbench.aggregation.means import weighted_mean
 from fedbench.engine.fit import Step
+from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, uncounted
@@ -61,7 +63,7 @@ class PFedMe(Method):
 
     train_defaults: ClassVar[dict[str, Any]] = {"lr": 0.005, "momentum": 0.0, "weight_decay": 0.0}
     after_fit = "after_agg"
-    own_steps = plain_steps = True
+    own_steps = plain_steps = averages = True
 
     @property
     def trains(self) -> Literal["drawn", "all"]:  # type: ignore[override]
@@ -71,6 +73,11 @@ class PFedMe(Method):
         lam, rate, lr = self.options.lam, self.options.personal_lr, self.context.train.lr
         if rate * lam >= 2:
             yield f"pfedme: personal_lr x lam = {rate * lam:g} is at least 2, theta diverges: lower one of them"
+        if self.options.beta != 1 and self.context.aggregator.name != MEAN:
+            raise ConfigError(
+                f"method.beta = {self.options.beta:g}: the server goes that far towards the mean; for aggregator "
+                f"{self.context.aggregator.name} set it to 1"
+            )
         if lr * lam > 1:
             yield f"pfedme: lr x lam = {lr * lam:g} is above 1, w overshoots theta: lower one of them"
 
@@ -102,8 +109,8 @@ class PFedMe(Method):
         uploads = [u for u in uploads if "params" in u]
         if not uploads:
             return
-        weights, beta = self.weights(uploads), self.options.beta
-        rows, shares = [server.params, *(u.params for u in uploads)], [1 - beta, *(beta * x for x in weights)]
-        server.params = weighted_mean(rows, shares)
-        server.buffers = weighted_mean([u.buffers for u in uploads], weights)
-        server.counters = elementwise_max([u.counters for u in uploads])
+        before, beta = server.params, self.options.beta
+        super().aggregate(server, uploads)
+        if beta != 1:
+            rows, weights = [before, *(u.params for u in uploads)], self.weights(uploads)
+            server.params = weighted_mean(rows, [1 - beta, *(beta * x for x in weights)])

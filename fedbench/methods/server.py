@@ -5,6 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
+from fedbench.aggregation.aggregator import Aggregator
+from fedbench.aggregation.rules.mean import Mean
 from fedbench.config import TrainConfig
 from fedbench.module.layout import Layout
 
@@ -14,6 +16,7 @@ class Context:
     """What both halves know of a run.
 
     sizes: training images per client; public: public images; `rounds` is T; drawn: participants of a round.
+    aggregator: how methods that average do it.
     """
 
     layout: Layout
@@ -24,6 +27,7 @@ class Context:
     sizes: tuple[int, ...]
     public: int = 0
     drawn: int = 1
+    aggregator: Aggregator = Mean()  # noqa: RUF009
 
     @property
     def clients(self) -> int:
@@ -36,7 +40,8 @@ class ServerState:
 
     Fields hold what private states may hold. params, buffers, counters: what is shared of the global model. round: the
     round under way, from 1; participants: the clients drawn for it, ascending. restated: the scores of earlier fits no
-    longer hold, and clients that sit out are evaluated anew (`Method.resting`).
+    longer hold, and clients that sit out are evaluated anew (`Method.resting`). aggregator: what
+    the aggregator keeps from round to round.
     """
 
     params: Tensor
@@ -45,6 +50,7 @@ class ServerState:
     round: int = 0
     participants: list[int] = field(default_factory=list)
     restated: bool = False
+    aggregator: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.traces: dict[tuple[int, str], float] = {}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fedbench import methods, models
+from fedbench.aggregation import aggregator
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
@@ -64,6 +65,7 @@ def make_context(config: Config, dataset: Dataset, partition: Partition, seed: i
         sizes=tuple(len(rows.train) for rows in partition.clients),
         public=0 if partition.public is None else len(partition.public),
         drawn=count_of(len(partition.clients), config.participation),
+        aggregator=aggregator.make(config.aggregator),
     )
 
 

@@ -20,7 +20,7 @@ from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.placement import Costs, Homes
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.sampling import evaluated, participants
-from fedbench.runtime.warnings import idle, tied, unheeded
+from fedbench.runtime.warnings import idle, said, tied, unheeded
 
 Event = dict[str, Any]
 
@@ -39,9 +39,9 @@ class Driver:
     ) -> None:
         self.config, self.seed, self.context, self.method = parts.config, parts.seed, parts.context, parts.method
         self.setup, self.hosts, self.recorder, self.on_event = setup, hosts, recorder, on_event
-        said, sizes = list(self.method.check()), self.context.sizes
+        lines, sizes = said(self.method, self.config.method.name), self.context.sizes
         self.warnings = [*warnings, *parts.learner.warnings(sizes), *unheeded(self.config, self.method)]
-        self.warnings += [*tied(self.method), *idle(self.method), *said]
+        self.warnings += [*tied(self.method), *idle(self.method), *lines]
         self.initial = parts.learner.initial()
         self.server = self.method.start(self.initial)
         self.everyone = evaluated(self.seed, self.context.clients, self.config.evaluate.clients)

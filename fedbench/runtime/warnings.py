@@ -1,7 +1,22 @@
 """What is said before round 1 of a configuration that is legal and hardly meant so."""
 
+from fedbench import methods
+from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config, TrainConfig
+from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
+
+
+def said(method: Method, name: str) -> list[str]:
+    """What the method of that name and its aggregator say. Raises ConfigError for what they refuse."""
+    context, aggregator = method.context, method.context.aggregator
+    if aggregator.name != MEAN and not method.averages:
+        able = ", ".join(other for other in methods.names() if methods.load(other).averages)
+        raise ConfigError(
+            f"aggregator.name = {aggregator.name}: the server half of method {name} does not average; leave it out, or "
+            f"take a method that does: {able}"
+        )
+    return [*method.check(), *aggregator.check(context.drawn, method.shared.size)]
 
 
 def unheeded(config: Config, method: Method) -> list[str]:

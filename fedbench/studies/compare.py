@@ -98,7 +98,7 @@ class Asked:
     def contest(self, config: Config, folder: Path, setting: str = "") -> Contest:
         """The comparison in one setting. Raises ConfigError."""
         named = [contender.label for contender in self.contenders]
-        entrants = [*self.contenders, *(Contender(name, name) for name in ALWAYS if name not in named)]
+        entrants = [*self.contenders, *(Contender.baseline(name) for name in ALWAYS if name not in named)]
         if self.tune != 0:
             need_validation(config)
             whole = [entrant.tuned_over(Space.of(entrant.method), config, None) for entrant in entrants]

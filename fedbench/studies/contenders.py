@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fedbench import methods
+from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.config.keys import flat, nested
@@ -50,11 +51,18 @@ class Contender:
             fixed[whole] = parse_value(value)
         return cls(name if not fixed else f"{name} {point_name(fixed)}", name, fixed)
 
+    @classmethod
+    def baseline(cls, name: str) -> "Contender":
+        """A method beside those that are asked about, with their aggregator where it averages. Raises ConfigError."""
+        return cls(name, name, {} if methods.load(name).averages else {"aggregator.name": MEAN})
+
     def config(self, config: Config, values: Values | None = None) -> Config:
         """What is asked of everybody, for this method, at a point. Options of another method are not taken over."""
         tree = config.model_dump(mode="json", exclude_unset=True)
         if config.method.name != self.method:
             tree["method"] = {"name": self.method}
+        if "aggregator.name" in self.fixed:
+            tree.pop("aggregator", None)
         return Config(**nested({**flat(tree), **self.fixed, **(values or {})}))
 
     def tuned_over(self, space: Space, config: Config, most: int | None) -> "Contender":

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from fedbench.config import Config
+from fedbench.config import AggregatorConfig, Config
 from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.data.partitions import Partition
@@ -23,6 +23,7 @@ PATIENCE = 10.0
 def default_name(config: Config) -> str:
     """What tells runs apart at a glance, then what tells them apart for sure."""
     words = [config.method.name, config.data.name, config.partition.name]
+    words += [config.aggregator.name] if config.aggregator.name != AggregatorConfig().name else []
     text = "-".join(word.rpartition("/")[2].replace(":", "-") for word in words)
     return f"{text}-{identity(config)}"
 

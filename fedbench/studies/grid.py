@@ -56,7 +56,7 @@ def grid(
     need_validation(config)
     subject = Contender(config.method.name, config.method.name).tuned_over(own, config, tune)
     others = [
-        Contender(name, name).tuned_over(Space.of(name), config, len(subject.points))
+        Contender.baseline(name).tuned_over(Space.of(name), config, len(subject.points))
         for name in baselines
         if name != subject.method
     ]

@@ -8,6 +8,7 @@ import torch
 from lightning import LightningModule
 
 from fedbench import methods, models
+from fedbench.aggregation import aggregator
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition, resolved
@@ -15,6 +16,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.runtime.build import build_learner, make_context, make_method
 from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.warnings import said
 
 CONTIGUOUS_ON_CPU = ("mlp", "resnet8", "resnet10", "resnet18", "vit")
 SMALL_HIDDEN = [64]
@@ -27,6 +29,8 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
     kind = methods.load(config.method.name)
     options = methods.checked_options(config.method).model_dump(mode="json")
     config.method = type(config.method)(name=config.method.name, **options)
+    chosen = aggregator.checked_options(config.aggregator).model_dump(mode="json")
+    config.aggregator = type(config.aggregator)(name=config.aggregator.name, **chosen)
     _train_defaults(config, kind)
     dataset = Dataset.load(config.data)
     config.partition = resolved(config.partition, dataset.one_part)
@@ -55,7 +59,7 @@ def check(config: Config, dataset: Dataset, seeds: Sequence[int] | None = None) 
     if not learner.layout.size:
         raise ConfigError(f"model {config.model.name} has no trainable parameters")
     method = make_method(config, context)
-    list(method.check())
+    said(method, config.method.name)
     if method.own_steps and config.train.engine == "trainer":
         raise ConfigError(
             f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "

@@ -15,6 +15,7 @@ from fedbench.aggregation.means import (
     mixtures,
     normalised,
     product,
+    trimmed_mean,
     weighted_mean,
 )
 from fedbench.aggregation.packed import mask_to_bits
@@ -30,6 +31,20 @@ def vectors(count, size, dtype=torch.float32, seed=0):
 def masks(count, size, seed=1):
     stream = torch.Generator().manual_seed(seed)
     return [torch.rand(size, generator=stream) < 0.5 for _ in range(count)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("count", "cut"), [(1, 0), (4, 0), (4, 1), (5, 2)])
+def test_trimmed_mean(size, count, cut):
+    rows = vectors(count, size)
+    kept = np.sort(np.stack([row.numpy() for row in rows]), axis=0)[cut : count - cut]
+    found = trimmed_mean(rows, cut)
+    assert found.dtype == torch.float32
+    assert np.allclose(found.numpy(), kept.mean(axis=0, dtype=np.float64), rtol=1e-6, atol=1e-7)
+
+
+def test_trimmed_mean_of_equal_values_is_that_value():
+    assert trimmed_mean([torch.tensor([2.0, torch.inf])] * 5, 1).tolist() == [2.0, torch.inf]
 
 
 def groups(count, seed=2):

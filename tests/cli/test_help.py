@@ -2,6 +2,7 @@
 
 import pytest
 
+from fedbench.aggregation import aggregator
 from fedbench.cli.help import INDENT, config_text, table_lines
 from fedbench.cli.parse import parse
 from fedbench.config import Config
@@ -14,6 +15,21 @@ def test_help_with_a_method_lists_its_options(capsys):
     with pytest.raises(SystemExit):
         parse(["--method", "fedprox", "--help"])
     assert "--method.mu " in capsys.readouterr().out
+
+
+def test_help_lists_every_aggregator_with_its_options(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    words = capsys.readouterr().out.split()
+    assert {*aggregator.names(), "--aggregator.share", "--aggregator.byzantine", "--aggregator.tau"} <= set(words)
+
+
+def test_print_config_fills_in_the_options_of_an_aggregator():
+    text = config_text(config("--aggregator krum --aggregator.byzantine 2"))
+    assert "aggregator:\n  name: krum " in text
+    lines = text.splitlines()
+    assert "  byzantine: 2                            # default 1" in lines
+    assert "  select: 1" in lines
 
 
 def test_print_config_marks_what_differs_and_can_be_read_back(capsys):

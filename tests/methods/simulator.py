@@ -13,6 +13,7 @@ from lightning import LightningModule
 from torch import Tensor, nn
 
 from fedbench import methods
+from fedbench.aggregation.rules.mean import Mean
 from fedbench.config import Config
 from fedbench.data.partitions import Partition
 from fedbench.engine.learner import Learner
@@ -187,7 +188,18 @@ class Simulation(Driver):
     """
 
     def __init__(
-        self, method, clients, *, module=None, train=None, rounds=10, public=None, draw=None, seed=0, **options
+        self,
+        method,
+        clients,
+        *,
+        module=None,
+        train=None,
+        rounds=10,
+        public=None,
+        draw=None,
+        seed=0,
+        aggregator=None,
+        **options,
     ):
         kind = methods.load(method) if isinstance(method, str) else method
         defaults = {"lr": 0.1, "batch_size": 8, "epochs": 2, **kind.train_defaults}
@@ -207,6 +219,7 @@ class Simulation(Driver):
             sizes=tuple(len(d) for d in self.data),
             public=len(public) if public else 0,
             drawn=len(list(self.draw(1))),
+            aggregator=aggregator or Mean(),
         )
         parts = Parts(config, 0, self.learner, context, kind(chosen, context))
         self.host = Seeing(parts, HandMade(self.data, self.public), MemoryStore())

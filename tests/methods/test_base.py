@@ -1,10 +1,15 @@
-"""Counters of normalisation layers stay with the running statistics beside them."""
+"""Counters of normalisation layers stay with the running statistics beside them; who takes an aggregator, and when."""
+
+from itertools import pairwise
 
 import pytest
+import torch
 import torch.nn.functional as F
 from lightning import LightningModule
 from torch import nn
 
+from fedbench.aggregation.rules.krum import Krum
+from fedbench.methods.base import Method
 from tests.methods.simulator import Simulation, blobs
 
 BATCHES = {0: 1, 1: 2, 2: 4}
@@ -56,3 +61,45 @@ def test_who_never_took_part_has_counted_nothing():
     made = Simulation("fedper", blobs([8, 16]), module=TwoNorms(), train={"epochs": 1}, draw=lambda t: [1])
     made.run(2)
     assert made.log[-1].after_agg[0].counters.tolist() == [4, 0]
+
+
+class Inherits(Method):
+    """Says nothing of the server half."""
+
+
+class Replaces(Method):
+    """Has a server half, and says nothing of it."""
+
+    def aggregate(self, server, uploads):
+        server.params = uploads[0].params
+
+
+class Extends(Method):
+    """Calls the one of the base class, and says so."""
+
+    averages = True
+
+    def aggregate(self, server, uploads):
+        super().aggregate(server, uploads)
+        server.trace("uploads", len(uploads))
+
+
+class Below(Replaces):
+    """Takes the server half of another class as it is."""
+
+
+def test_who_has_a_server_half_of_its_own_must_say_that_it_averages():
+    assert [kind.averages for kind in (Method, Inherits, Replaces, Extends, Below)] == [True, True, False, True, False]
+
+
+def test_with_too_few_uploads_the_shared_model_stays_and_the_run_says_so():
+    krum = Krum(Krum.Options(byzantine=1), "krum")
+    drawn = {1: range(5), 2: range(4), 3: range(5)}
+    made = Simulation("fedavg", blobs([8] * 5), draw=lambda t: drawn[min(t, 3)], aggregator=krum)
+    before = [made.server.params]
+    for _ in range(3):
+        made.round(evaluate=False)
+        before.append(made.server.params)
+    assert [torch.equal(a, b) for a, b in pairwise(before)] == [False, True, False]
+    line = "aggregator krum: fewer than 5 uploads came in a round, so that the shared model stayed as it was"
+    assert made.recorder.warnings == [line]

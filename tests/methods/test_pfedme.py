@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbench.aggregation.means import mean
+from fedbench.aggregation.rules.median import Median
 from fedbench.errors import ConfigError
 from fedbench.methods.messages import Upload
 from fedbench.runtime.warnings import idle
@@ -324,3 +325,10 @@ MUTANTS = [
         "centre, lam = received.params, options.lam",
     ),
 ]
+
+
+def test_an_aggregator_needs_a_server_that_goes_all_the_way():
+    found = {"aggregator": Median(name="median"), "module": Mlp()}
+    with pytest.raises(ConfigError, match=r"method\.beta = 0.5: .* for aggregator median set it to 1"):
+        Simulation("pfedme", blobs([8] * 3), beta=0.5, **found)
+    assert Simulation("pfedme", blobs([8] * 3), **found).method.averages

@@ -1,8 +1,14 @@
 """What is said before round 1: values that nothing heeds, and tensors that are on two sides at once."""
 
+from dataclasses import replace
+
 import pytest
 from torch import nn
 
+from fedbench.aggregation.aggregator import make
+from fedbench.config import AggregatorConfig
+from fedbench.errors import ConfigError
+from fedbench.runtime.warnings import said as said_of
 from fedbench.runtime.warnings import tied, unheeded
 from fedbench.studies.resolve import resolve
 from tests.runtime.networks import Awkward
@@ -62,3 +68,18 @@ def test_a_tensor_of_head_and_body_is_named_with_its_side(method, side):
     assert line.startswith("body.2.weight belongs to the head 'classifier' and to the body: ")
     assert line.endswith(f" counts it as {side}")
     assert said("fedavg", model=model, train={}) == said(method, model=OWN, train={}) == []
+
+
+def test_what_method_and_aggregator_say_is_said_before_round_1():
+    config, dataset = resolve(small("fedprox", method__mu=30, aggregator={"name": "trimmed-mean", "share": 0.05}))
+    lines = driver(config, dataset).warnings
+    assert [line.split(":")[0] for line in lines] == ["fedprox", "aggregator trimmed-mean"]
+
+
+def test_an_aggregator_is_refused_by_the_name_that_the_method_was_asked_for():
+    config, dataset = resolve(small("fedcac"))
+    method = driver(config, dataset).method
+    assert said_of(method, "fedcac") == []
+    method.context = replace(method.context, aggregator=make(AggregatorConfig(name="median")))
+    with pytest.raises(ConfigError, match="the server half of method my-name does not average"):
+        said_of(method, "my-name")

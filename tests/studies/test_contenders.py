@@ -52,3 +52,17 @@ def test_what_is_set_is_not_tuned():
     held = Contender.named("fedcac:tau=0.3").tuned_over(space, Config(train={"lr": 0.1}), None)
     assert held.points == ({},)
     assert len(Contender.named("fedcac").tuned_over(space, Config(), 3).points) == 3
+
+
+def test_a_baseline_has_the_aggregator_that_is_asked_for_only_where_it_averages():
+    config = Config(aggregator={"name": "trimmed-mean", "share": 0.2})
+    assert Contender.baseline("fedavg-ft").config(config).aggregator == config.aggregator
+    local = Contender.baseline("local")
+    assert local.config(config).aggregator == Config().aggregator
+    assert local.label == "local"
+
+
+def test_an_aggregator_is_a_variant_and_takes_over_no_options_of_another():
+    found = Contender.named("fedavg:aggregator.name=krum,aggregator.byzantine=2")
+    asked = found.config(Config(aggregator={"name": "trimmed-mean", "share": 0.2}))
+    assert asked.aggregator.model_dump() == {"name": "krum", "byzantine": 2}

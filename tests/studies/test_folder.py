@@ -20,6 +20,7 @@ def name(**more) -> str:
 def test_a_name_says_what_was_asked():
     assert name(method="fedper").startswith("fedper-digits-dirichlet-")
     assert name(seeds=[0, 7]).endswith("-s0_7")
+    assert name(aggregator="median").startswith("fedavg-digits-dirichlet-median-")
     assert name(data={"name": "tests.runtime.rounds:odd_images"}, partition="iid").startswith(
         "fedavg-tests.runtime.rounds-odd_images-iid-"
     )

@@ -1,0 +1,140 @@
+"""What an aggregator is, and which there are: how one model is made of those that the participants of a round share."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from fedbench.aggregation import rules
+from fedbench.aggregation.means import elementwise_max, weighted_mean
+from fedbench.config import AggregatorConfig, Section
+from fedbench.config.words import explain
+from fedbench.errors import ConfigError, nearest
+from fedbench.import_string import import_string
+from fedbench.module.weights import Weights
+
+MEAN = AggregatorConfig().name
+Memory = dict[str, Any]
+
+
+class Aggregator(ABC):
+    """A way to make the next shared model. It sees what is shared, and nothing that stays at a client.
+
+    Counters of batches are never averaged: each is the largest one. What a method uploads beside its model, such as
+    statistics of features, it combines by its own rule.
+    """
+
+    class Options(Section):
+        """Options as `aggregator.<option>`."""
+
+    def __init__(self, options: Any = None, name: str = MEAN) -> None:
+        self.options: Any = self.Options() if options is None else options
+        self.name = name
+
+    def check(self, drawn: int, size: int) -> Iterable[str]:
+        """Lines to say once before round 1. drawn: participants of a round; size: shared parameters.
+
+        Raises ConfigError for what cannot work.
+        """
+        return ()
+
+    @property
+    def fewest(self) -> int:
+        """Uploads that it needs. Where fewer come, because clients failed, the model stays as it was."""
+        return 1
+
+    @abstractmethod
+    def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
+        """The next model, from n >= `fewest` of them, ascending by client.
+
+        weights: of the clients, summing to 1. current: the model that they were sent. memory: what the aggregator keeps
+        from round to round, in checkpoints too: tensors, numbers, text, and lists and dicts of these; empty at first.
+        """
+
+
+def combined(
+    models: Sequence[Weights], rule: Callable[[list[Tensor]], Tensor], params: Tensor | None = None
+) -> Weights:
+    """Parameters and buffers each by a rule on n vectors `[N]`, or parameters that are made already."""
+    return Weights(
+        rule([m.params for m in models]) if params is None else params,
+        rule([m.buffers for m in models]),
+        elementwise_max([m.counters for m in models]),
+    )
+
+
+class Own(Aggregator):
+    """A function of the user, `(vectors [n, N], weights [n], current [N]) -> vector [N]`; buffers are averaged."""
+
+    def __init__(self, name: str, function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+        super().__init__(name=name)
+        self.function = function
+
+    def check(self, drawn: int, size: int) -> Iterable[str]:
+        """Tries the function on vectors of zeros."""
+        self._called(torch.zeros(size).expand(drawn, size), torch.full((drawn,), 1 / drawn), torch.zeros(size))
+        return ()
+
+    def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
+        vectors = torch.stack([model.params for model in models])
+        params = self._called(vectors, vectors.new_tensor(weights), current.params.clone())
+        return combined(models, lambda buffers: weighted_mean(buffers, weights), params)
+
+    def _called(self, vectors: Tensor, weights: Tensor, current: Tensor) -> Tensor:
+        try:
+            found = self.function(vectors, weights, current)
+        except Exception as error:
+            raise ConfigError(f"aggregator {self.name}: it failed ({type(error).__name__}: {error})") from error
+        if not isinstance(found, Tensor) or found.shape != current.shape:
+            what = f"a tensor {list(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+            raise ConfigError(
+                f"aggregator {self.name}: it returned {what}; of vectors {list(vectors.shape)} it must make one "
+                f"{list(current.shape)}"
+            )
+        if not found.isfinite().all():
+            raise ConfigError(f"aggregator {self.name}: it returned numbers that are not finite")
+        return found.detach().to(current)
+
+
+def names() -> list[str]:
+    """What `aggregator.name` may be, without importing any."""
+    return sorted(found.name.replace("_", "-") for found in iter_modules(rules.__path__))
+
+
+def load(name: str) -> type[Aggregator]:
+    """The class of an aggregator by its name. Raises ConfigError."""
+    if name not in names():
+        raise ConfigError(f"unknown aggregator '{name}': {nearest(name, names())} (your own: package.module:function)")
+    module = import_module(f"{rules.__name__}.{name.replace('-', '_')}")
+    own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    (kind,) = [value for value in own if isinstance(value, type) and issubclass(value, Aggregator)]
+    return kind
+
+
+def checked_options(asked: AggregatorConfig) -> Section:
+    """The chosen aggregator's options with their defaults. Raises ConfigError for unknown or illegal ones."""
+    kind = Aggregator.Options if ":" in asked.name else load(asked.name).Options
+    for key in asked.options:
+        if key not in kind.model_fields:
+            takes = ", ".join(kind.model_fields) or "no options"
+            raise ConfigError(f"unknown key aggregator.{key}: aggregator {asked.name} takes {takes}")
+    try:
+        return kind(**asked.options)
+    except ValidationError as error:
+        raise ConfigError(explain(error, kind, "aggregator.")) from None
+
+
+def make(asked: AggregatorConfig) -> Aggregator:
+    """The aggregator that is asked for. Raises ConfigError."""
+    options = checked_options(asked)
+    if ":" not in asked.name:
+        return load(asked.name)(options, asked.name)
+    function = import_string(asked.name, "aggregator")
+    if not callable(function):
+        raise ConfigError(f"aggregator '{asked.name}' is no function (vectors, weights, current) -> vector")
+    return Own(asked.name, function)

@@ -1,0 +1,77 @@
+"""Krum and multi-Krum (Blanchard, El Mhamdi, Guerraoui, Stainer; NeurIPS 2017, sec. 4 and 5)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedbench.aggregation.aggregator import Aggregator, Memory, combined
+from fedbench.aggregation.columns import PRODUCTS, by_columns
+from fedbench.aggregation.means import mean
+from fedbench.config import Section
+from fedbench.errors import ConfigError
+from fedbench.module.weights import Weights
+
+
+class Krum(Aggregator):
+    """The model whose parameters lie nearest to their neighbours, or the plain mean of several such.
+
+    A model's score is the sum of its squared distances to its n - f - 2 nearest others; the lowest is taken, of equal
+    ones the client that comes first. Float buffers come from the models that are taken. As published, the weights of
+    the clients do not count. Needs n >= 2 f + 3 participants.
+    """
+
+    class Options(Section):
+        byzantine: int = Field(1, ge=0, description="participants of a round that may send anything, f")
+        select: int = Field(1, ge=1, description="models that are averaged, m; 1: Krum, more: multi-Krum")
+
+    @property
+    def fewest(self) -> int:
+        return 2 * self.options.byzantine + 3
+
+    def check(self, drawn: int, size: int) -> tuple[str, ...]:
+        if drawn < self.fewest:
+            most = f"at most {(drawn - 3) // 2}, or " if drawn >= 3 else ""
+            raise ConfigError(
+                f"aggregator.byzantine = {self.options.byzantine}: krum needs 2 f + 3 = {self.fewest} participants in "
+                f"a round and there are {drawn}; take {most}more clients in a round"
+            )
+        if self.options.select > drawn:
+            raise ConfigError(
+                f"aggregator.select = {self.options.select}: a round has {drawn} participants; take at most that many"
+            )
+        return ()
+
+    def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
+        scores = krum_scores(squared_distances([m.params for m in models]), self.options.byzantine)
+        chosen = sorted(scores.argsort(stable=True)[: self.options.select].tolist())
+        return combined([models[i] for i in chosen], mean)
+
+
+def krum_scores(squared: Tensor, byzantine: int) -> Tensor:
+    """`[n]`: the sum of the n - f - 2 smallest squared distances of each to the others, from all of them `[n, n]`."""
+    nearest = squared.sort(1).values[:, 1:]  # without itself, at distance 0
+    return nearest[:, : len(squared) - byzantine - 2].sum(1)
+
+
+def squared_distances(vectors: Sequence[Tensor]) -> Tensor:
+    """Float64 `[n, n]`, of n vectors `[N]`.
+
+    By inner products, relative to the median of the vectors: relative to one of them, or to their mean, a single
+    hostile vector far away would cost the distances of the others their digits.
+    """
+    parts: dict[int, Tensor] = {}
+
+    def part(columns: slice) -> None:
+        rows = torch.stack([vector[columns] for vector in vectors]).cpu().numpy()
+        moved = rows.astype(np.float64) - np.sort(rows, axis=0)[len(rows) // 2]
+        parts[columns.start] = torch.from_numpy(moved @ moved.T)
+
+    by_columns(part, len(vectors[0]), PRODUCTS)
+    products = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
+    for start in sorted(parts):
+        products += parts[start]
+    norms = products.diagonal()
+    return (norms[:, None] + norms - 2 * products).clamp_(min=0).fill_diagonal_(0)

@@ -1,0 +1,14 @@
+"""The weighted mean (McMahan, Moore, Ramage, Hampson, Aguera y Arcas; AISTATS 2017, Algorithm 1)."""
+
+from collections.abc import Sequence
+
+from fedbench.aggregation.aggregator import Aggregator, Memory, combined
+from fedbench.aggregation.means import weighted_mean
+from fedbench.module.weights import Weights
+
+
+class Mean(Aggregator):
+    """Parameters and float buffers averaged with the clients' weights."""
+
+    def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
+        return combined(models, lambda vectors: weighted_mean(vectors, weights))

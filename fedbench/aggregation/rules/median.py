@@ -1,0 +1,17 @@
+"""The coordinate-wise median (Yin, Chen, Ramchandran, Bartlett; ICML 2018, definition 1 and Algorithm 1)."""
+
+from collections.abc import Sequence
+
+from fedbench.aggregation.aggregator import Aggregator, Memory, combined
+from fedbench.aggregation.means import trimmed_mean
+from fedbench.module.weights import Weights
+
+
+class Median(Aggregator):
+    """The median of every parameter and of every float buffer; of an even number the mean of the two in the middle.
+
+    As published, the weights of the clients do not count. Of one or two participants it is their plain mean.
+    """
+
+    def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
+        return combined(models, lambda vectors: trimmed_mean(vectors, (len(vectors) - 1) // 2))

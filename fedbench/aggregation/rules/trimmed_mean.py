@@ -1,0 +1,35 @@
+"""The coordinate-wise trimmed mean (Yin, Chen, Ramchandran, Bartlett; ICML 2018, definition 2 and Algorithm 1)."""
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import Field
+
+from fedbench.aggregation.aggregator import Aggregator, Memory, combined
+from fedbench.aggregation.means import trimmed_mean
+from fedbench.aggregation.ranks import floored_share
+from fedbench.config import Section
+from fedbench.module.weights import Weights
+
+
+class TrimmedMean(Aggregator):
+    """The plain mean of every parameter and of every float buffer without the smallest and largest values.
+
+    Of n participants floor(share * n) values are left out at each end, which leaves at least one. As published, the
+    weights of the clients do not count.
+    """
+
+    class Options(Section):
+        share: float = Field(
+            0.1, ge=0, lt=0.5, description="share of the participants left out at each end, beta; 0: the plain mean"
+        )
+
+    def check(self, drawn: int, size: int) -> Iterator[str]:
+        if self.options.share and not floored_share(self.options.share, drawn):
+            yield (
+                f"aggregator trimmed-mean: a share of {self.options.share:g} of {drawn} participants leaves out "
+                f"nobody: it is the plain mean; take aggregator.share >= 1/{drawn}"
+            )
+
+    def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
+        cut = floored_share(self.options.share, len(models))
+        return combined(models, lambda vectors: trimmed_mean(vectors, cut))
