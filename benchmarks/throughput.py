@@ -115,8 +115,8 @@ class Ours:
 
     def __init__(self, workload: Workload, hosts: int, precision: str) -> None:
         from fedbench.config import Config
-        from fedbench.runtime.actors import RayHosts
         from fedbench.runtime.driver import Driver
+        from fedbench.runtime.ray_hosts import RayHosts
         from fedbench.runtime.recorder import Recorder
         from fedbench.studies.resolve import resolve
         from fedbench.tasks import load

@@ -165,13 +165,18 @@ class EvaluateConfig(Section):
 
 class ResourcesConfig(Section):
     hosts: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
-        "auto", description="client host processes; 0: run in the calling process without Ray; auto: fill the machine"
+        "auto",
+        description="client host processes; 0: run in the calling process without Ray; auto: fill the machine, or what "
+        "the cluster has free",
     )
     cpus_per_host: float = Field(1, gt=0, description="CPU cores reserved per host")
     gpus_per_host: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
         "auto", description="fraction of a GPU per host; auto: by hosts and GPUs"
     )
     address: str = Field("local", description="Ray cluster to join: local, auto, or host:port")
+    strategy: Literal["pack", "spread"] = Field(
+        "pack", description="hosts on as few machines of the cluster as have room for them, or on as many"
+    )
     states: Literal["auto", "memory", "disk"] = Field(
         "auto",
         description="private states of clients between rounds: in their host's memory, or in files; auto: files where "

@@ -246,6 +246,11 @@ def usable(folder: Path) -> bool:
     return True
 
 
+def digest_of(folder: Path) -> str:
+    """What was written of samples, targets and domains, as a hash."""
+    return str(json.loads((folder / "meta.json").read_text())["sha256"])
+
+
 def read(folder: Path) -> dict[str, Any]:
     """The fields of a Dataset from its folder. Raises ConfigError."""
     try:
@@ -284,4 +289,4 @@ def intact(folder: Path) -> bool:
     digest.update(fields["targets"].tobytes())
     if fields["domains"] is not None:
         digest.update(fields["domains"].tobytes())
-    return digest.hexdigest() == json.loads((folder / "meta.json").read_text())["sha256"]
+    return digest.hexdigest() == digest_of(folder)

@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from math import ceil
 from typing import Any
 
@@ -43,6 +44,13 @@ def connected(config: Config, cpus: float | None = None) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+@cache
+def free(address: str) -> dict[str, float]:
+    """What a cluster has free of each kind (CPU, GPU), as of the first time it was asked for. Raises ConfigError."""
+    with connected(Config(resources={"address": address})) as ray:
+        return dict(ray.available_resources())
 
 
 def _init(ray: Any, config: Config, cpus: float | None) -> None:

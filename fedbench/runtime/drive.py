@@ -11,7 +11,10 @@ from fedbench.runtime import checkpoint
 from fedbench.runtime.driver import Driver, Event
 from fedbench.runtime.hosts import Hosts
 from fedbench.runtime.recorder import Recorder
+from fedbench.runtime.store import StateLostError
 from fedbench.tasks import load
+
+RESTARTS = 5
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,25 @@ def drive(
 ) -> list[str]:
     """Run a configuration with its one seed into a folder; returns the warnings.
 
-    on_event: told of every evaluated round. resume: go on from the checkpoint, if there is one.
+    Where private states are lost with their host, it goes on from the last checkpoint. on_event: told of every
+    evaluated round. resume: go on from the checkpoint, if there is one.
     """
-    recorder = Recorder(folder, load(dataset.task))
-    found = checkpoint.load(folder / "checkpoint") if resume else None
-    if found:
-        recorder.restore(found[1]["recorder"])
+    for _ in range(RESTARTS):
+        recorder = Recorder(folder, load(dataset.task))
+        found = checkpoint.load(folder / "checkpoint") if resume else None
+        if found:
+            recorder.restore(found[1]["recorder"])
+            recorder.write_tables()
+            on_event({"restored": True})
+        else:
+            recorder.start()
+        try:
+            Driver.of(config, config.seeds[0], hosts, dataset, recorder, on_event).run(found)
+        except StateLostError as error:
+            where = "from the last checkpoint" if checkpoint.load(folder / "checkpoint") else "from the beginning"
+            on_event({"warning": f"{error} with its host: going on {where}"})
+            resume = True
+            continue
         recorder.write_tables()
-        on_event({"restored": True})
-    else:
-        recorder.start()
-    Driver.of(config, config.seeds[0], hosts, dataset, recorder, on_event).run(found)
-    recorder.write_tables()
-    return recorder.warnings
+        return recorder.warnings
+    raise RuntimeError(f"private states were lost {RESTARTS} times: do machines of the cluster come and go?")

@@ -9,6 +9,7 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import partition
+from fedbench.data.prepared import Prepared
 from fedbench.methods.base import ExtraPass
 from fedbench.methods.messages import Message, Upload
 from fedbench.results.schema import COSTS, Line
@@ -61,7 +62,8 @@ class Driver:
     ) -> "Driver":
         """The driver of a resolved configuration."""
         dealt = partition(dataset, config, seed)
-        parts, setup = assembled(config, dataset, dealt, seed), Setup(config, seed, dealt)
+        known = Prepared.of(dataset) if dataset.folder else None
+        parts, setup = assembled(config, dataset, dealt, seed), Setup(config, seed, dealt, known)
         return cls(parts, setup, hosts, recorder, on_event, [*dataset.warnings, *dealt.warnings])
 
     # -- the exchanges ------------------------------------------------------------------------------------------------
@@ -77,6 +79,7 @@ class Driver:
     def begin(self, kept: tuple[Path, dict[str, Any]] | None = None) -> None:
         """Set up hosts and server."""
         self.hosts.begin(self.setup)
+        self._tell_remarks()
         for line in self.warnings:
             self.warn(line)
         if kept:
@@ -90,7 +93,7 @@ class Driver:
             share = f"{self.record.idle} of {self.config.rounds} rounds"
             self.warn(f"seed {self.seed}: nothing was trained in {share}: no client ended a fit with a gradient step")
         self.hosts.end()
-        self._tell_restarts()
+        self._tell_remarks()
 
     def exchange(self, number: int) -> None:
         """One message to every host and back: a model is evaluated, and the next one trained out of it."""
@@ -316,7 +319,7 @@ class Driver:
             "rss_mb": sum({os.getpid(): resident_mb(), **{reply.process: reply.rss_mb for reply in replies}}.values()),
         }
         self.recorder.write_timing(timing)
-        self._tell_restarts()
+        self._tell_remarks()
         if lines:
             rows = [
                 dict(seed=self.seed, round=number, client=client, name=name, value=value)
@@ -325,10 +328,10 @@ class Driver:
             about = dict(seed=self.seed, round=number, rounds=self.config.rounds, metric=self.recorder.task.primary)
             self.on_event({**about, "lines": lines, "traces": rows, "seconds": seconds["total"]})
 
-    def _tell_restarts(self) -> None:
-        for text in self.hosts.restarts:
+    def _tell_remarks(self) -> None:
+        for text in self.hosts.remarks:
             self.on_event({"warning": text})
-        self.hosts.restarts.clear()
+        self.hosts.remarks.clear()
 
     def warn(self, text: str) -> None:
         """Say a line once."""

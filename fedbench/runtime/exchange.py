@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedbench.config import Config
 from fedbench.data.partitions import Partition
+from fedbench.data.prepared import Prepared
 from fedbench.methods.messages import Message, Upload
 from fedbench.tasks import Score
 
@@ -23,11 +24,15 @@ Scores = dict[str, Score]
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a host needs for one run. states: where private states are files, or None for this process's memory."""
+    """All that a host needs for one run. data: what it works on, by which processes elsewhere know it.
+
+    states: where private states are files, or None for this process's memory.
+    """
 
     config: Config
     seed: int
     partition: Partition
+    data: Prepared | None = None
     states: Path | None = None
     device: str = "cpu"
 

@@ -1,4 +1,4 @@
-"""What the driver asks of its hosts, and one host in the calling process; those of Ray are in actors.py."""
+"""What the driver asks of its hosts, and one host in the calling process; those of Ray are in ray_hosts.py."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +15,10 @@ from fedbench.runtime.store import Versions
 
 
 class Hosts(Protocol):
-    """Some hosts; `restarts` tells of those that died and were made anew."""
+    """Some hosts; `remarks`: where they are, and which ones died and were made anew."""
 
     count: int
-    restarts: list[str]
+    remarks: list[str]
 
     def begin(self, setup: Setup) -> None:
         """Make ready for a run."""
@@ -52,7 +52,7 @@ class InProcess:
     count = 1
 
     def __init__(self, dataset: Any) -> None:
-        self._dataset, self.restarts = dataset, []  # type: tuple[Any, list[str]]
+        self._dataset, self.remarks = dataset, []  # type: tuple[Any, list[str]]
         self._scratch: Scratch | None = None
 
     def begin(self, setup: Setup) -> None:

@@ -19,18 +19,20 @@ class Scratch:
     """A folder in this machine's shared memory, or among its temporary files where that is small.
 
     Its owner holds a lock in it, which ends with the owner's process however that ends. Whoever makes a folder removes
-    those that nobody holds, so that no process id is ever looked at.
+    those that nobody holds, so that no process id is ever looked at. name: of a folder that is taken over where it is
+    there and nobody holds it; another one is made where somebody does.
     """
 
-    def __init__(self, base: Path | None = None) -> None:
+    def __init__(self, base: Path | None = None, name: str | None = None) -> None:
         base = base or shared_memory() / f"fedbench-{os.getuid()}"
         base.mkdir(parents=True, exist_ok=True)
         with folder_lock(base):
-            sweep(base)
-            self.folder = base / uuid.uuid4().hex[:16]
-            self.folder.mkdir()
+            fresh = uuid.uuid4().hex[:16]
+            self.folder = base / (fresh if name is None or _is_held(base / name) else name)
+            self.folder.mkdir(exist_ok=True)
             self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
+            sweep(base)
 
     def close(self) -> None:
         """Remove the folder."""

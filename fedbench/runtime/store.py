@@ -1,7 +1,7 @@
 """Who owns the private states of clients: the store of the host where a client is at home."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -173,3 +173,14 @@ class DiskStore(ClientStore):
 def open_store(folder: Path | None) -> ClientStore:
     """In this process without a folder, else in files of the folder."""
     return DiskStore(folder) if folder else MemoryStore()
+
+
+def write_shard(contents: Mapping[int, np.ndarray], path: Path) -> None:
+    """Write what a store gave as a shard of a checkpoint. Raises OSError."""
+    trees.write({client: trees.from_bytes(content.tobytes()) for client, content in contents.items()}, path)
+
+
+def contents_of(versions: Versions, shards: Sequence[Path]) -> dict[int, np.ndarray]:
+    """The clients' states out of the shards of a checkpoint, as a store takes them."""
+    found = {client: state for path in shards for client, state in trees.read(path).items() if client in versions}
+    return {client: np.frombuffer(trees.to_bytes(state), np.uint8) for client, state in found.items()}

@@ -141,21 +141,23 @@ def _tell(attempts: Sequence[Attempt], event: Event) -> None:
 def _with_driver_actor(attempts: Sequence[Attempt]) -> None:
     """Run the driver actor; where it dies, make it anew and go on from the last checkpoint.
 
-    The hosts' places are reserved here: Ray keeps a group that an actor asked for until the whole job ends.
+    It works on this machine, whose folders it writes to. The hosts' places are reserved here: Ray keeps a group that an
+    actor asked for until the whole job ends.
     """
     import ray
     from ray.util import remove_placement_group
-    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     resources = attempts[0].job.config.resources
-    group = reserve(int(resources.hosts), resources.cpus_per_host, float(resources.gpus_per_host))
-    inside = PlacementGroupSchedulingStrategy(group, placement_group_capture_child_tasks=True)
+    hosts = int(resources.hosts)
+    group = reserve(hosts, resources.cpus_per_host, float(resources.gpus_per_host), resources.strategy)
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     try:
         for _ in range(DRIVER_RESTARTS):
             left = [attempt for attempt in attempts if not attempt.ended]
-            actor = ray.remote(DriverActor).options(num_cpus=0, max_concurrency=2, scheduling_strategy=inside).remote()
+            actor = ray.remote(DriverActor).options(num_cpus=0, max_concurrency=2, scheduling_strategy=here).remote()
             try:
-                return _watched(ray, actor, actor.run.remote(_assigned(left)), left)
+                return _watched(ray, actor, actor.run.remote(_assigned(left), group), left)
             except ray.exceptions.RayActorError:
                 left[0].watch({"warning": "the driver died: going on from the last checkpoint"})
                 left[0].begun = True

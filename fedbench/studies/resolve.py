@@ -14,6 +14,7 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition, resolved
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
+from fedbench.runtime import cluster
 from fedbench.runtime.build import build_learner, make_context, make_method
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.warnings import said
@@ -34,8 +35,8 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
     _train_defaults(config, kind)
     dataset = Dataset.load(config.data)
     config.partition = resolved(config.partition, dataset.one_part)
-    _model_defaults(config, dataset)
     _resources(config)
+    _model_defaults(config, dataset)
     _check_sizes(config, kind)
     _check_task(config, kind, dataset)
     return config, dataset
@@ -94,7 +95,7 @@ def _model_defaults(config: Config, dataset: Dataset) -> None:
         config.train.optimizer = "module" if ":" in config.model.name else "sgd"
     _check_steps(config)
     if config.train.memory_format == "auto":
-        config.train.memory_format = _memory_format(config.model.name)
+        config.train.memory_format = _memory_format(config.model.name, bool(config.resources.gpus_per_host))
 
 
 def _check_steps(config: Config) -> None:
@@ -106,23 +107,30 @@ def _check_steps(config: Config) -> None:
         raise ConfigError(f"model {name} has no configure_optimizers: write one, or choose with --train.optimizer sgd")
 
 
-def _memory_format(model: str) -> Any:
+def _memory_format(model: str, on_gpu: bool) -> Any:
     """By measurement: on a CPU plain convolutions gain a fifth from channels_last, residual nets lose a seventh."""
-    if torch.cuda.is_available():
+    if on_gpu:
         return "channels_last" if model not in ("mlp", "vit") and ":" not in model else "contiguous"
     return "contiguous" if model in CONTIGUOUS_ON_CPU or ":" in model else "channels_last"
 
 
 def _resources(config: Config) -> None:
-    """hosts = auto fills the machine, one host per core or two per GPU, but never more than participants."""
+    """hosts = auto fills the machine, one host per core or two per GPU, but never more than participants.
+
+    On a cluster it is what is free there that counts, not this machine, and clients are never in this process.
+    """
     resources = config.resources
-    clients = config.partition.clients
-    gpus = torch.cuda.device_count()
+    clustered = resources.address != "local"
+    if "auto" not in (resources.hosts, resources.gpus_per_host):
+        return
+    free = cluster.free(resources.address) if clustered else {}
+    gpus = int(free.get("GPU", 0)) if clustered else torch.cuda.device_count()
+    cores = free.get("CPU", 0) if clustered else os.cpu_count() or 1
     if resources.hosts == "auto":
-        most = 2 * gpus if gpus else int((os.cpu_count() or 1) // resources.cpus_per_host)
+        most = 2 * gpus if gpus else int(cores // resources.cpus_per_host)
         share = config.participation
-        taking_part = int(share) if share > 1 else max(1, round(share * clients))
-        resources.hosts = 0 if most < 2 else min(most, taking_part)
+        taking_part = int(share) if share > 1 else max(1, round(share * config.partition.clients))
+        resources.hosts = 0 if most < 2 and not clustered else max(1, min(most, taking_part))
     if resources.gpus_per_host == "auto":
         resources.gpus_per_host = min(1.0, gpus / max(1, int(resources.hosts)))
 

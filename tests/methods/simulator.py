@@ -160,7 +160,7 @@ class Through:
     count = 1
 
     def __init__(self, host: Seeing) -> None:
-        self.host, self.restarts = host, list[str]()
+        self.host, self.remarks = host, list[str]()
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         (order,) = orders
