@@ -78,8 +78,9 @@ class RayHosts:
                 ask = partial(self._begin, index, files)
                 found[index] = self._answered(index, "while it got the data", ask, ask())
         self._near = [standing.node == self._node for standing in found]
-        if not all(self._near):
-            self.remarks.append(f"hosts: {placed(found)}; states lie on the machines of their hosts")
+        if not all(self._near) or resources.address != "local":
+            each = f", {self._gpus:g} GPU each" if self._gpus else ""
+            self.remarks.append(f"hosts: {placed(found)}{each}; private states lie on the machines of their hosts")
 
     def _begin(self, index: int, files: Mapping[str, Any] | None = None) -> Any:
         post = Post(index, self._node, self._scratch.folder, self._base, self._on_disk)

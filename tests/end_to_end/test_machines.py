@@ -59,5 +59,5 @@ def test_a_machine_that_is_lost_costs_the_rounds_since_the_checkpoint(ray, machi
     with hosts_on(2, "strict_spread") as hosts:
         drive(config, folder, hosts, dataset, watch)
     assert read(folder) == expected
-    assert "states lie on the machines of their hosts" in warnings[0]
+    assert "private states lie on the machines of their hosts" in warnings[0]
     assert any("is lost with its host: going on from the last checkpoint" in text for text in warnings), warnings

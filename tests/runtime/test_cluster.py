@@ -14,3 +14,11 @@ def test_the_callers_environment_is_as_it_was(monkeypatch):
         assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
         assert cluster.COMMAND in os.environ
     assert dict(os.environ) == before
+
+
+def test_what_a_cluster_has_free_is_asked_once(local_ray):
+    cluster.free.cache_clear()
+    free = cluster.free("127.0.0.1:1")  # the connection that is there is used
+    assert free["CPU"] <= 6
+    assert cluster.free("127.0.0.1:1") is free
+    cluster.free.cache_clear()

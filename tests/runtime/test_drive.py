@@ -1,7 +1,12 @@
 """Runs in their folders: what is told of them, and where they go on."""
 
-from fedbench.runtime.drive import Assignment, drive_all
+from typing import Any
+
+import pytest
+
+from fedbench.runtime.drive import RESTARTS, Assignment, drive, drive_all
 from fedbench.runtime.hosts import InProcess
+from fedbench.runtime.store import StateLostError
 from fedbench.studies.resolve import resolve
 from tests.runtime.rounds import play, read, small, stop
 
@@ -31,3 +36,34 @@ def test_runs_that_are_driven_one_after_another_are_told_apart_and_leave_what_th
     ]
     for config, folder in zip(configs, folders, strict=True):
         assert read(folder) == play(config, tmp_path / f"alone {folder.name}")
+
+
+class Forgetful(InProcess):
+    """Loses a client's state in the exchanges of these numbers, once each."""
+
+    def __init__(self, dataset: Any, numbers: list[int]) -> None:
+        super().__init__(dataset)
+        self.numbers = numbers
+
+    def exchange(self, orders, moves=()):
+        if orders[0].number in self.numbers:
+            self.numbers.remove(orders[0].number)
+            raise StateLostError(3, orders[0].number)
+        return super().exchange(orders, moves)
+
+
+@pytest.mark.parametrize(("every", "where"), [(2, "from the last checkpoint"), (0, "from the beginning")])
+def test_a_run_whose_states_were_lost_goes_on_and_leaves_the_same_numbers(every, where, tmp_path):
+    config, dataset = resolve(small("fedper", checkpoint={"every": every}))
+    (tmp_path / "lost").mkdir()
+    told: list[dict[str, Any]] = []
+    drive(config, tmp_path / "lost", Forgetful(dataset, [3]), dataset, told.append)
+    assert read(tmp_path / "lost") == play(config, tmp_path / "quiet")
+    said = [event["warning"] for event in told if "warning" in event]
+    assert said == [f"the private state of client 3, saved in round 3, is lost with its host: going on {where}"]
+
+
+def test_a_run_whose_states_are_lost_again_and_again_ends_with_a_line(tmp_path):
+    config, dataset = resolve(small("fedper"))
+    with pytest.raises(RuntimeError, match=f"private states were lost {RESTARTS} times"):
+        drive(config, tmp_path, Forgetful(dataset, [3] * RESTARTS), dataset)

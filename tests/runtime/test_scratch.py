@@ -35,3 +35,17 @@ def test_what_nobody_ever_held_is_removed(tmp_path):
     (tmp_path / "left").mkdir()
     Scratch(tmp_path).close()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_by_name_is_taken_over_from_the_dead_and_not_from_the_living(tmp_path):
+    command = [sys.executable, "-c", OWNER.replace("(Path(sys.argv[1]))", "(Path(sys.argv[1]), 'host')"), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+        owner.stdout.readline()
+        mine = Scratch(tmp_path, "host")
+        assert mine.folder.name != "host"
+        owner.send_signal(signal.SIGKILL)
+    taken = Scratch(tmp_path, "host")
+    assert taken.folder.name == "host"
+    assert (taken.folder / "held").exists()
+    mine.close()
+    taken.close()

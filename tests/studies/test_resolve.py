@@ -4,6 +4,7 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.runtime import cluster
 from fedbench.studies.resolve import check, resolve
 from fedbench.studies.run import run
 from tests.runtime.rounds import small
@@ -51,6 +52,22 @@ def test_a_users_module_brings_its_own_optimiser():
 def test_a_resolved_configuration_is_its_own():
     config = resolved(method="fedcac")
     assert resolve(Config(**config.model_dump(mode="json")))[0].model_dump() == config.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("free", "hosts", "gpus", "layout"),
+    [
+        ({"CPU": 32.0, "GPU": 2.0}, 4, 0.5, "channels_last"),
+        ({"CPU": 7.0}, 7, 0, "channels_last"),
+        ({}, 1, 0, "channels_last"),
+    ],
+)
+def test_on_a_cluster_it_is_the_clusters_room_that_counts(free, hosts, gpus, layout, monkeypatch):
+    """Clients are never in the process of the command, whose machine may be a small head."""
+    monkeypatch.setattr(cluster, "free", lambda address: free)
+    config = resolved(resources={"address": "10.0.0.1:6379"}, model="avgcnn")
+    assert (config.resources.hosts, config.resources.gpus_per_host) == (hosts, gpus)
+    assert config.train.memory_format == layout
 
 
 def test_no_more_hosts_than_take_part():
