@@ -1,4 +1,4 @@
-"""The driver as a Ray actor, and places for its hosts.
+"""The driver as a Ray actor.
 
 What takes long to import is imported in functions here: an actor's process starts hosts of its own before it has
 PyTorch, so that all of them import it at the same time.
@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedbench.errors import ConfigError
-
 if TYPE_CHECKING:
     from fedbench.data.dataset import Dataset
     from fedbench.runtime.drive import Assignment
     from fedbench.runtime.driver import Event
-
-START_TIMEOUT = 600.0
 
 
 class DriverActor:
@@ -53,32 +49,3 @@ def with_hosts(
         drive_all(assignments, hosts, dataset or Dataset.load(config.data), on_event)
     finally:
         hosts.close()
-
-
-def reserve(count: int, cpus: float, gpus: float, strategy: str = "pack") -> Any:
-    """A placement group with one bundle per host. Raises ConfigError where there is no place for it.
-
-    strategy: `pack` or `spread`, as far as there is room.
-    """
-    import ray
-    from ray.util import placement_group
-
-    bundle = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
-    check_resources(ray.cluster_resources(), bundle, count)
-    group = placement_group([bundle] * count, strategy=strategy.upper())
-    if not group.wait(START_TIMEOUT):
-        raise ConfigError(
-            f"{count} hosts of {cpus:g} CPU and {gpus:g} GPU each found no place on the cluster within "
-            f"{START_TIMEOUT:g} s: free some of it, or lower --hosts"
-        )
-    return group
-
-
-def check_resources(total: dict[str, float], bundle: dict[str, float], count: int) -> None:
-    """Raise ConfigError where the whole cluster could never hold the hosts."""
-    for kind, each in bundle.items():
-        if total.get(kind, 0) < each * count - 1e-9:
-            raise ConfigError(
-                f"resources: {count} hosts of {each:g} {kind} need {each * count:g} {kind}, "
-                f"there are {total.get(kind, 0):g}: lower --hosts or --{kind.lower()}s-per-host"
-            )

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.runtime.actors import check_resources
+from fedbench.runtime.room import check_resources
 
 STORE_SHARE = 0.25
 COMMAND = "FEDBENCH_COMMAND"

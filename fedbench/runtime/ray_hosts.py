@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.runtime.actors import START_TIMEOUT, reserve
 from fedbench.runtime.host_actor import HostActor, Post, Standing
+from fedbench.runtime.room import PATIENCE, reserve
 
 if TYPE_CHECKING:
     from fedbench.runtime.channel import PackedOrder
@@ -154,7 +154,7 @@ class RayHosts:
 
     def _remake(self, index: int) -> None:
         """Raises RuntimeError where no machine has a place for the host."""
-        deadline = time.monotonic() + START_TIMEOUT
+        deadline = time.monotonic() + PATIENCE
         self._ray.kill(self._actors[index])  # it may be out of reach only, and still write
         while (left := deadline - time.monotonic()) > 0:
             self._actors[index] = self._create(index)
@@ -169,7 +169,7 @@ class RayHosts:
             except self._ray.exceptions.GetTimeoutError:
                 break
         raise RuntimeError(
-            f"host {index} found no place within {START_TIMEOUT:g} s after its machine was lost: bring the machine "
+            f"host {index} found no place within {PATIENCE:g} s after its machine was lost: bring the machine "
             "back, or go on with fewer --hosts"
         )
 

@@ -14,10 +14,11 @@ from fedbench.results.loggers import AttachedLogger, catch_up, log_records, make
 from fedbench.results.reader import Records
 from fedbench.results.summary import summarise
 from fedbench.runtime import checkpoint, cluster
-from fedbench.runtime.actors import DriverActor, reserve, with_hosts
+from fedbench.runtime.actors import DriverActor, with_hosts
 from fedbench.runtime.drive import Assignment, drive_all
 from fedbench.runtime.driver import Event
 from fedbench.runtime.hosts import InProcess
+from fedbench.runtime.room import reserve
 from fedbench.studies import description
 from fedbench.studies import folder as places
 from fedbench.studies.job import Job

@@ -1,0 +1,37 @@
+"""Room for hosts on a cluster."""
+
+from typing import Any
+
+from fedbench.errors import ConfigError
+
+PATIENCE = 600.0
+"""Seconds for the places of hosts, and for a host that is made anew."""
+
+
+def reserve(count: int, cpus: float, gpus: float, strategy: str = "pack") -> Any:
+    """A placement group with one bundle per host. Raises ConfigError where there is no place for it.
+
+    strategy: `pack` or `spread`, as far as there is room.
+    """
+    import ray
+    from ray.util import placement_group
+
+    bundle = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
+    check_resources(ray.cluster_resources(), bundle, count)
+    group = placement_group([bundle] * count, strategy=strategy.upper())
+    if not group.wait(PATIENCE):
+        raise ConfigError(
+            f"{count} hosts of {cpus:g} CPU and {gpus:g} GPU each found no place on the cluster within "
+            f"{PATIENCE:g} s: free some of it, or lower --hosts"
+        )
+    return group
+
+
+def check_resources(total: dict[str, float], bundle: dict[str, float], count: int) -> None:
+    """Raise ConfigError where the whole cluster could never hold the hosts."""
+    for kind, each in bundle.items():
+        if total.get(kind, 0) < each * count - 1e-9:
+            raise ConfigError(
+                f"resources: {count} hosts of {each:g} {kind} need {each * count:g} {kind}, "
+                f"there are {total.get(kind, 0):g}: lower --hosts or --{kind.lower()}s-per-host"
+            )
