@@ -13,12 +13,9 @@ from fedbench.config.files import load_yaml
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
-from fedbench.studies.attempt import perform
-from fedbench.studies.contenders import Contender
-from fedbench.studies.contest import Contest
 from fedbench.studies.grid import grid
 from fedbench.studies.job import Job
-from fedbench.studies.resolve import check, resolve
+from fedbench.studies.resolve import resolve
 from fedbench.studies.space import Space
 from tests.runtime.rounds import small
 
@@ -48,7 +45,7 @@ def space() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def folder(local_ray, space, tmp_path_factory) -> Path:
+def folder(space, tmp_path_factory) -> Path:
     """A finished grid."""
     out = tmp_path_factory.mktemp("grid") / "out"
     grid(asked(out), **ASKED)
@@ -138,24 +135,11 @@ def test_the_page_is_there_and_tunes_own_files_are_not(folder):
 
 
 @pytest.fixture(scope="module")
-def retrained(local_ray, tmp_path_factory) -> Path:
-    """A grid by the other point on two tuning seeds, whose final runs train on all images.
-
-    Its jobs are done before it in this process, which takes a tenth of the time.
-    """
-    out, points = tmp_path_factory.mktemp("grid") / "out", ({"train.lr": 0.01}, {"train.lr": 0.1})
-    config, subject = asked(out, seeds=[3]), Contender("fedprox", "fedprox", {}, points)
-    contest = Contest(Plan("grid", "fedprox", {}, []), [subject], out, out, [90, 91], [3], final_val=0.0)
-    jobs = contest.candidates(config)
-    for point in points:
-        contest.plan.choices["fedprox"] = point
-        jobs += contest._finals(config)
-    for job in jobs:
-        dataset = resolve(job.config)[1]
-        perform([job], dataset, check(job.config, dataset), lambda event: None)
-    more = dict(baselines=[], tune_seeds=[90, 91], point="after_fit", final_val=0)
-    grid(config, space={"train.lr": [0.01, 0.1]}, **more)
-    assert len(list(out.rglob("summary.json"))) == len(jobs)
+def retrained(tmp_path_factory) -> Path:
+    """A grid by the other point on two tuning seeds, whose final runs train on all images."""
+    out = tmp_path_factory.mktemp("grid") / "out"
+    more: dict[str, Any] = dict(baselines=[], tune_seeds=[90, 91], point="after_fit", final_val=0, at_once=1)
+    grid(asked(out, seeds=[3]), space={"train.lr": [0.01, 0.1]}, **more)
     return out
 
 
