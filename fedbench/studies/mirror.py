@@ -1,0 +1,116 @@
+"""Folders of jobs on machines that do not see the results folder: fetched, and sent home as they grow."""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedbench.results.files import write_atomically
+from fedbench.runtime import checkpoint
+from fedbench.runtime.scratch import Scratch
+from fedbench.studies.job import Job
+
+MARK = ".seen"
+
+
+class Keeper:
+    """Reads and writes folders on the machine of a command, as an actor that works there."""
+
+    def read(self, folder: Path) -> dict[str, bytes]:
+        """The files of a folder by their names in it."""
+        return {name: (folder / name).read_bytes() for name in names(folder)}
+
+    def write(self, folder: Path, files: Mapping[str, bytes], whole: Sequence[str]) -> None:
+        """Take over files that have changed, and remove those that are not among the names of all.
+
+        The driver's part of a checkpoint, without which it does not count, is written last.
+        """
+        for name in sorted(files, key=lambda name: (name.endswith(checkpoint.DRIVER), name)):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / name, files[name])
+        for name in set(names(folder)) - set(whole):
+            (folder / name).unlink()
+        for path in sorted(folder.rglob("*"), reverse=True):
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+
+
+def names(folder: Path) -> list[str]:
+    """The files of a folder, without hidden ones, which are locks and what is only half written."""
+    inside = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(str(path) for path in inside if not any(part.startswith(".") for part in path.parts))
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where the results of a study lie. mark: a file there that holds the token, by which a machine knows the place."""
+
+    keeper: Any
+    mark: Path
+    token: str
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this machine sees the place, because it is the command's or shares its storage."""
+        try:
+            return self.mark.read_text() == self.token
+        except OSError:
+            return False
+
+
+@contextmanager
+def home_in(ray: Any, folder: Path) -> Iterator[Home]:
+    """This machine as the home of what jobs leave, for the time of a block. folder: of the study."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    keeper = ray.remote(Keeper).options(num_cpus=0, scheduling_strategy=here).remote()
+    home = Home(keeper, folder.absolute() / MARK, uuid.uuid4().hex)
+    folder.mkdir(parents=True, exist_ok=True)
+    home.mark.write_text(home.token)
+    try:
+        yield home
+    finally:
+        home.mark.unlink(missing_ok=True)
+        ray.kill(keeper)
+
+
+@contextmanager
+def brought(job: Job, home: Home) -> Iterator[tuple[Job, Callable[[], None]]]:
+    """A job where it can be worked on, and what sends home all that has changed; it is sent once more at the end.
+
+    Where the results folder is not seen, it is a copy of the job's folder that began with what is at home.
+    """
+    if home.is_here:
+        yield job, lambda: None
+        return
+    import ray
+
+    scratch = Scratch(job.config.resources.scratch)
+    own = scratch.folder / job.folder.name
+    for name, content in ray.get(home.keeper.read.remote(job.folder)).items():
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_bytes(content)
+    sent = stamps(own)
+
+    def send() -> None:
+        now = stamps(own)
+        changed = {name: (own / name).read_bytes() for name in now if now[name] != sent.get(name)}
+        if changed or now.keys() != sent.keys():
+            ray.get(home.keeper.write.remote(job.folder, changed, list(now)))
+            sent.clear()
+            sent.update(now)
+
+    try:
+        yield replace(job, folder=own), send
+    finally:
+        send()
+        scratch.close()
+
+
+def stamps(folder: Path) -> dict[str, tuple[int, int]]:
+    """Time and size of every file."""
+    found = {name: (folder / name).stat() for name in names(folder)}
+    return {name: (stat.st_mtime_ns, stat.st_size) for name, stat in found.items()}

@@ -1,0 +1,75 @@
+"""What a job leaves on a machine that does not see the results folder is at home in the end."""
+
+from pathlib import Path
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.runtime import checkpoint
+from fedbench.studies.job import Job
+from fedbench.studies.mirror import Home, Keeper, brought, home_in
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def job(tmp_path) -> Job:
+    folder = tmp_path / "results" / "run"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("seeds: [0]")
+    return Job(Config(resources={"scratch": tmp_path / "scratch"}), folder, "fedavg")
+
+
+def unseen(home: Home) -> Home:
+    """As another machine sees it."""
+    return Home(home.keeper, home.mark.with_name("elsewhere"), home.token)
+
+
+def test_a_machine_that_sees_the_folder_works_in_it(job, local_ray):
+    with home_in(local_ray, job.folder.parent) as home, brought(job, home) as (own, _):
+        assert own is job
+    assert files(job.folder.parent) == {"run/config.yaml": "seeds: [0]"}
+
+
+def test_a_machine_that_does_not_works_on_a_copy_and_sends_it_home(job, local_ray, tmp_path):
+    with home_in(local_ray, tmp_path / "study") as home, brought(job, unseen(home)) as (own, send):
+        assert own.folder != job.folder
+        assert files(own.folder) == {"config.yaml": "seeds: [0]"}
+        first, second = (own.folder / "checkpoint" / f"round-00000{n}" for n in (2, 4))
+        first.mkdir(parents=True)
+        (first / checkpoint.DRIVER).write_text("2")
+        (own.folder / ".lock").touch()
+        send()
+        assert files(job.folder) == {"config.yaml": "seeds: [0]", f"checkpoint/{first.name}/{checkpoint.DRIVER}": "2"}
+        first.rename(second)
+        (own.folder / "metrics.jsonl").write_text("{}")
+    assert files(job.folder) == {
+        "config.yaml": "seeds: [0]",
+        "metrics.jsonl": "{}",
+        f"checkpoint/{second.name}/{checkpoint.DRIVER}": "2",
+    }
+    assert not first.exists()
+    assert not list((tmp_path / "scratch").iterdir())
+    assert not (job.folder / "checkpoint" / first.name).exists()
+
+
+def test_what_was_done_before_an_error_is_at_home_too(job, local_ray, tmp_path):
+    def fail(home: Home) -> None:
+        with brought(job, unseen(home)) as (own, _):
+            (own.folder / "error.txt").write_text("KeyError")
+            raise KeyError
+
+    with home_in(local_ray, tmp_path / "study") as home, pytest.raises(KeyError):
+        fail(home)
+    assert files(job.folder)["error.txt"] == "KeyError"
+
+
+def test_a_checkpoint_counts_when_all_of_it_is_there(tmp_path, monkeypatch):
+    """Shards are written before the driver's part, whatever their names."""
+    written: list[str] = []
+    monkeypatch.setattr("fedbench.studies.mirror.write_atomically", lambda path, content: written.append(path.name))
+    shards = [f"checkpoint/round-000002/{name}" for name in (checkpoint.DRIVER, "states-0.safetensors", "zz")]
+    Keeper().write(tmp_path, dict.fromkeys(shards, b""), shards)
+    assert written == ["states-0.safetensors", "zz", checkpoint.DRIVER]
