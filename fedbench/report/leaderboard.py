@@ -10,7 +10,7 @@ import pandas as pd
 from fedbench.report import typeset
 from fedbench.report.figures import seed_curve, traffic
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.typeset import Cell
+from fedbench.report.typeset import Cell, sentence
 from fedbench.results.contrasts import Contrast, family, ranks
 from fedbench.results.estimators import marks, remark
 from fedbench.results.files import write_atomically
@@ -156,7 +156,8 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
 
 PARTS = ("", "_low", "_high", "_resampled_low", "_resampled_high", "_p_holm")
 SCORES = ("method", "score", "sd", "pooled")
-DIFFERENCES = ("worst tenth", "over local", "p (Holm)", "better off", "points", "MB", "steps")
+DIFFERENCES = ("worst tenth", "over local", "p (Holm)", "better off")
+COSTS = ("method", "points", "steps", "MB", "seconds", "rounds to local", "MB to local")
 OTHER = {"after_agg": "after_fit", "after_fit": "after_agg"}
 """The second point beside the one that the answer goes by."""
 
@@ -169,6 +170,24 @@ def laid_out(rows: Sequence[Row], metric: Metric) -> tuple[list[str], list[list[
         line[0] = Cell(line[0].text + mark)
     kept = [i for i in range(len(heads)) if i < 2 or any(line[i].text for line in lines)]
     return [heads[i] for i in kept], [[line[i] for i in kept] for line in lines]
+
+
+def spent(rows: Sequence[Row]) -> tuple[list[str], list[list[Cell]]]:
+    """The heads and lines of what every method cost, without columns that nobody fills."""
+    lines = [
+        [
+            row.label,
+            str(row.points),
+            "" if row.steps is None else f"{row.steps:.0f}",
+            "" if row.traffic is None else f"{row.traffic / 1e6:.3g}",
+            "" if row.seconds is None else f"{row.seconds:.3g}",
+            "" if row.target_round is None else str(row.target_round),
+            "" if row.target_bytes is None else f"{row.target_bytes / 1e6:.3g}",
+        ]
+        for row in rows
+    ]
+    kept = [i for i in range(len(COSTS)) if i < 2 or any(line[i] for line in lines)]
+    return [COSTS[i] for i in kept], [[Cell(line[i]) for i in kept] for line in lines]
 
 
 def note(rows: Sequence[Row], metric: Metric) -> str:
@@ -186,10 +205,7 @@ def _line(row: Row, metric: Metric, place: int) -> list[Cell]:
         metric.number(row.worst),
         "" if gain is None else with_half(gain.gain, metric.difference, metric.number),
         "" if gain is None or gain.p_holm is None else p_text(gain.p_holm).removeprefix("= "),
-        "" if gain is None else f"{100 * gain.better_off.mean:.0f} %",
-        str(row.points),
-        "" if row.traffic is None else f"{row.traffic / 1e6:.3g}",
-        "" if row.steps is None else f"{row.steps:.0f}",
+        "" if gain is None else with_half(gain.better_off, lambda share: f"{100 * share:.0f}") + " %",
     ]
     score = Cell(with_half(row.score, metric.number), place if place < 3 else 0, row.tied)
     return [Cell(row.label), score, *map(Cell, rest)]
@@ -212,12 +228,17 @@ def p_text(p: float) -> str:
 def as_text(rows: Sequence[Row], metric: Metric) -> str:
     """Aligned plain text; `=` marks what cannot be told from the best."""
     what = f"{metric.label} in %" if metric.share else metric.label
-    return f"{typeset.plain(*laid_out(rows, metric))}\ntest {what}{where(rows)}; {note(rows, metric)}"
+    scores, costs = typeset.plain(*laid_out(rows, metric)), typeset.plain(*spent(rows))
+    return f"{scores}\ntest {what}{where(rows)}; {note(rows, metric)}\n\n{costs}\n{SPENT}"
 
 
 NOTE = (
     "± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; "
-    "= cannot be told from the best (Holm); MB and steps per client"
+    "= cannot be told from the best (Holm)"
+)
+SPENT = (
+    "points tried; steps and MB per client, both ways, and seconds of a whole run; rounds and MB per client until the "
+    "mean curve first reaches local's last score"
 )
 
 
@@ -225,6 +246,9 @@ def write_tables(rows: Sequence[Row], metric: Metric, folder: Path) -> None:
     """table.csv, table.md and table.tex."""
     heads, table = laid_out(rows, metric)
     said = f"Test {metric.label}{where(rows)}; {note(rows, metric)}"
+    costs = typeset.markdown(*spent(rows))
     write_atomically(folder / "table.csv", frame(rows).to_csv(index=False))
-    write_atomically(folder / "table.md", f"{typeset.markdown(heads, table)}\n\n{said}.\n")
+    write_atomically(
+        folder / "table.md", f"{typeset.markdown(heads, table)}\n\n{said}.\n\n{costs}\n\n{sentence(SPENT)}.\n"
+    )
     write_atomically(folder / "table.tex", f"% {said}\n{typeset.latex(heads, table)}")

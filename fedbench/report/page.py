@@ -13,9 +13,10 @@ from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.report import answer, figures, grids, scores, traces, verdicts
 from fedbench.report.comparisons import forest, tuning_strip
-from fedbench.report.leaderboard import Row, laid_out, leaderboard, note, where, write_tables
+from fedbench.report.leaderboard import SPENT, Row, laid_out, leaderboard, note, spent, where, write_tables
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
+from fedbench.report.typeset import sentence
 from fedbench.results.files import write_atomically
 from fedbench.results.tables import BASELINE
 
@@ -63,6 +64,7 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
     """The whole page as text. rows: the leaderboard, where all methods are alike."""
     alike = study.plan.subject is None
     heads, lines = laid_out(rows, study.metric)
+    cost_heads, cost_lines = spent(rows)
     what = f"{len(study.plan.labels())} methods" if alike else study.method
     return page_of(
         "page.html.j2",
@@ -76,6 +78,9 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
         heads=heads,
         leaders=list(zip(rows, lines, strict=True)),
         leaders_intro=f"Test {study.metric.title} at the last round,{where(rows)}. {note(rows, study.metric)}.",
+        cost_heads=cost_heads,
+        cost_leaders=list(zip(rows, cost_lines, strict=True)),
+        cost_intro=f"{sentence(SPENT)}.",
         table=scores.final(study),
         groups=scores.of_groups(study),
         colours=study.colours,
@@ -234,11 +239,6 @@ def _partition_part(study: Study) -> Part:
     seed = next(iter(study.partition), "")
     intro = f"Training images per client and class, seed {seed}; the largest dot is {most} images.{more}"
     return Part("partition", "Who holds what", charts(("partition", "", dots, ""), wide=True), intro)
-
-
-def sentence(words: str) -> str:
-    """With a capital letter at the start."""
-    return words[:1].upper() + words[1:]
 
 
 def differences(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:

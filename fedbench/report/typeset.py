@@ -65,3 +65,8 @@ def places(values: Sequence[float | None], higher: bool) -> list[int]:
     """1 for the best and 2 for the second best of a column; 0 for others and for what is missing."""
     known = sorted({value for value in values if value is not None}, reverse=higher)[:2]
     return [0 if value is None or value not in known else known.index(value) + 1 for value in values]
+
+
+def sentence(words: str) -> str:
+    """With a capital letter at the start."""
+    return words[:1].upper() + words[1:]
