@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
 import torch
@@ -101,15 +100,12 @@ class Own(Aggregator):
         return found.detach().to(current)
 
 
-def names() -> list[str]:
-    """What `aggregator.name` may be, without importing any."""
-    return sorted(found.name.replace("_", "-") for found in iter_modules(rules.__path__))
-
-
 def load(name: str) -> type[Aggregator]:
     """The class of an aggregator by its name. Raises ConfigError."""
-    if name not in names():
-        raise ConfigError(f"unknown aggregator '{name}': {nearest(name, names())} (your own: package.module:function)")
+    if name not in rules.names():
+        raise ConfigError(
+            f"unknown aggregator '{name}': {nearest(name, rules.names())} (your own: package.module:function)"
+        )
     module = import_module(f"{rules.__name__}.{name.replace('-', '_')}")
     own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
     (kind,) = [value for value in own if isinstance(value, type) and issubclass(value, Aggregator)]

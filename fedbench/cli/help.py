@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from fedbench import methods
-from fedbench.aggregation import aggregator
+from fedbench.aggregation import rules
 from fedbench.cli.flags import COMMON, KEYS, SHORT, Flag, sections, yaml_value
 from fedbench.config import Config
 from fedbench.config.keys import flat
@@ -21,19 +21,20 @@ ABOUT = {
     "method": "--method.OPTION for the options of the method: `fedbench methods NAME` or `--method NAME --help`",
     "data": "--data.OPTION for what a source of data takes; `fedbench data --help` lists data sets",
     "partition": "--partition.OPTION for what a scheme of your own takes; `fedbench data --help` lists schemes",
+    "aggregator": f"names: {', '.join(rules.names())}; the options of one: `--aggregator NAME --help`",
     "model": "--model.ARGUMENT for the arguments of the model's constructor",
 }
 
 
-def help_text(prog: str, extra: Sequence[Flag], method: str | None) -> str:
-    """All flags by section, with description, default and range; the method's options when one is named."""
+def help_text(prog: str, extra: Sequence[Flag], method: str | None, aggregator: str | None) -> str:
+    """All flags by section, with description, default and range; options of a method or aggregator that is named."""
     lines = [f"usage: {prog} [--KEY VALUE ...]", ""]
     lines += [*_table("options", [_flag_row(flag) for flag in (*extra, *COMMON)])]
     loose = [key for key in KEYS if "." not in key]
     lines += [*_table("run", [_key_row(key, KEYS[key]) for key in loose])]
     for name, section in sections().items():
         rows = [_key_row(f"{name}.{key}", field) for key, field in section.model_fields.items()]
-        rows += aggregator_rows() if name == "aggregator" else []
+        rows += aggregator_rows(aggregator) if name == "aggregator" and aggregator else []
         lines += [*_table(name, rows, ABOUT.get(name, ""))]
         if name == "method" and method:
             lines += [*_table(f"options of {method}", option_rows(methods.load(method).Options, "--method."))]
@@ -45,14 +46,12 @@ def option_rows(options: type[BaseModel], prefix: str) -> list[HelpRow]:
     return [(f"{prefix}{key}", _said(field)) for key, field in options.model_fields.items()]
 
 
-def aggregator_rows() -> list[HelpRow]:
-    """Every aggregator with its line, and one row for each of its options."""
-    found: list[HelpRow] = []
-    for name in aggregator.names():
-        kind = aggregator.load(name)
-        line = (kind.__doc__ or "").partition("\n")[0]
-        found += [(name, line), *option_rows(kind.Options, "--aggregator.")]
-    return found
+def aggregator_rows(name: str) -> list[HelpRow]:
+    """An aggregator with its line, and one row for each of its options. Raises ConfigError."""
+    from fedbench.aggregation.aggregator import load
+
+    kind = load(name)
+    return [(name, (kind.__doc__ or "").partition("\n")[0]), *option_rows(kind.Options, "--aggregator.")]
 
 
 def table_lines(rows: Iterable[HelpRow]) -> Iterator[str]:
@@ -97,6 +96,8 @@ def config_text(config: Config) -> str:
     What depends on data or machine stays `auto`: a run writes what it was resolved to next to its results.
     Raises ConfigError for options that the method does not have.
     """
+    from fedbench.aggregation.aggregator import checked_options
+
     kind = methods.load(config.method.name)
     options = methods.checked_options(config.method).model_dump(mode="json")
     defaults = flat(Config().model_dump(mode="json"))
@@ -105,7 +106,7 @@ def config_text(config: Config) -> str:
     tree["method"] = {"name": config.method.name, **options}
     own = {key: v for key, v in kind.train_defaults.items() if key not in config.train.model_fields_set}
     tree["train"] |= own
-    chosen = aggregator.checked_options(config.aggregator)
+    chosen = checked_options(config.aggregator)
     tree["aggregator"] |= chosen.model_dump(mode="json")
     defaults |= {f"aggregator.{key}": field.get_default() for key, field in type(chosen).model_fields.items()}
     defaults |= {f"train.{key}": value for key, value in own.items()}

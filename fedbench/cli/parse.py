@@ -19,7 +19,7 @@ def parse(
     flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
     asked, pairs = read(argv, flags)
     if asked.help:
-        print(help_text(prog, extra_flags, pairs.get("method.name")))
+        print(help_text(prog, extra_flags, pairs.get("method.name"), pairs.get("aggregator.name")))
         raise SystemExit(0)
     config = Config(**nested(layered(asked.preset, asked.config, pairs)))
     if asked.print_config:

@@ -148,8 +148,8 @@ class TrainConfig(Section):
 class AggregatorConfig(OpenSection):
     name: str = Field(
         "mean",
-        description="how the server makes one model of those of a round, where the method averages: a name of "
-        "`fedbench run --help`, or package.module:function",
+        description="how the server makes one model of those of a round, where the method averages: a name that "
+        "`fedbench run --help` lists, or package.module:function",
     )
 
 

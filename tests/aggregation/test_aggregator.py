@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedbench.aggregation import aggregator, rules
-from fedbench.aggregation.aggregator import MEAN, Aggregator, load, make, names
+from fedbench.aggregation.aggregator import MEAN, Aggregator, load, make
 from fedbench.config import AggregatorConfig, Config
 from fedbench.errors import ConfigError
 from tests.aggregation.rules.models import combine, model
@@ -44,12 +44,12 @@ def infinite(vectors, weights, current):
 
 def test_found_by_their_files():
     files = {path.stem.replace("_", "-") for path in Path(rules.__path__[0]).glob("*.py")} - {"--init--"}
-    assert set(names()) == files >= {"mean", "median", "trimmed-mean", "krum", "fedadam"}
+    assert set(rules.names()) == files >= {"mean", "median", "trimmed-mean", "krum", "fedadam"}
     assert MEAN == "mean"
     assert make(AggregatorConfig()).name == "mean"
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", rules.names())
 def test_made_by_name_with_its_options(name):
     made = make(AggregatorConfig(name=name))
     assert isinstance(made, load(name))
@@ -58,7 +58,7 @@ def test_made_by_name_with_its_options(name):
     assert load(name).__doc__
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", rules.names())
 def test_same_models_are_their_own_aggregate(name):
     """Whatever it does with differences, where there are none it makes the model that all have."""
     same = [model([1.5, -2.0], [0.25], [4]) for _ in range(5)]
@@ -66,7 +66,7 @@ def test_same_models_are_their_own_aggregate(name):
     assert (found.params.tolist(), found.buffers.tolist(), found.counters.tolist()) == ([1.5, -2.0], [0.25], [4])
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", rules.names())
 def test_nothing_shared_stays_nothing(name):
     found = combine(make(AggregatorConfig(name=name)), [model([], [], []) for _ in range(5)])
     assert [len(part) for part in vars(found).values()] == [0, 0, 0]

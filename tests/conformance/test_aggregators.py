@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedbench.aggregation.aggregator import names as aggregators
+from fedbench.aggregation.rules import names as aggregators
 from fedbench.errors import ConfigError
 from fedbench.methods import load, names
 from fedbench.studies.resolve import check, resolve
