@@ -1,63 +1,26 @@
 """Machines that share neither memory nor files: the same bits, and a machine that is lost costs no run."""
 
-from collections.abc import Iterator
-from typing import Any
+import subprocess
+import sys
 
 import pytest
 
-from fedbench.data.prepared import Prepared
-from fedbench.runtime.drive import drive
-from fedbench.studies.resolve import resolve
-from tests.machines import Machines, compared, hosts_on, possible
-from tests.runtime.rounds import play, read, small
+from tests.end_to_end.commands import DEADLINE
+from tests.machines import possible
 
-pytestmark = [
-    pytest.mark.skipif(not possible(), reason="mount namespaces are not allowed here"),
-    pytest.mark.xdist_group("machines"),
-]
 METHODS = ("fedavg", "fedper", "fedcac", "co-pfl", "fedmosaic", "fedamp", "ditto", "fedala")
 """Without private states, with private entries, with states that grow, with an extra pass, with a public set."""
 
 
-@pytest.fixture(scope="module")
-def machines(tmp_path_factory) -> Iterator[Machines]:
-    started = Machines(2, tmp_path_factory.getbasetemp())
-    yield started
-    started.close()
-
-
-@pytest.fixture
-def ray(machines) -> Iterator[Any]:
-    with machines.joined() as joined:
-        yield joined
-
-
-def test_three_machines_give_the_bits_of_one_process(ray, machines, tmp_path):
-    """They begin with empty caches, and hold afterwards what the driver's holds."""
-    assert compared(METHODS, tmp_path, ["on 3 machines"]) == {"on 3 machines": []}
-    known = Prepared.of(resolve(small())[1])
-    for worker in ("worker-0", "worker-1"):
-        (copy,) = (machines.folder / worker / "decoded").glob("digits-*/")
-        assert sorted(path.name for path in copy.iterdir()) == sorted(known.files())
-
-
-def test_a_machine_that_is_lost_costs_the_rounds_since_the_checkpoint(ray, machines, tmp_path):
-    """Its clients' states come from the checkpoint, which the driver gathered; the numbers are those of a quiet run."""
-    config = small("fedper", rounds=8, checkpoint__every=2)
-    expected = play(config, tmp_path / "undisturbed")
-    warnings: list[str] = []
-
-    def watch(event: dict[str, Any]) -> None:
-        if "warning" in event:
-            warnings.append(event["warning"])
-        elif event.get("round") == 5 and len(warnings) == 1:
-            machines.lose(0 if "worker-0" in warnings[0] else 1)
-
-    config, dataset = resolve(config)
-    folder = tmp_path / "disturbed"
-    folder.mkdir()
-    with hosts_on(2, "strict_spread") as hosts:
-        drive(config, folder, hosts, dataset, watch)
-    assert read(folder) == expected
-    assert "private states lie on the machines of their hosts" in warnings[0]
-    assert any("is lost with its host: going on from the last checkpoint" in text for text in warnings), warnings
+@pytest.mark.slow
+@pytest.mark.skipif(not possible(), reason="mount namespaces are not allowed here")
+def test_three_machines_give_the_bits_of_one_process_and_one_of_them_may_be_lost():
+    command = [sys.executable, "-m", "tests.machines", *METHODS, "--place", "on 3 machines", "--lose"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * DEADLINE)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()  # Ray puts its own words between them
+    assert {"on 3 machines: the same bits", "data set: no machine lacks it", "a machine was lost: the same bits"} <= {
+        *lines
+    }
+    assert "private states lie on the machines of their hosts" in done.stdout
+    assert "is lost with its host: going on from the last checkpoint" in done.stdout
