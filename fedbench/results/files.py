@@ -1,12 +1,15 @@
 """Files of a results folder: written whole or not at all, and read although a process died while it wrote."""
 
+import io
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -37,6 +40,13 @@ def write_parquet_atomically(path: Path, columns: Mapping[str, Any] | pa.Table, 
     sink = pa.BufferOutputStream()
     pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(dict(columns), schema=schema), sink)
     write_atomically(path, sink.getvalue().to_pybytes())
+
+
+def write_arrays_atomically(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes named arrays as an npz file."""
+    sink = io.BytesIO()
+    np.savez(sink, **dict(arrays))
+    write_atomically(path, sink.getvalue())
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
@@ -88,6 +98,18 @@ def read_json(path: Path, problems: list[str]) -> dict[str, Any]:
         problems.append(f"{path.name} cannot be read and is left out")
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def read_arrays(path: Path, problems: list[str]) -> dict[str, np.ndarray]:
+    """The arrays of an npz file; none where there is none, and where it is damaged, which is named in `problems`."""
+    if not path.exists():
+        return {}
+    try:
+        with np.load(path) as file:
+            return dict(file)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        problems.append(f"{path.name} cannot be read and is left out")
+        return {}
 
 
 def read_table(path: Path, schema: pa.Schema, problems: list[str]) -> pa.Table:

@@ -21,7 +21,7 @@ from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.placement import Costs, Homes
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.sampling import evaluated, participants
-from fedbench.runtime.warnings import idle, said, tied, unheeded
+from fedbench.runtime.warnings import idle, said, sampled, tied, unheeded
 
 Event = dict[str, Any]
 
@@ -42,10 +42,11 @@ class Driver:
         self.setup, self.hosts, self.recorder, self.on_event = setup, hosts, recorder, on_event
         lines, sizes = said(self.method, self.config.method.name), self.context.sizes
         self.warnings = [*warnings, *parts.learner.warnings(sizes), *unheeded(self.config, self.method)]
-        self.warnings += [*tied(self.method), *idle(self.method), *lines]
         self.initial = parts.learner.initial()
         self.server = self.method.start(self.initial)
         self.everyone = evaluated(self.seed, self.context.clients, self.config.evaluate.clients)
+        self.warnings += [*tied(self.method), *idle(self.method), *lines]
+        self.warnings += sampled(len(self.everyone), self.context.clients)
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)
         self.last_fit: dict[int, Scores] = {}
         self.record = RoundRecord()
