@@ -1,6 +1,6 @@
 """What registered clients cost that take no part: the same rounds with more and more clients behind them.
 
-    python benchmarks/population.py [--methods fedavg fedper fedcac] [--clients 1000 10000 100000] [--rounds 20] [--json]
+    python benchmarks/population.py [--methods fedavg fedper fedcac] [--clients 1000 10000 100000] [--rounds 20]
 
 A round has 100 participants, clients hold six images of 8 x 8 pixels each, the model is an mlp, and two hosts are Ray
 actors. Every population has a driver and a Ray of its own, and their rounds take turns, so that the machine's other
@@ -190,8 +190,8 @@ def main() -> None:
 def line_of(method: str, clients: int, cost: dict[str, Any], least: dict[str, Any]) -> str:
     parts = ", ".join(f"{part} {1000 * cost[part]:.0f}" for part in PARTS)
     return (
-        f"{method} {clients}: {1000 * cost['total']:.0f} ms a round, {cost['total'] / least['total']:.2f} times that of "
-        f"the first ({parts}; the driver's processor {1000 * cost['driver_cpu']:.0f}); start {cost['start']:.1f} s; "
+        f"{method} {clients}: {1000 * cost['total']:.0f} ms a round, {cost['total'] / least['total']:.2f} times that "
+        f"of the first ({parts}; the driver's processor {1000 * cost['driver_cpu']:.0f}); start {cost['start']:.1f} s; "
         f"{cost['memory_mb']:.0f} MB, {cost['memory_mb'] / least['memory_mb']:.2f} times (driver {cost['driver']:.0f}, "
         f"hosts {cost['hosts']:.0f}, shared memory {cost['shared']:.0f})"
     )

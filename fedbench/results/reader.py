@@ -13,7 +13,7 @@ import yaml
 from fedbench import tasks
 from fedbench.errors import ConfigError
 from fedbench.results.estimators import SAMPLES, estimator
-from fedbench.results.files import ends_whole, joined, read_arrays, read_json, read_lines, read_table
+from fedbench.results.files import ends_whole, joined, read_arrays, read_json, read_lines, read_rows
 from fedbench.results.schema import CLIENTS_SCHEMA, COSTS, POINTS, SPLITS, TIMINGS, TRACES_SCHEMA, score_keys
 from fedbench.tasks import Metric, Task
 
@@ -152,7 +152,7 @@ class Records:
         return self._table("clients.parquet", CLIENTS_SCHEMA).drop_duplicates(key, keep="last")
 
     def _table(self, name: str, schema: pa.Schema) -> pd.DataFrame:
-        tables = [read_table(folder / name, schema, self.problems) for folder in self.folders]
+        tables = [read_rows(folder, name, schema, self.problems) for folder in self.folders]
         return joined(tables, schema).to_pandas()
 
     def _config(self, folder: Path) -> dict[str, Any]:

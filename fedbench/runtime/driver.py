@@ -278,14 +278,14 @@ class Driver:
             "record": vars(self.record),
             "last_fit": self.last_fit,
             "kept": {client: (home.kept, home.nbytes) for client, home in self.homes.of.items()},
-            "recorder": self.recorder.state(),
         }
         self.save(round, content, lambda folder: self.hosts.snapshot(versions, folder))
 
     def save(self, round: int, content: dict[str, Any], more: Callable[[Path], None] = lambda folder: None) -> None:
         """Write a checkpoint; a full disk costs the checkpoint, not the run."""
         try:
-            self.recorder.write_tables()
+            self.recorder.keep()
+            content["recorder"] = self.recorder.state()
             checkpoint.save(self.recorder.folder / "checkpoint", round, content, more)
         except OSError as error:
             self.warn(f"{error}; the run goes on, the checkpoint before it stays")

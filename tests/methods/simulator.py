@@ -223,7 +223,7 @@ class Simulation(Driver):
         )
         parts = Parts(config, 0, self.learner, context, kind(chosen, context))
         self.host = Seeing(parts, HandMade(self.data, self.public), MemoryStore())
-        setup, recorder = Setup(config, 0, Partition(Clients.of([]), None, (), 0)), Recorder(Path("/nowhere"), self.learner.task)
+        setup, recorder = Setup(config, 0, Partition(Clients.of([]))), Recorder(Path("/nowhere"), self.learner.task)
         super().__init__(parts, setup, Through(self.host), recorder)
         self.log: list[Round] = []
         self.host.seen = Round()

@@ -35,7 +35,8 @@ def from_arrays(path: Path, seed: int, clients: int, rows: int) -> Saved:
             raise ConfigError(f"{where}: {name} must be whole numbers (int64) in one dimension")
         wrong = np.empty(0) if name.endswith("_sizes") else array[(array < 0) | (array >= rows)]
         if len(wrong):
-            raise ConfigError(f"{where}: row {wrong[0]} of {name} does not exist; the data set has rows 0 to {rows - 1}")
+            known = f"the data set has rows 0 to {rows - 1}"
+            raise ConfigError(f"{where}: row {wrong[0]} of {name} does not exist; {known}")
     sizes = [found[f"{part}_sizes"] for part in PARTS]
     check_count(path, len(sizes[0]), clients)
     held = []

@@ -35,9 +35,11 @@ class Clients(Sequence[ClientRows]):
 
     @classmethod
     def of(cls, clients: Sequence[ClientRows]) -> "Clients":
-        listed = [[getattr(client, part) for client in clients] for part in PARTS]
-        nothing = np.empty(0, np.int64)
-        return cls([(np.concatenate([nothing, *rows]), np.array([len(own) for own in rows], np.int64)) for rows in listed])
+        nothing, parts = np.empty(0, np.int64), []
+        for part in PARTS:
+            rows = [getattr(client, part) for client in clients]
+            parts.append((np.concatenate([nothing, *rows]), np.array([len(own) for own in rows], np.int64)))
+        return cls(parts)
 
     def __len__(self) -> int:
         return len(self.parts["train"][1])
