@@ -182,10 +182,12 @@ class ResourcesConfig(Section):
     states: Literal["auto", "memory", "disk"] = Field(
         "auto",
         description="private states of clients between rounds: in their host's memory, or in files; auto: files where "
-        "hosts are processes of their own, so that a host's death costs no state",
+        "hosts are processes of their own, so that a host's death costs no state, and where they may exceed 1 GB",
     )
     scratch: Path | None = Field(
-        None, description="folder for these files and for messages; none: shared memory, or /tmp where that is small"
+        None,
+        description="folder for these files and for messages; none: shared memory, or /tmp where that is small, and "
+        "for states that may exceed 1 GB",
     )
 
 

@@ -13,7 +13,7 @@ from fedbench.data.prepared import Prepared
 from fedbench.methods.base import ExtraPass
 from fedbench.methods.messages import Message, Upload
 from fedbench.results.schema import COSTS, Line
-from fedbench.runtime import checkpoint
+from fedbench.runtime import checkpoint, trees
 from fedbench.runtime.build import Parts, assembled
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, RoundRecord, Scores, Setup
 from fedbench.runtime.host import resident_mb
@@ -64,7 +64,9 @@ class Driver:
         """The driver of a resolved configuration."""
         dealt = partition(dataset, config, seed)
         known = Prepared.of(dataset) if dataset.folder else None
-        parts, setup = assembled(config, dataset, dealt, seed), Setup(config, seed, dealt, known)
+        parts = assembled(config, dataset, dealt, seed)
+        state_bytes = parts.context.clients * trees.nbytes(parts.learner.initial())
+        setup = Setup(config, seed, dealt, known, state_bytes=state_bytes)
         return cls(parts, setup, hosts, recorder, on_event, [*dataset.warnings, *dealt.warnings])
 
     # -- the exchanges ------------------------------------------------------------------------------------------------
