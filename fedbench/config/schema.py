@@ -156,7 +156,9 @@ class AggregatorConfig(OpenSection):
 class EvaluateConfig(Section):
     every: PositiveInt = Field(1, description="evaluate every so many rounds, and always after the last")
     batch_size: PositiveInt = Field(500, description="images per evaluation batch")
-    clients: PositiveInt | None = Field(None, description="evaluate a fixed random sample of clients; none: all")
+    clients: PositiveInt | Literal["all"] | None = Field(
+        None, description="evaluate a fixed random sample of so many clients, or all; none: all, or 1000 of more"
+    )
     accuracy: Literal["samples", "batches"] = Field("samples", description="mean over images, or over batches")
     by: list[Literal["class", "domain"]] = Field(
         [], description="test scores of each class (as the client sees it) and each domain too, in clients.parquet"
@@ -180,10 +182,12 @@ class ResourcesConfig(Section):
     states: Literal["auto", "memory", "disk"] = Field(
         "auto",
         description="private states of clients between rounds: in their host's memory, or in files; auto: files where "
-        "hosts are processes of their own, so that a host's death costs no state",
+        "hosts are processes of their own, so that a host's death costs no state, and where they may exceed 1 GB",
     )
     scratch: Path | None = Field(
-        None, description="folder for these files and for messages; none: shared memory, or /tmp where that is small"
+        None,
+        description="folder for these files and for messages; none: shared memory, or /tmp where that is small, and "
+        "for states that may exceed 1 GB",
     )
 
 

@@ -1,23 +1,32 @@
 """Files of a results folder: written whole or not at all, and read although a process died while it wrote."""
 
+import io
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+PIECES = Path("checkpoint", "rows")
+"""Where a run that is under way keeps the rows of its tables."""
+GROUP = 1 << 20
+"""Rows of a row group of a parquet file."""
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes a whole file or leaves the old one: a temporary file beside it, flushed to disk, renamed."""
-    data = content.encode() if isinstance(content, str) else content
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `path` when it is whole: flushed to disk, then renamed."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, 0o644)  # mkstemp gives 0600, but results are there to be shared
@@ -27,6 +36,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         raise
 
 
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Writes a whole file or leaves the old one."""
+    with replacing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
 def write_json_atomically(path: Path, value: Any) -> None:
     """As indented JSON, keys in their own order."""
     write_atomically(path, json.dumps(value, indent=2) + "\n")
@@ -34,9 +49,28 @@ def write_json_atomically(path: Path, value: Any) -> None:
 
 def write_parquet_atomically(path: Path, columns: Mapping[str, Any] | pa.Table, schema: pa.Schema) -> None:
     """Writes equally long columns, one per field of the schema."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(dict(columns), schema=schema), sink)
-    write_atomically(path, sink.getvalue().to_pybytes())
+    table = columns if isinstance(columns, pa.Table) else pa.table(dict(columns), schema)
+    write_tables_atomically(path, [table], schema)
+
+
+def write_tables_atomically(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
+    """Writes tables one below the other, a few of them in memory at a time; where they are cut leaves no trace."""
+    held = schema.empty_table()
+    with replacing(path) as file, pq.ParquetWriter(file, schema) as writer:
+        for table in tables:
+            held = pa.concat_tables([held, table])
+            while len(held) >= GROUP:
+                writer.write_table(held.slice(0, GROUP).combine_chunks(), GROUP)
+                held = held.slice(GROUP)
+        if len(held):
+            writer.write_table(held.combine_chunks(), GROUP)
+
+
+def write_arrays_atomically(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes named arrays as an npz file."""
+    sink = io.BytesIO()
+    np.savez(sink, **dict(arrays))  # type: ignore[arg-type]
+    write_atomically(path, sink.getvalue())
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
@@ -90,6 +124,18 @@ def read_json(path: Path, problems: list[str]) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def read_arrays(path: Path, problems: list[str]) -> dict[str, np.ndarray]:
+    """The arrays of an npz file; none where there is none, and where it is damaged, which is named in `problems`."""
+    if not path.exists():
+        return {}
+    try:
+        with np.load(path) as file:
+            return dict(file)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        problems.append(f"{path.name} cannot be read and is left out")
+        return {}
+
+
 def read_table(path: Path, schema: pa.Schema, problems: list[str]) -> pa.Table:
     """A parquet file; an empty table where there is none, and where it is damaged, which is named in `problems`."""
     if not path.exists():
@@ -99,6 +145,18 @@ def read_table(path: Path, schema: pa.Schema, problems: list[str]) -> pa.Table:
     except (pa.ArrowException, OSError, KeyError) as error:
         problems.append(f"{path.name} cannot be read and is left out ({str(error).splitlines()[0]})")
         return schema.empty_table()
+
+
+def read_rows(folder: Path, name: str, schema: pa.Schema, problems: list[str]) -> pa.Table:
+    """A table of a run, or while the run is under way the pieces that it has left so far."""
+    parts = [folder / name] if (folder / name).exists() else pieces(folder, name)
+    return joined([read_table(path, schema, problems) for path in parts], schema)
+
+
+def pieces(folder: Path, name: str) -> list[Path]:
+    """The rows of a table that a run has kept beside its checkpoints, in their order."""
+    stem, dot, suffix = name.partition(".")
+    return sorted((folder / PIECES).glob(f"{stem}-*{dot}{suffix}"))
 
 
 def joined(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:

@@ -5,6 +5,7 @@ from pathlib import Path
 from re import DOTALL
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import yaml
@@ -12,7 +13,7 @@ import yaml
 from fedbench import tasks
 from fedbench.errors import ConfigError
 from fedbench.results.estimators import SAMPLES, estimator
-from fedbench.results.files import ends_whole, joined, read_json, read_lines, read_table
+from fedbench.results.files import ends_whole, joined, read_arrays, read_json, read_lines, read_rows
 from fedbench.results.schema import CLIENTS_SCHEMA, COSTS, POINTS, SPLITS, TIMINGS, TRACES_SCHEMA, score_keys
 from fedbench.tasks import Metric, Task
 
@@ -129,9 +130,19 @@ class Records:
         return read_json(self.path / "environment.json", self.problems)
 
     def partition(self) -> dict[str, Any]:
-        """partition.json: per seed (a string) the clients' row numbers and class counts."""
+        """partition.json: per seed (a string) the clients' row numbers and class counts.
+
+        Of partition.npz, which takes its place where clients are many, the class counts alone.
+        """
         found = [read_json(folder / "partition.json", self.problems) for folder in self.folders]
-        return {seed: dealt for tree in found for seed, dealt in tree.items()}
+        whole = {seed: dealt for tree in found for seed, dealt in tree.items()}
+        counts = {name: array.tolist() for name, array in self.arrays().items() if name.endswith("/class_counts")}
+        return whole | {name.partition("/")[0]: {"class_counts": rows} for name, rows in counts.items()}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """partition.npz: arrays by `seed/name`."""
+        found = [read_arrays(folder / "partition.npz", self.problems) for folder in self.folders]
+        return {name: array for arrays in found for name, array in arrays.items()}
 
     def _lines(self, name: str) -> list[dict[str, Any]]:
         return [row for folder in self.folders for row in read_lines(folder / name, self.problems)]
@@ -141,7 +152,7 @@ class Records:
         return self._table("clients.parquet", CLIENTS_SCHEMA).drop_duplicates(key, keep="last")
 
     def _table(self, name: str, schema: pa.Schema) -> pd.DataFrame:
-        tables = [read_table(folder / name, schema, self.problems) for folder in self.folders]
+        tables = [read_rows(folder, name, schema, self.problems) for folder in self.folders]
         return joined(tables, schema).to_pandas()
 
     def _config(self, folder: Path) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def counted_participants(clients: pd.DataFrame, config: dict[str, Any], rounds: 
     total = (config.get("partition") or {}).get("clients") or rounds["clients"]
     share = config.get("participation") or 1.0
     asked = pd.Series(share if share > 1 else total * share, index=rounds.index).round().clip(lower=1)
-    if (config.get("evaluate") or {}).get("clients"):
+    if (config.get("evaluate") or {}).get("clients") not in (None, "all"):
         return asked
     counted = clients[clients["participated"]].groupby(["seed", "round"])["client"].nunique().rename("counted")
     return rounds.join(counted, on=["seed", "round"])["counted"].fillna(asked)

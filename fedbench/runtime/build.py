@@ -62,7 +62,7 @@ def make_context(config: Config, dataset: Dataset, partition: Partition, seed: i
         seed=seed,
         rounds=config.rounds,
         classes=dataset.classes,
-        sizes=tuple(len(rows.train) for rows in partition.clients),
+        sizes=tuple(partition.sizes("train").tolist()),
         public=0 if partition.public is None else len(partition.public),
         drawn=count_of(len(partition.clients), config.participation),
         aggregator=aggregator.make(config.aggregator),

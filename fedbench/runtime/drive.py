@@ -58,7 +58,6 @@ def drive(
         found = checkpoint.load(folder / "checkpoint") if resume else None
         if found:
             recorder.restore(found[1]["recorder"])
-            recorder.write_tables()
             on_event({"restored": True})
         else:
             recorder.start()

@@ -13,7 +13,7 @@ from fedbench.data.prepared import Prepared
 from fedbench.methods.base import ExtraPass
 from fedbench.methods.messages import Message, Upload
 from fedbench.results.schema import COSTS, Line
-from fedbench.runtime import checkpoint
+from fedbench.runtime import checkpoint, trees
 from fedbench.runtime.build import Parts, assembled
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, RoundRecord, Scores, Setup
 from fedbench.runtime.host import resident_mb
@@ -21,7 +21,7 @@ from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.placement import Costs, Homes
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.sampling import evaluated, participants
-from fedbench.runtime.warnings import idle, said, tied, unheeded
+from fedbench.runtime.warnings import idle, said, sampled, tied, unheeded
 
 Event = dict[str, Any]
 
@@ -42,10 +42,11 @@ class Driver:
         self.setup, self.hosts, self.recorder, self.on_event = setup, hosts, recorder, on_event
         lines, sizes = said(self.method, self.config.method.name), self.context.sizes
         self.warnings = [*warnings, *parts.learner.warnings(sizes), *unheeded(self.config, self.method)]
-        self.warnings += [*tied(self.method), *idle(self.method), *lines]
         self.initial = parts.learner.initial()
         self.server = self.method.start(self.initial)
         self.everyone = evaluated(self.seed, self.context.clients, self.config.evaluate.clients)
+        self.warnings += [*tied(self.method), *idle(self.method), *lines]
+        self.warnings += sampled(len(self.everyone), self.context.clients)
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)
         self.last_fit: dict[int, Scores] = {}
         self.record = RoundRecord()
@@ -63,7 +64,9 @@ class Driver:
         """The driver of a resolved configuration."""
         dealt = partition(dataset, config, seed)
         known = Prepared.of(dataset) if dataset.folder else None
-        parts, setup = assembled(config, dataset, dealt, seed), Setup(config, seed, dealt, known)
+        parts = assembled(config, dataset, dealt, seed)
+        state_bytes = parts.context.clients * trees.nbytes(parts.learner.initial())
+        setup = Setup(config, seed, dealt, known, state_bytes=state_bytes)
         return cls(parts, setup, hosts, recorder, on_event, [*dataset.warnings, *dealt.warnings])
 
     # -- the exchanges ------------------------------------------------------------------------------------------------
@@ -277,14 +280,14 @@ class Driver:
             "record": vars(self.record),
             "last_fit": self.last_fit,
             "kept": {client: (home.kept, home.nbytes) for client, home in self.homes.of.items()},
-            "recorder": self.recorder.state(),
         }
         self.save(round, content, lambda folder: self.hosts.snapshot(versions, folder))
 
     def save(self, round: int, content: dict[str, Any], more: Callable[[Path], None] = lambda folder: None) -> None:
         """Write a checkpoint; a full disk costs the checkpoint, not the run."""
         try:
-            self.recorder.write_tables()
+            self.recorder.keep()
+            content["recorder"] = self.recorder.state()
             checkpoint.save(self.recorder.folder / "checkpoint", round, content, more)
         except OSError as error:
             self.warn(f"{error}; the run goes on, the checkpoint before it stays")

@@ -26,7 +26,8 @@ Scores = dict[str, Score]
 class Setup:
     """All that a host needs for one run. data: what it works on, by which processes elsewhere know it.
 
-    states: where private states are files, or None for this process's memory.
+    states: where private states are files, or None for this process's memory. state_bytes: how many these states may
+    come to have, as if every client kept a model.
     """
 
     config: Config
@@ -34,6 +35,7 @@ class Setup:
     partition: Partition
     data: Prepared | None = None
     states: Path | None = None
+    state_bytes: int = 0
     device: str = "cpu"
 
 

@@ -5,6 +5,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,11 @@ class Host:
         for client in order.gone:
             self.store.drop(client)
         with seeds.preserved_streams():
-            reports = [self._guarded(task, order) for task in order.tasks]
+            reports = []
+            for task, following in zip_longest(order.tasks, order.tasks[1:]):
+                if following:
+                    self.store.fetch(following.client, following.kept)
+                reports.append(self._guarded(task, order))
         busy = time.perf_counter() - begun
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
         return Reply(reports, train, evaluate, busy, os.getpid(), resident_mb())

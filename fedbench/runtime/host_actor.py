@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 class Post:
     """What a host is told of its place. node: the driver's; folder: of the driver's scratch, for hosts on that node.
 
-    base: where scratch folders of other nodes lie, if not in their shared memory. on_disk: whether states are files.
+    base: where scratch folders of other nodes lie, if that was asked for. states: where the states of hosts on the
+    driver's node are files; none: they are in memory, on all nodes.
     """
 
     index: int
     node: str
     folder: Path
     base: Path | None
-    on_disk: bool
+    states: Path | None
 
 
 @dataclass(frozen=True)
@@ -75,19 +76,19 @@ class HostActor:
             dataset = _dataset(setup, files)
             if dataset is None:
                 return replace(standing, lacks_data=True)
-            folder = (post.folder if near else self._own(post)) / f"host-{post.index}"
-            own = replace(setup, states=folder if post.on_disk else None)
+            folder = post.states if near or post.states is None else self._own(post, setup.state_bytes)
+            own = replace(setup, states=folder and folder / f"host-{post.index}")
             self._channel = HostEnd(post.folder / "messages")
             self._host = Host.of(own, dataset, ship=self._channel.ship)
         except ConfigError as error:
             raise error if near else ConfigError(f"machine {standing.machine}: {error}") from None
         return standing
 
-    def _own(self, post: Post) -> Path:
+    def _own(self, post: Post, bytes: int) -> Path:
         """A folder on this machine, that of the host which this one takes the place of where it is still there."""
         from fedbench.runtime.scratch import Scratch
 
-        self._scratch = Scratch(post.base, f"{post.folder.name}-{post.index}")
+        self._scratch = Scratch(post.base, f"{post.folder.name}-{post.index}", bytes)
         return self._scratch.folder
 
     def work(self, packed: PackedOrder, *references: np.ndarray) -> tuple[Reply, list[np.ndarray]]:

@@ -10,7 +10,7 @@ import torch
 
 from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
 from fedbench.runtime.host import Host
-from fedbench.runtime.scratch import Scratch
+from fedbench.runtime.scratch import LARGE, Scratch
 from fedbench.runtime.store import Versions
 
 
@@ -57,8 +57,8 @@ class InProcess:
 
     def begin(self, setup: Setup) -> None:
         resources = setup.config.resources
-        if resources.states == "disk":
-            self._scratch = Scratch(resources.scratch)
+        if resources.states == "disk" or (resources.states == "auto" and setup.state_bytes > LARGE):
+            self._scratch = Scratch(resources.scratch, bytes=setup.state_bytes)
             setup = replace(setup, states=self._scratch.folder / "host-0")
         on_gpu = torch.cuda.is_available() and resources.gpus_per_host
         self._host = Host.of(replace(setup, device="cuda" if on_gpu else "cpu"), self._dataset)

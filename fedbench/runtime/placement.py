@@ -4,10 +4,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedbench.methods.messages import Message
-from fedbench.runtime.exchange import ClientTask, Relocation, Report
+from fedbench.runtime.exchange import POOLED, ClientTask, Relocation, Report
 
 MOVE_SECONDS, MOVED_PER_SECOND = 0.003, 3e8
 """What it costs to move a client with its private state: a message there and back, and bytes."""
+
+
+class Seconds:
+    """What one kind of work took, by client, with its sum and that of the images of those who did it."""
+
+    def __init__(self) -> None:
+        self.of: dict[int, float] = {}
+        self.sum = self.images = 0.0
+
+    def learn(self, client: int, seconds: float, images: int) -> None:
+        """The least time counts: what is above it was the machine's other work."""
+        before = self.of.get(client)
+        self.of[client] = seconds if before is None else min(seconds, before)
+        self.sum += self.of[client] - (before or 0.0)
+        self.images += images if before is None else 0
 
 
 class Costs:
@@ -17,32 +32,33 @@ class Costs:
     """
 
     def __init__(self, images: Sequence[int]) -> None:
-        self._images = {client: max(1, count) for client, count in enumerate(images)}
-        self._train: dict[int, float] = {}
-        self._eval: dict[int, float] = {}
+        self._images, self._all = images, sum(images) + images.count(0)
+        self._train, self._eval = Seconds(), Seconds()
 
     def learn(self, report: Report) -> None:
-        """The least time counts: what is above it was the machine's other work."""
         for known, seconds in ((self._train, report.train_seconds), (self._eval, report.eval_seconds)):
             if seconds:
-                known[report.client] = min(seconds, known.get(report.client, seconds))
+                known.learn(report.client, seconds, self._images_of(report.client))
 
     @property
     def measured(self) -> bool:
         """Whether costs are seconds by now."""
-        return bool(self._train or self._eval)
+        return bool(self._train.of or self._eval.of)
 
     def of(self, task: ClientTask) -> float:
         evaluates = task.after_agg or task.global_model or task.after_fit
         return task.train * self._of(task.client, self._train) + evaluates * self._of(task.client, self._eval)
 
-    def _of(self, client: int, known: dict[int, float]) -> float:
-        images = self._images.get(client, sum(self._images.values()))
-        if client in known:
-            return known[client]
-        if not known:  # images next to seconds would outweigh them
+    def _of(self, client: int, known: Seconds) -> float:
+        images = self._images_of(client)
+        if client in known.of:
+            return known.of[client]
+        if not known.of:  # images next to seconds would outweigh them
             return 0.0 if self.measured else float(images)
-        return images * sum(known.values()) / sum(self._images.get(c, images) for c in known)
+        return images * known.sum / known.images
+
+    def _images_of(self, client: int) -> int:
+        return self._all if client == POOLED else max(1, self._images[client])
 
 
 @dataclass

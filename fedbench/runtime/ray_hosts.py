@@ -37,6 +37,7 @@ class RayHosts:
         self._node = ray.get_runtime_context().get_node_id()
         self._near = [True] * count
         self._scratch: Any = None
+        self._states: Any = None
         self._group, self._offset, self._own = (group, 0, False) if group else self._placement()
         self._actors: list[Any] = [self._create(i) for i in range(count)]
 
@@ -67,7 +68,8 @@ class RayHosts:
         self.end()
         resources = setup.config.resources
         self._scratch, self._base = Scratch(resources.scratch), resources.scratch
-        self._on_disk, self._data = resources.states != "memory", setup.data
+        self._states = Scratch(resources.scratch, bytes=setup.state_bytes) if resources.states != "memory" else None
+        self._data = setup.data
         self._setup = self._ray.put(replace(setup, device="cuda" if self._gpus else "cpu"))
         self._channel = DriverEnd(self._scratch.folder / "messages", self._ray.put)
         references = [self._begin(i) for i in range(self.count)]
@@ -83,7 +85,8 @@ class RayHosts:
             self.remarks.append(f"hosts: {placed(found)}{each}; private states lie on the machines of their hosts")
 
     def _begin(self, index: int, files: Mapping[str, Any] | None = None) -> Any:
-        post = Post(index, self._node, self._scratch.folder, self._base, self._on_disk)
+        states = self._states and self._states.folder
+        post = Post(index, self._node, self._scratch.folder, self._base, states)
         return self._actors[index].begin.remote(self._setup, post, files)
 
     def _files(self) -> dict[str, Any]:
@@ -221,6 +224,8 @@ class RayHosts:
                     self._actors[index].end.remote()
             self._scratch.close()
             self._scratch = None
+            if self._states is not None:
+                self._states.close()
 
     def close(self) -> None:
         self.end()

@@ -1,16 +1,21 @@
-"""What a run writes while it runs: metrics and timings line by line, client and trace rows in columns."""
+"""What a run writes while it runs: metrics and timings line by line, client and trace rows piece by piece.
+
+Rows are kept with every checkpoint, in files of their own, and put together at the end: none is written again with the
+next checkpoint, and none is in memory for longer than that.
+"""
 
 import json
 import os
 from array import array
 from collections.abc import Sequence
+from itertools import chain
 from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
+import pyarrow.parquet as pq
 
 from fedbench.results import files, schema
 from fedbench.results.schema import Line
@@ -23,41 +28,38 @@ CLIENT_COLUMNS = dict(
     seed="i", round="i", client="i", point="H", split="H", metric="H", value="d", n="i", participated="B"
 )
 TRACE_COLUMNS = dict(seed="i", round="i", client="i", name="i", value="d")
-"""Columns with the type codes of `array`; names are numbers in `Columns.names`."""
+"""Columns with the type codes of `array`; names are numbers."""
 
 
 class Columns:
-    """A table that grows row by row and is written as a whole."""
+    """Rows of a table that grows row by row."""
 
-    def __init__(self, codes: dict[str, str]) -> None:
-        self.columns = {name: array(code) for name, code in codes.items()}
-        self.names: dict[str, int] = {}
+    def __init__(self, codes: dict[str, str], layout: pa.Schema) -> None:
+        self._codes, self.layout = codes, layout
+        self.clear()
+
+    def clear(self) -> None:
+        self._columns = {name: array(code) for name, code in self._codes.items()}
+        self._names: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._columns["seed"])
 
     def add(self, *row: Any) -> None:
         """A row in the order of the columns; a word stands for a name."""
-        for column, value in zip(self.columns.values(), row, strict=True):
-            column.append(self.names.setdefault(value, len(self.names)) if isinstance(value, str) else value)
+        for column, value in zip(self._columns.values(), row, strict=True):
+            column.append(self._names.setdefault(value, len(self._names)) if isinstance(value, str) else value)
 
-    def write(self, path: Path, layout: pa.Schema) -> None:
-        words = pa.array(list(self.names), pa.string())
-        columns = {name: np.frombuffer(column, column.typecode) for name, column in self.columns.items()}
+    def table(self) -> pa.Table:
+        words = pa.array(list(self._names), pa.string())
+        columns = {name: np.frombuffer(column, column.typecode) for name, column in self._columns.items()}
         made = [
             pa.DictionaryArray.from_arrays(columns[field.name].astype(np.int32), words).cast(field.type)
             if pa.types.is_string(field.type)
             else pa.array(columns[field.name]).cast(field.type)
-            for field in layout
+            for field in self.layout
         ]
-        files.write_parquet_atomically(path, pa.Table.from_arrays(made, schema=layout), layout)
-
-    def state(self) -> dict[str, Any]:
-        columns = {name: torch.from_numpy(np.array(column)) for name, column in self.columns.items()}
-        return {"columns": columns, "names": dict(self.names)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.names = dict(state["names"])
-        for name, column in self.columns.items():
-            del column[:]
-            column.frombytes(state["columns"][name].numpy().tobytes())
+        return pa.Table.from_arrays(made, schema=self.layout)
 
 
 class Recorder:
@@ -65,13 +67,17 @@ class Recorder:
 
     def __init__(self, folder: Path, task: Task) -> None:
         self.folder, self.task = folder, task
-        self.clients, self.traces = Columns(CLIENT_COLUMNS), Columns(TRACE_COLUMNS)
+        self.clients = Columns(CLIENT_COLUMNS, schema.CLIENTS_SCHEMA)
+        self.traces = Columns(TRACE_COLUMNS, schema.TRACES_SCHEMA)
+        self.tables = {"clients.parquet": self.clients, "traces.parquet": self.traces}
+        self.kept = 0
         self.warnings: list[str] = []
 
     def start(self) -> None:
         """Forget what an earlier attempt wrote before its first checkpoint."""
         for name in LINE_FILES:
             (self.folder / name).unlink(missing_ok=True)
+        self._forget_rows()
 
     def line(self, seed: int, round: int, point: str, scores: dict[int, Scores], **more: Any) -> Line:
         """The line of one point from its clients' scores: means over the clients that have the split."""
@@ -110,28 +116,46 @@ class Recorder:
         with open(self.folder / "timings.jsonl", "a") as file:
             file.write(json.dumps(timing) + "\n")
 
+    def keep(self) -> None:
+        """Write the rows since the last checkpoint into pieces of their own. Raises OSError, and holds them then."""
+        (self.folder / files.PIECES).mkdir(parents=True, exist_ok=True)
+        for name, rows in self.tables.items():
+            if len(rows):
+                files.write_tables_atomically(self._piece(name, self.kept + 1), [rows.table()], rows.layout)
+        for rows in self.tables.values():
+            rows.clear()
+        self.kept += 1
+
     def write_tables(self) -> None:
-        """clients.parquet and traces.parquet, whole."""
-        self.clients.write(self.folder / "clients.parquet", schema.CLIENTS_SCHEMA)
-        self.traces.write(self.folder / "traces.parquet", schema.TRACES_SCHEMA)
+        """clients.parquet and traces.parquet, whole, out of the pieces and the rows since."""
+        for name, rows in self.tables.items():
+            parts = (pq.read_table(path) for path in files.pieces(self.folder, name))
+            files.write_tables_atomically(self.folder / name, chain(parts, [rows.table()]), rows.layout)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the columns, and how long metrics.jsonl was."""
-        return {
-            "clients": self.clients.state(),
-            "traces": self.traces.state(),
-            "warnings": list(self.warnings),
-            "length": _length(self.folder / "metrics.jsonl"),
-        }
+        """What a checkpoint keeps: how many pieces there were, and how long metrics.jsonl was."""
+        length = _length(self.folder / "metrics.jsonl")
+        return {"kept": self.kept, "warnings": list(self.warnings), "length": length}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to a checkpoint: later lines are cut off, but for seconds, of which the last count."""
-        self.clients.restore(state["clients"])
-        self.traces.restore(state["traces"])
-        self.warnings = list(state["warnings"])
+        """Go back to a checkpoint: later rows and lines are cut off, but for seconds, of which the last count."""
+        self.kept, self.warnings = state["kept"], list(state["warnings"])
+        self._forget_rows()
         if _length(self.folder / "metrics.jsonl") > state["length"]:
             os.truncate(self.folder / "metrics.jsonl", state["length"])
         files.append_lines(self.folder / "timings.jsonl", [])  # no half line
+
+    def _forget_rows(self) -> None:
+        """Whatever is not in the pieces that count."""
+        for name in self.tables:
+            (self.folder / name).unlink(missing_ok=True)
+            known = {self._piece(name, number) for number in range(1, self.kept + 1)}
+            for path in set(files.pieces(self.folder, name)) - known:
+                path.unlink()
+
+    def _piece(self, name: str, number: int) -> Path:
+        stem, dot, suffix = name.partition(".")
+        return self.folder / files.PIECES / f"{stem}-{number:06d}{dot}{suffix}"
 
 
 def _values(scores: dict[int, Scores], split: str, metric: str) -> list[float]:

@@ -1,6 +1,7 @@
 """Who takes part in a round: a pure function of the seed and the round, the same for every method."""
 
 from math import floor
+from typing import Literal
 
 from fedbench.module import seeds
 
@@ -22,8 +23,8 @@ def participants(seed: int, round: int, clients: int, participation: float) -> l
     return sorted(draw.choice(clients, count, replace=False).tolist())
 
 
-def evaluated(seed: int, clients: int, sample: int | None) -> list[int]:
+def evaluated(seed: int, clients: int, sample: int | Literal["all"] | None) -> list[int]:
     """The clients that are evaluated: all, or a sample that is fixed for the run."""
-    if sample is None or sample >= clients:
+    if sample in (None, "all") or int(sample) >= clients:
         return list(range(clients))
-    return sorted(seeds.numpy_generator(seed, "evaluated").choice(clients, sample, replace=False).tolist())
+    return sorted(seeds.numpy_generator(seed, "evaluated").choice(clients, int(sample), replace=False).tolist())

@@ -12,19 +12,25 @@ from pathlib import Path
 ROOMY = 1 << 30
 """Bytes that shared memory must have free to be used; in many containers it is small."""
 
+LARGE = 1 << 30
+"""Bytes of private states from which they lie on a disk: memory is not to grow with the number of clients."""
+
 LOCK = ".owner"
 
 
 class Scratch:
     """A folder in this machine's shared memory, or among its temporary files where that is small.
 
+    bytes: how many it may come to hold; where they are very many, it is among the temporary files in any case.
+
     Its owner holds a lock in it, which ends with the owner's process however that ends. Whoever makes a folder removes
     those that nobody holds, so that no process id is ever looked at. name: of a folder that is taken over where it is
     there and nobody holds it; another one is made where somebody does.
     """
 
-    def __init__(self, base: Path | None = None, name: str | None = None) -> None:
-        base = base or shared_memory() / f"fedbench-{os.getuid()}"
+    def __init__(self, base: Path | None = None, name: str | None = None, bytes: int = 0) -> None:
+        room = shared_memory() if bytes <= LARGE else Path(tempfile.gettempdir())
+        base = base or room / f"fedbench-{os.getuid()}"
         base.mkdir(parents=True, exist_ok=True)
         with folder_lock(base):
             fresh = uuid.uuid4().hex[:16]

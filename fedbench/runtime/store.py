@@ -1,7 +1,9 @@
 """Who owns the private states of clients: the store of the host where a client is at home."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,10 @@ class ClientStore(ABC):
         state = self._read(client, round)
         self._keep(client, {round})
         return state
+
+    @abstractmethod
+    def fetch(self, client: int, round: int) -> None:
+        """Begin to bring a state into memory, because it is asked for next."""
 
     def save(self, client: int, round: int, state: StateFields) -> int:
         """Keep a state, and the one before it for the case that this round is done again; its bytes."""
@@ -102,6 +108,9 @@ class MemoryStore(ClientStore):
     def __init__(self) -> None:
         self._held: dict[int, dict[int, StateFields]] = {}
 
+    def fetch(self, client: int, round: int) -> None:
+        """It is there."""
+
     def _rounds(self, client: int) -> set[int]:
         return set(self._held.get(client, {}))
 
@@ -137,6 +146,11 @@ class DiskStore(ClientStore):
         for file in folder.glob("*-*.safetensors"):
             client, _, round = file.stem.rpartition("-")
             self._known.setdefault(int(client), set()).add(int(round))
+
+    def fetch(self, client: int, round: int) -> None:
+        if round in self._rounds(client):
+            with suppress(OSError), self._path(client, round).open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
     def _rounds(self, client: int) -> set[int]:
         return self._known.get(client, set())

@@ -19,6 +19,16 @@ def said(method: Method, name: str) -> list[str]:
     return [*method.check(), *aggregator.check(context.drawn, method.shared.size)]
 
 
+def sampled(evaluated: int, clients: int) -> list[str]:
+    """Says that scores are those of a sample."""
+    if evaluated == clients:
+        return []
+    return [
+        f"scores are those of {evaluated:,} of {clients:,} clients, drawn once and the same in every round "
+        "(evaluate.clients; all: every client)"
+    ]
+
+
 def unheeded(config: Config, method: Method) -> list[str]:
     """Says which values for the built-in optimisers the module's own one does not know."""
     if config.train.optimizer != "module" or method.plain_steps or method.own_optimizer:

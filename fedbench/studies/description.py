@@ -10,22 +10,29 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedbench import processor
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
-from fedbench.results.files import write_atomically, write_json_atomically
+from fedbench.results.files import write_arrays_atomically, write_atomically, write_json_atomically
 from fedbench.runtime.cluster import COMMAND
 
 LIBRARIES = ["fedbench", "torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
-FILES = ("environment.json", "partition.json", "config.yaml")
+FILES = ("environment.json", "partition.json", "partition.npz", "config.yaml")
+MANY = 10_000
+"""Clients above which a partition is kept as arrays."""
 
 
 def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[int, Partition]) -> None:
-    """Write environment.json, partition.json and, last, config.yaml, which says that the run has begun."""
+    """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
     prints = {str(seed): part.fingerprint() for seed, part in partitions.items()}
     write_json_atomically(folder / "environment.json", environment(prints, dataset))
-    write_atomically(folder / "partition.json", json.dumps(_drawn(dataset, partitions)))
+    if config.partition.clients > MANY:
+        write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
+    else:
+        write_atomically(folder / "partition.json", json.dumps(_drawn(dataset, partitions)))
     write_atomically(folder / "config.yaml", config.to_yaml())
 
 
@@ -68,6 +75,17 @@ def _drawn(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, Any]
         }
         for seed, drawn in partitions.items()
     }
+
+
+def _arrays(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, np.ndarray]:
+    """As `--partition file` reads them."""
+    found: dict[str, np.ndarray] = {}
+    for seed, drawn in partitions.items():
+        own = drawn.arrays()
+        if dataset.classes:
+            own["class_counts"] = drawn.class_counts(dataset.labels, dataset.classes)
+        found |= {f"{seed}/{name}": array for name, array in own.items()}
+    return found
 
 
 def _version(name: str) -> str | None:

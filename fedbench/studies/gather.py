@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedbench.config import Config
-from fedbench.results.files import joined, read_json, read_table, write_atomically, write_json_atomically
+from fedbench.results.files import (
+    joined,
+    read_json,
+    read_table,
+    write_arrays_atomically,
+    write_atomically,
+    write_json_atomically,
+)
 from fedbench.results.files import write_parquet_atomically as write_table
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, TRACES_SCHEMA
@@ -22,6 +29,9 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
     prints = {seed: value for known in environments for seed, value in known["partition_fingerprint"].items()}
     whole = {**environments[0], "partition_fingerprint": prints, "finished": environments[-1]["finished"]}
     write_json_atomically(folder / "environment.json", whole)
-    write_atomically(folder / "partition.json", json.dumps(Records(*runs).partition()))
+    if arrays := Records(*runs).arrays():
+        write_arrays_atomically(folder / "partition.npz", arrays)
+    else:
+        write_atomically(folder / "partition.json", json.dumps(Records(*runs).partition()))
     write_atomically(folder / "config.yaml", config.to_yaml())
     write_json_atomically(folder / "summary.json", summarise(Records(folder), Records(*runs).warnings()))

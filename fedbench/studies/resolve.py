@@ -24,6 +24,10 @@ SMALL_HIDDEN = [64]
 """Of the mlp that `auto` takes for images too small for a convolution net."""
 
 
+MOST_EVALUATED = 1000
+"""Clients that are evaluated unless the user says how many."""
+
+
 def resolve(config: Config) -> tuple[Config, Dataset]:
     """The configuration with every default filled in, and its data set. Raises ConfigError."""
     config = config.model_copy(deep=True)
@@ -141,10 +145,11 @@ def _check_sizes(config: Config, kind: type[Method]) -> None:
         raise ConfigError(
             f"participation = {config.participation:g}: there are {clients} clients; take at most that many"
         )
-    if (config.evaluate.clients or 0) > clients:
+    if config.evaluate.clients is None and clients > MOST_EVALUATED:
+        config.evaluate.clients = MOST_EVALUATED
+    if isinstance(config.evaluate.clients, int) and config.evaluate.clients > clients:
         raise ConfigError(
-            f"evaluate.clients = {config.evaluate.clients}: there are {clients} clients; take at most that many, or "
-            "none for all"
+            f"evaluate.clients = {config.evaluate.clients}: there are {clients} clients; take at most that many, or all"
         )
     if config.resources.hosts != "auto" and config.resources.hosts > clients:
         raise ConfigError(

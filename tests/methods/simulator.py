@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fedbench import methods
 from fedbench.aggregation.rules.mean import Mean
 from fedbench.config import Config
-from fedbench.data.partitions import Partition
+from fedbench.data.partitions import Clients, Partition
 from fedbench.engine.learner import Learner
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload
@@ -223,7 +223,7 @@ class Simulation(Driver):
         )
         parts = Parts(config, 0, self.learner, context, kind(chosen, context))
         self.host = Seeing(parts, HandMade(self.data, self.public), MemoryStore())
-        setup, recorder = Setup(config, 0, Partition([], None, (), 0)), Recorder(Path("/nowhere"), self.learner.task)
+        setup, recorder = Setup(config, 0, Partition(Clients.of([]))), Recorder(Path("/nowhere"), self.learner.task)
         super().__init__(parts, setup, Through(self.host), recorder)
         self.log: list[Round] = []
         self.host.seen = Round()

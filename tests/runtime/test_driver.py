@@ -134,7 +134,7 @@ def test_the_run_goes_on_and_says_so_when_the_disk_is_full(tmp_path, monkeypatch
     def with_little_room(driver: Driver, round: int, *content) -> None:
         with largest_file(12_000_000 if round in (3, 4) else 10**9):
             save(driver, round, *content)
-        newest = sorted(path.name for path in (tmp_path / "a/checkpoint").iterdir())
+        newest = sorted(path.name for path in (tmp_path / "a/checkpoint").glob("round-*"))
         assert newest == [f"round-00000{min(round, 2)}"]
 
     monkeypatch.setattr(Driver, "save", with_little_room)

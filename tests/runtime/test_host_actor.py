@@ -21,7 +21,7 @@ def setup() -> Setup:
 
 
 def post(tmp_path, node: str) -> Post:
-    return Post(1, node, tmp_path / "driver" / "run", tmp_path / "scratch", on_disk=True)
+    return Post(1, node, tmp_path / "driver" / "run", tmp_path / "scratch", tmp_path / "driver" / "states")
 
 
 def trained(actor: HostActor) -> dict[int, int]:

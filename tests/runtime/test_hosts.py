@@ -1,5 +1,6 @@
 """The host in the calling process: where it keeps states, and how a checkpoint takes them over."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.exchange import ClientTask, Order, Reply
 from fedbench.runtime.hosts import shards, torch_threads
+from fedbench.runtime.scratch import LARGE
 from fedbench.runtime.store import StateLostError
 from fedbench.studies.resolve import resolve
 from tests.runtime.rounds import driver, small
@@ -50,6 +52,16 @@ def test_states_are_files_only_where_that_was_asked_for_and_go_with_the_run(stat
     run.hosts.end()
     assert not list(tmp_path.rglob("*.safetensors"))
     run.hosts.close()  # what is over already ends once more
+
+
+def test_states_that_may_not_fit_into_memory_are_files(tmp_path):
+    run = begun(tmp_path, "auto")
+    trained(run, 0, 0)
+    assert not list(tmp_path.rglob("*.safetensors"))
+    run.hosts.begin(replace(run.setup, state_bytes=LARGE + 1))
+    trained(run, 0, 0)
+    assert len(list(tmp_path.rglob("*.safetensors"))) == 1
+    run.hosts.end()
 
 
 def test_the_number_of_threads_is_that_of_before_also_after_an_error():

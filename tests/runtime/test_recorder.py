@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from fedbench.results import files
 from fedbench.results.reader import Records
 from fedbench.results.schema import as_json
 from fedbench.runtime.recorder import Recorder
 from fedbench.tasks import load
+from tests.runtime.rounds import largest_file
 
 TASK = load("classification")
 
@@ -63,19 +65,67 @@ def test_tables_hold_every_row(tmp_path):
     assert set(zip(traces["client"], traces["name"], strict=True)) == {(-1, "margin"), (3, "lambda"), (3, "agreement")}
 
 
+def written(folder) -> list[bytes]:
+    return [(folder / name).read_bytes() for name in ("metrics.jsonl", "clients.parquet", "traces.parquet")]
+
+
+def more(recorder: Recorder, round: int) -> None:
+    recorder.add_clients(0, round, "after_agg", SCORES, took_part=set())
+    recorder.add_traces(0, round, {(-1, f"new {round}"): 1.0})
+    recorder.write_lines([recorder.line(0, round, "after_agg", SCORES)])
+
+
 def test_going_back_gives_the_same_files(tmp_path):
     recorder = filled(tmp_path)
+    recorder.keep()
+    state = recorder.state()
     recorder.write_tables()
-    names = ("metrics.jsonl", "clients.parquet", "traces.parquet")
-    before, state = [(tmp_path / name).read_bytes() for name in names], recorder.state()
-    recorder.add_clients(0, 2, "after_agg", SCORES, took_part=set())
-    recorder.write_lines([recorder.line(0, 2, "after_agg", SCORES)])
+    before = written(tmp_path)
+    more(recorder, 2)
+    recorder.keep()
     recorder.write_tables()
     again = Recorder(tmp_path, TASK)
     again.restore(state)
+    assert len(Records(tmp_path).clients()) == 10, "the run is under way"
     again.write_tables()
-    assert [(tmp_path / name).read_bytes() for name in names] == before
+    assert written(tmp_path) == before
     assert again.warnings == ["a line"]
+
+
+@pytest.mark.parametrize("group", [7, 1 << 20])
+def test_how_often_rows_were_kept_leaves_no_trace(tmp_path, monkeypatch, group):
+    """group: rows of a row group, which pieces do not respect."""
+    monkeypatch.setattr(files, "GROUP", group)
+    for name, kept in (("often", (2, 3, 4)), ("once", (3,)), ("never", ())):
+        (tmp_path / name).mkdir()
+        recorder = filled(tmp_path / name)
+        for round in (2, 3, 4):
+            more(recorder, round)
+            if round in kept:
+                recorder.keep()
+                assert not len(recorder.clients)
+        recorder.write_tables()
+        assert len(Records(tmp_path / name).clients()) == 40
+    assert written(tmp_path / "often") == written(tmp_path / "once") == written(tmp_path / "never")
+
+
+def test_no_row_is_written_with_two_checkpoints(tmp_path):
+    recorder = filled(tmp_path)
+    recorder.keep()
+    first = {path: path.stat() for path in (tmp_path / files.PIECES).iterdir()}
+    more(recorder, 2)
+    recorder.keep()
+    assert {path: path.stat() for path in first} == first
+    assert len(list((tmp_path / files.PIECES).iterdir())) == 2 * len(first)
+
+
+def test_rows_that_found_no_room_are_kept_the_next_time(tmp_path):
+    recorder = filled(tmp_path)
+    with largest_file(100), pytest.raises(OSError):
+        recorder.keep()
+    assert recorder.state()["kept"] == 0
+    recorder.keep()
+    assert len(Records(tmp_path).clients()) == 10
 
 
 def test_seconds_of_rounds_done_twice_count_once(tmp_path):
@@ -88,5 +138,8 @@ def test_seconds_of_rounds_done_twice_count_once(tmp_path):
 
 
 def test_a_new_start_forgets_the_lines_of_an_attempt_without_a_checkpoint(tmp_path):
-    filled(tmp_path).start()
-    assert not (tmp_path / "metrics.jsonl").exists()
+    before = filled(tmp_path)
+    before.keep()
+    before.write_tables()
+    Recorder(tmp_path, TASK).start()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

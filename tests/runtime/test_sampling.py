@@ -38,6 +38,7 @@ def test_everybody_is_drawn_equally_often():
 
 def test_who_is_evaluated_is_fixed_for_the_run():
     assert evaluated(0, 10, None) == evaluated(0, 10, 10) == evaluated(0, 10, 99) == list(range(10))
+    assert evaluated(0, 10, "all") == list(range(10))
     sample = evaluated(0, 100, 7)
     assert len(set(sample)) == 7
     assert sample == sorted(sample) == evaluated(0, 100, 7)

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from fedbench.runtime.scratch import Scratch
+from fedbench.runtime.scratch import LARGE, Scratch
 
 OWNER = """
 import sys, time
@@ -35,6 +35,18 @@ def test_what_nobody_ever_held_is_removed(tmp_path):
     (tmp_path / "left").mkdir()
     Scratch(tmp_path).close()
     assert not list(tmp_path.iterdir())
+
+
+def test_what_may_become_very_large_is_on_a_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedbench.runtime.scratch.shared_memory", lambda: tmp_path / "memory")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "disk"))
+    for bytes, place in ((LARGE, "memory"), (LARGE + 1, "disk")):
+        scratch = Scratch(bytes=bytes)
+        assert scratch.folder.is_relative_to(tmp_path / place)
+        scratch.close()
+    asked = Scratch(tmp_path / "asked", bytes=LARGE + 1)
+    assert asked.folder.is_relative_to(tmp_path / "asked")
+    asked.close()
 
 
 def test_a_folder_by_name_is_taken_over_from_the_dead_and_not_from_the_living(tmp_path):

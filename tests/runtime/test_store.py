@@ -35,6 +35,13 @@ def test_what_was_saved_is_loaded(store):
     assert found["warning"] == "x"
 
 
+def test_a_state_may_be_fetched_ahead(store):
+    store.save(4, 1, state(1))
+    for client, round in ((4, 1), (4, 2), (5, 0)):
+        store.fetch(client, round)
+    assert first(store.load(4, 1)) == 1
+
+
 def test_a_client_that_never_trained_has_none(store):
     assert store.load(4, 0) == {}
 

@@ -9,7 +9,7 @@ from fedbench.aggregation.aggregator import make
 from fedbench.config import AggregatorConfig
 from fedbench.errors import ConfigError
 from fedbench.runtime.warnings import said as said_of
-from fedbench.runtime.warnings import tied, unheeded
+from fedbench.runtime.warnings import sampled, tied, unheeded
 from fedbench.studies.resolve import resolve
 from tests.runtime.networks import Awkward
 from tests.runtime.rounds import driver, small
@@ -83,3 +83,9 @@ def test_an_aggregator_is_refused_by_the_name_that_the_method_was_asked_for():
     method.context = replace(method.context, aggregator=make(AggregatorConfig(name="median")))
     with pytest.raises(ConfigError, match="the server half of method my-name does not average"):
         said_of(method, "my-name")
+
+
+def test_a_sample_of_the_clients_is_said():
+    assert sampled(10, 10) == []
+    (line,) = sampled(1000, 100_000)
+    assert line.startswith("scores are those of 1,000 of 100,000 clients")

@@ -3,6 +3,7 @@
 import json
 
 from fedbench.data.partitions import partition
+from fedbench.results.reader import Records
 from fedbench.runtime.cluster import COMMAND
 from fedbench.studies.description import environment
 from fedbench.studies.resolve import resolve
@@ -37,6 +38,21 @@ def test_a_run_repeats_itself_on_the_partition_that_it_left(tmp_path):
     assert read(tmp_path / "a") == read(tmp_path / "b")
     first, second = (json.loads((tmp_path / name / "environment.json").read_text()) for name in "ab")
     assert first["partition_fingerprint"] == second["partition_fingerprint"]
+
+
+def test_what_many_clients_hold_is_kept_as_arrays(tmp_path, monkeypatch):
+    """A run of two seeds repeats itself on what it left, and its page shows who holds what."""
+    monkeypatch.setattr("fedbench.studies.description.MANY", 9)
+    asked = {"rounds": 1, "seeds": [0, 5]}
+    run(small(**asked, out=str(tmp_path / "a")))
+    assert not (tmp_path / "a" / "partition.json").exists()
+    saved = {"name": "file", "clients": 10, "path": str(tmp_path / "a" / "partition.npz")}
+    run(small(**asked, partition=saved, out=str(tmp_path / "b")), report=False)
+    assert read(tmp_path / "a") == read(tmp_path / "b")
+    config, dataset = resolve(small())
+    counts = partition(dataset, config, 5).class_counts(dataset.labels, 10).tolist()
+    assert Records(tmp_path / "a").partition()["5"] == {"class_counts": counts}
+    assert "Who holds what" in (tmp_path / "a" / "report.html").read_text()
 
 
 def test_the_command_is_the_users_also_in_a_worker_of_ray(monkeypatch):

@@ -141,3 +141,13 @@ def test_what_needs_classes_or_images_is_refused_without_them(more, told, tmp_pa
         run(Config(**{"data": "diabetes", "out": tmp_path / "out", "resources": {"hosts": 0}, **more}))
     assert told in str(error.value)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("asked", "given"), [(None, 3), ("all", "all"), (7, 7)])
+def test_of_many_clients_a_sample_is_evaluated_unless_the_user_says_how_many(monkeypatch, asked, given):
+    monkeypatch.setattr("fedbench.studies.resolve.MOST_EVALUATED", 3)
+    assert resolve(small(evaluate={"clients": asked}))[0].evaluate.clients == given
+
+
+def test_few_clients_are_all_evaluated():
+    assert resolve(small())[0].evaluate.clients is None

@@ -8,14 +8,14 @@ from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.noise import check_chosen
 from fedbench.data.partitions.holdings import Stock, generator, repeats, shared
-from fedbench.data.partitions.rows import ClientRows, Partition, client_rows
+from fedbench.data.partitions.rows import ClientRows, Clients, Partition, client_rows
 from fedbench.data.partitions.saved import from_file
 from fedbench.data.partitions.scheme import FILE, checked, load, names, resolved, unused
 from fedbench.data.partitions.validation import held_for_validation
 from fedbench.data.public import draw_public
 from fedbench.errors import ConfigError
 
-__all__ = ["ClientRows", "Partition", "names", "partition", "resolved"]
+__all__ = ["ClientRows", "Clients", "Partition", "names", "partition", "resolved"]
 
 
 def partition(dataset: Dataset, config: Config, seed: int) -> Partition:

@@ -7,7 +7,6 @@ PCG64 streams whose integers and doubles are the same on every platform.
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -238,19 +237,14 @@ def together(pieces: list[Holdings]) -> Holdings:
     return Holdings(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)))
 
 
-def by_client(holdings: Holdings, clients: int, sort: bool = True) -> list[np.ndarray]:
-    """The rows of every client, ascending or as they stand."""
+def by_client(holdings: Holdings, clients: int, sort: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of every client, ascending or as they stand, one client after the other; and how many each has."""
     width = holdings.rows.max(initial=0) + 1
     if sort:
         ordered = np.sort(holdings.owners * width + holdings.rows) % width
     else:
         ordered = holdings.rows[np.argsort(holdings.owners, kind="stable")]
-    return in_pieces(ordered, np.bincount(holdings.owners, minlength=clients))
-
-
-def in_pieces(rows: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
-    """Views of so many rows each, one after the other; a fifth of the time of np.split."""
-    return [rows[begin:end] for begin, end in pairwise([0, *np.cumsum(sizes).tolist()])]
+    return ordered, np.bincount(holdings.owners, minlength=clients)
 
 
 def check_enough(

@@ -1,15 +1,17 @@
 """Who holds which rows of a data set."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from fedbench.data.partitions.holdings import Holdings, by_client, in_pieces
+from fedbench.data.partitions.holdings import Holdings, by_client
 
 PARTS = ("train", "val", "test")
+Flat = tuple[np.ndarray, np.ndarray]
+"""One part of all clients, int64: their rows one client after the other, and how many each has."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -24,52 +26,84 @@ class ClientRows:
     test: np.ndarray
 
 
+class Clients(Sequence[ClientRows]):
+    """The rows of all clients in two flat arrays per part: a hundred thousand clients are no Python objects."""
+
+    def __init__(self, parts: Sequence[Flat]) -> None:
+        self.parts = dict(zip(PARTS, parts, strict=True))
+        self._ends = {part: np.concatenate([[0], np.cumsum(sizes)]) for part, (_, sizes) in self.parts.items()}
+
+    @classmethod
+    def of(cls, clients: Sequence[ClientRows]) -> "Clients":
+        nothing, parts = np.empty(0, np.int64), []
+        for part in PARTS:
+            rows = [getattr(client, part) for client in clients]
+            parts.append((np.concatenate([nothing, *rows]), np.array([len(own) for own in rows], np.int64)))
+        return cls(parts)
+
+    def __len__(self) -> int:
+        return len(self.parts["train"][1])
+
+    @overload
+    def __getitem__(self, index: int) -> ClientRows: ...
+    @overload
+    def __getitem__(self, index: slice) -> "list[ClientRows]": ...
+    def __getitem__(self, index: int | slice) -> "ClientRows | list[ClientRows]":
+        if isinstance(index, slice):
+            return [self[number] for number in range(len(self))[index]]
+        number = range(len(self))[index]
+        ends = self._ends.items()
+        return ClientRows(*(self.parts[part][0][end[number] : end[number + 1]] for part, end in ends))
+
+
 @dataclass(frozen=True, eq=False)
 class Partition:
     """The rows of every client, and those of the public set where there is one. seed: what it was drawn with."""
 
-    clients: Sequence[ClientRows]
+    clients: Clients
     public: np.ndarray | None = None
     warnings: tuple[str, ...] = ()
     seed: int = 0
 
+    def sizes(self, part: str) -> np.ndarray:
+        """How many rows of a part every client has, int64 [clients]."""
+        return self.clients.parts[part][1]
+
     def fingerprint(self) -> str:
-        """sha256 of all row numbers, in hexadecimal."""
+        """sha256 of all row numbers, in hexadecimal: client by client and part by part, the count before the rows."""
         digest = hashlib.sha256()
-        parts = [rows for client in self.clients for rows in (client.train, client.val, client.test)]
-        for rows in [*parts, np.empty(0) if self.public is None else self.public]:
-            digest.update(len(rows).to_bytes(8, "little") + rows.astype("<i8").tobytes())
+        sizes = np.stack([self.sizes(part) for part in PARTS], axis=1)
+        begins = np.cumsum(sizes + 1).reshape(sizes.shape) - sizes - 1
+        whole = np.empty(sizes.sum() + sizes.size, "<i8")
+        whole[begins] = sizes
+        for column, part in enumerate(PARTS):
+            rows, counts = self.clients.parts[part]
+            within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+            whole[np.repeat(begins[:, column] + 1, counts) + within] = rows
+        digest.update(whole)
+        public = np.empty(0, np.int64) if self.public is None else self.public
+        digest.update(len(public).to_bytes(8, "little") + public.astype("<i8").tobytes())
         return digest.hexdigest()
 
     def class_counts(self, labels: np.ndarray, classes: int) -> np.ndarray:
         """Training images per client and class, int64 [clients, classes], by the labels [rows] of the data set."""
-        owners, count = owners_of(client.train for client in self.clients), len(self.clients)
-        cells = owners * classes + labels[np.concatenate([client.train for client in self.clients])]
-        return np.bincount(cells, minlength=count * classes).reshape(count, classes)
+        rows, sizes = self.clients.parts["train"]
+        cells = np.repeat(np.arange(len(sizes)), sizes) * classes + labels[rows]
+        return np.bincount(cells, minlength=len(sizes) * classes).reshape(len(sizes), classes)
 
     def tree(self) -> dict[str, Any]:
         """For JSON, as the scheme `file` reads it."""
         clients = [{part: getattr(rows, part).tolist() for part in PARTS} for rows in self.clients]
         return {"clients": clients} | ({} if self.public is None else {"public": self.public.tolist()})
 
-    def __reduce__(self) -> tuple:
-        """Six flat arrays: a hundred thousand small ones would take a process seconds to send."""
-        parts = [[getattr(client, part) for client in self.clients] for part in PARTS]
-        flat = [(np.concatenate(rows), np.array([len(own) for own in rows])) for rows in parts]
-        return _unpacked, (flat, self.public, self.warnings, self.seed)
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The same as flat arrays by name, as the scheme `file` reads them too."""
+        flat = self.clients.parts.items()
+        found = {part: rows for part, (rows, _) in flat} | {f"{part}_sizes": sizes for part, (_, sizes) in flat}
+        return found | ({} if self.public is None else {"public": self.public})
 
 
-def _unpacked(flat: list, public: np.ndarray | None, warnings: tuple[str, ...], seed: int) -> Partition:
-    parts = [in_pieces(rows, sizes) for rows, sizes in flat]
-    return Partition([ClientRows(*rows) for rows in zip(*parts, strict=True)], public, warnings, seed)
-
-
-def client_rows(train: Holdings, val: np.ndarray, test: Holdings, count: int, sort: bool = True) -> list[ClientRows]:
+def client_rows(train: Holdings, val: np.ndarray, test: Holdings, count: int, sort: bool = True) -> Clients:
     """The rows of so many clients, ascending or as they stand. val: bool [n], which of `train` are held out."""
     parts = (Holdings(train.rows[~val], train.owners[~val]), Holdings(train.rows[val], train.owners[val]), test)
-    return [ClientRows(*rows) for rows in zip(*(by_client(part, count, sort) for part in parts), strict=True)]
-
-
-def owners_of(rows: Iterable[np.ndarray]) -> np.ndarray:
-    sizes = [len(own) for own in rows]
-    return np.repeat(np.arange(len(sizes)), sizes)
+    return Clients([by_client(part, count, sort) for part in parts])

@@ -2,20 +2,21 @@
 
 A file holds `{"clients": [{"train": [rows], "val": [rows], "test": [rows]}, ...], "public": [rows]}`, `val` and
 `public` being optional, or such an object for each seed: `{"0": {"clients": ...}, "1": ...}`. Rows count from 0 through
-the data set's train part and then on through its test part, both in the source's order.
+the data set's train part and then on through its test part, both in the source's order. What many clients hold is in
+flat arrays instead (arrays.py).
 """
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
+from fedbench.data.partitions.arrays import SUFFIX, Saved, check_count, from_arrays
 from fedbench.data.partitions.holdings import Holdings, Stock, generator, repeats, together
-from fedbench.data.partitions.rows import PARTS, Partition, client_rows, owners_of
+from fedbench.data.partitions.rows import PARTS, Partition, client_rows
 from fedbench.data.partitions.scheme import unused
 from fedbench.data.partitions.validation import held_for_validation
 from fedbench.data.public import draw_public
@@ -29,13 +30,10 @@ def from_file(dataset: Dataset, config: Config, seed: int) -> Partition:
     """
     options = config.partition
     found = read(options.path, seed, options.clients, len(dataset.targets))
-    train, val, test = (
-        _holdings(client.get(part, np.empty(0, np.int64)) for client in found.clients) for part in PARTS
-    )
-    bring_none = np.array(["val" not in client for client in found.clients])
+    train, val, test = found.train, found.val, found.test
     source = Stock.of(dataset)
     held = held_for_validation(train, source.labels, config.data.val, generator(seed, "val"))
-    held &= bring_none[train.owners]
+    held &= found.bring_none[train.owners]
     whole = together([train, val])
     in_val = np.concatenate([held, np.ones(len(val.rows), bool)])
     clients = client_rows(whole, in_val, test, options.clients, sort=False)
@@ -61,35 +59,28 @@ def _public_beside(
     return public
 
 
-def _holdings(rows: Iterable[np.ndarray]) -> Holdings:
-    listed = list(rows)
-    return Holdings(np.concatenate(listed), owners_of(listed))
-
-
-class Saved(NamedTuple):
-    """The clients of a file, a dict of rows (int64) each, and its public rows, if any."""
-
-    clients: list[dict[str, np.ndarray]]
-    public: np.ndarray | None
-
-
 def read(path: Path | None, seed: int, clients: int, rows: int) -> Saved:
     """The partition in a file, or that of a seed. rows: images of the data set. Raises ConfigError."""
     if path is None:
         raise ConfigError("partition file: partition.path is needed, for example --partition.path partition.json")
+    if path.suffix == SUFFIX:
+        return from_arrays(path, seed, clients, rows)
     tree = _of_seed(_load(path), seed, path)
     listed = tree.get("clients")
     if not isinstance(listed, list) or not listed:
         raise ConfigError(f"partition.path = {path}: `clients` must be a list of at least 1 object")
-    if len(listed) != clients:
-        raise ConfigError(
-            f"partition.path = {path}: the file has {len(listed)} clients, partition.clients = {clients}; "
-            f"set partition.clients {len(listed)}"
-        )
+    check_count(path, len(listed), clients)
     found = [_client(entry, rows, f"partition.path = {path}: client {i}") for i, entry in enumerate(listed)]
     public = tree.get("public")
-    where = f"partition.path = {path}: public"
-    return Saved(found, None if public is None else np.sort(_rows(public, rows, where)))
+    return Saved(
+        *(_holdings([client.get(part, np.empty(0, np.int64)) for client in found]) for part in PARTS),
+        np.array(["val" not in client for client in found]),
+        None if public is None else np.sort(_rows(public, rows, f"partition.path = {path}: public")),
+    )
+
+
+def _holdings(rows: list[np.ndarray]) -> Holdings:
+    return Holdings(np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(own) for own in rows]))
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from fedbench.data import Partition
+from fedbench.data.partitions import Clients, Partition
 from tests.data.partitions.dealing import deal
 from tests.data.partitions.fingerprints import FINGERPRINTS, OPTIONS
 from tests.data.toys import EVEN, FOUR, corrupted
@@ -23,8 +23,9 @@ def test_a_partition_travels_whole(name):
 def test_the_fingerprint_tells_parts_apart():
     one = deal(name="iid", clients=2)
     first, second = one.clients
-    swapped = Partition([second, first])
-    assert one.fingerprint() != swapped.fingerprint() != Partition([first]).fingerprint()
+    swapped, alone = Partition(Clients.of([second, first])), Partition(Clients.of([first]))
+    assert one.fingerprint() != swapped.fingerprint() != alone.fingerprint()
+    assert Partition(Clients.of([first, second])).fingerprint() == one.fingerprint()
 
 
 def test_class_counts_are_those_of_the_training_images():
@@ -32,3 +33,12 @@ def test_class_counts_are_those_of_the_training_images():
     counts = dealt.class_counts(EVEN.labels, 10)
     assert counts.shape == (10, 10)
     assert counts.sum(axis=1).tolist() == [90] * 10
+
+
+def test_clients_are_looked_up_like_a_list():
+    dealt = deal(name="iid", clients=3)
+    assert [len(own.train) for own in dealt.clients] == dealt.sizes("train").tolist()
+    assert dealt.clients[-1].test.tolist() == dealt.clients[2].test.tolist()
+    assert [own.val.tolist() for own in dealt.clients[1:]] == [dealt.clients[n].val.tolist() for n in (1, 2)]
+    with pytest.raises(IndexError):
+        dealt.clients[3]

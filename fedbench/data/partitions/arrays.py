@@ -1,0 +1,85 @@
+"""Partitions of many clients in files of flat arrays, which take no time to read.
+
+A file (`.npz`) holds for every seed `SEED/train`, int64, the rows of all clients one client after the other, and
+`SEED/train_sizes`, how many each has; the same of `val` and `test`; and `SEED/public` where there is a public set.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+
+from fedbench.data.partitions.holdings import Holdings
+from fedbench.data.partitions.rows import PARTS
+from fedbench.errors import ConfigError
+
+SUFFIX = ".npz"
+
+
+class Saved(NamedTuple):
+    """What a file says. bring_none: bool [clients], who has no validation part of its own."""
+
+    train: Holdings
+    val: Holdings
+    test: Holdings
+    bring_none: np.ndarray
+    public: np.ndarray | None
+
+
+def from_arrays(path: Path, seed: int, clients: int, rows: int) -> Saved:
+    """The partition in a file, or that of a seed. rows: images of the data set. Raises ConfigError."""
+    found, where = _of_seed(path, seed), f"partition.path = {path}"
+    for name, array in found.items():
+        if array.ndim != 1 or array.dtype != np.int64 or (name.endswith("_sizes") and array.min(initial=0) < 0):
+            raise ConfigError(f"{where}: {name} must be whole numbers (int64) in one dimension")
+        wrong = np.empty(0) if name.endswith("_sizes") else array[(array < 0) | (array >= rows)]
+        if len(wrong):
+            known = f"the data set has rows 0 to {rows - 1}"
+            raise ConfigError(f"{where}: row {wrong[0]} of {name} does not exist; {known}")
+    sizes = [found[f"{part}_sizes"] for part in PARTS]
+    check_count(path, len(sizes[0]), clients)
+    held = []
+    for part, own in zip(PARTS, sizes, strict=True):
+        if len(own) != clients or own.sum() != len(found[part]):
+            raise ConfigError(f"{where}: {part}_sizes does not say who of {clients} clients has which rows of {part}")
+        if part != "val" and not own.all():
+            raise ConfigError(f"{where}: client {own.argmin()}: {part} has 0 rows; at least 1 is needed")
+        held.append(Holdings(found[part], np.repeat(np.arange(clients), own)))
+    _check_apart(where, held, rows)
+    public = found.get("public")
+    return Saved(*held, np.zeros(clients, bool), None if public is None else np.sort(public))
+
+
+def _of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
+    """The arrays of a seed by name: a file that holds one seed serves all."""
+    try:
+        with np.load(path) as file:
+            seeds = {name.partition("/")[0] for name in file.files}
+            own = seeds.pop() if len(seeds) == 1 else str(seed)
+            names = [f"{part}{more}" for part in PARTS for more in ("", "_sizes")]
+            names += ["public"] if f"{own}/public" in file.files else []
+            return {name: file[f"{own}/{name}"] for name in names}
+    except OSError as error:
+        raise ConfigError(f"partition.path = {path}: cannot be read ({error.strerror or error})") from None
+    except (KeyError, ValueError, EOFError, BadZipFile) as error:
+        raise ConfigError(f"partition.path = {path}: no whole partition of seed {seed} ({error})") from None
+
+
+def _check_apart(where: str, held: list[Holdings], rows: int) -> None:
+    """Raises ConfigError where a client has a row in two parts."""
+    known = [np.unique(own.owners * rows + own.rows) for own in held]
+    for one, other in ((0, 2), (0, 1), (1, 2)):
+        both = np.intersect1d(known[one], known[other], assume_unique=True)
+        if len(both):
+            client, row = divmod(int(both[0]), rows)
+            raise ConfigError(f"{where}: client {client}: row {row} is in {PARTS[one]} and in {PARTS[other]}")
+
+
+def check_count(path: Path, held: int, clients: int) -> None:
+    """Raises ConfigError where a file has another number of clients than was asked for."""
+    if held != clients:
+        raise ConfigError(
+            f"partition.path = {path}: the file has {held} clients, partition.clients = {clients}; "
+            f"set partition.clients {held}"
+        )
