@@ -156,6 +156,18 @@ def log_records(
         logger.log_records(rows, traced)
 
 
+def log_page(folder: Path, config: Config, warn: Warn = warnings.warn) -> None:
+    """The page and the final table of a study that has ended, for W&B where it was asked for."""
+    if "wandb" not in config.loggers:
+        return
+    try:
+        from fedbench.results.wandb_study import WandbStudy, send_study
+
+        send_study(WandbStudy.load(folder), warn)
+    except Exception as error:  # a mirror of the records must never cost the study itself
+        warn(f"W&B has not got the page of {folder} ({type(error).__name__}: {error})")
+
+
 def _make(name: str, config: Config, folder: Path, entry: Entry, warn: Warn) -> Logger:
     if name == "wandb":
         from fedbench.results.wandb_log import WandbLog

@@ -2,6 +2,7 @@
 
 import netrc
 import os
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
@@ -110,7 +111,12 @@ def described(config: Config, entry: Entry) -> dict[str, Any]:
 
 def group_of(config: Config) -> str:
     """The study; without one, what makes runs comparable."""
-    return (config.wandb.group or f"{config.data.name}-{config.partition.name}")[:LONGEST]
+    return plain(config.wandb.group or f"{config.data.name}-{config.partition.name}")[:LONGEST]
+
+
+def plain(name: str) -> str:
+    """A name without symbols and quotes: no workspace may be called `alpha=0.1`, and no filter finds such a group."""
+    return "".join(" " if unicodedata.category(c).startswith("S") or c in "'\"\\" else c for c in name)
 
 
 def tags(*words: str | Iterable[str]) -> list[str]:
