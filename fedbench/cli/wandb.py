@@ -93,12 +93,12 @@ def plan_lines(study: "WandbStudy") -> Iterator[str]:
 def online(study: "WandbStudy") -> None:
     """Send a study and lay out its workspace; says what was sent as it goes. Raises ConfigError without a network."""
     from fedbench.results.wandb_log import described
-    from fedbench.results.wandb_study import refuse, send, send_study
+    from fedbench.results.wandb_study import send, send_study
     from fedbench.results.wandb_workspace import save
 
     for seed in study.seeds:
-        print(f"{described(seed.config, seed.entry)['name']}: {send(seed, refuse)} rounds sent")
-    run = send_study(study, refuse)
+        print(f"{described(seed.config, seed.entry)['name']}: {send(seed)} rounds sent")
+    run = send_study(study)
     print(f"table and page: {run.url}")
     try:
         print(f"workspace: {save(study, run.entity)}")
@@ -108,15 +108,15 @@ def online(study: "WandbStudy") -> None:
 
 def offline(studies: "list[WandbStudy]") -> Iterator[str]:
     """Write what is missing of offline files; the command that sends them all."""
-    from fedbench.results.wandb_study import refuse, send, send_study
+    from fedbench.results.wandb_study import send, send_study
 
     paths: list[str] = []
     for study in studies:
         for seed in study.seeds:
             if not seed.sent_offline():
-                send(seed, refuse)
+                send(seed)
             paths += [quote(str(path)) for path in seed.segments()]
-        paths += [quote(str(Path(send_study(study, refuse).dir).parent))]
+        paths += [quote(str(Path(send_study(study).dir).parent))]
     yield "to send them, on a machine with an account that sees these folders:"
     yield " \\\n  ".join(["  wandb sync", *dict.fromkeys(paths)])
 

@@ -16,6 +16,7 @@ import wandb
 
 from fedbench import tasks
 from fedbench.config import Config, WandbConfig
+from fedbench.errors import ConfigError
 from fedbench.results.files import read_json
 from fedbench.results.plan import Entry, point_name
 from fedbench.results.reader import Records, at_best_round
@@ -23,6 +24,7 @@ from fedbench.results.schema import POINTS, SPLITS
 from fedbench.results.wandb_segments import last_round, mark_synced, segments
 from fedbench.tasks import Task
 
+Warn = Callable[[str], None]
 Mode = Literal["online", "offline", "disabled"]
 TIMEOUT = 30  # seconds
 AXES = ("round", "bytes", "steps")
@@ -39,7 +41,7 @@ class WandbLog:
 
     takes_distributions = True
 
-    def __init__(self, config: Config, folder: Path, entry: Entry, warn: Callable[[str], None] = warnings.warn) -> None:
+    def __init__(self, config: Config, folder: Path, entry: Entry, warn: Warn | None = warnings.warn) -> None:
         arguments = described(config, entry)
         self._segments = segments(folder, arguments["id"])
         self.run = started(config.wandb, folder, arguments, warn)
@@ -154,25 +156,32 @@ def table(frame: pd.DataFrame) -> wandb.Table:
     return wandb.Table(dataframe=frame.astype(object).where(frame.notna(), None))
 
 
-def started(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn: Callable[[str], None]) -> Any:
-    """A W&B run in a mode that is possible here. warn: told where it is offline although online was asked for."""
+def started(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn: Warn | None) -> Any:
+    """A W&B run in a mode that is possible here.
+
+    warn: told where it is offline although online was asked for. Raises ConfigError there if nobody can be told.
+    """
     where = {"project": asked.project, "entity": asked.entity, "dir": str(folder)}
     own = {**arguments, **where, "resume": "allow", "reinit": "create_new"}
     possible = mode(asked.mode)
     if asked.mode == "online" and possible == "offline":
-        warn(
-            "wandb.mode = online: no W&B account on this machine, logged offline; run `wandb login`, then "
-            f"`wandb sync {folder}/wandb/offline-run-*`"
-        )
+        send = f"run `wandb login`, then `wandb sync {folder}/wandb/offline-run-*`"
+        _offline_instead(warn, "wandb.mode = online: no W&B account on this machine", send)
     try:
         return wandb.init(mode=possible, settings=_settings(), **own)
     except wandb.Error as error:
         if possible != "online":
             raise
         first = next(iter(str(error).splitlines()), type(error).__name__)
-        warn(f"W&B cannot be reached, logged offline ({first})")
         wandb.teardown()  # the failed start still holds the id
+        _offline_instead(warn, "W&B cannot be reached", first)
         return wandb.init(mode="offline", settings=_settings(), **own)
+
+
+def _offline_instead(warn: Warn | None, why: str, more: str) -> None:
+    if warn is None:
+        raise ConfigError(f"{why} ({more})")
+    warn(f"{why}, logged offline; {more}")
 
 
 def _settings() -> wandb.Settings:

@@ -1,6 +1,6 @@
 """A study at W&B: the runs of its seeds out of their records, and a run of its own for its page and final table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -12,12 +12,11 @@ import wandb
 
 from fedbench.config import Config, WandbConfig
 from fedbench.config.files import load_yaml
-from fedbench.errors import ConfigError
 from fedbench.results.curves import Spent, by_round, metric_values, trace_distributions, trace_values
 from fedbench.results.plan import Entry, Plan, study_name
 from fedbench.results.reader import Records
 from fedbench.results.tables import final_table
-from fedbench.results.wandb_log import LONGEST, WandbLog, described, group_of, started, table, tags
+from fedbench.results.wandb_log import LONGEST, WandbLog, Warn, described, group_of, started, table, tags
 from fedbench.results.wandb_segments import last_round, segments
 
 PAGE = ("report.html", "table.csv", "table.md", "table.tex", "groups.csv", "plan.json")
@@ -119,12 +118,9 @@ def placed(tree: Mapping[str, Any], place: WandbConfig) -> Config:
     return Config(**{**tree, "wandb": place.model_dump()})
 
 
-def send(seed: Seed, warn: Callable[[str], None]) -> int:
-    """Give W&B the rounds of a job that it lacks, and say how many those were.
-
-    warn: told where W&B cannot be reached; what it raises ends the attempt.
-    """
-    log = WandbLog(seed.config, seed.folder, seed.entry, warn)
+def send(seed: Seed) -> int:
+    """Give W&B the rounds of a job that it lacks, and say how many those were. Raises ConfigError without W&B."""
+    log = WandbLog(seed.config, seed.folder, seed.entry, None)
     have, sent, spent = log.logged(), 0, Spent()
     log.log_hyperparams(seed.config.model_dump(mode="json"))
     rows: list[Any] = seed.records.metrics().to_dict("records")
@@ -141,8 +137,11 @@ def send(seed: Seed, warn: Callable[[str], None]) -> int:
     return sent
 
 
-def send_study(study: WandbStudy, warn: Callable[[str], None]) -> Any:
-    """Give W&B the final table and the page of a study, as a run of its own in its group; returns that run."""
+def send_study(study: WandbStudy, warn: Warn | None = None) -> Any:
+    """Give W&B the final table and the page of a study, as a run of its own in its group; returns that run.
+
+    warn: as of `started`.
+    """
     config = study.config
     told = sha256(f"{study.group}/{study.name}".encode()).hexdigest()[:12]
     arguments = {
@@ -162,8 +161,3 @@ def send_study(study: WandbStudy, warn: Callable[[str], None]) -> Any:
     run.log_artifact(artifact)
     run.finish()
     return run
-
-
-def refuse(line: str) -> None:
-    """Raises ConfigError: what was asked for cannot be done now."""
-    raise ConfigError(line)

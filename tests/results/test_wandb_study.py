@@ -10,7 +10,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.results.wandb_log import started
-from fedbench.results.wandb_study import WandbStudy, refuse, send, send_study
+from fedbench.results.wandb_study import WandbStudy, send, send_study
 from fedbench.studies.grid import grid
 from tests.report.conftest import add_lambda, write_run
 from tests.results.wandb_files import OfflineRun, segments
@@ -85,7 +85,7 @@ def test_a_run_that_never_logged_is_sent_out_of_its_records_once(tmp_path):
     study = WandbStudy.load(tmp_path, {"mode": "offline", "tags": ["paper"]})
     (seed,) = study.seeds
     assert not seed.sent_offline()
-    assert send(seed, refuse) == 4
+    assert send(seed) == 4
     (path,) = segments(tmp_path)
     own = OfflineRun(path)
     assert [row["round"] for row in own.rows] == [1, 2, 3, 4]
@@ -95,7 +95,7 @@ def test_a_run_that_never_logged_is_sent_out_of_its_records_once(tmp_path):
     assert own.run.run_group == "digits-dirichlet"
     assert "paper" in own.run.tags
     assert seed.sent_offline()
-    assert send(seed, refuse) == 0
+    assert send(seed) == 0
     assert [seed.rounds, len(seed.segments())] == [[1, 2, 3, 4], 2]
 
 
@@ -115,11 +115,11 @@ def test_what_was_asked_for_goes_before_what_the_study_said(tmp_path):
 
 def test_where_online_is_asked_for_in_vain_nothing_is_written(tmp_path):
     with pytest.raises(ConfigError, match="no W&B account on this machine"):
-        started(WandbConfig(mode="online"), tmp_path, {"id": "x"}, refuse)
+        started(WandbConfig(mode="online"), tmp_path, {"id": "x"}, None)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_study_sent_again_is_the_same_run(tmp_path):
     write_run(tmp_path, "fedper", seeds=[0])
     study = WandbStudy.load(tmp_path, {"mode": "offline"})
-    assert send_study(study, refuse).id == send_study(study, refuse).id
+    assert send_study(study).id == send_study(study).id
