@@ -4,26 +4,21 @@ import importlib
 import inspect
 import json
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.results.curves import LoggedRow, Spent, by_round, metric_values, trace_distributions, trace_values
 from fedbench.results.files import write_json_atomically
+from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
 
-LoggedRow = Mapping[str, Any]
 Warn = Callable[[str], None]
 
 STATE = "loggers.json"
-MOST_CURVES = 50  # above it, clients become quantiles: W&B and TensorBoard choke on hundreds of keys per round
-QUANTILES = {"min": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "max": 1.0}
-NOT_CURVES = ("seed", "round", "point", "failed")
 
 
 class Logger(Protocol):
@@ -36,66 +31,6 @@ class Logger(Protocol):
     def save(self) -> None: ...
 
     def finalize(self, status: str) -> None: ...
-
-
-def metric_values(lines: Iterable[LoggedRow]) -> dict[str, float]:
-    """Lines of metrics.jsonl of one round as `after_agg/test_accuracy: 0.8`; null and NaN are left out."""
-    values: dict[str, float] = {}
-    for line in lines:
-        point = line["point"]
-        numbers = {k: v for k, v in line.items() if k not in NOT_CURVES and v is not None}
-        values |= {f"{point}/{k}": v for k, v in numbers.items() if np.isfinite(v)}
-        if line.get("failed"):
-            values[f"{point}/failed"] = len(line["failed"])
-    return values
-
-
-def trace_values(traces: Iterable[LoggedRow]) -> dict[str, float]:
-    """Rows of traces.parquet of one round as `lambda/client_03: 0.4`, or as quantiles for more than 50 clients.
-
-    A name with a slash (`critical_share/<layer>`) is averaged over the clients; a trace of the server keeps its name.
-    """
-    values: dict[str, float] = {}
-    for name, of_client in _by_name(traces).items():
-        values |= _curves(name, of_client)
-    return values
-
-
-def trace_distributions(traces: Iterable[LoggedRow]) -> dict[str, np.ndarray]:
-    """The values over clients of every trace that `trace_values` only gives as quantiles."""
-    named = _by_name(traces)
-    return {
-        f"{name}/histogram": np.array(list(of_client.values()))
-        for name, of_client in named.items()
-        if "/" not in name and len(of_client) > MOST_CURVES
-    }
-
-
-def _by_round(rows: Iterable[LoggedRow]) -> dict[int, list[LoggedRow]]:
-    rounds: dict[int, list[LoggedRow]] = defaultdict(list)
-    for row in rows:
-        rounds[int(row["round"])].append(row)
-    return rounds
-
-
-def _by_name(traces: Iterable[LoggedRow]) -> dict[str, dict[int, float]]:
-    """`{name: {client: value}}`; values that are not finite are left out."""
-    named: dict[str, dict[int, float]] = defaultdict(dict)
-    for row in traces:
-        if np.isfinite(row["value"]):
-            named[row["name"]][int(row["client"])] = float(row["value"])
-    return named
-
-
-def _curves(name: str, of_client: dict[int, float]) -> dict[str, float]:
-    if set(of_client) == {-1}:
-        return {name: of_client[-1]}
-    if "/" in name:
-        return {name: float(np.mean(list(of_client.values())))}
-    if len(of_client) > MOST_CURVES:
-        quantiles = np.quantile(list(of_client.values()), list(QUANTILES.values()))
-        return {f"{name}/{key}": float(value) for key, value in zip(QUANTILES, quantiles, strict=True)}
-    return {f"{name}/client_{client:02d}": value for client, value in sorted(of_client.items())}
 
 
 class LoggedRounds:
@@ -127,7 +62,7 @@ class AttachedLogger:
     def __init__(self, name: str, logger: Logger, rounds: LoggedRounds, warn: Warn) -> None:
         self.name = name
         self.logger: Logger | None = logger
-        self._rounds = rounds
+        self._rounds, self._spent = rounds, Spent()
         self._warn = warn
         self._guarded(self._ask_what_it_has)
 
@@ -141,10 +76,15 @@ class AttachedLogger:
 
     def log_records(self, lines: Iterable[LoggedRow], traces: Iterable[LoggedRow] = ()) -> None:
         """Lines of metrics.jsonl and rows of traces.parquet of one or more whole rounds; known rounds are skipped."""
-        traced = _by_round(traces)
-        for round_, of_round in sorted(_by_round(lines).items()):
+        traced = by_round(traces)
+        for round_, of_round in by_round(lines).items():
+            self._spent.note(round_, of_round)
             if round_ > self._rounds.last(self.name):
                 self._guarded(partial(self._log_round, round_, of_round, traced[round_]))
+
+    def conclude(self, records: Records) -> None:
+        """What can be said of a finished run as a whole, to a logger that takes it."""
+        self._guarded(lambda logger: logger.conclude(records) if hasattr(logger, "conclude") else None)
 
     def finalize(self, status: str = "success") -> None:
         """Flushes and closes; `status` is success or failed."""
@@ -156,7 +96,7 @@ class AttachedLogger:
             self._rounds.correct(self.name, known)
 
     def _log_round(self, round_: int, lines: list[LoggedRow], traces: list[LoggedRow], logger: Logger) -> None:
-        values: dict[str, Any] = metric_values(lines) | trace_values(traces)
+        values: dict[str, Any] = metric_values(lines) | self._spent.until(round_) | trace_values(traces)
         if getattr(logger, "takes_distributions", False):
             values |= trace_distributions(traces)
         logger.log_metrics(values, step=round_)
@@ -174,9 +114,9 @@ class AttachedLogger:
 
 
 def make_loggers(
-    config: Config, folder: Path, run_id: str, job_type: str, *, resume: bool = True, warn: Warn = warnings.warn
+    config: Config, folder: Path, entry: Entry, *, resume: bool = True, warn: Warn = warnings.warn
 ) -> list[AttachedLogger]:
-    """The loggers that `config.loggers` names, each guarded. `run_id` must stay the same when a run is resumed.
+    """The loggers that `config.loggers` names, each guarded. entry: what the study calls this seed of it.
 
     With `resume` the rounds that a logger already had in this folder are skipped. Raises ConfigError for a logger that
     does not exist; one that fails to start is left out with a warning.
@@ -185,7 +125,7 @@ def make_loggers(
     attached = []
     for name in config.loggers:
         try:
-            logger = _make(name, config, folder, run_id, job_type, warn)
+            logger = _make(name, config, folder, entry, warn)
         except ConfigError:
             raise
         except Exception as error:  # a mirror of the records must never cost the run itself
@@ -216,11 +156,23 @@ def log_records(
         logger.log_records(rows, traced)
 
 
-def _make(name: str, config: Config, folder: Path, run_id: str, job_type: str, warn: Warn) -> Logger:
+def log_page(folder: Path, config: Config, warn: Warn = warnings.warn) -> None:
+    """The page and the final table of a study that has ended, for W&B where it was asked for."""
+    if "wandb" not in config.loggers:
+        return
+    try:
+        from fedbench.results.wandb_study import WandbStudy, send_study
+
+        send_study(WandbStudy.load(folder), warn)
+    except Exception as error:  # a mirror of the records must never cost the study itself
+        warn(f"W&B has not got the page of {folder} ({type(error).__name__}: {error})")
+
+
+def _make(name: str, config: Config, folder: Path, entry: Entry, warn: Warn) -> Logger:
     if name == "wandb":
         from fedbench.results.wandb_log import WandbLog
 
-        return WandbLog(config, folder, run_id, job_type, warn)
+        return WandbLog(config, folder, entry, warn)
     if name == "csv":
         return _csv(folder)
     if name == "tensorboard":

@@ -127,6 +127,23 @@ def is_study(folder: Path) -> bool:
     return (folder / FILE).exists()
 
 
+def study_name(folder: Path) -> str:
+    """What a study is called elsewhere: the name of its folder, after that of the study that it is a part of."""
+    own = folder.absolute()
+    above = {"settings": own.parents[1], "cells": own.parents[1], "claims": own.parent}.get(own.parent.name)
+    return own.name if above is None else f"{above.name}/{own.name}"
+
+
+def studies_in(folder: Path) -> list[Path]:
+    """The folder itself where it holds a study or a run, else the studies below it. Raises ConfigError for neither."""
+    if is_study(folder) or is_run(folder):
+        return [folder]
+    found = sorted(path.parent for path in folder.rglob(FILE))
+    if not found:
+        raise ConfigError(f"{folder}: no study or run here; give the folder of a run, a grid, a comparison or claims")
+    return found
+
+
 def point_name(values: dict[str, Any]) -> str:
     """`{"method.tau": 0.3, "train.lr": 0.1}` -> `tau=0.3,lr=0.1`."""
     return ",".join(f"{key.rpartition('.')[2]}={text_of(value)}" for key, value in values.items()) or "default"

@@ -1,111 +1,199 @@
 """W&B as a mirror of a run's records: never asks, never hangs, never has a round twice or not at all."""
 
-import json
 import netrc
 import os
-import struct
+import unicodedata
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
+import pandas as pd
 import wandb
 
-from fedbench.config import Config
+from fedbench import tasks
+from fedbench.config import Config, WandbConfig
+from fedbench.errors import ConfigError
+from fedbench.results.files import read_json
+from fedbench.results.plan import Entry, point_name
+from fedbench.results.reader import Records, at_best_round
+from fedbench.results.schema import POINTS, SPLITS
+from fedbench.results.wandb_segments import last_round, mark_synced, segments
+from fedbench.tasks import Task
 
+Warn = Callable[[str], None]
 Mode = Literal["online", "offline", "disabled"]
 TIMEOUT = 30  # seconds
-LOG_HEADER, BLOCK = 7, 32768  # a .wandb file: seven bytes, then a LevelDB log
+AXES = ("round", "bytes", "steps")
+"""What curves can be drawn against: rounds, bytes both ways and gradient steps so far."""
+LONGEST, LONGEST_TAG = 128, 64  # characters that W&B takes
 
 
 class WandbLog:
-    """One W&B run for one run folder, continued under the same id when the run is resumed.
+    """One W&B run for one seed of one configuration, continued under the same id when the run is resumed.
 
     Online only where an account is set up on this machine, else offline segments in `folder`/wandb, to be sent with
-    `wandb sync --append`.
+    `wandb sync`.
     """
 
     takes_distributions = True
 
-    def __init__(
-        self,
-        config: Config,
-        folder: Path,
-        run_id: str,
-        job_type: str,
-        warn: Callable[[str], None] = warnings.warn,
-    ) -> None:
-        group = config.wandb.group or f"{config.data.name}-{config.partition.name}"
-        # One point may stand in several grids: each has a run of its own, or W&B would mix them.
-        run_id = f"{run_id[:50]}-{sha256(f'{group}/{run_id}'.encode()).hexdigest()[:8]}"
-        arguments = {
-            "id": run_id,
-            "resume": "allow",
-            "dir": str(folder),
-            "project": config.wandb.project,
-            "entity": config.wandb.entity,
-            "group": group,
-            "name": config.name or f"{config.method.name} seed {config.seeds[0]}",
-            "tags": [*config.wandb.tags, config.method.name, config.data.name, config.partition.name, job_type],
-            "job_type": job_type,
-            "reinit": "create_new",
-        }
-        self._segments = segments(folder, run_id)
-        started = mode(config.wandb.mode)
-        if config.wandb.mode == "online" and started == "offline":
-            warn(
-                "wandb.mode = online: no W&B account on this machine, logged offline; run `wandb login`, then "
-                f"`wandb sync --append {folder}/wandb/offline-run-*`"
-            )
-        self.run = _start(started, arguments, warn)
+    def __init__(self, config: Config, folder: Path, entry: Entry, warn: Warn | None = warnings.warn) -> None:
+        arguments = described(config, entry)
+        self._segments = segments(folder, arguments["id"])
+        self.run = started(config.wandb, folder, arguments, warn)
+        self._goals = goals(tasks.load(read_json(folder / "environment.json", []).get("task") or "classification"))
         self.run.define_metric("round")
         self.run.define_metric("*", step_metric="round")
+        for key in AXES[1:]:
+            self.run.define_metric(key, step_metric="round", summary="last")
+        for key, best in self._goals.items():
+            self.run.define_metric(key, step_metric="round", summary=f"last,{best}")
 
     def logged(self) -> int | None:
         """The last round that W&B really has, as of the start; None when there is no telling.
 
-        Read back from the offline segments, because W&B's own process loses what it has not written when it dies;
-        from the server for a run that is continued online.
+        From the server where the run is online, else read back from the offline segments, because W&B's own process
+        loses what it has not written when it dies.
         """
-        known = [int(row["round"]) for path in self._segments for row in history(path)]
-        if self.run.resumed:
-            known += [int(self.run.summary["round"])] if "round" in dict(self.run.summary) else []
-        return max(known, default=-1) if self._segments or self.run.resumed else None
+        if self.run.offline:
+            return last_round(self._segments)
+        known = dict(self.run.summary) if self.run.resumed else {}
+        return int(known.get("round", -1))
 
     def log_hyperparams(self, params: dict[str, Any]) -> None:
+        """The whole configuration, as a tree."""
         self.run.config.update(params, allow_val_change=True)
 
     def log_metrics(self, metrics: dict[str, Any], step: int) -> None:
+        """A round, which is also W&B's own step, so that every segment of a run counts alike."""
         drawn = {k: wandb.Histogram(v.tolist()) if isinstance(v, np.ndarray) else v for k, v in metrics.items()}
-        self.run.log({"round": step, **drawn})
+        self.run.log({"round": step, **drawn}, step=step, commit=True)
+
+    def conclude(self, records: Records) -> None:
+        """Last and best scores in the summary, out of the whole run however many parts it had; the clients' table."""
+        self.run.summary.update(summary_of(records, self._goals))
+        clients = records.clients()
+        last = clients[clients["round"] == clients["round"].max()]
+        self.run.summary["clients"] = table(last.drop(columns="seed"))
 
     def save(self) -> None:
         """Nothing to do: W&B's own process has taken the round."""
 
     def finalize(self, status: str) -> None:
+        """Close the run; what an earlier start wrote offline need not be sent any more where this one is online."""
         self.run.finish(exit_code=0 if status == "success" else 1)
+        if status == "success" and not (self.run.offline or self.run.disabled):
+            for segment in self._segments:
+                mark_synced(segment)
 
 
-def _start(mode: Mode, arguments: dict[str, Any], warn: Callable[[str], None]) -> Any:
+def described(config: Config, entry: Entry) -> dict[str, Any]:
+    """What `wandb.init` is told of a seed.
+
+    The job type is the label, so that grouping by it draws mean and band over the seeds. Points that are only tried
+    have a job type of their own, or they would count into the mean.
+    """
+    group = group_of(config)
+    tried = entry.role == "candidate"
+    words = [entry.label, *([point_name(entry.values)] if tried and entry.values else []), f"seed {entry.seed}"]
+    # One run may stand in several studies, and under several labels in one: each is a run of its own at W&B.
+    told = sha256(f"{group}/{entry.label}/{config.key()}-s{entry.seed}".encode()).hexdigest()[:8]
+    return {
+        "id": f"{config.key()}-s{entry.seed}-{told}",
+        "group": group,
+        "job_type": f"{entry.label} ({entry.role})"[-LONGEST:] if tried else entry.label[:LONGEST],
+        "name": " ".join(words)[:LONGEST],
+        "tags": tags(config.wandb.tags, config.method.name, config.data.name, config.partition.name, entry.role),
+    }
+
+
+def group_of(config: Config) -> str:
+    """The study; without one, what makes runs comparable."""
+    return plain(config.wandb.group or f"{config.data.name}-{config.partition.name}")[:LONGEST]
+
+
+def plain(name: str) -> str:
+    """A name without symbols and quotes: no workspace may be called `alpha=0.1`, and no filter finds such a group."""
+    return "".join(" " if unicodedata.category(c).startswith("S") or c in "'\"\\" else c for c in name)
+
+
+def tags(*words: str | Iterable[str]) -> list[str]:
+    """Each once, in a length that W&B takes."""
+    flat = [word for some in words for word in ([some] if isinstance(some, str) else some)]
+    return list(dict.fromkeys(word[-LONGEST_TAG:].strip() for word in flat if word.strip()))
+
+
+def goals(task: Task) -> dict[str, str]:
+    """By key, whether its best value is the highest (`max`) or the lowest (`min`)."""
+    best = {f"{split}_{metric.name}": metric.higher for metric in task.metrics for split in SPLITS}
+    best["test_worst_tenth"] = task.primary.higher
+    return {f"{point}/{key}": "max" if higher else "min" for point in POINTS for key, higher in best.items()}
+
+
+def summary_of(records: Records, best: Mapping[str, str]) -> dict[str, Any]:
+    """`after_agg/test_accuracy: {last, max}` of every key, and at the best round on validation as `best_val/...`."""
+    metrics, metric, found = records.metrics(), records.metric(), dict[str, Any]()
+    for key, goal in best.items():
+        point, _, name = key.partition("/")
+        values = metrics.loc[metrics["point"] == point, name].dropna()
+        if len(values):
+            found[key] = {"last": float(values.iloc[-1]), goal: float(values.agg(goal))}
+    for row in at_best_round(metrics, metric).to_dict("records"):
+        chosen = {
+            "round": int(row["round"]),
+            **{f"{split}_{metric.name}": row[f"{split}_{metric.name}"] for split in SPLITS},
+        }
+        found |= {f"best_val/{row['point']}/{key}": value for key, value in chosen.items()}
+    return found
+
+
+def table(frame: pd.DataFrame) -> wandb.Table:
+    """A frame as a W&B table; what is not known is empty."""
+    return wandb.Table(dataframe=frame.astype(object).where(frame.notna(), None))
+
+
+def started(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn: Warn | None) -> Any:
+    """A W&B run in a mode that is possible here.
+
+    warn: told where it is offline although online was asked for. Raises ConfigError there if nobody can be told.
+    """
+    where = {"project": asked.project, "entity": asked.entity, "dir": str(folder)}
+    own = {**arguments, **where, "resume": "allow", "reinit": "create_new"}
+    possible = mode(asked.mode)
+    if asked.mode == "online" and possible == "offline":
+        send = f"run `wandb login`, then `wandb sync {folder}/wandb/offline-run-*`"
+        _offline_instead(warn, "wandb.mode = online: no W&B account on this machine", send)
     try:
-        return wandb.init(mode=mode, settings=_settings(), **arguments)
+        return wandb.init(mode=possible, settings=_settings(), **own)
     except wandb.Error as error:
-        if mode != "online":
+        if possible != "online":
             raise
         first = next(iter(str(error).splitlines()), type(error).__name__)
-        warn(f"W&B cannot be reached, logged offline ({first})")
         wandb.teardown()  # the failed start still holds the id
-        return wandb.init(mode="offline", settings=_settings(), **arguments)
+        _offline_instead(warn, "W&B cannot be reached", first)
+        return wandb.init(mode="offline", settings=_settings(), **own)
+
+
+def _offline_instead(warn: Warn | None, why: str, more: str) -> None:
+    if warn is None:
+        raise ConfigError(f"{why} ({more})")
+    warn(f"{why}, logged offline; {more}")
 
 
 def _settings() -> wandb.Settings:
-    """Quiet, no capture of the terminal, and a bound on every wait that the installed version can bound."""
-    newer = {"finish_timeout": 4 * TIMEOUT, "x_transaction_log_flush_interval": 1}
-    known = {key: value for key, value in newer.items() if key in wandb.Settings.model_fields}
-    return wandb.Settings(silent=True, console="off", login_timeout=TIMEOUT, init_timeout=TIMEOUT, **known)
+    """Quiet, no capture of the terminal, and a bound on every wait."""
+    return wandb.Settings(
+        silent=True,
+        console="off",
+        login_timeout=TIMEOUT,
+        init_timeout=TIMEOUT,
+        finish_timeout=4 * TIMEOUT,
+        x_transaction_log_flush_interval=1,
+    )
 
 
 def mode(asked: str) -> Mode:
@@ -115,10 +203,10 @@ def mode(asked: str) -> Mode:
         return "disabled"
     if asked == "offline" or (asked == "auto" and from_environment in ("offline", "dryrun")):
         return "offline"
-    return "online" if _has_account() else "offline"
+    return "online" if has_account() else "offline"
 
 
-def _has_account() -> bool:
+def has_account() -> bool:
     """Whether W&B would find a login by itself: in the environment, its settings files or netrc."""
     settings = wandb.setup(wandb.Settings(silent=True)).settings
     if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE") or settings.api_key:
@@ -132,37 +220,3 @@ def _in_netrc(host: str) -> bool:
         return netrc.netrc(path).authenticators(host) is not None
     except (OSError, netrc.NetrcParseError):
         return False
-
-
-def segments(folder: Path, run_id: str) -> list[Path]:
-    """The files of the offline segments of a run, oldest first."""
-    return sorted(folder.glob(f"wandb/offline-run-*/run-{run_id}.wandb"))
-
-
-def history(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows logged to a .wandb file, in order; a torn end is left out."""
-    for record in _records(path.read_bytes()):
-        if record.WhichOneof("record_type") == "history":
-            items = record.history.item
-            yield {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in items}
-
-
-def _records(data: bytes) -> Iterator[Any]:
-    """The messages of a .wandb file."""
-    from wandb.proto import wandb_internal_pb2
-
-    parse = wandb_internal_pb2.__dict__["Record"].FromString  # made at import time, which type checkers cannot see
-
-    message, position = b"", LOG_HEADER
-    while position + 7 <= len(data):
-        if (room := BLOCK - position % BLOCK) < 7:
-            position += room
-            continue
-        _, length, part = struct.unpack_from("<IHB", data, position)
-        chunk = data[position + 7 : position + 7 + length]
-        if len(chunk) < length:
-            return
-        message, position = message + chunk, position + 7 + length
-        if part in (1, 4):  # whole, or the last part
-            yield parse(message)
-            message = b""

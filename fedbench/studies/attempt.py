@@ -70,17 +70,17 @@ class Attempt:
     def _attach(self) -> None:
         config, folder = self.job.config, self.job.folder
         if config.loggers and not self.loggers:
-            kind = "trial" if self.job.role == "candidate" else "run"
-            self.loggers = make_loggers(
-                config, folder, places.identity(config), kind, resume=self.begun, warn=self.warnings.append
-            )
+            entry = self.job.entry(folder)
+            self.loggers = make_loggers(config, folder, entry, resume=self.begun, warn=self.warnings.append)
         for logger in self.loggers:
             logger.log_hyperparams(config.model_dump(mode="json"))
 
     def _end(self, warnings: list[str]) -> None:
-        catch_up(self.loggers, self.job.folder)
-        self.close("success")
         folder = self.job.folder
+        catch_up(self.loggers, folder)
+        for logger in self.loggers:
+            logger.conclude(Records(folder))
+        self.close("success")
         write_json_atomically(folder / "summary.json", summarise(Records(folder), [*warnings, *self.warnings]))
         description.finish(folder)
         checkpoint.remove(folder / "checkpoint")

@@ -8,7 +8,8 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.results.plan import EntryRole, Plan
+from fedbench.results.loggers import log_page
+from fedbench.results.plan import EntryRole, Plan, study_name
 from fedbench.studies import folder as places
 from fedbench.studies.contenders import Contender
 from fedbench.studies.execute import Watch, execute, room_for
@@ -135,20 +136,22 @@ def hold(contests: Sequence[Contest], at_once: int | None = None, watch: Watch |
         stack.enter_context(room_for([contests[0].first()], at_once))
         for contest in contests:
             stack.enter_context(places.alone_in(contest.folder))
-        stage(contests, candidates, at_once, watch)
+        new = stage(contests, candidates, at_once, watch)
         for contest, metric in zip(contests, metrics, strict=True):
             contest.choose(metric)
-        stage(contests, [contest.finals() for contest in contests], at_once, watch)
+        new |= stage(contests, [contest.finals() for contest in contests], at_once, watch)
         for contest in contests:
             contest.write()
     from fedbench.report import make_report
 
     for contest in contests:
         make_report(contest.folder)
+        if new:
+            log_page(contest.folder, contest.config)
 
 
-def stage(contests: Sequence[Contest], jobs: Sequence[Sequence[Job]], at_once: int | None, watch: Watch | None) -> None:
-    """Run the jobs of every contest, all of them side by side."""
+def stage(contests: Sequence[Contest], jobs: Sequence[Sequence[Job]], at_once: int | None, watch: Watch | None) -> bool:
+    """Run the jobs of every contest, all of them side by side; says whether any of them was not done."""
 
     def told(outcomes: dict[str, Outcome], running: list[str]) -> None:
         for contest in contests:
@@ -158,8 +161,11 @@ def stage(contests: Sequence[Contest], jobs: Sequence[Sequence[Job]], at_once: i
 
     for contest, own in zip(contests, jobs, strict=True):
         contest.begin(own)
-    if every := [job for own in jobs for job in own]:
+    every = [job for own in jobs for job in own]
+    new = any(job.outcome().status != "done" for job in every)
+    if every:
         execute(every, contests[0].folder / ".tune", at_once, told)
+    return new
 
 
 def resolved(config: Config, folder: Path) -> Config:
@@ -167,7 +173,7 @@ def resolved(config: Config, folder: Path) -> Config:
     if config.resources.hosts == "auto":
         config.resources.hosts = 0
     if config.wandb.group is None:
-        config.wandb.group = folder.name
+        config.wandb.group = study_name(folder)
     return resolve(config)[0]
 
 

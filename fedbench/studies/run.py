@@ -12,6 +12,7 @@ from fedbench.config import Config
 from fedbench.config.schema import folder_name
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
+from fedbench.results.loggers import log_page
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.studies import folder as places
@@ -84,6 +85,7 @@ def run(
         from fedbench.report import make_report
 
         make_report(folder)
+        log_page(folder, config)
     return result
 
 

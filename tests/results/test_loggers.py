@@ -10,36 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.results.loggers import (
-    catch_up,
-    log_records,
-    metric_values,
-    trace_distributions,
-    trace_values,
-)
+from fedbench.results.loggers import catch_up, log_records
 from tests.results.wandb_files import attach, lines, traces, wandb_history
-
-
-def test_lines_become_one_key_per_point_and_metric():
-    values = metric_values(lines(1))
-    assert values["after_fit/test_accuracy"] == 0.6
-    assert values["after_agg/test_accuracy"] == 0.5
-    assert values["after_agg/failed"] == 1
-    assert "after_agg/val_accuracy" not in values
-
-
-def test_few_clients_become_curves_and_many_become_quantiles():
-    assert list(trace_values(traces(1, clients=2))) == ["lambda/client_00", "lambda/client_01"]
-    many = trace_values(traces(1, clients=60))
-    assert list(many) == ["lambda/min", "lambda/p10", "lambda/median", "lambda/p90", "lambda/max"]
-    assert many["lambda/median"] == pytest.approx(1.0295)
-    assert trace_distributions(traces(1, clients=60))["lambda/histogram"].shape == (60,)
-    assert trace_distributions(traces(1, clients=2)) == {}
-
-
-def test_named_parts_are_means_over_clients_and_a_server_trace_stays():
-    assert trace_values(traces(1, clients=3, name="critical_share/fc")) == {"critical_share/fc": pytest.approx(1.001)}
-    assert trace_values([{"seed": 0, "round": 1, "client": -1, "name": "margin", "value": 0.2}]) == {"margin": 0.2}
 
 
 @pytest.mark.parametrize("name", ["wandb", "csv"])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.results.plan import Entry, Plan, is_study, point_name
+from fedbench.results.plan import Entry, Plan, is_study, point_name, studies_in, study_name
 
 
 def plan() -> Plan:
@@ -80,3 +80,19 @@ def test_budgets_are_numbers_of_points():
     assert [asked.budget(label) for label in "abc"] == [2, 3, 1]
     assert not asked.even("a", "b")
     assert asked.even("a")
+
+
+def test_a_part_of_a_study_is_called_after_it(tmp_path):
+    assert study_name(tmp_path / "grid" / "mine") == "mine"
+    assert study_name(tmp_path / "mine" / "settings" / "alpha=0.1") == "mine/alpha=0.1"
+    assert study_name(tmp_path / "claims" / "M9") == "claims/M9"
+
+
+def test_a_folder_above_studies_holds_them_all(tmp_path):
+    for name in ("a", "b/settings/x"):
+        (tmp_path / name).mkdir(parents=True)
+        Plan("compare", None, {}, []).write(tmp_path / name)
+    assert studies_in(tmp_path) == [tmp_path / "a", tmp_path / "b/settings/x"]
+    assert studies_in(tmp_path / "a") == [tmp_path / "a"]
+    with pytest.raises(ConfigError, match="no study or run here"):
+        studies_in(tmp_path / "nothing")

@@ -1,45 +1,100 @@
 """What arrives at W&B, read back from its offline files."""
 
+import json
+
 import pytest
 import wandb
 
-from fedbench.results.loggers import (
-    log_records,
-)
-from tests.results.wandb_files import attach, lines, traces, wandb_history, wandb_records
+from fedbench.config import Config
+from fedbench.results.loggers import log_records
+from fedbench.results.plan import Entry
+from fedbench.results.reader import Records
+from fedbench.results.wandb_log import described, tags
+from tests.report.conftest import write_run
+from tests.results.wandb_files import OfflineRun, attach, lines, segments, traces, wandb_history
 
 
-def test_wandb_offline_file_holds_both_points_the_lambdas_and_the_mask(tmp_path):
-    loggers = attach(tmp_path, "wandb", group="grid-1", tags=["paper"])
-    loggers[0].log_hyperparams({"method": {"name": "fedcac"}})
+def read_back(folder):
+    (path,) = segments(folder)
+    return OfflineRun(path)
+
+
+def test_an_offline_file_holds_both_points_lines_and_histograms_of_clients_and_what_was_spent(tmp_path):
+    (logger,) = attach(tmp_path, "wandb")
     for round_ in (1, 2):
-        log_records(
-            loggers, lines(round_, accuracy=round_ / 10), traces(round_) + traces(round_, name="critical_share")
-        )
-    loggers[0].finalize()
-    rows = wandb_history(tmp_path)
-    assert [row["round"] for row in rows] == [1, 2]
+        rows = traces(round_) + traces(round_, name="critical_share")
+        log_records([logger], lines(round_, accuracy=round_ / 10), rows)
+    logger.finalize()
+    rows = read_back(tmp_path).rows
+    assert [(row["round"], row["_step"], row["bytes"], row["steps"]) for row in rows] == [(1, 1, 8, 5), (2, 2, 16, 10)]
     assert [row["after_agg/test_accuracy"] for row in rows] == [0.1, 0.2]
     assert [row["after_fit/test_accuracy"] for row in rows] == pytest.approx([0.2, 0.3])
     assert [row["lambda/client_02"] for row in rows] == [1.002, 2.002]
     assert rows[0]["critical_share/client_01"] == 1.001
+    assert [sum(row["lambda/histogram/values"]) for row in rows] == [3, 3]
 
 
-def test_wandb_run_is_named_grouped_and_stepped_by_round(tmp_path):
-    folder = tmp_path
-    loggers = attach(folder, "wandb", group="grid-1", tags=["paper"])
-    loggers[0].finalize()
-    wandb.teardown()
-    (path,) = folder.glob("wandb/offline-run-*/*.wandb")
-    records = list(wandb_records(path))
-    run = next(r.run for r in records if r.WhichOneof("record_type") == "run")
-    assert run.run_id.startswith("0123456789ab-")
-    assert (run.run_group, run.job_type) == ("grid-1", "train")
-    assert list(run.tags) == ["paper", "fedavg", "digits", "dirichlet", "train"]
-    assert run.display_name == "fedavg seed 0"
-    assert {r.metric.name or r.metric.glob_name for r in records if r.WhichOneof("record_type") == "metric"} >= {
-        "round"
-    }
+def test_a_run_is_one_seed_in_the_group_of_its_study_with_the_label_as_job_type_and_axes(tmp_path):
+    entry = Entry("final", "fedcac tau=0.3", {"train.lr": 0.1}, 2, ".")
+    (logger,) = attach(tmp_path, "wandb", entry=entry, group="grid-1", tags=["paper"])
+    logger.log_hyperparams({"method": {"name": "fedcac", "tau": 0.3}, "rounds": 4})
+    logger.finalize()
+    told = read_back(tmp_path)
+    assert (told.run.run_group, told.run.job_type, told.run.display_name) == (
+        "grid-1",
+        "fedcac tau=0.3",
+        "fedcac tau=0.3 seed 2",
+    )
+    assert list(told.run.tags) == ["paper", "fedavg", "digits", "dirichlet", "final"]
+    assert told.config["method"] == {"name": "fedcac", "tau": 0.3}
+    assert {"round", "bytes", "steps"} <= set(told.metrics)
+    assert told.metrics["*"].step_metric == "round"
+    best, least = (told.metrics[f"after_agg/test_{name}"].summary for name in ("accuracy", "loss"))
+    assert (best.last, best.max, best.min) == (True, True, False)
+    assert (least.last, least.max, least.min) == (True, False, True)
+
+
+def test_points_that_are_tried_do_not_count_into_the_mean_of_their_method():
+    tried = [described(Config(), Entry("candidate", "fedper", {"train.lr": rate}, 90, ".")) for rate in (0.1, 0.2)]
+    assert [own["name"] for own in tried] == ["fedper lr=0.1 seed 90", "fedper lr=0.2 seed 90"]
+    assert {own["job_type"] for own in tried} == {"fedper (candidate)"}
+    assert "candidate" in tried[0]["tags"]
+
+
+def test_what_stands_in_two_studies_or_under_two_labels_is_as_many_runs():
+    groups = [Config(wandb={"group": name}) for name in ("a", "b")]
+    asked = [described(config, Entry("final", label, {}, 0, ".")) for config in groups for label in ("x", "y")]
+    assert len({own["id"] for own in asked}) == 4
+    assert described(groups[0], Entry("final", "x", {"train.lr": 0.1}, 0, "elsewhere"))["id"] == asked[0]["id"]
+
+
+def test_tags_are_of_a_length_that_wandb_takes():
+    assert tags(["a", "a", " "], "parquet:/" + "x" * 80) == ["a", "x" * 64]
+
+
+def test_the_summary_of_a_finished_run_has_last_and_best_and_the_clients(tmp_path):
+    write_run(tmp_path, "fedper", seeds=[0], rounds=6, clients=3)
+    (logger,) = attach(tmp_path, "wandb")
+    records = Records(tmp_path)
+    scores = records.metrics().query("point == 'after_agg'").set_index("round")
+    log_records([logger], records.metrics().query("round > 3").to_dict("records"))  # this start had not all of them
+    logger.conclude(records)
+    logger.finalize()
+    told = read_back(tmp_path)
+    accuracy = scores["test_accuracy"]
+    assert told.summary["after_agg/test_accuracy"] == {"last": accuracy[6], "max": accuracy.max()}
+    assert told.summary["after_agg/test_loss"]["min"] == scores["test_loss"].min()
+    best = scores["val_accuracy"].idxmax()
+    assert told.summary["best_val/after_agg/round"] == best
+    assert told.summary["best_val/after_agg/test_accuracy"] == accuracy[best]
+    columns, rows = told.table("clients")
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    assert [(row["client"], row["point"]) for row in found] == [
+        (client, point) for client in range(3) for point in ("after_agg", "after_fit")
+    ]
+    assert {row["round"] for row in found} == {6}
+    assert told.rows[-1]["round"] == 6
+    json.dumps(rows, allow_nan=False)
 
 
 def test_online_without_an_account_is_offline_and_says_so(tmp_path):
@@ -48,11 +103,12 @@ def test_online_without_an_account_is_offline_and_says_so(tmp_path):
     assert len(wandb_history(tmp_path)) == 1
     (line,) = said
     assert line.startswith("wandb.mode = online: no W&B account on this machine, logged offline; run `wandb login`")
-    assert line.endswith(f"`wandb sync --append {tmp_path}/wandb/offline-run-*`")
+    assert line.endswith(f"`wandb sync {tmp_path}/wandb/offline-run-*`")
 
 
 def test_an_environment_that_disables_wandb_is_respected(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     loggers = attach(tmp_path, "wandb")
     log_records(loggers, lines(1))
+    wandb.teardown()
     assert not list(tmp_path.glob("wandb/*run*"))

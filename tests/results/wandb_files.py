@@ -9,9 +9,8 @@ import wandb
 from wandb.proto import wandb_internal_pb2
 
 from fedbench.config import Config
-from fedbench.results.loggers import (
-    make_loggers,
-)
+from fedbench.results.loggers import make_loggers
+from fedbench.results.plan import Entry
 from fedbench.results.schema import metrics_line
 from fedbench.tasks import load
 
@@ -33,9 +32,9 @@ def traces(round_, seed=0, clients=3, name="lambda"):
     ]
 
 
-def attach(folder, *names, resume=True, warn=pytest.fail, **wandb):
+def attach(folder, *names, resume=True, warn=pytest.fail, entry=None, **wandb):
     config = Config(loggers=list(names), wandb=wandb)
-    return make_loggers(config, folder, "0123456789ab", "train", resume=resume, warn=warn)
+    return make_loggers(config, folder, entry or Entry("final", "fedavg", {}, 0, "."), resume=resume, warn=warn)
 
 
 def wandb_records(path: Path):
@@ -55,9 +54,41 @@ def wandb_records(path: Path):
 
 def wandb_history(folder: Path):
     """What all offline segments of a run hold: one dictionary per logged round, in order."""
+    return [row for path in segments(folder) for row in OfflineRun(path).rows]
+
+
+def segments(folder: Path):
+    """The .wandb files of a run's folder, all written."""
     wandb.teardown()  # finish() may return before W&B's own process has closed the file
-    rows = []
-    for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
-        histories = [r.history for r in wandb_records(path) if r.WhichOneof("record_type") == "history"]
-        rows += [{"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in h.item} for h in histories]
-    return rows
+    return sorted(folder.glob("wandb/offline-run-*/*.wandb"))
+
+
+class OfflineRun:
+    """A .wandb file read back. run: what W&B was told first; metrics: definitions by name; artifacts: by type."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder, self.rows, self.config, self.summary = path.parent, [], {}, {}
+        self.metrics, self.artifacts = {}, {}
+        for record in wandb_records(path):
+            kind = record.WhichOneof("record_type")
+            if kind == "run":
+                self.run = record.run
+            elif kind == "history":
+                self.rows.append(values(record.history.item))
+            elif kind == "summary":
+                self.summary |= values(record.summary.update)
+            elif kind == "config":
+                self.config |= values(record.config.update)
+            elif kind == "metric":
+                self.metrics[record.metric.name or record.metric.glob_name] = record.metric
+            elif kind == "artifact":
+                self.artifacts[record.artifact.type] = record.artifact
+
+    def table(self, name: str):
+        """Columns and rows of a table in the summary."""
+        tree = json.loads((self.folder / "files" / self.summary[name]["path"]).read_text())
+        return tree["columns"], tree["data"]
+
+
+def values(items):
+    return {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in items}

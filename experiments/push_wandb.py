@@ -1,0 +1,3 @@
+from fedbench.cli.wandb import main
+
+raise SystemExit(main())

@@ -1,0 +1,163 @@
+"""A study at W&B: the runs of its seeds out of their records, and a run of its own for its page and final table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import wandb
+
+from fedbench.config import Config, WandbConfig
+from fedbench.config.files import load_yaml
+from fedbench.results.curves import Spent, by_round, metric_values, trace_distributions, trace_values
+from fedbench.results.plan import Entry, Plan, study_name
+from fedbench.results.reader import Records
+from fedbench.results.tables import final_table
+from fedbench.results.wandb_log import LONGEST, WandbLog, Warn, described, group_of, started, table, tags
+from fedbench.results.wandb_segments import last_round, segments
+
+PAGE = ("report.html", "table.csv", "table.md", "table.tex", "groups.csv", "plan.json")
+"""The files of a study that go along as an artifact, those that are there."""
+ROLE = "study"
+
+
+@dataclass(frozen=True)
+class Seed:
+    """A finished job of a study. config: as it was run, with the study's place at W&B."""
+
+    entry: Entry
+    folder: Path
+    config: Config
+
+    @cached_property
+    def records(self) -> Records:
+        return Records(self.folder)
+
+    @cached_property
+    def rounds(self) -> list[int]:
+        """Those that were evaluated."""
+        return sorted(map(int, self.records.metrics()["round"].unique()))
+
+    def sent_offline(self) -> bool:
+        """Whether an offline file holds all of it."""
+        found = segments(self.folder, described(self.config, self.entry)["id"])
+        return (last_round(found) or 0) >= self.rounds[-1]
+
+    def segments(self) -> list[Path]:
+        """The folders with what was written offline, oldest first."""
+        return [path.parent for path in segments(self.folder, described(self.config, self.entry)["id"])]
+
+
+@dataclass(frozen=True)
+class WandbStudy:
+    """A study, and where it belongs at W&B."""
+
+    folder: Path
+    plan: Plan
+    place: WandbConfig
+
+    @classmethod
+    def load(cls, folder: Path, given: Mapping[str, Any] | None = None) -> "WandbStudy":
+        """given: keys of `WandbConfig` that are to differ from the study's own. Raises ConfigError where none is."""
+        plan = Plan.read(folder, [])
+        place = WandbConfig(**{**(plan.config.get("wandb") or {}), **(given or {})})
+        if place.group is None and plan.kind != "run":
+            place.group = study_name(folder)
+        return cls(folder, plan, place)
+
+    @property
+    def name(self) -> str:
+        return study_name(self.folder)
+
+    @cached_property
+    def config(self) -> Config:
+        """What was asked of all."""
+        return placed(self.plan.config, self.place)
+
+    @property
+    def group(self) -> str:
+        return group_of(self.config)
+
+    @cached_property
+    def seeds(self) -> list[Seed]:
+        """The finished jobs, final ones first."""
+        found = {}
+        for entry in sorted(self.plan.entries, key=lambda entry: entry.role, reverse=True):
+            path = self.folder / entry.path
+            if (path / "summary.json").exists() and Records(path).summary().get("complete"):
+                config = placed(load_yaml(path / "config.yaml"), self.place)
+                seed = Seed(entry, path, config)
+                found[described(config, entry)["id"]] = seed
+        return list(found.values())
+
+    def left_out(self) -> dict[str, str]:
+        """Jobs that are not finished, and why."""
+        known = {(seed.entry.label, seed.entry.path) for seed in self.seeds}
+        left = [entry for entry in self.plan.entries if (entry.label, entry.path) not in known]
+        return {
+            f"{entry.label} seed {entry.seed} ({entry.path})": entry.error
+            or ("not finished" if (self.folder / entry.path).exists() else "its folder is not there")
+            for entry in left
+        }
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row per method, point and choice of round."""
+        runs = self.plan.records(self.folder)
+        metric = next(iter(runs.values())).metric()
+        metrics = {label: run.metrics() for label, run in runs.items()}
+        clients = {label: run.clients() for label, run in runs.items()}
+        return final_table(metric, metrics, clients, estimators={label: run.estimator() for label, run in runs.items()})
+
+
+def placed(tree: Mapping[str, Any], place: WandbConfig) -> Config:
+    """A configuration with another place at W&B."""
+    return Config(**{**tree, "wandb": place.model_dump()})
+
+
+def send(seed: Seed) -> int:
+    """Give W&B the rounds of a job that it lacks, and say how many those were. Raises ConfigError without W&B."""
+    log = WandbLog(seed.config, seed.folder, seed.entry, None)
+    have, sent, spent = log.logged(), 0, Spent()
+    log.log_hyperparams(seed.config.model_dump(mode="json"))
+    rows: list[Any] = seed.records.metrics().to_dict("records")
+    traced: list[Any] = seed.records.traces().to_dict("records")
+    traces = by_round(traced)
+    for number, lines in by_round(rows).items():
+        spent.note(number, lines)
+        if have is None or number > have:
+            curves = trace_values(traces[number]) | trace_distributions(traces[number])
+            log.log_metrics(metric_values(lines) | spent.until(number) | curves, step=number)
+            sent += 1
+    log.conclude(seed.records)
+    log.finalize("success")
+    return sent
+
+
+def send_study(study: WandbStudy, warn: Warn | None = None) -> Any:
+    """Give W&B the final table and the page of a study, as a run of its own in its group; returns that run.
+
+    warn: as of `started`.
+    """
+    config = study.config
+    told = sha256(f"{study.group}/{study.name}".encode()).hexdigest()[:12]
+    arguments = {
+        "id": f"{ROLE}-{told}",
+        "group": study.group,
+        "job_type": ROLE,
+        "name": study.name[-LONGEST:],
+        "tags": tags(config.wandb.tags, config.data.name, config.partition.name, ROLE),
+        "config": {**study.plan.config, "kind": study.plan.kind, "choices": study.plan.choices},
+    }
+    run = started(study.place, study.folder, arguments, warn)
+    run.summary["final_table"] = table(study.table)
+    artifact = wandb.Artifact(f"page-{told}", "report", description=f"page and tables of {study.name}")
+    for name in PAGE:
+        if (study.folder / name).exists():
+            artifact.add_file(str(study.folder / name), name=name)
+    run.log_artifact(artifact)
+    run.finish()
+    return run
