@@ -216,6 +216,15 @@ def log_records(
         logger.log_records(rows, traced)
 
 
+def account(names: Iterable[str]) -> dict[str, str]:
+    """The variables by which these loggers know the account of this machine, for processes on other ones."""
+    if "wandb" not in names:
+        return {}
+    from fedbench.results.wandb_log import variables
+
+    return variables()
+
+
 def _make(name: str, config: Config, folder: Path, run_id: str, job_type: str, warn: Warn) -> Logger:
     if name == "wandb":
         from fedbench.results.wandb_log import WandbLog

@@ -1,12 +1,15 @@
 """Machines that share neither memory nor files: the same bits, and a machine that is lost costs no run."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from fedbench.data.prepared import Prepared
 from fedbench.runtime.drive import drive
+from fedbench.studies.execute import execute
+from fedbench.studies.job import Job, Outcome
 from fedbench.studies.resolve import resolve
 from tests.machines import Machines, compared, hosts_on, possible
 from tests.runtime.rounds import play, read, small
@@ -41,8 +44,42 @@ def test_three_machines_give_the_bits_of_one_process(ray, machines, tmp_path):
         assert sorted(path.name for path in copy.iterdir()) == sorted(known.files())
 
 
+def test_trials_on_other_machines_leave_what_they_leave_here(ray, machines, tmp_path):
+    """They see neither the data nor the results folder."""
+    configs = [resolve(small("fedper", rounds=2, seeds=[seed]))[0] for seed in range(2)]
+    expected = [play(config, tmp_path / f"here-{config.seeds[0]}") for config in configs]
+    for config in configs:
+        config.resources.address = machines.address
+    jobs = [Job(config, tmp_path / "run" / str(config.seeds[0]), "fedper") for config in configs]
+    with filled(ray):
+        found = execute(jobs, tmp_path / ".tune", 2, lambda outcomes, running: None)
+    assert set(found.values()) == {Outcome("done")}
+    assert [read(job.folder) for job in jobs] == expected
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["0", "1"]
+
+
+@contextmanager
+def filled(ray: Any) -> Iterator[None]:
+    """This machine has no room left, so that whatever needs a core is on another one."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    guest = ray.remote(Guest).options(num_cpus=2, scheduling_strategy=here).remote()
+    ray.get(guest.came.remote())
+    yield
+    ray.kill(guest)
+
+
+class Guest:
+    def came(self) -> None:
+        """Answers once it has its cores."""
+
+
 def test_a_machine_that_is_lost_costs_the_rounds_since_the_checkpoint(ray, machines, tmp_path):
-    """Its clients' states come from the checkpoint, which the driver gathered; the numbers are those of a quiet run."""
+    """Its clients' states come from the checkpoint, which the driver gathered; the numbers are those of a quiet run.
+
+    The last test, because the machine stays lost.
+    """
     config = small("fedper", rounds=8, checkpoint__every=2)
     expected = play(config, tmp_path / "undisturbed")
     warnings: list[str] = []
