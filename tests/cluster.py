@@ -31,8 +31,8 @@ DASHBOARD = "http://localhost:8265"
 PATIENCE = 900.0
 LOOK = 0.5
 SMALL = ["--model", "mlp", "--model.hidden", "16", "--rounds", "60", "--checkpoint.every", "5", "--train.epochs", "2"]
-GRID = ["grid", "--method", "fedcac", "--space", "method.tau=0.3,0.7", "--space", "train.lr=0.03,0.1", *SMALL]
-GRID += ["--baselines", "fedavg-ft", "--seeds", "0", "1"]
+GRID = ["grid", "--method", "fedcac", "--space", "method.tau=0.3,0.7", "--baselines", "fedavg-ft", "--seeds", "0", "1"]
+GRID += SMALL
 RUN = ["run", "--method", "fedper", *SMALL]
 PLACED = ["--address", "auto", "--hosts", "3", "--resources.strategy", "spread"]
 
@@ -142,9 +142,9 @@ class Lab:
         self._others.append(started)
         return started
 
-    def running(self, name: str, title: str) -> list[Process]:
-        """Processes of a machine whose command begins so."""
-        return [p for p in descendants(self.machines[name].pid) if p.title.split("/")[-1].startswith(title)]
+    def running(self, name: str, word: str) -> list[Process]:
+        """Processes of a machine whose command has the word in it."""
+        return [p for p in descendants(self.machines[name].pid) if word in command_of(p)]
 
     def close(self) -> None:
         for process in [*self._others, *self.machines.values()]:
@@ -162,6 +162,13 @@ def command(*words: str, **more: Any) -> str:
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)}: {done.returncode}\n{done.stdout[-3000:]}")
     return done.stdout
+
+
+def command_of(process: Process) -> str:
+    try:
+        return Path(f"/proc/{process.number}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 def until(there: Callable[[], Any], what: str, patience: float = PATIENCE) -> None:
@@ -249,7 +256,11 @@ def campaign(lab: Lab, said: Said) -> list[str]:
     said("ray up again: the lost machine is back")
     lab.laptop("ray", "down", "-y", file)
     said("ray down")
-    until(lambda: not any(lab.running(name, "raylet") for name in (HEAD, *WORKERS)), "Ray has ended everywhere", 180)
+    until(
+        lambda: not any(lab.running(name, "/raylet/raylet") for name in (HEAD, *WORKERS)),
+        "Ray has ended everywhere",
+        180,
+    )
     said("Ray has ended on all machines")
     return wrong
 
@@ -263,7 +274,7 @@ def reached(lab: Lab) -> str:
 def grid_with_accidents(lab: Lab, said: Said) -> None:
     log = lab.folder / "grid.log"
     job = submit(lab, log, *GRID, "--address", "auto", "--out", "/root/results/grid")
-    records = lab.folder / HEAD / "home" / "results"
+    records = lab.folder / HEAD / "home" / "results" / "grid"
     under_way = lambda name: lab.running(name, "ray::Trial")  # noqa: E731
     until(lambda: all(under_way(name) for name in WORKERS) or job.poll() is not None, "each worker has a trial")
     until(lambda: len(list(records.glob("run/*/metrics.jsonl"))) >= 3 or job.poll() is not None, "trials are under way")

@@ -41,6 +41,8 @@ def possible() -> bool:
 class Machines:
     """A head with two cores, where the caller is, and workers with one core, an empty cache and memory of their own.
 
+    Ray believes that each worker has a GPU.
+
     hidden: folders of the caller's that workers do not see, such as that of results, beside its cache.
     """
 
@@ -64,7 +66,7 @@ class Machines:
         (self.folder / "ray").mkdir()
         self.processes = [self._start("head", [*head, *common], HEALTH)]
         self._until(lambda: answers(self.port), "the head answers")
-        join = [str(RAY), "start", "--address", self.address, "--num-cpus", "1", *common]
+        join = [str(RAY), "start", "--address", self.address, "--num-cpus", "1", "--num-gpus", "1", *common]
         for number in range(workers):
             self.processes.append(self._start(f"worker-{number}", join, {}))
 

@@ -5,10 +5,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from ray.util import placement_group_table, remove_placement_group
 
+from fedbench.config import Config
 from fedbench.data.prepared import Prepared
+from fedbench.runtime import cluster
 from fedbench.runtime.drive import drive
-from fedbench.studies.execute import execute
+from fedbench.runtime.room import reserve
+from fedbench.studies.execute import bundles, execute
 from fedbench.studies.job import Job, Outcome
 from fedbench.studies.resolve import resolve
 from tests.machines import Machines, compared, hosts_on, possible
@@ -42,6 +46,21 @@ def test_three_machines_give_the_bits_of_one_process(ray, machines, tmp_path):
     for worker in ("worker-0", "worker-1"):
         (copy,) = (machines.folder / worker / "decoded").glob("digits-*/")
         assert sorted(path.name for path in copy.iterdir()) == sorted(known.files())
+
+
+def test_a_head_without_a_gpu_gives_trials_and_hosts_those_of_the_workers(ray, machines):
+    cluster.offer.cache_clear()
+    trial, hosts = (
+        resolve(small(resources={"address": machines.address, "hosts": asked}))[0].resources for asked in (0, "auto")
+    )
+    assert bundles(Config(resources=trial)) == [{"CPU": 1.0, "GPU": 1.0}]
+    assert (hosts.hosts, hosts.gpus_per_host) == (2, 1)
+    group = reserve(hosts.hosts, hosts.cpus_per_host, hosts.gpus_per_host)
+    places = placement_group_table(group)["bundles_to_node_id"].values()
+    assert ray.get_runtime_context().get_node_id() not in places
+    assert len(set(places)) == 2
+    remove_placement_group(group)
+    assert cluster.described(ray).endswith("(2 CPU), worker-0 (1 CPU, 1 GPU), worker-1 (1 CPU, 1 GPU)")
 
 
 def test_trials_on_other_machines_leave_what_they_leave_here(ray, machines, tmp_path):
