@@ -11,6 +11,7 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.runtime import cluster
 from fedbench.studies.job import ERROR, Job, Outcome
+from fedbench.studies.resolve import layout
 from fedbench.studies.trial import Supplies, attempt, last_line, note_error, supplies_for
 
 TRIAL_RESTARTS = 3
@@ -96,6 +97,21 @@ def _room(ray: Any, config: Config) -> int:
     """How many trials fit at once."""
     total = ray.cluster_resources()
     return max(1, int(min(total.get(kind, 0) / amount for kind, amount in _need(config).items() if amount)))
+
+
+def where(config: Config) -> str | None:
+    """What a cluster has, and how trials of this configuration lie on it; None where there is this machine only."""
+    if config.resources.address == "local":
+        return None
+    trial = config.model_copy(deep=True)
+    if trial.resources.hosts == "auto":
+        trial.resources.hosts = 0
+    layout(trial)
+    with cluster.connected(trial) as ray:
+        needs = " and ".join(f"{amount:g} {kind}" for kind, amount in _need(trial).items())
+        count = _room(ray, trial)
+        found = cluster.described(ray)
+    return f"cluster: {found}; room for {count} trials of {needs} at once; results come to this machine"
 
 
 def _tune(
