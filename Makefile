@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 # Processes that tests run in side by side; each may hold a Ray of its own with four hosts.
 WORKERS ?= 2
 
-.PHONY: demo test test-fast lint install clean
+.PHONY: demo test test-fast cluster-test lint install clean
 
 demo: $(STAMP)
 	$(BIN)/python experiments/grid.py --method fedcac
@@ -17,6 +17,10 @@ test: lint
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore-glob '*log*' tests/aggregation tests/config tests/engine \
 		tests/methods tests/module tests/results tests/tasks
+
+# A cluster of three machines made of namespaces, started by `ray up`: as root, ten minutes or so.
+cluster-test: $(STAMP)
+	$(BIN)/python -m tests.cluster
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -2,7 +2,6 @@
 
 `python -m tests.machines [METHOD ...]` runs methods (all of them unless named) in one process, on two hosts of one
 machine, and on two and three machines, and compares what was recorded; it says what differs and fails if anything does.
-It is a process of its own in tests too, because a process is connected to one Ray at a time.
 """
 
 import os
@@ -13,17 +12,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fedbench.data import cache
-from fedbench.data.prepared import Prepared
-from fedbench.runtime.drive import drive
-from fedbench.studies.resolve import resolve
-from tests.runtime.rounds import play, read, small
+from tests.runtime.rounds import play, small
 
 RAY = Path(sys.executable).with_name("ray")
 PATIENCE = 90.0  # seconds for a machine to join
@@ -45,6 +40,8 @@ def possible() -> bool:
 
 class Machines:
     """A head with two cores, where the caller is, and workers with one core, an empty cache and memory of their own.
+
+    Ray believes that each worker has a GPU.
 
     hidden: folders of the caller's that workers do not see, such as that of results, beside its cache.
     """
@@ -69,7 +66,7 @@ class Machines:
         (self.folder / "ray").mkdir()
         self.processes = [self._start("head", [*head, *common], HEALTH)]
         self._until(lambda: answers(self.port), "the head answers")
-        join = [str(RAY), "start", "--address", self.address, "--num-cpus", "1", *common]
+        join = [str(RAY), "start", "--address", self.address, "--num-cpus", "1", "--num-gpus", "1", *common]
         for number in range(workers):
             self.processes.append(self._start(f"worker-{number}", join, {}))
 
@@ -174,58 +171,19 @@ def compared(methods: Sequence[str], folder: Path, places: Sequence[str] = tuple
     return wrong
 
 
-def copies(machines: Machines) -> list[str]:
-    """The workers whose cache does not hold what the driver's holds of the data set; they began with nothing."""
-    known = sorted(Prepared.of(resolve(small())[1]).files())
-    held = {worker: machines.folder.glob(f"{worker}/decoded/digits-*/*") for worker in ("worker-0", "worker-1")}
-    return [worker for worker, paths in held.items() if sorted(path.name for path in paths) != known]
-
-
-def lost(machines: Machines, folder: Path) -> list[str]:
-    """What a run says whose hosts are on two machines, one of which is lost in its sixth round.
-
-    Raises AssertionError where its numbers are not those of a quiet run.
-    """
-    config = small("fedper", rounds=8, checkpoint__every=2)
-    expected = play(config, folder / "undisturbed")
-    warnings: list[str] = []
-
-    def watch(event: dict[str, Any]) -> None:
-        if "warning" in event:
-            warnings.append(event["warning"])
-        elif event.get("round") == 5 and len(warnings) == 1:
-            machines.lose(0 if "worker-0" in warnings[0] else 1)
-
-    config, dataset = resolve(config)
-    (folder / "disturbed").mkdir()
-    with hosts_on(2, "strict_spread") as hosts:
-        drive(config, folder / "disturbed", hosts, dataset, watch)
-    assert read(folder / "disturbed") == expected
-    return warnings
-
-
-def main(arguments: Sequence[str]) -> int:
+def main(methods: Sequence[str]) -> int:
     from fedbench import methods as known
 
-    parser = ArgumentParser(description=__doc__)
-    parser.add_argument("methods", nargs="*", help="all of them unless named")
-    parser.add_argument("--place", action="append", choices=PLACES, help="where the hosts are; all places unless named")
-    parser.add_argument("--lose", action="store_true", help="lose a machine in the middle of a run, too")
-    asked = parser.parse_args(arguments)
     hidden = Path(tempfile.mkdtemp(prefix="results"))
     machines = Machines(2, hidden)
     try:
         with machines.joined():
-            wrong = compared(asked.methods or known.names(), hidden, asked.place or tuple(PLACES))
-            for place, names in wrong.items():
-                print(f"{place}: {'the same bits' if not names else 'differ: ' + ', '.join(names)}")
-            print(f"data set: {', '.join(copies(machines)) or 'no machine'} lacks it")
-            if asked.lose:
-                print(*lost(machines, hidden), sep="\n")
-                print("a machine was lost: the same bits")
+            wrong = compared(methods or known.names(), hidden)
     finally:
         machines.close()
         shutil.rmtree(hidden)
+    for place, names in wrong.items():
+        print(f"{place}: {'the same bits' if not names else 'differ: ' + ', '.join(names)}")
     return any(wrong.values())
 
 

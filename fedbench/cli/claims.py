@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     if not only:
         print("\n".join(listed(listing(sources, config.out).to_dict("records"))))
         return OK
-    stages = Stages("claims")
+    stages = Stages("claims", config)
     try:
         run: dict[str, Any] = {"at_once": at_once, "watch": stages.update, "told": stages.begin}
         done = claims(only, sources=sources, out=config.out, keys=keys, **run)

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     }
     from fedbench.studies.compare import compare
 
-    stages = Stages(f"tuning on {config.data.name}")
+    stages = Stages(f"tuning on {config.data.name}", config)
     try:
         given = {key: value for key, value in wanted.items() if value is not None}
         result = compare(config, names, watch=stages.update, **given)

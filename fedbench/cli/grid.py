@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     from fedbench.results.tables import as_text
     from fedbench.studies.grid import grid
 
-    stages = Stages(f"grid of {config.method.name} on {config.data.name}")
+    stages = Stages(f"grid of {config.method.name} on {config.data.name}", config)
     try:
         result = grid(config, watch=stages.update, **{key: value for key, value in wanted.items() if value is not None})
     finally:

@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
         return OK
     sources = asked_sources([word for text in asked.sources for word in text.split(",") if word], sets())
     cells = [word for text in asked.cells for word in text.split(",") if word]
-    stages = Stages(f"tuning for {name}")
+    stages = Stages(f"tuning for {name}", config)
     try:
         made = reproduce(name, config, cells=cells, scale=scale, sources=sources, at_once=at_once, watch=stages.update)
     finally:

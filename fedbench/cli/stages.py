@@ -33,10 +33,10 @@ def read_protocol(asked: Namespace) -> dict[str, Any]:
 
 
 class Stages:
-    """The progress of both stages: trials of points, then the final runs."""
+    """The progress of both stages: trials of points, then the final runs. config: says on which machines."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, what: str, config: Config) -> None:
+        self.what, self.config = what, config
         self.failed: dict[str, str] = {}
         self._jobs: list[str] = []
         self._progress: GridProgress | None = None
@@ -66,10 +66,15 @@ class Stages:
         return {**vars(self), "_progress": None}
 
     def _next(self, jobs: list[str]) -> None:
+        from fedbench.studies.execute import where
+
         self.stop()
         stage = "final runs over the seeds" if self._jobs else self.what
+        place = None if self._jobs else where(self.config)
         self._jobs, self._progress = jobs, GridProgress(len(jobs), Console(stderr=True))
         self._progress.start(f"{stage}: {len(jobs)} runs")
+        if place:
+            self._progress.warn(place)
 
 
 def read_count(flag: str, text: str | None, least: int = 1) -> int | None:

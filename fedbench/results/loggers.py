@@ -168,6 +168,15 @@ def log_page(folder: Path, config: Config, warn: Warn = warnings.warn) -> None:
         warn(f"W&B has not got the page of {folder} ({type(error).__name__}: {error})")
 
 
+def account(names: Iterable[str]) -> dict[str, str]:
+    """The variables by which these loggers know the account of this machine, for processes on other ones."""
+    if "wandb" not in names:
+        return {}
+    from fedbench.results.wandb_log import variables
+
+    return variables()
+
+
 def _make(name: str, config: Config, folder: Path, entry: Entry, warn: Warn) -> Logger:
     if name == "wandb":
         from fedbench.results.wandb_log import WandbLog

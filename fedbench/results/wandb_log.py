@@ -30,6 +30,8 @@ TIMEOUT = 30  # seconds
 AXES = ("round", "bytes", "steps")
 """What curves can be drawn against: rounds, bytes both ways and gradient steps so far."""
 LONGEST, LONGEST_TAG = 128, 64  # characters that W&B takes
+TOLD = ("WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_MODE")
+"""Variables that mean the same on every machine, beside the key."""
 
 
 class WandbLog:
@@ -206,17 +208,28 @@ def mode(asked: str) -> Mode:
     return "online" if has_account() else "offline"
 
 
+def variables() -> dict[str, str]:
+    """By which W&B on another machine knows the account of this one, be its key in the environment or in a file."""
+    key = _key()
+    told = {name: os.environ[name] for name in TOLD if name in os.environ}
+    return {**told, **({"WANDB_API_KEY": key} if key else {})}
+
+
 def has_account() -> bool:
-    """Whether W&B would find a login by itself: in the environment, its settings files or netrc."""
+    """Whether W&B would find a login by itself."""
+    return bool(os.environ.get("WANDB_IDENTITY_TOKEN_FILE") or _key())
+
+
+def _key() -> str | None:
+    """That of a login: in the environment, in W&B's settings files or in netrc."""
     settings = wandb.setup(wandb.Settings(silent=True)).settings
-    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE") or settings.api_key:
-        return True
-    return _in_netrc(urlsplit(settings.base_url).netloc)
+    return os.environ.get("WANDB_API_KEY") or settings.api_key or _in_netrc(urlsplit(settings.base_url).netloc)
 
 
-def _in_netrc(host: str) -> bool:
+def _in_netrc(host: str) -> str | None:
     path = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
     try:
-        return netrc.netrc(path).authenticators(host) is not None
+        found = netrc.netrc(path).authenticators(host)
     except (OSError, netrc.NetrcParseError):
-        return False
+        return None
+    return found[2] if found else None

@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from math import ceil
 from typing import Any
@@ -15,6 +16,8 @@ from fedbench.errors import ConfigError
 from fedbench.runtime.room import check_resources
 
 STORE_SHARE = 0.25
+NAMED = 8
+"""So many machines of a cluster are told one by one."""
 COMMAND = "FEDBENCH_COMMAND"
 """Variable by which the processes of a local Ray know what the user typed."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -46,11 +49,36 @@ def connected(config: Config, cpus: float | None = None) -> Iterator[Any]:
         ray.shutdown()
 
 
+@dataclass(frozen=True)
+class Offer:
+    """What a cluster has of each kind (CPU, GPU): free, and on every machine altogether."""
+
+    free: dict[str, float]
+    machines: list[dict[str, float]]
+
+
 @cache
-def free(address: str) -> dict[str, float]:
-    """What a cluster has free of each kind (CPU, GPU), as of the first time it was asked for. Raises ConfigError."""
+def offer(address: str) -> Offer:
+    """As of the first time it was asked for. Raises ConfigError."""
     with connected(Config(resources={"address": address})) as ray:
-        return dict(ray.available_resources())
+        return Offer(dict(ray.available_resources()), [dict(node["Resources"]) for node in alive(ray)])
+
+
+def alive(ray: Any) -> list[dict[str, Any]]:
+    """The machines of a cluster, as Ray describes them."""
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def described(ray: Any) -> str:
+    """`3 machines: head (0 CPU), worker-1 (8 CPU, 1 GPU), worker-2 (8 CPU, 1 GPU)`."""
+    machines = []
+    for node in alive(ray):
+        has = {kind: node["Resources"].get(kind, 0.0) for kind in ("CPU", "GPU")}
+        amounts = ", ".join(f"{amount:g} {kind}" for kind, amount in has.items() if amount or kind == "CPU")
+        machines.append(f"{node['NodeManagerHostname']} ({amounts})")
+    more = f" and {len(machines) - NAMED} more" if len(machines) > NAMED else ""
+    noun = "machine" if len(machines) == 1 else "machines"
+    return f"{len(machines)} {noun}: {', '.join(sorted(machines)[:NAMED])}{more}"
 
 
 def _init(ray: Any, config: Config, cpus: float | None) -> None:

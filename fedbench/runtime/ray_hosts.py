@@ -81,8 +81,11 @@ class RayHosts:
                 found[index] = self._answered(index, "while it got the data", ask, ask())
         self._near = [standing.node == self._node for standing in found]
         if not all(self._near) or resources.address != "local":
-            each = f", {self._gpus:g} GPU each" if self._gpus else ""
-            self.remarks.append(f"hosts: {placed(found)}{each}; private states lie on the machines of their hosts")
+            each = f"{self._cpus:g} CPU" + (f" and {self._gpus:g} GPU" if self._gpus else "")
+            kept = f"files in {self._base or 'shared memory'}" if self._on_disk else "in memory"
+            self.remarks.append(
+                f"hosts: {placed(found)}, each with {each}; private states lie on the machines of their hosts ({kept})"
+            )
 
     def _begin(self, index: int, files: Mapping[str, Any] | None = None) -> Any:
         states = self._states and self._states.folder

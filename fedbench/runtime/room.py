@@ -1,5 +1,7 @@
 """Room for hosts on a cluster."""
 
+from collections.abc import Sequence
+from math import ceil
 from typing import Any
 
 from fedbench.errors import ConfigError
@@ -35,3 +37,20 @@ def check_resources(total: dict[str, float], bundle: dict[str, float], count: in
                 f"resources: {count} hosts of {each:g} {kind} need {each * count:g} {kind}, "
                 f"there are {total.get(kind, 0):g}: lower --hosts or --{kind.lower()}s-per-host"
             )
+
+
+def room_on_gpus(machines: Sequence[dict[str, float]], cpus: float, per_gpu: int) -> int:
+    """How many hosts of so many cores the machines hold, with at most so many on each GPU."""
+    return sum(min(per_gpu * int(m.get("GPU", 0)), int(m.get("CPU", 0) / cpus)) for m in machines)
+
+
+def share_of_gpu(machines: Sequence[dict[str, float]], cpus: float, hosts: int) -> float:
+    """The largest 1/k of a GPU with which all hosts have a place; 0 where there is no GPU.
+
+    A share that divides no GPU evenly, such as 3/4, would leave a quarter of each to nobody.
+    """
+    gpus = sum(int(machine.get("GPU", 0)) for machine in machines)
+    if not gpus:
+        return 0.0
+    fitting = (k for k in range(1, hosts + 1) if room_on_gpus(machines, cpus, k) >= hosts)
+    return 1 / next(fitting, ceil(hosts / gpus))

@@ -153,6 +153,9 @@ def _with_driver_actor(attempts: Sequence[Attempt]) -> None:
     hosts = int(resources.hosts)
     group = reserve(hosts, resources.cpus_per_host, float(resources.gpus_per_host), resources.strategy)
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    if resources.address != "local":
+        attempts[0].watch({"warning": f"cluster: {cluster.described(ray)}"})
+        attempts[0].watch({"warning": f"results and checkpoints: {attempts[0].job.folder.absolute()} on this machine"})
     try:
         for _ in range(DRIVER_RESTARTS):
             left = [attempt for attempt in attempts if not attempt.ended]

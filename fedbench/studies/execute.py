@@ -11,6 +11,8 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.runtime import cluster
 from fedbench.studies.job import ERROR, Job, Outcome
+from fedbench.studies.resolve import layout
+from fedbench.studies.trial import Supplies, attempt, last_line, note_error, supplies_for
 
 TRIAL_RESTARTS = 3
 
@@ -28,13 +30,13 @@ def execute(jobs: Sequence[Job], scratch: Path, at_once: int | None, watch: Watc
     # Two labels may stand for one run, which two trials must not make at once.
     left = list({job.folder: job for job in reversed(missing)}.values())[::-1]
     if left:
+        told = lambda running: watch(_state(jobs), running)  # noqa: E731
         with room_for(left, at_once) as ray:
             if ray is None:
-                _one_by_one(left, lambda running: watch(_state(jobs), running))
+                _one_by_one(left, told)
             else:
-                _tune(
-                    left, scratch, at_once or _room(ray, left[0].config), lambda running: watch(_state(jobs), running)
-                )
+                with supplies_for(ray, left) as supplies:
+                    _tune(left, scratch, at_once or _room(ray, left[0].config), told, supplies)
     watch(_state(jobs), [])
     return _state(jobs)
 
@@ -57,7 +59,7 @@ def _one_by_one(jobs: Sequence[Job], watch: Callable[[list[str]], None]) -> None
     for job in jobs:
         watch([job.name])
         (job.folder / ERROR).unlink(missing_ok=True)
-        _attempt(job)
+        attempt(job)
 
 
 def _state(jobs: Sequence[Job]) -> dict[str, Outcome]:
@@ -97,7 +99,28 @@ def _room(ray: Any, config: Config) -> int:
     return max(1, int(min(total.get(kind, 0) / amount for kind, amount in _need(config).items() if amount)))
 
 
-def _tune(jobs: Sequence[Job], scratch: Path, at_once: int, watch: Callable[[list[str]], None]) -> None:
+def where(config: Config) -> str | None:
+    """What a cluster has, and how trials of this configuration lie on it; None where there is this machine only."""
+    if config.resources.address == "local":
+        return None
+    trial = config.model_copy(deep=True)
+    if trial.resources.hosts == "auto":
+        trial.resources.hosts = 0
+    layout(trial)
+    with cluster.connected(trial) as ray:
+        needs = " and ".join(f"{amount:g} {kind}" for kind, amount in _need(trial).items())
+        count = _room(ray, trial)
+        found = cluster.described(ray)
+    return f"cluster: {found}; room for {count} trials of {needs} at once; results come to this machine"
+
+
+def _tune(
+    jobs: Sequence[Job],
+    scratch: Path,
+    at_once: int,
+    watch: Callable[[list[str]], None],
+    supplies: Supplies | None,
+) -> None:
     os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
@@ -109,7 +132,7 @@ def _tune(jobs: Sequence[Job], scratch: Path, at_once: int, watch: Callable[[lis
     by_name = {job.name: job for job in jobs}
     tuner = tune.Tuner(
         tune.with_resources(
-            tune.with_parameters(_trainable(tune), jobs=by_name),
+            tune.with_parameters(_trainable(tune), jobs=by_name, supplies=supplies),
             tune.PlacementGroupFactory(bundles(jobs[0].config), strategy="PACK"),
         ),
         param_space={"job": tune.grid_search([job.name for job in jobs])},
@@ -121,6 +144,8 @@ def _tune(jobs: Sequence[Job], scratch: Path, at_once: int, watch: Callable[[lis
             verbose=0,
             callbacks=[_watcher(tune, watch)],
             failure_config=tune.FailureConfig(max_failures=TRIAL_RESTARTS),
+            # A run keeps its own, in its own folder; Tune's would have to lie where every machine can write.
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )
     for job in jobs:
@@ -128,7 +153,7 @@ def _tune(jobs: Sequence[Job], scratch: Path, at_once: int, watch: Callable[[lis
     results = tuner.fit()
     for result in results:
         if result.error is not None:
-            _note_error(by_name[result.config["job"]], _last_line(result.error))
+            note_error(by_name[result.config["job"]], last_line(result.error))
     shutil.rmtree(scratch, ignore_errors=True)
 
 
@@ -136,47 +161,17 @@ def _trainable(tune: Any) -> Any:
     class Trial(tune.Trainable):
         """Whole runs, one after another; Tune sees each as one step."""
 
-        def setup(self, config: dict[str, Any], jobs: dict[str, Job]) -> None:
-            self.name, self.jobs = config["job"], jobs
+        def setup(self, config: dict[str, Any], jobs: dict[str, Job], supplies: Supplies | None) -> None:
+            self.name, self.jobs, self.supplies = config["job"], jobs, supplies
 
         def reset_config(self, new_config: dict[str, Any]) -> bool:
             self.name = new_config["job"]
             return True
 
         def step(self) -> dict[str, Any]:
-            return {"complete": _attempt(self.jobs[self.name]), "done": True}
-
-        def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
-            return {}  # a run keeps its own checkpoints, in its own folder
-
-        def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
-            pass
+            return {"complete": attempt(self.jobs[self.name], self.supplies), "done": True}
 
     return Trial
-
-
-def _attempt(job: Job) -> bool:
-    """One job. A failure is written down, not raised: Tune would try it again."""
-    from fedbench.studies.attempt import perform
-    from fedbench.studies.resolve import check, resolve
-
-    try:
-        config, dataset = resolve(job.config)
-        perform([job], dataset, check(config, dataset), lambda event: None)
-    except Exception as error:
-        _note_error(job, _last_line(error))
-        return False
-    return True
-
-
-def _note_error(job: Job, text: str) -> None:
-    job.folder.mkdir(parents=True, exist_ok=True)
-    (job.folder / ERROR).write_text(text + "\n")
-
-
-def _last_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[-1] if lines else ''}"
 
 
 def _watcher(tune: Any, watch: Callable[[list[str]], None]) -> Any:

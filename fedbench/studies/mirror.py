@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedbench.data.prepared import Prepared
 from fedbench.results.files import write_atomically
 from fedbench.runtime import checkpoint
 from fedbench.runtime.scratch import Scratch
@@ -17,6 +18,17 @@ MARK = ".seen"
 
 class Keeper:
     """Reads and writes folders on the machine of a command, as an actor that works there."""
+
+    def __init__(self) -> None:
+        self._data: dict[Prepared, dict[str, Any]] = {}
+
+    def data(self, known: Prepared) -> dict[str, Any]:
+        """References to the files of a data set, which are put into Ray's object store once for all who ask."""
+        import ray
+
+        if known not in self._data:
+            self._data[known] = {name: ray.put(content) for name, content in known.files().items()}
+        return self._data[known]
 
     def read(self, folder: Path) -> dict[str, bytes]:
         """The files of a folder by their names in it."""
@@ -45,31 +57,27 @@ def names(folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Home:
-    """Where the results of a study lie. mark: a file there that holds the token, by which a machine knows the place."""
+    """Where the results of a study lie. mark: a file by whose name a machine knows the place."""
 
     keeper: Any
     mark: Path
-    token: str
 
     @property
     def is_here(self) -> bool:
         """Whether this machine sees the place, because it is the command's or shares its storage."""
-        try:
-            return self.mark.read_text() == self.token
-        except OSError:
-            return False
+        return self.mark.exists()
 
 
 @contextmanager
 def home_in(ray: Any, folder: Path) -> Iterator[Home]:
-    """This machine as the home of what jobs leave, for the time of a block. folder: of the study."""
+    """This machine as the home of what jobs leave, for the time of a block. folder: in which theirs are."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     keeper = ray.remote(Keeper).options(num_cpus=0, scheduling_strategy=here).remote()
-    home = Home(keeper, folder.absolute() / MARK, uuid.uuid4().hex)
+    home = Home(keeper, folder.absolute() / f"{MARK}-{uuid.uuid4().hex}")
     folder.mkdir(parents=True, exist_ok=True)
-    home.mark.write_text(home.token)
+    home.mark.touch()
     try:
         yield home
     finally:

@@ -17,6 +17,7 @@ from fedbench.methods.base import Method
 from fedbench.runtime import cluster
 from fedbench.runtime.build import build_learner, make_context, make_method
 from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.room import room_on_gpus, share_of_gpu
 from fedbench.runtime.warnings import said
 
 CONTIGUOUS_ON_CPU = ("mlp", "resnet8", "resnet10", "resnet18", "vit")
@@ -39,7 +40,7 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
     _train_defaults(config, kind)
     dataset = Dataset.load(config.data)
     config.partition = resolved(config.partition, dataset.one_part)
-    _resources(config)
+    layout(config)
     _model_defaults(config, dataset)
     _check_sizes(config, kind)
     _check_task(config, kind, dataset)
@@ -118,25 +119,37 @@ def _memory_format(model: str, on_gpu: bool) -> Any:
     return "contiguous" if model in CONTIGUOUS_ON_CPU or ":" in model else "channels_last"
 
 
-def _resources(config: Config) -> None:
-    """hosts = auto fills the machine, one host per core or two per GPU, but never more than participants.
+def layout(config: Config) -> None:
+    """How many hosts, and on what share of a GPU each, where that is left open.
 
-    On a cluster it is what is free there that counts, not this machine, and clients are never in this process.
+    hosts = auto fills the machine, one host per core or two per GPU, but never more than participants. On a cluster it
+    is what is free there that counts, not this machine, and clients are never in this process.
     """
     resources = config.resources
-    clustered = resources.address != "local"
     if "auto" not in (resources.hosts, resources.gpus_per_host):
         return
-    free = cluster.free(resources.address) if clustered else {}
-    gpus = int(free.get("GPU", 0)) if clustered else torch.cuda.device_count()
-    cores = free.get("CPU", 0) if clustered else os.cpu_count() or 1
+    clustered = resources.address != "local"
+    offer = cluster.offer(resources.address) if clustered else _this_machine()
     if resources.hosts == "auto":
-        most = 2 * gpus if gpus else int(cores // resources.cpus_per_host)
+        most = _most_hosts(offer, resources.cpus_per_host)
         share = config.participation
         taking_part = int(share) if share > 1 else max(1, round(share * config.partition.clients))
         resources.hosts = 0 if most < 2 and not clustered else max(1, min(most, taking_part))
     if resources.gpus_per_host == "auto":
-        resources.gpus_per_host = min(1.0, gpus / max(1, int(resources.hosts)))
+        hosts = max(1, int(resources.hosts))
+        resources.gpus_per_host = share_of_gpu(offer.machines, resources.cpus_per_host, hosts)
+
+
+def _this_machine() -> cluster.Offer:
+    here = {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
+    return cluster.Offer(here, [here])
+
+
+def _most_hosts(offer: cluster.Offer, cpus: float) -> int:
+    """Two per GPU where there are any, else one per core; what others use is theirs."""
+    if on_gpus := room_on_gpus(offer.machines, cpus, 2):
+        return min(on_gpus, 2 * int(offer.free.get("GPU", 0)))
+    return int(offer.free.get("CPU", 0) / cpus)
 
 
 def _check_sizes(config: Config, kind: type[Method]) -> None:

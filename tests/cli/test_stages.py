@@ -1,12 +1,15 @@
 """What grids and comparisons have in common on the command line."""
 
 import pickle
+import socket
 
 import pytest
 
 from fedbench.cli.flags import read
 from fedbench.cli.stages import PROTOCOL, Stages, read_count, read_protocol, read_seeds, read_values
+from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.runtime import cluster
 from fedbench.studies.execute import Outcome
 
 
@@ -50,7 +53,7 @@ def test_mistakes_in_them_are_refused(texts):
 
 
 def test_both_stages_are_shown(capsys):
-    stages = Stages("grid of fedcac on digits")
+    stages = Stages("grid of fedcac on digits", Config())
     stages.update({"a": Outcome("done"), "b": Outcome("missing")}, ["b"])
     stages.update({"a": Outcome("done"), "b": Outcome("failed", "loss is NaN")}, [])
     stages.update({"final": Outcome("missing")}, ["final"])
@@ -63,9 +66,20 @@ def test_both_stages_are_shown(capsys):
 
 
 def test_another_study_begins_anew(capsys):
-    stages = Stages("C1")
+    stages = Stages("C1", Config())
     stages.update({"a": Outcome("missing")}, ["a"])
     stages.begin("C2")
     stages.update({"b": Outcome("missing")}, ["b"])
     stages.stop()
     assert "C2: 1 runs" in capsys.readouterr().err
+
+
+def test_on_a_cluster_the_first_stage_says_where_trials_run(local_ray, capsys):
+    cluster.offer.cache_clear()
+    stages = Stages("grid", Config(resources={"address": "127.0.0.1:1", "cpus_per_host": 2}))
+    stages.update({"a": Outcome("missing")}, [])
+    stages.update({"b": Outcome("missing")}, [])
+    stages.stop()
+    cluster.offer.cache_clear()
+    machines = f"cluster: 1 machine: {socket.gethostname()} (6 CPU)"
+    assert capsys.readouterr().err.count(f"{machines}; room for 3 trials of 2 CPU at once; results come to") == 1

@@ -1,12 +1,13 @@
 """What arrives at W&B, read back from its offline files."""
 
 import json
+import os
 
 import pytest
 import wandb
 
 from fedbench.config import Config
-from fedbench.results.loggers import log_records
+from fedbench.results.loggers import account, log_records
 from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
 from fedbench.results.wandb_log import described, tags
@@ -112,3 +113,18 @@ def test_an_environment_that_disables_wandb_is_respected(tmp_path, monkeypatch):
     log_records(loggers, lines(1))
     wandb.teardown()
     assert not list(tmp_path.glob("wandb/*run*"))
+
+
+def test_the_account_of_this_machine_goes_along_to_others(tmp_path, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    netrc = tmp_path / "netrc"
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("WANDB_ENTITY", "lab")
+    assert account(["wandb"]) == {"WANDB_ENTITY": "lab"}
+    host = wandb.setup(wandb.Settings(silent=True)).settings.base_url.removeprefix("https://")
+    netrc.write_text(f"machine {host} login user password {'0' * 40}\n")
+    assert account(["wandb"]) == {"WANDB_ENTITY": "lab", "WANDB_API_KEY": "0" * 40}
+    monkeypatch.setenv("WANDB_API_KEY", "1" * 40)
+    assert account(["csv", "wandb"])["WANDB_API_KEY"] == "1" * 40
+    assert account(["csv"]) == {}

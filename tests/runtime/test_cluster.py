@@ -1,6 +1,7 @@
 """What Ray's processes inherit is no business of the caller's environment."""
 
 import os
+import socket
 
 from fedbench.runtime import cluster
 
@@ -17,8 +18,13 @@ def test_the_callers_environment_is_as_it_was(monkeypatch):
 
 
 def test_what_a_cluster_has_free_is_asked_once(local_ray):
-    cluster.free.cache_clear()
-    free = cluster.free("127.0.0.1:1")  # the connection that is there is used
-    assert free["CPU"] <= 6
-    assert cluster.free("127.0.0.1:1") is free
-    cluster.free.cache_clear()
+    cluster.offer.cache_clear()
+    offer = cluster.offer("127.0.0.1:1")  # the connection that is there is used
+    assert offer.free["CPU"] <= 6
+    assert [machine["CPU"] for machine in offer.machines] == [6]
+    assert cluster.offer("127.0.0.1:1") is offer
+    cluster.offer.cache_clear()
+
+
+def test_machines_are_told_by_name_with_what_they_have(local_ray):
+    assert cluster.described(local_ray) == f"1 machine: {socket.gethostname()} (6 CPU)"

@@ -24,7 +24,7 @@ def job(tmp_path) -> Job:
 
 def unseen(home: Home) -> Home:
     """As another machine sees it."""
-    return Home(home.keeper, home.mark.with_name("elsewhere"), home.token)
+    return Home(home.keeper, home.mark.with_name("elsewhere"))
 
 
 def test_a_machine_that_sees_the_folder_works_in_it(job, local_ray):

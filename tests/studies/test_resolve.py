@@ -55,16 +55,18 @@ def test_a_resolved_configuration_is_its_own():
 
 
 @pytest.mark.parametrize(
-    ("free", "hosts", "gpus", "layout"),
+    ("free", "machines", "hosts", "gpus", "layout"),
     [
-        ({"CPU": 32.0, "GPU": 2.0}, 4, 0.5, "channels_last"),
-        ({"CPU": 7.0}, 7, 0, "channels_last"),
-        ({}, 1, 0, "channels_last"),
+        ({"CPU": 32.0, "GPU": 2.0}, [{}, {"CPU": 16, "GPU": 1}, {"CPU": 16, "GPU": 1}], 4, 0.5, "channels_last"),
+        ({"CPU": 9.0, "GPU": 2.0}, [{"CPU": 8}, {"CPU": 1, "GPU": 2}], 1, 1, "channels_last"),
+        ({"CPU": 30.0}, [{}, {"CPU": 16, "GPU": 1}, {"CPU": 16, "GPU": 1}], 1, 1, "channels_last"),
+        ({"CPU": 7.0}, [{"CPU": 8}], 7, 0, "channels_last"),
+        ({}, [{}], 1, 0, "channels_last"),
     ],
 )
-def test_on_a_cluster_it_is_the_clusters_room_that_counts(free, hosts, gpus, layout, monkeypatch):
-    """Clients are never in the process of the command, whose machine may be a small head."""
-    monkeypatch.setattr(cluster, "free", lambda address: free)
+def test_on_a_cluster_it_is_the_clusters_room_that_counts(free, machines, hosts, gpus, layout, monkeypatch):
+    """Clients are never in the process of the command, whose machine may be a small head; busy GPUs are waited for."""
+    monkeypatch.setattr(cluster, "offer", lambda address: cluster.Offer(free, machines))
     config = resolved(resources={"address": "10.0.0.1:6379"}, model="avgcnn")
     assert (config.resources.hosts, config.resources.gpus_per_host) == (hosts, gpus)
     assert config.train.memory_format == layout
