@@ -4,8 +4,8 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
@@ -13,6 +13,7 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.runtime.liveness import RayLostError, check_alive
 from fedbench.runtime.room import check_resources
 
 STORE_SHARE = 0.25
@@ -21,6 +22,10 @@ NAMED = 8
 COMMAND = "FEDBENCH_COMMAND"
 """Variable by which the processes of a local Ray know what the user typed."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""By this a Ray that no other machine may join has a local address, on Linux too."""
+STARTS = 3
+"""How often Ray is tried to be started: on a busy machine its processes miss each other's limits of time."""
 
 
 def inside_a_trial() -> bool:
@@ -34,19 +39,27 @@ def inside_a_trial() -> bool:
 @contextmanager
 def connected(config: Config, cpus: float | None = None) -> Iterator[Any]:
     """Ray for the time of a block; a connection that was there before is used and left alone."""
-    with _environment():
+    with _environment(config.resources.address == "local"):
         import ray
 
         ours = not ray.is_initialized()
         if ours:
             _init(ray, config, cpus)
     if not ours:
+        _check_borrowed(ray)
         yield ray
         return
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _check_borrowed(ray: Any) -> None:
+    try:
+        check_alive(ray)
+    except RayLostError as error:
+        raise ConfigError(f"{error}, which this process is connected to: call ray.shutdown() and run again") from None
 
 
 @dataclass(frozen=True)
@@ -99,12 +112,27 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
     if config.resources.cpus_per_host > 1:
         check_resources({"CPU": available}, {"CPU": config.resources.cpus_per_host}, int(config.resources.hosts))
     # More hosts than cores is slow and legal: results do not depend on the number of hosts.
-    ray.init(
-        address="local",
-        num_cpus=max(available, needed),
-        object_store_memory=_store_bytes(),
-        include_dashboard=False,
-        **quiet,
+    asked = dict(num_cpus=max(available, needed), object_store_memory=_store_bytes(), include_dashboard=False)
+    patiently(lambda: ray.init(address="local", **asked, **quiet), ray.shutdown)
+
+
+def patiently(start: Callable[[], object], undo: Callable[[], object]) -> None:
+    """Start something that fails now and then; what a start left half done is undone.
+
+    Raises ConfigError with what the last start said.
+    """
+    for _ in range(STARTS):
+        try:
+            start()
+            return
+        except Exception as error:  # Ray raises bare ones
+            failure = error
+            with suppress(Exception):
+                undo()
+    said = str(failure).strip().splitlines() or [type(failure).__name__]
+    raise ConfigError(
+        f"Ray could not be started in {STARTS} attempts ({said[0]}): free some of the machine's memory or cores, or "
+        "run in one process with --hosts 0"
     )
 
 
@@ -124,10 +152,10 @@ def _knock(address: str) -> None:
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
+def _environment(local: bool = True) -> Iterator[None]:
     """The environment that Ray's processes inherit; the caller's own is as it was afterwards."""
     before = dict(os.environ)
-    for name, value in QUIET.items():
+    for name, value in {**QUIET, **(LOOPBACK if local else {})}.items():
         os.environ.setdefault(name, value)
     os.environ[COMMAND] = " ".join(sys.argv)
     # Workers import the users' modules from where the command was given.
@@ -137,7 +165,7 @@ def _environment() -> Iterator[None]:
     try:
         yield
     finally:
-        for name in {*QUIET, COMMAND, "PYTHONPATH"}:
+        for name in {*QUIET, *LOOPBACK, COMMAND, "PYTHONPATH"}:
             os.environ.pop(name, None)
             os.environ.update({name: before[name]} if name in before else {})
 

@@ -1,19 +1,25 @@
 """Room for hosts on a cluster."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any
 
 from fedbench.errors import ConfigError
+from fedbench.runtime.liveness import check_alive
 
 PATIENCE = 600.0
 """Seconds for the places of hosts, and for a host that is made anew."""
+LOOK = 5
+"""Seconds after which it is said what is waited for, and between two looks at Ray."""
 
 
-def reserve(count: int, cpus: float, gpus: float, strategy: str = "pack") -> Any:
+def reserve(
+    count: int, cpus: float, gpus: float, strategy: str = "pack", say: Callable[[str], None] = lambda line: None
+) -> Any:
     """A placement group with one bundle per host. Raises ConfigError where there is no place for it.
 
-    strategy: `pack` or `spread`, as far as there is room.
+    strategy: `pack` or `spread`, as far as there is room. say: told where it has to wait.
     """
     import ray
     from ray.util import placement_group
@@ -21,11 +27,17 @@ def reserve(count: int, cpus: float, gpus: float, strategy: str = "pack") -> Any
     bundle = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
     check_resources(ray.cluster_resources(), bundle, count)
     group = placement_group([bundle] * count, strategy=strategy.upper())
-    if not group.wait(PATIENCE):
-        raise ConfigError(
-            f"{count} hosts of {cpus:g} CPU and {gpus:g} GPU each found no place on the cluster within "
-            f"{PATIENCE:g} s: free some of it, or lower --hosts"
-        )
+    asked, deadline = f"{count} hosts of {cpus:g} CPU and {gpus:g} GPU each", time.monotonic() + PATIENCE
+    waits = False
+    while not group.wait(LOOK):
+        check_alive(ray)
+        if not waits:
+            say(f"{asked} wait for a place on the cluster, {PATIENCE:g} s at most")
+        waits = True
+        if time.monotonic() > deadline:
+            raise ConfigError(
+                f"{asked} found no place on the cluster within {PATIENCE:g} s: free some of it, or lower --hosts"
+            )
     return group
 
 

@@ -1,7 +1,8 @@
 """Jobs that are worked on: one after another, in this process or by a driver actor; their loggers and summaries."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from math import inf
 from typing import Any
@@ -18,12 +19,15 @@ from fedbench.runtime.actors import DriverActor, with_hosts
 from fedbench.runtime.drive import Assignment, drive_all
 from fedbench.runtime.driver import Event
 from fedbench.runtime.hosts import InProcess
+from fedbench.runtime.liveness import RayLostError, check_alive, check_node, outliving
 from fedbench.runtime.room import reserve
 from fedbench.studies import description
 from fedbench.studies import folder as places
 from fedbench.studies.job import Job
 
 DRIVER_RESTARTS = 5
+LOOK, SILENCE = 0.3, 20.0
+"""Seconds between two looks at the driver, and until it is asked whether its machine is there at all."""
 Watcher = Callable[[Event], None]
 
 
@@ -126,8 +130,29 @@ def _rounds(attempts: Sequence[Attempt], dataset: Dataset) -> None:
     elif cluster.inside_a_trial():
         with_hosts(_assigned(attempts), partial(_tell, attempts), dataset)
     else:
-        with cluster.connected(config):
-            _with_driver_actor(attempts)
+        outliving(partial(_on_ray, attempts), partial(_warn, attempts[0]))
+
+
+def _warn(attempt: Attempt, line: str) -> None:
+    attempt.watch({"warning": line})
+
+
+def _on_ray(attempts: Sequence[Attempt]) -> None:
+    """The attempts that have not ended, on a Ray that lives as long as they need it."""
+    left = [attempt for attempt in attempts if not attempt.ended]
+    if not left:
+        return
+    try:
+        with cluster.connected(left[0].job.config) as ray:
+            try:
+                _with_driver_actor(left)
+            except ray.exceptions.RayError:  # one of many that a Ray gives which has died
+                check_alive(ray)
+                raise
+    except RayLostError:
+        for attempt in left:
+            attempt.begun = True
+        raise
 
 
 def _assigned(attempts: Sequence[Attempt]) -> list[Assignment]:
@@ -151,7 +176,8 @@ def _with_driver_actor(attempts: Sequence[Attempt]) -> None:
 
     resources = attempts[0].job.config.resources
     hosts = int(resources.hosts)
-    group = reserve(hosts, resources.cpus_per_host, float(resources.gpus_per_host), resources.strategy)
+    say = partial(_warn, attempts[0])
+    group = reserve(hosts, resources.cpus_per_host, float(resources.gpus_per_host), resources.strategy, say)
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     if resources.address != "local":
         attempts[0].watch({"warning": f"cluster: {cluster.described(ray)}"})
@@ -159,27 +185,46 @@ def _with_driver_actor(attempts: Sequence[Attempt]) -> None:
     try:
         for _ in range(DRIVER_RESTARTS):
             left = [attempt for attempt in attempts if not attempt.ended]
+            if not left:
+                return
             actor = ray.remote(DriverActor).options(num_cpus=0, max_concurrency=2, scheduling_strategy=here).remote()
             try:
                 return _watched(ray, actor, actor.run.remote(_assigned(left), group), left)
             except ray.exceptions.RayActorError:
-                left[0].watch({"warning": "the driver died: going on from the last checkpoint"})
+                check_alive(ray)
+                say("the driver died: going on from the last checkpoint")
                 left[0].begun = True
+            except ray.exceptions.ActorUnschedulableError:
+                check_node(ray)
+                raise
             except ray.exceptions.RayTaskError as error:
-                if isinstance(error.cause, ConfigError):
+                if isinstance(error.cause, ConfigError | OSError):
                     raise error.cause from None
                 raise
             finally:
                 ray.kill(actor)
     finally:
-        remove_placement_group(group)
+        with suppress(ray.exceptions.RayError):
+            remove_placement_group(group)
     raise RuntimeError(f"the driver died {DRIVER_RESTARTS} times: is the machine's memory exhausted?")
 
 
 def _watched(ray: Any, actor: Any, done: Any, attempts: Sequence[Attempt]) -> None:
     finished: list[Any] = []
     while not finished:
-        finished, _ = ray.wait([done], timeout=0.3)
-        for event in ray.get(actor.events.remote()):
+        finished, _ = ray.wait([done], timeout=LOOK)
+        for event in _answer(ray, actor.events.remote()):
             _tell(attempts, event)
     ray.get(done)
+
+
+def _answer(ray: Any, reference: Any) -> Any:
+    """What an actor on this machine answers; a Ray that has died never would."""
+    silent = time.monotonic() + SILENCE
+    check_alive(ray)
+    while not ray.wait([reference], timeout=LOOK)[0]:
+        check_alive(ray)
+        if time.monotonic() > silent:
+            check_node(ray)
+            silent = time.monotonic() + SILENCE
+    return ray.get(reference)

@@ -1,8 +1,10 @@
 """A study of methods in two stages: each is tuned over its points, and the best one runs over the final seeds."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import EntryRole, Plan, study_name
+from fedbench.runtime.liveness import outliving
 from fedbench.studies import folder as places
 from fedbench.studies.contenders import Contender
 from fedbench.studies.execute import Watch, execute, room_for
@@ -128,6 +131,17 @@ def hold(contests: Sequence[Contest], at_once: int | None = None, watch: Watch |
 
     Raises ConfigError before the first trial.
     """
+    new = outliving(partial(_hold, contests, at_once, watch), logging.getLogger("fedbench").warning)
+    from fedbench.report import make_report
+
+    for contest in contests:
+        make_report(contest.folder)
+        if new:
+            log_page(contest.folder, contest.config)
+
+
+def _hold(contests: Sequence[Contest], at_once: int | None, watch: Watch | None) -> bool:
+    """Says whether anything was missing."""
     with ExitStack() as stack:
         for contest in contests:
             stack.enter_context(places.made(contest.folder))
@@ -135,6 +149,7 @@ def hold(contests: Sequence[Contest], at_once: int | None = None, watch: Watch |
         candidates = [contest.candidates() for contest in contests]
         stack.enter_context(room_for([contests[0].first()], at_once))
         for contest in contests:
+            contest.jobs = ()
             stack.enter_context(places.alone_in(contest.folder))
         new = stage(contests, candidates, at_once, watch)
         for contest, metric in zip(contests, metrics, strict=True):
@@ -142,12 +157,7 @@ def hold(contests: Sequence[Contest], at_once: int | None = None, watch: Watch |
         new |= stage(contests, [contest.finals() for contest in contests], at_once, watch)
         for contest in contests:
             contest.write()
-    from fedbench.report import make_report
-
-    for contest in contests:
-        make_report(contest.folder)
-        if new:
-            log_page(contest.folder, contest.config)
+    return new
 
 
 def stage(contests: Sequence[Contest], jobs: Sequence[Sequence[Job]], at_once: int | None, watch: Watch | None) -> bool:

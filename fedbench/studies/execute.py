@@ -10,6 +10,7 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.runtime import cluster
+from fedbench.runtime.liveness import check_alive
 from fedbench.studies.job import ERROR, Job, Outcome
 from fedbench.studies.resolve import layout
 from fedbench.studies.trial import Supplies, attempt, last_line, note_error, supplies_for
@@ -125,6 +126,7 @@ def _tune(
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
+    import ray
     from ray import tune
 
     # What is done is known from the runs' own folders, so Tune's state is of no use to a later start.
@@ -142,7 +144,7 @@ def _tune(
             name="trials",
             storage_path=str(scratch.absolute()),
             verbose=0,
-            callbacks=[_watcher(tune, watch)],
+            callbacks=[_watcher(ray, tune, watch)],
             failure_config=tune.FailureConfig(max_failures=TRIAL_RESTARTS),
             # A run keeps its own, in its own folder; Tune's would have to lie where every machine can write.
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
@@ -174,9 +176,12 @@ def _trainable(tune: Any) -> Any:
     return Trial
 
 
-def _watcher(tune: Any, watch: Callable[[list[str]], None]) -> Any:
+def _watcher(ray: Any, tune: Any, watch: Callable[[list[str]], None]) -> Any:
     class Watcher(tune.Callback):
-        """Tells of every trial that starts or ends."""
+        """Tells of every trial that starts or ends, and that Ray is dead, which Tune would wait for."""
+
+        def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+            check_alive(ray)
 
         def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             self._tell(trials)

@@ -1,0 +1,333 @@
+"""Kills processes of small runs at random moments, and compares what the runs leave with undisturbed ones.
+
+    python benchmarks/faults.py [--count 100] [--seed 0] [--out FOLDER] [--victims NAME ...] [--limit 600]
+
+A victim is the driver, a host, a trial of a grid, the raylet of a local Ray, the main process, a whole machine of a
+cluster (where namespaces can be made), or the main process between two of its steps of writing. The same command is
+given again until it ends. It has to end with the bits of the undisturbed run, no command may take longer than
+`--limit` seconds, and nothing may be left: no process, no scratch file, no file that was half written. Fault number i
+of a seed is always the same one; those that --out holds already are not done again. Ends non-zero if anything is wrong.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.end_to_end.commands import Command, Process, processes, rounds_in
+from tests.machines import Machines, possible
+
+ROOT = Path(__file__).resolve().parent.parent
+METHODS = ("fedavg", "fedper", "fedrep", "ditto", "apfl", "fedcac", "fedala", "fedpac", "floco", "co-pfl")
+VICTIMS = ("driver", "host", "trial", "raylet", "main", "machine", "writer")
+TITLES = {"driver": "ray::DriverActor", "host": "ray::HostActor", "trial": "ray::Trial"}
+RECORDS = ("metrics.jsonl", "clients.parquet", "traces.parquet")
+ROUNDS, LINES, STEPS = 24, 2, 200
+SMALL = (
+    "--model mlp --model.hidden 16 --train.epochs 1 --train.lr 0.1 --participation 0.5 --checkpoint.every 3 "
+    f"--rounds {ROUNDS} --out out"
+).split()
+RATES = "train.lr=0.05,0.1"
+MARK, FATAL_STEP = "FEDBENCH_FAULTS", "FEDBENCH_FAULTS_STEP"
+DYING = """
+import os, sys
+step, _, folder = os.environ.get("FEDBENCH_FAULTS_STEP", "").partition(":")
+left = int(step or 0)
+
+def look(event, given):
+    global left
+    if event == "open":
+        changes = bool((given[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    else:
+        changes = event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
+    if changes and isinstance(given[0], (str, bytes, os.PathLike)):
+        if os.path.abspath(os.fsdecode(given[0])).startswith(folder):
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), 9)
+
+if left:
+    sys.addaudithook(look)
+"""
+"""What a writer starts with: it ends itself before it changes anything in a folder for the given time."""
+TRIES, GONE = 6, 60.0
+"""How often a command is given, and seconds in which what it started has to end."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a run. At a round, and some seconds after it was recorded, a victim is killed; then once more."""
+
+    number: int
+    victim: str
+    method: str
+    moments: tuple[tuple[int, float], ...]
+    step: int
+
+    @classmethod
+    def of(cls, seed: int, number: int, victims: Sequence[str]) -> "Fault":
+        draw = random.Random(f"{seed}-{number}")
+        victim = victims[number % len(victims)]
+        method = METHODS[(number // len(victims) + number) % len(METHODS)]
+        count = draw.choice((1, 1, 2)) if victim in ("driver", "host", "main") else 1
+        rounds = sorted(draw.randrange(ROUNDS - 2) for _ in range(count))
+        return cls(number, victim, method, tuple((r, draw.random()) for r in rounds), draw.randrange(1, STEPS))
+
+    @property
+    def words(self) -> list[str]:
+        if self.victim == "trial":
+            study = ["grid", "--space", RATES, "--baselines", "none", "--seeds", "0", "--trials", "2"]
+            return [*study, "--method", self.method, *SMALL]
+        hosts = {"machine": ["--hosts", "2", "--strategy", "spread"], "writer": ["--hosts", "0"]}
+        return ["run", "--method", self.method, *hosts.get(self.victim, ["--hosts", "2"]), *SMALL]
+
+
+@dataclass
+class Outcome:
+    """What became of a run. wrong: what differs, hangs or is left; struck: how many kills found their victim."""
+
+    fault: Fault
+    struck: int = 0
+    commands: int = 0
+    seconds: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+
+class Campaign:
+    """Faults one after another, in a folder of their own. undisturbed: records by the words of a command."""
+
+    def __init__(self, out: Path, limit: float) -> None:
+        self.out, self.limit = out, limit
+        self.token = uuid.uuid4().hex
+        self.short = Path(tempfile.mkdtemp(prefix="ff", dir="/tmp"))  # the paths of Ray's sockets are limited
+        self.temporary = self.short / "tmp"
+        memory = Path("/dev/shm")
+        self.scratch = (memory if memory.is_dir() else self.short) / f"faults-{self.token[:8]}"
+        for folder in (out, self.temporary, self.scratch):
+            folder.mkdir(parents=True, exist_ok=True)
+        (self.short / "sitecustomize.py").write_text(DYING)
+        os.environ |= {
+            MARK: self.token,
+            "TMPDIR": str(self.temporary),
+            "RAY_TMPDIR": str(self.short),
+            "RAY_AUTH_MODE": "disabled",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), str(self.short), os.environ.get("PYTHONPATH")])),
+        }
+
+    def close(self) -> None:
+        for process in self.own():
+            process.kill()
+        for folder in (self.short, self.scratch):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def own(self) -> list[Process]:
+        """Processes that this campaign started, told by its mark in their environment."""
+        return [process for process in processes() if process.number != os.getpid() and self._marked(process)]
+
+    def _marked(self, process: Process) -> bool:
+        with suppress(OSError):
+            return f"{MARK}={self.token}".encode() in Path(f"/proc/{process.number}/environ").read_bytes()
+        return False
+
+    # -- one fault ----------------------------------------------------------------------------------------------------
+
+    def play(self, fault: Fault) -> Outcome:
+        """A run and what happens to it; its folder is kept only where something is wrong."""
+        expected = self.undisturbed(fault)
+        place = self.out / f"fault-{fault.number:04d}"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        outcome, begun = Outcome(fault), time.monotonic()
+        machines = Machines(1, place) if fault.victim == "machine" else None
+        try:
+            more = ["--address", machines.address] if machines else ["--scratch", str(self.scratch)]
+            self._until_it_ends([*fault.words, *more], place, outcome, machines)
+        finally:
+            if machines:
+                machines.close()
+        if not outcome.wrong and records(place / "out") != expected:
+            outcome.wrong.append("other bits")
+        outcome.wrong += self._left(place)
+        outcome.seconds = round(time.monotonic() - begun, 1)
+        if not outcome.wrong:
+            shutil.rmtree(place)
+        return outcome
+
+    def _until_it_ends(self, words: Sequence[str], place: Path, outcome: Outcome, machines: Machines | None) -> None:
+        moments = list(outcome.fault.moments)
+        while outcome.commands < TRIES:
+            outcome.commands += 1
+            if outcome.fault.victim == "writer" and outcome.commands == 1:
+                os.environ[FATAL_STEP] = f"{outcome.fault.step}:{place / 'out'}"
+                command = Command(*words, cwd=place)
+                del os.environ[FATAL_STEP]
+            else:
+                command = Command(*words, cwd=place)
+            deadline = time.monotonic() + self.limit
+            while moments and wait_for(command, place / "out", *moments[0], deadline):
+                moments.pop(0)
+                outcome.struck += strike(outcome.fault.victim, command, machines)
+            try:
+                code = command.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                outcome.wrong.append(f"hangs: command {outcome.commands} ran for {self.limit:g} s")
+                for process in [*command.family()]:
+                    process.kill()
+                command.kill()
+                return
+            if code == -9 and outcome.fault.victim == "writer":
+                outcome.struck += 1
+            if "Traceback" in command.said():
+                outcome.wrong.append("a stack trace")
+                return
+            if code == 0:
+                return
+        outcome.wrong.append(f"not over after {TRIES} commands")
+
+    def _left(self, place: Path) -> list[str]:
+        """What is there that should not be."""
+        deadline = time.monotonic() + GONE
+        while (own := self.own()) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        wrong = [f"process left: {process.title.strip()[:60]}" for process in own]
+        for process in own:
+            process.kill()
+        folders = (self.scratch, self.temporary)
+        wrong += [f"left: {path}" for folder in folders for path in folder.iterdir()]
+        hidden = [path for path in (place / "out").rglob(".*") if path.name != ".wandb"]
+        wrong += [f"left: {path.relative_to(place)}" for path in [*hidden, *(place / "out").rglob("checkpoint")]]
+        for folder in folders:
+            shutil.rmtree(folder)
+            folder.mkdir()
+        return wrong
+
+    # -- what is expected ---------------------------------------------------------------------------------------------
+
+    def undisturbed(self, fault: Fault) -> dict[str, bytes]:
+        """The records of the same command where nothing happens to it, without Ray."""
+        kind = "grid" if fault.victim == "trial" else "run"
+        place = self.out / f"undisturbed-{kind}-{fault.method}"
+        if not (place / "over").exists():
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+            words = [*fault.words, "--hosts", "0"]
+            words = words if kind == "run" else [w if w != "2" else "1" for w in words]
+            code = Command(*words, cwd=place).process.wait(self.limit)
+            if code:
+                raise RuntimeError(f"undisturbed: {(place / 'output.txt').read_text()}")
+            (place / "over").touch()
+        return records(place / "out")
+
+
+def records(folder: Path) -> dict[str, bytes]:
+    """All that a run or a study promises the bits of, by path."""
+    found = [path for name in RECORDS for path in folder.rglob(name)]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(found)}
+
+
+def wait_for(command: Command, out: Path, round: int, seconds: float, deadline: float) -> bool:
+    """Whether the moment comes: a run has recorded the round, and some seconds have passed."""
+    while command.process.poll() is None and time.monotonic() < deadline:
+        if max(map(rounds_in, [out, *out.glob("run/*")]), default=0) >= round * LINES:
+            with suppress(subprocess.TimeoutExpired):
+                command.process.wait(seconds)
+            return command.process.poll() is None
+        time.sleep(0.02)
+    return False
+
+
+def strike(victim: str, command: Command, machines: Machines | None) -> bool:
+    """kill -9 of a victim, as soon as it is there. Whether it was found."""
+    if victim == "writer":
+        return False
+    if victim == "main":
+        command.kill()
+        return True
+    if machines:
+        machines.lose(0)
+        return True
+    while command.process.poll() is None:
+        for process in command.family():
+            if is_victim(process, victim):
+                return process.kill()
+        time.sleep(0.02)
+    return False
+
+
+def is_victim(process: Process, victim: str) -> bool:
+    if victim != "raylet":
+        return process.title.startswith(TITLES[victim])
+    with suppress(OSError):
+        return Path(f"/proc/{process.number}/comm").read_text().strip() == "raylet"
+    return False
+
+
+def table(outcomes: Iterable[Outcome]) -> str:
+    """By victim and method, how many runs ended as they should, of all."""
+    outcomes = list(outcomes)
+    total, good = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for outcome in outcomes:
+        for key in ((outcome.fault.victim, outcome.fault.method), (outcome.fault.victim, "all")):
+            total[key] += 1
+            good[key] += not outcome.wrong
+    cell: Callable[[str, str], str] = lambda v, m: f"{good[v, m]}/{total[v, m]}" if total[v, m] else ""  # noqa: E731
+    lines = ["| victim | " + " | ".join(METHODS) + " | all | kills | commands |", "|" + " --- |" * (len(METHODS) + 4)]
+    for victim in VICTIMS:
+        own = [outcome for outcome in outcomes if outcome.fault.victim == victim]
+        if own:
+            cells = [cell(victim, method) for method in (*METHODS, "all")]
+            sums = [str(sum(outcome.struck for outcome in own)), str(sum(outcome.commands for outcome in own))]
+            lines.append(f"| {victim} | " + " | ".join([*cells, *sums]) + " |")
+    return "\n".join(lines)
+
+
+def known(path: Path) -> dict[int, Outcome]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    found = [json.loads(line) for line in lines if line.endswith("}")]
+    return {tree["fault"]["number"]: Outcome(**{**tree, "fault": Fault(**tree["fault"])}) for tree in found}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--victims", nargs="+", choices=VICTIMS, default=list(VICTIMS))
+    parser.add_argument("--limit", type=float, default=600)
+    asked = parser.parse_args()
+    victims = [victim for victim in asked.victims if victim != "machine" or possible()]
+    out = (asked.out or Path(f"results/faults-{asked.seed}")).absolute()
+    campaign, log = Campaign(out, asked.limit), out / "faults.jsonl"
+    done = known(log)
+    try:
+        for number in range(asked.count):
+            if number in done:
+                continue
+            fault = Fault.of(asked.seed, number, victims)
+            done[number] = outcome = campaign.play(fault)
+            with log.open("a") as file:
+                file.write(json.dumps(asdict(outcome)) + "\n")
+            said = "; ".join(outcome.wrong) or "the same bits"
+            print(f"{number}: {fault.victim} of {fault.method} at {fault.moments}: {said}", flush=True)
+    finally:
+        campaign.close()
+    asked_for = [outcome for number, outcome in sorted(done.items()) if number < asked.count]
+    print(table(asked_for))
+    return int(any(outcome.wrong for outcome in asked_for))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
