@@ -22,6 +22,7 @@ USAGE = """usage: fedbench claims [--only ID,...] [--sources DIR | NAME=WHERE ..
 Without --only: lists every claim with its runs, gradient steps, minutes (estimated by a step measured here) and verdict
 so far. With it: runs what is missing of these rows, judges them and rewrites OUT/claims/report.html, claims.md and
 claims.csv after each. OUT is results unless --out says otherwise; rows share runs, which are kept in OUT/run.
+Verdicts of another machine stay in the table where its claims.json is copied to OUT/claims first.
 """
 SOURCES = """Rows name the sets cifar10, cifar10_jpeg, fmnist and pacs. --sources takes a folder with folders of these
 names, or NAME=WHERE for some of them: a data name, parquet:PATH, or a folder with the published files. By default the

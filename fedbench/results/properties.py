@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedbench.results.readings import Arms, Frames, accuracy, kendall, pooled_accuracy
+from fedbench.results.readings import Arms, Frames, accuracy, batch_gap, kendall, last_clients, pooled_accuracy
 from fedbench.results.verdicts import FAILS, HOLDS, LEVEL, UNDECIDED, Verdict, of_seeds, property_of
 
 PERMUTATIONS = 2000
@@ -57,7 +57,7 @@ def layers_part(
         f"{layer}: tau " + ", ".join(f"{kendall(table[seed]):.2f}" for seed in table)
         for layer, table in ((head, grows), (first, falls))
     )
-    finals = ", ".join(f"{value:.3f}" for value in grows.iloc[-1])
+    finals = ", ".join(f"{value:.3f}" for value in grows.iloc[-1:].to_numpy().ravel())
     return property_of(flags, note=f"{taus}; last part of {head} {finals}")
 
 
@@ -215,24 +215,41 @@ def points_differ(arms: Arms, point: str, labels: Sequence[str], first: str, sec
 
 
 def estimators_differ(
-    arms: Arms, point: str, batches: Mapping[str, str], most: float = 0.3, least: float = 0.1
+    arms: Arms, point: str, labels: Sequence[str], batch: int, most: float = 0.3, least: float = 0.1
 ) -> Verdict:
     """Mean over batches and over samples differ by more than `most` points, or swap neighbours of a ranking.
 
-    batches: the arm that is scored by batches, by the label of the arm that is scored by samples; the same training.
+    The samples stand in class order; what a shuffled order would come to is told beside it.
     """
-    samples = means_by_seed(arms, list(batches), point)
-    other = means_by_seed(arms, list(batches.values()), point).set_axis(list(batches), axis=1)
-    gaps = (other - samples).loc[samples.index.intersection(other.index)]
-    swapped = [seed for seed in gaps.index if swaps(samples.loc[seed], other.loc[seed])]
+    samples = means_by_seed(arms, labels, point)
+    gaps = pd.DataFrame({label: batch_gap(arms[label], point, batch).groupby("seed").mean() for label in labels})
+    swapped = [seed for seed in gaps.index if swaps(samples.loc[seed], samples.loc[seed] + gaps.loc[seed])]
     sizes = gaps.abs().melt(ignore_index=False)["value"]
     found = of_seeds(sizes)
+    shuffled = np.mean([shuffled_gap(arms[label], point, batch) for label in labels])
     note = (
-        f"signed mean {gaps.to_numpy().mean():+.2f}; largest {sizes.max():.2f}; neighbours swap in {len(swapped)} seeds"
+        f"signed mean {gaps.to_numpy().mean():+.2f}; largest {sizes.max():.2f}; neighbours swap in {len(swapped)} "
+        f"seeds; shuffled {shuffled:.2f}"
     )
     if swapped or (found.low is not None and found.low > most):
         return Verdict(HOLDS, found, note=note)
     return Verdict(FAILS if sizes.max() < least else UNDECIDED, found, note=note)
+
+
+def shuffled_gap(runs: Frames, point: str, batch: int, draws: int = 1000) -> float:
+    """Mean size, over seeds and random orders of the test samples, of mean over batches minus over samples, in points.
+
+    Of a whole seed, that is of the mean over its clients. Only how many of the last, smaller batch are correct matters.
+    """
+    rng, found = np.random.default_rng(0), []
+    for _, own in last_clients(runs, point).groupby("seed"):
+        gaps = np.zeros(draws)
+        for n, share in zip(own["test_n"].astype(int), own[f"test_{runs.metric.name}"], strict=True):
+            correct, last, count = round(share * n), n % batch or batch, -(-n // batch)
+            ends = rng.hypergeometric(correct, n - correct, last, draws)
+            gaps += ((correct - ends) / batch + ends / last) / count - correct / n
+        found.append(float(np.abs(gaps / len(own)).mean()))
+    return 100 * float(np.mean(found))
 
 
 def swaps(first: pd.Series, second: pd.Series) -> bool:

@@ -35,6 +35,10 @@ class Frames:
         return self._own(self.records.clients())
 
     @cached_property
+    def groups(self) -> pd.DataFrame:
+        return self._own(self.records.groups())
+
+    @cached_property
     def traces(self) -> pd.DataFrame:
         return self._own(self.records.traces())
 
@@ -62,9 +66,33 @@ Arms = Mapping[str, Frames]
 
 def accuracy(runs: Frames, point: str, choice: str = LAST) -> pd.Series:
     """The metric on test of every client, shares in points, at the last round or another choice of it."""
-    rows = clients_at(runs.clients, chosen(runs.metric, runs.metrics, POINTS[point], choice))
-    values = rows.set_index(INDEX)[f"test_{runs.metric.name}"]
+    values = last_clients(runs, point, choice).set_index(INDEX)[f"test_{runs.metric.name}"]
     return values * (100.0 if runs.metric.share else 1.0)
+
+
+def last_clients(runs: Frames, point: str, choice: str = LAST) -> pd.DataFrame:
+    """The rows of all clients at the last round or another choice of it."""
+    return clients_at(runs.clients, chosen(runs.metric, runs.metrics, POINTS[point], choice))
+
+
+def batch_gap(runs: Frames, point: str, batch: int) -> pd.Series:
+    """Mean over batches minus mean over samples of accuracy, in points, where test samples stand in class order.
+
+    It is the expectation over the orders within a class, from the share correct of each class (`evaluate.by`).
+    """
+    rows = clients_at(runs.groups, chosen(runs.metric, runs.metrics, POINTS[point], LAST))
+    rows = rows[rows["by"] == "class"].astype({"group": int}).sort_values([*INDEX, "group"])
+    found = {key: _gap(own["value"].to_numpy(), own["n"].to_numpy(int), batch) for key, own in rows.groupby(INDEX)}
+    return pd.Series(found).rename_axis(INDEX) * 100
+
+
+def _gap(shares: np.ndarray, counts: np.ndarray, batch: int) -> float:
+    """Of one client. shares, counts: of its classes in their order, `[C]`."""
+    total = counts.sum()
+    batches = np.arange(total) // batch
+    weights = 1 / np.bincount(batches)[batches] / (batches[-1] + 1)  # of every sample, [total]
+    by_class = np.add.reduceat(weights, np.cumsum(counts) - counts)
+    return float(shares @ (by_class - counts / total))
 
 
 def pooled_accuracy(runs: Frames, point: str) -> pd.Series:
@@ -89,9 +117,9 @@ def decline(runs: Frames, point: str, window: int = 5) -> pd.Series:
 
 
 def over_rounds(runs: Frames, point: str, every: int = 1) -> pd.Series:
-    """Mean over the evaluated rounds that are multiples of `every`, in points: the area below the curve."""
+    """Mean over the last round and those that are multiples of `every`, in points: the area below the curve."""
     rows = runs.at(point)
-    rows = rows[rows["round"] % every == 0]
+    rows = rows[(rows["round"] % every == 0) | (rows["round"] == rows["round"].max())]
     return per_seed(rows.groupby("seed")["test_accuracy"].mean() * 100)
 
 
@@ -169,6 +197,7 @@ READINGS: dict[str, Callable[..., pd.Series]] = {
     for found in (
         accuracy,
         pooled_accuracy,
+        batch_gap,
         decline,
         over_rounds,
         log_loss,

@@ -16,6 +16,10 @@ from fedbench.tasks import Metric
 CONFIDENCE = 0.95
 
 
+class NoValue(ValueError):
+    """There is nothing to take a mean of."""
+
+
 @dataclass(frozen=True)
 class Interval:
     """A mean over seeds with its 95 % Student t interval; `low` and `high` are None with fewer than two seeds."""
@@ -50,11 +54,11 @@ class Interval:
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Mean and two-sided Student t interval of one number per seed; NaN values stand for missing seeds.
 
-    Raises ValueError without any value.
+    Raises NoValue without any.
     """
     known = tuple(float(v) for v in values if v is not None and not math.isnan(v))
     if not known:
-        raise ValueError("an interval needs at least one value")
+        raise NoValue("an interval needs at least one value")
     mean = math.fsum(known) / len(known)
     if len(known) == 1:
         return Interval(mean, None, None, known)

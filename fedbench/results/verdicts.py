@@ -115,7 +115,7 @@ def difference(first: pd.Series, second: pd.Series) -> pd.Series:
 
 
 def of_seeds(values: pd.Series) -> Interval:
-    """Mean over seeds of the mean over a seed's clients, with its interval. Raises ValueError where there is none."""
+    """Mean over seeds of the mean over a seed's clients, with its interval. Raises NoValue where there is none."""
     return interval(values.dropna().groupby("seed").mean().tolist())
 
 

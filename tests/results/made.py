@@ -1,6 +1,7 @@
 """Records of runs that never were, with the numbers that a test needs."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import pandas as pd
@@ -16,7 +17,8 @@ Values = Mapping[int, Sequence[float]]
 class Made:
     """agg, fit: last accuracies of clients by seed, in [0, 1]. curves: accuracy by seed and round. losses: likewise.
 
-    traces: rows (seed, round, client, name, value). up: bytes. sizes: test images of every client.
+    traces: rows (seed, round, client, name, value). up: bytes. sizes: test images of every client. classes: by seed,
+    the accuracy of every client on each of its classes, which have as many test images.
     """
 
     def __init__(
@@ -28,9 +30,11 @@ class Made:
         traces: Sequence[tuple] = (),
         up: float | None = None,
         sizes: Sequence[int] = (10, 10),
+        classes: Mapping[int, Sequence[Sequence[float]]] | None = None,
     ) -> None:
         self.points: dict[str, Values] = {"after_agg": agg or {}, "after_fit": fit or agg or {}}
         self.curves, self.losses, self.rows, self.up, self.sizes = curves, losses or {}, traces, up, sizes
+        self.by_class = classes or {}
 
     def metric(self):
         return load("classification").primary
@@ -50,12 +54,23 @@ class Made:
     def clients(self) -> pd.DataFrame:
         lasts = self.metrics().groupby(["seed", "point"])["round"].max()
         rows = [
-            dict(seed=seed, round=lasts[seed, point], client=client, point=point, test_accuracy=value)
+            dict(seed=seed, round=lasts[seed, point], client=client, point=point, test_accuracy=value, test_n=size)
             for point, values in self.points.items()
             for seed, own in values.items()
-            for client, value in enumerate(own)
+            for client, (value, size) in enumerate(zip(own, cycle(self.sizes), strict=False))
         ]
-        return pd.DataFrame(rows, columns=["seed", "round", "client", "point", "test_accuracy"])
+        return pd.DataFrame(rows, columns=["seed", "round", "client", "point", "test_accuracy", "test_n"])
+
+    def groups(self) -> pd.DataFrame:
+        lasts = self.metrics().groupby(["seed", "point"])["round"].max()
+        rows = [
+            (seed, lasts[seed, point], client, point, "class", str(label), value, self.sizes[client] // len(shares))
+            for point in self.points
+            for seed, own in self.by_class.items()
+            for client, shares in enumerate(own)
+            for label, value in enumerate(shares)
+        ]
+        return pd.DataFrame(rows, columns=["seed", "round", "client", "point", "by", "group", "value", "n"])
 
     def traces(self) -> pd.DataFrame:
         return pd.DataFrame(self.rows, columns=["seed", "round", "client", "name", "value"])

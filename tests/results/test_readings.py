@@ -26,10 +26,20 @@ def test_a_pooled_mean_weighs_clients_by_their_test_samples():
     assert of(readings.pooled_accuracy(runs, "agg")) == [75]
 
 
+def test_batches_of_classes_in_their_order_weigh_the_end_more():
+    runs = frames(agg={0: [0.75, 0.75]}, sizes=(200, 128), classes={0: [[0.5, 1.0], [0.5, 1.0]]})
+    weight = (28 / 32 + 2 + 1) / 7  # of the second class in 7 batches, the last of which is 8 images of it
+    first, second = readings.batch_gap(runs, "agg", 32).tolist()
+    assert first == pytest.approx(100 * ((1 - weight) * 0.5 + weight - 0.75))
+    assert second == pytest.approx(0), "whole batches"
+
+
 def test_decline_and_area():
     runs = frames(agg=level(0.3), curves={0: [0.1, 0.5, 0.7, 0.3]})
     assert of(readings.decline(runs, "agg", window=2)) == [pytest.approx(10)]
     assert of(readings.over_rounds(runs, "agg", every=2)) == [40]
+    assert of(readings.over_rounds(runs, "agg", every=3)) == [50], "the last round, too"
+    assert of(readings.over_rounds(runs, "agg", every=9)) == [30]
 
 
 def test_losses_of_training():

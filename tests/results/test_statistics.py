@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedbench.results.statistics import interval, paired_difference, pairs, pooled, share_that_gains, worst_tenth
+from fedbench.results.statistics import (
+    NoValue,
+    interval,
+    paired_difference,
+    pairs,
+    pooled,
+    share_that_gains,
+    worst_tenth,
+)
 from fedbench.tasks import load
 
 ACCURACY = load("classification").primary
@@ -52,7 +60,7 @@ def test_one_seed_has_no_interval_and_no_sign() -> None:
 
 def test_missing_seeds_are_left_out_and_none_is_an_error() -> None:
     assert interval([0.5, math.nan, 0.7]).values == (0.5, 0.7)
-    with pytest.raises(ValueError):
+    with pytest.raises(NoValue):
         interval([math.nan])
 
 

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from fedbench.results.statistics import NoValue
 from fedbench.results.verdicts import (
     FAILS,
     HOLDS,
@@ -156,5 +157,5 @@ def test_several_verdicts():
 
 def test_what_only_one_side_has_is_left_out():
     assert len(difference(series(1, 2, 3), series(1, 2))) == 8
-    with pytest.raises(ValueError):
+    with pytest.raises(NoValue):
         better(difference(series(1), series(1).iloc[:0]), 1.0)

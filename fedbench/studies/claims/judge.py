@@ -13,7 +13,7 @@ import pandas as pd
 from fedbench.results import verdicts
 from fedbench.results.properties import PROPERTIES
 from fedbench.results.readings import READINGS, Arms, accuracy
-from fedbench.results.statistics import interval
+from fedbench.results.statistics import NoValue, interval
 from fedbench.results.tables import BEST_TEST, LAST
 from fedbench.results.verdicts import Verdict
 
@@ -75,10 +75,10 @@ def judged_part(name: str, part: Mapping[str, Any], arms: Arms, pick: Callable[[
     point = part.get("point", "none" if rule == "P" else "agg")
     cases = {case: {**part, **own} for case, own in part.get("cases", {"": {}}).items()}
     counts = rule != "shown" and not part.get("shown")
-    found = [ruled(own, Terms(arms, pick, point)) for own in cases.values()]
+    found = [verdict_of(own, Terms(arms, pick, point)) for own in cases.values()]
     others = found
     if point in OTHER and rule != "shown":
-        others = [ruled(own, Terms(arms, pick, OTHER[point])) for own in cases.values()]
+        others = [verdict_of(own, Terms(arms, pick, OTHER[point])) for own in cases.values()]
     lines = [
         Judged(name, case, rule, point, own.get("delta"), one, counts, differing(one, two), best)
         for (case, own), one, two in zip(cases.items(), found, others, strict=True)
@@ -108,8 +108,16 @@ def differing(one: Verdict, other: Verdict) -> str:
     return "" if one.word == other.word else other.word
 
 
+def verdict_of(part: Mapping[str, Any], terms: Terms) -> Verdict:
+    """The verdict of one case at one point; undecided where runs are too short for what it reads."""
+    try:
+        return ruled(part, terms)
+    except NoValue:
+        return Verdict("" if part["rule"] == "shown" else verdicts.UNDECIDED, note="too few rounds to read this")
+
+
 def ruled(part: Mapping[str, Any], terms: Terms) -> Verdict:
-    """The verdict of one case at one point."""
+    """The verdict of one case at one point. Raises NoValue."""
     rule, delta, value = part["rule"], part.get("delta", 0.0), terms.value
     if rule == "P":
         more = {key: inside for key, inside in part.items() if key not in OWN}

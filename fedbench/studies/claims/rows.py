@@ -1,14 +1,14 @@
 """The claims as data: the YAML files beside this module, one per paper, one across papers, and one of settings.
 
 A row: statement, where and effect as published; `setting` and `seeds`; `common` keys of all arms; `arms` by label, each
-a method with dotted keys, perhaps in another setting (`in`), on seeds of its own, tuned over learning rates (`tune`) or
-like a tuned arm of a row that it `uses`; `choose`: a seed more, on which the best of several arms is found; `parts`, of
-which `judge.py` knows what they mean; `open`: what the row decides that the claim leaves open; `reason`: why it cannot
-be run.
+a method with dotted keys, perhaps in another setting (`in`), on seeds of its own, or tuned over learning rates
+(`tune`); `uses`: rows whose runs it reads; `choose`: a seed more, on which the best of several arms is found; `parts`,
+of which `judge.py` knows what they mean; `open`: what the row decides that the claim leaves open; `reason`: why it
+cannot be run.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,12 @@ HELD_OUT = 0.2
 """Share of the training images that points are chosen on."""
 DATA = {"cifar10": "cifar10", "cifar10_jpeg": "cifar10", "fmnist": "fmnist", "pacs": "pacs"}
 """The sets that settings name, and where they come from unless something else is asked for."""
-ARM = ("method", "in", "seeds", "tune", "like")
+ARM = ("method", "in", "seeds", "tune")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A claim and its test. asked: what each arm adds to its setting. likes: the tuned arm whose point it takes."""
+    """A claim and its test. asked: what each arm adds to its setting."""
 
     id: str
     statement: str
@@ -46,13 +46,6 @@ class Row:
     open: tuple[str, ...] = ()
     reason: str = ""
     asked: Mapping[str, Values] = field(default_factory=dict)
-    likes: Mapping[str, str] = field(default_factory=dict)
-
-    def with_choices(self, choices: Mapping[str, Values]) -> "Row":
-        """Its arms with the points that were chosen for those that they are like."""
-        taken = {label: choices[other] for label, other in self.likes.items()}
-        arms = [replace(arm, fixed={**arm.fixed, **taken.get(arm.label, {})}) for arm in self.arms]
-        return replace(self, arms=tuple(arms), likes={})
 
 
 def load_rows(sources: Mapping[str, str] | None = None, keys: Values | None = None) -> dict[str, Row]:
@@ -72,16 +65,14 @@ def read(name: str) -> dict[str, Any]:
 
 def row_of(name: str, tree: Mapping[str, Any], placed: Mapping[str, Values], keys: Values) -> Row:
     seeds, choose = tuple(tree["seeds"]), tree.get("choose")
-    arms, likes, told = [], {}, {}
+    arms, told = [], {}
     for label, own in (tree.get("arms") or {}).items():
         asked = told[label] = {**(tree.get("common") or {}), **own}
         wanted = tuple(asked.get("seeds", seeds)) + ((choose,) if choose is not None else ())
         arms.append(arm(label, asked, asked.get("in", tree["setting"]), wanted, placed, keys))
-        if "like" in asked:
-            likes[label] = asked["like"]
     more = {key: tree[key] for key in ("statement", "where", "effect", "setting", "parts", "reason") if key in tree}
     more |= {key: tuple(tree.get(key) or ()) for key in ("uses", "open")}
-    return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, asked=told, likes=likes, **more)
+    return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, asked=told, **more)
 
 
 def arm(

@@ -11,7 +11,6 @@ import pandas as pd
 
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
-from fedbench.errors import ConfigError
 from fedbench.report.claims import FILE, write_claims
 from fedbench.results.contrasts import holm
 from fedbench.results.files import read_json, write_json_atomically
@@ -90,26 +89,13 @@ def check_data(rows: Sequence[Row]) -> None:
 
 
 def hold(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> None:
-    """Run the arms of a row, those of the rows that it uses being there. Raises ConfigError."""
+    """Run the arms of a row. Raises ConfigError."""
     if not row.arms:
         return
     folder = root / KIND / row.id
-    choices = choices_of(row, root / KIND)
-    for label in row.likes.values():
-        if label not in choices:
-            raise ConfigError(
-                f"claims {row.id}: nothing was chosen for {label}, all its trials failed; see its error.txt"
-            )
-    row = row.with_choices(choices)
     plan = Plan(KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
     contest = Contest(plan, Config(seeds=list(row.seeds)), row.arms, folder, root, TUNE_SEEDS)
     hold_contests([contest], at_once, watch)
-
-
-def choices_of(row: Row, folder: Path) -> dict[str, Values]:
-    """What was chosen for the tuned arms of the rows that a row uses, by `ROW LABEL`."""
-    plans = {name: Plan.read(folder / name, []) for name in row.uses if is_study(folder / name)}
-    return {f"{name} {label}": values for name, plan in plans.items() for label, values in plan.choices.items()}
 
 
 def finished(folder: Path) -> bool:

@@ -84,6 +84,15 @@ def test_what_is_shown_does_not_count():
     assert not one({"rule": "B", "shown": True, "delta": 1.0, "of": ["a", "b"]}).judged
 
 
+def test_runs_that_are_too_short_for_a_reading_leave_it_undecided():
+    arms = {"a": frames(agg=level(0.5, 0.6), curves={0: [0.5], 1: [0.6]}, losses={0: [1.0], 1: [1.0]})}
+    terms = [{"roughness": {"of": "a"}}, {"roughness": {"of": "a"}}]
+    asked = {"x": {"rule": "B", "delta": 1.0, "of": terms}, "y": {"rule": "shown", "of": terms[0]}}
+    first, second = judged(asked, arms, pick)
+    assert (first.verdict.word, first.verdict.note) == (UNDECIDED, "too few rounds to read this")
+    assert (second.verdict.word, second.verdict.estimate) == ("", None)
+
+
 def test_best_rounds_are_for_accuracies_alone():
     assert plain(["a", {"best": ["b", "c"]}])
     assert not plain([{"decline": {"of": "a"}}, "b"])

@@ -14,7 +14,7 @@ from fedbench.studies.claims.rows import DATA, SETTINGS, Row, chosen_rows, load_
 from fedbench.studies.sources import asked_sources
 
 ROWS = load_rows()
-NAMES = ("ours", "theirs", "batches")
+NAMES = ("ours", "theirs")
 """Keys of a check whose mappings have labels as keys."""
 
 
@@ -101,12 +101,6 @@ def test_a_tuned_arm_is_tried_on_a_fifth_held_out_in_a_third_of_the_rounds():
 
 def test_the_choosing_seed_is_one_more():
     assert ROWS["F10"].arms[0].seeds == (0, 1, 2, 3, 4, 90)
-
-
-def test_an_arm_takes_the_choice_of_the_one_that_it_is_like():
-    choices = {f"C5 {arm.label}": {"train.lr": 0.7} for arm in ROWS["C5"].arms}
-    taken = ROWS["X3"].with_choices(choices)
-    assert {arm.fixed["train.lr"] for arm in taken.arms} == {0.7}
 
 
 def test_rows_share_runs_by_saying_the_same():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedbench.errors import ConfigError
+from fedbench.report.claims import as_markdown
 from fedbench.results.plan import Entry, Plan
 from fedbench.studies.claims.rows import load_rows
 from fedbench.studies.claims.study import NOT_RUN, Found, adjust, claims, entries, entry_of, finished, said, table_of
@@ -102,6 +103,13 @@ def test_a_row_that_is_new_does_not_lose_the_others():
     assert list(by_id) == list(rows)
     assert by_id["C1"]["parts"][0]["verdict"] == "holds"
     assert by_id["X4"]["status"] == NOT_RUN
+
+
+def test_recorded_verdicts_are_of_these_rows_and_in_their_words():
+    docs = Path(__file__).parents[3] / "docs"
+    recorded = entries(docs)
+    assert json.loads(json.dumps(table_of(load_rows(), recorded)))["rows"] == list(recorded.values())
+    assert (docs / "claims.md").read_text().startswith(as_markdown(list(recorded.values())))
 
 
 def test_the_best_of_tuned_arms_is_the_best_on_validation(tmp_path):
