@@ -82,7 +82,7 @@ class RayHosts:
         self._near = [standing.node == self._node for standing in found]
         if not all(self._near) or resources.address != "local":
             each = f"{self._cpus:g} CPU" + (f" and {self._gpus:g} GPU" if self._gpus else "")
-            kept = f"files in {self._base or 'shared memory'}" if self._on_disk else "in memory"
+            kept = f"files in {self._states.folder.parent}" if self._states else "in memory"
             self.remarks.append(
                 f"hosts: {placed(found)}, each with {each}; private states lie on the machines of their hosts ({kept})"
             )
