@@ -3,9 +3,9 @@
     python benchmarks/population.py [--methods fedavg fedper fedcac] [--clients 1000 10000 100000] [--rounds 20]
 
 A round has 100 participants, clients hold six images of 8 x 8 pixels each, the model is an mlp, and two hosts are Ray
-actors. Every population has a driver and a Ray of its own, and their rounds take turns, so that the machine's other
-work falls on all of them alike. Times are medians; memory is the largest proportional set size, and of folders in
-shared memory what they hold.
+actors; with `--hosts 0` the host is in the driver's process, whose processor time is then that of all. Every population
+has a driver and a Ray of its own, and their rounds take turns, so that the machine's other work falls on all of them
+alike. Times are medians; memory is the largest proportional set size, and of folders in shared memory what they hold.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,11 @@ def named(process: int, name: str) -> bool:
         return False
 
 
-def held_mb(folder: Path) -> float:
-    """Megabytes that the files of a folder take."""
-    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file()) / 1e6
+def held_mb(scratch: Any) -> float:
+    """Megabytes that the files of a scratch folder take where it is in shared memory."""
+    if scratch is None or not scratch.folder.is_relative_to("/dev/shm"):
+        return 0.0
+    return sum(path.stat().st_blocks * 512 for path in scratch.folder.rglob("*") if path.is_file()) / 1e6
 
 
 def serve(pipe: Any, config: dict[str, Any]) -> None:
@@ -94,6 +97,7 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
     from fedbench.data.dataset import Dataset
     from fedbench.runtime import cluster
     from fedbench.runtime.driver import Driver
+    from fedbench.runtime.hosts import InProcess
     from fedbench.runtime.ray_hosts import RayHosts
     from fedbench.runtime.recorder import Recorder
     from fedbench.studies.description import describe
@@ -103,15 +107,18 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
     asked = Config(**config)
     Dataset.load(asked.data)  # decoded once per machine, which is no part of a start
     folder = Path(tempfile.mkdtemp(prefix="fedbench-population-"))
-    with cluster.connected(asked) as ray:
-        hosts = RayHosts(int(asked.resources.hosts), 1, 0.0)
-        ray.get([actor.__ray_ready__.remote() for actor in hosts._actors])
-        begun = time.perf_counter()
+    count = int(asked.resources.hosts)
+    with cluster.connected(asked) if count else nullcontext() as ray:
+        hosts: Any = RayHosts(count, 1, 0.0) if count else None
+        if count:
+            ray.get([actor.__ray_ready__.remote() for actor in hosts._actors])
+        begun, clock = time.perf_counter(), time.process_time()
         asked, dataset = resolve(asked)
+        hosts = hosts or InProcess(dataset)
         describe(folder, asked, dataset, check(asked, dataset))
         driver = Driver.of(asked, 0, hosts, dataset, Recorder(folder, load(dataset.task)))
         driver.begin()
-        pipe.send(time.perf_counter() - begun)
+        pipe.send((time.perf_counter() - begun, time.process_time() - clock))
         processes = [p for p in process_tree(os.getpid()) if named(p, "ray::HostActor")]
         memory = dict.fromkeys(("driver", "hosts", "shared"), 0.0)
         while pipe.recv():
@@ -119,7 +126,7 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
             driver.exchange(driver.record.number)
             line = json.loads((folder / "timings.jsonl").read_text().splitlines()[-1])
             pipe.send({**line, "driver_cpu": time.process_time() - clock})
-            now = own_mb(os.getpid()), sum(map(own_mb, processes)), held_mb(hosts._scratch.folder)
+            now = own_mb(os.getpid()), sum(map(own_mb, processes)), held_mb(hosts._scratch)
             memory = {key: max(most, mb) for (key, most), mb in zip(memory.items(), now, strict=True)}
         pipe.send(memory)
         driver.end()
@@ -135,7 +142,8 @@ class Population:
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=serve, args=(theirs, config))
         self.process.start()
-        self.start = self.pipe.recv()
+        theirs.close()  # so that its end is noticed
+        self.start, self.start_cpu = self.pipe.recv()
         self.rounds: list[dict[str, Any]] = []
 
     def round(self) -> None:
@@ -149,7 +157,13 @@ class Population:
         self.process.join()
         median = lambda part: statistics.median(line[part] for line in self.rounds[warm:])  # noqa: E731
         seconds = {part: median(part) for part in ("total", *PARTS, "driver_cpu")}
-        return {"start": self.start, **seconds, "memory_mb": sum(memory.values()), **memory}
+        return {
+            "start": self.start,
+            "start_cpu": self.start_cpu,
+            **seconds,
+            "memory_mb": sum(memory.values()),
+            **memory,
+        }
 
 
 def measure(method: str, asked: argparse.Namespace) -> dict[int, dict[str, Any]]:
@@ -173,8 +187,8 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="one JSON object, by method and clients")
     asked = parser.parse_args()
-    if min(*asked.clients, asked.participants, asked.rounds, asked.hosts) < 1 or min(asked.warm, asked.checkpoint) < 0:
-        parser.error("--clients, --participants, --rounds and --hosts are at least 1, --warm and --checkpoint 0")
+    if min(*asked.clients, asked.participants, asked.rounds) < 1 or min(asked.warm, asked.checkpoint, asked.hosts) < 0:
+        parser.error("--clients, --participants and --rounds are at least 1, the others 0")
     os.chdir(Path(__file__).resolve().parent.parent)
     sys.path.insert(0, os.getcwd())
     found = {}
@@ -191,7 +205,9 @@ def line_of(method: str, clients: int, cost: dict[str, Any], least: dict[str, An
     parts = ", ".join(f"{part} {1000 * cost[part]:.0f}" for part in PARTS)
     return (
         f"{method} {clients}: {1000 * cost['total']:.0f} ms a round, {cost['total'] / least['total']:.2f} times that "
-        f"of the first ({parts}; the driver's processor {1000 * cost['driver_cpu']:.0f}); start {cost['start']:.1f} s; "
+        f"of the first ({parts}; processor time of the driver {1000 * cost['driver_cpu']:.0f}, "
+        f"{cost['driver_cpu'] / least['driver_cpu']:.2f} times); start {cost['start']:.1f} s (processor time "
+        f"{cost['start_cpu']:.1f}); "
         f"{cost['memory_mb']:.0f} MB, {cost['memory_mb'] / least['memory_mb']:.2f} times (driver {cost['driver']:.0f}, "
         f"hosts {cost['hosts']:.0f}, shared memory {cost['shared']:.0f})"
     )

@@ -85,7 +85,7 @@ class PartitionConfig(OpenSection):
     test_share: float = Field(0.25, gt=0, lt=1, description="share of test images where test = pooled")
     max_draws: PositiveInt = Field(10_000, description="draws before a partition is given up (dirichlet, practical)")
     path: Path | None = Field(
-        None, description="JSON file with a list `clients` of row numbers (file), such as a run's partition.json"
+        None, description="file that says who holds which rows (file): a run's partition.json or partition.npz"
     )
     seed: Seed | None = Field(None, description="seed of the partition; none: the run's seed")
     flip_clients: list[int] = Field([], description="clients whose labels are permuted, c -> (c + 1) mod classes")
