@@ -198,7 +198,7 @@ class CheckpointConfig(Section):
 class WandbConfig(Section):
     project: str = Field("fedbench", description="W&B project")
     entity: str | None = Field(None, description="W&B team or user")
-    group: str | None = Field(None, description="W&B group; none: the grid's name, or data set and partition")
+    group: str | None = Field(None, description="W&B group; none: the study's name, for a run data set and partition")
     tags: list[str] = Field([], description="W&B tags")
     mode: Literal["auto", "online", "offline"] = Field("auto", description="auto: online with an account, else offline")
 

@@ -137,7 +137,7 @@ def hold(contests: Sequence[Contest], at_once: int | None = None, watch: Watch |
     for contest in contests:
         make_report(contest.folder)
         if new:
-            log_page(contest.folder, contest.config)
+            log_page(contest.folder, contest.jobs[0].config)
 
 
 def _hold(contests: Sequence[Contest], at_once: int | None, watch: Watch | None) -> bool:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.results.loggers import catch_up, log_records
-from tests.results.wandb_files import attach, lines, traces, wandb_history
+from fedbench.results.loggers import catch_up, log_page, log_records
+from tests.report.conftest import write_run
+from tests.results.wandb_files import attach, lines, segments, traces, wandb_history
 
 
 @pytest.mark.parametrize("name", ["wandb", "csv"])
@@ -102,6 +104,22 @@ def test_a_failing_logger_is_one_warning_and_not_the_end(tmp_path):
 def test_an_own_logger_gets_the_runs_folder(tmp_path):
     (logger,) = attach(tmp_path, f"{__name__}:Failing")
     assert logger.logger.save_dir == str(tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["disabled", "offline"])
+def test_the_page_of_a_study_goes_to_wandb_where_that_is_asked_for_and_enabled(tmp_path, monkeypatch, mode):
+    monkeypatch.setenv("WANDB_MODE", mode)
+    write_run(tmp_path, "fedper", seeds=[0])
+    log_page(tmp_path, Config(loggers=["csv"]), pytest.fail)
+    assert not (tmp_path / "wandb").exists()
+    log_page(tmp_path, Config(loggers=["wandb"]), pytest.fail)
+    assert len(segments(tmp_path)) == (mode == "offline")
+
+
+def test_a_page_that_cannot_be_logged_is_one_warning(tmp_path):
+    said = []
+    log_page(tmp_path / "nowhere", Config(loggers=["wandb"]), said.append)
+    assert [line.partition(" (")[0] for line in said] == [f"W&B has not got the page of {tmp_path / 'nowhere'}"]
 
 
 @pytest.mark.parametrize("name", ["wandbb", "no.such.module:Logger", "fedbench.config:Nothing"])
