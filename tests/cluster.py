@@ -108,13 +108,13 @@ class Lab:
         """`up` or `down`, at the laptop's end."""
         self._ip("laptop", f"link set {name} {state}")
 
-    def boot(self, name: str) -> None:
-        """A machine with nothing but an ssh server, the libraries, and an empty home folder."""
+    def boot(self, name: str, steps: str = BOOT) -> None:
+        """A machine with the libraries and what the steps start: an ssh server, and an empty home folder."""
         own = self.folder / name
         (own / "ray").mkdir(parents=True)
         (own / "home").mkdir()
         (own / "home" / ".bashrc").write_text(BASHRC.format(bin=BIN))
-        steps = BOOT.format(own=own, name=name, folder=self.folder)
+        steps = steps.format(own=own, name=name, folder=self.folder)
         base = Path(sys.base_prefix).resolve()
         if base.is_relative_to("/root"):  # the interpreter is to be found where it was
             inside = own / "home" / base.relative_to("/root")
