@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 # Processes that tests run in side by side; each may hold a Ray of its own with four hosts.
 WORKERS ?= 2
 
-.PHONY: demo test test-fast cluster-test lint install clean
+.PHONY: demo test test-fast cluster-test slurm-test lint install clean
 
 demo: $(STAMP)
 	$(BIN)/python experiments/grid.py --method fedcac
@@ -21,6 +21,10 @@ test-fast: $(STAMP)
 # A cluster of three machines made of namespaces, started by `ray up`: as root, ten minutes or so.
 cluster-test: $(STAMP)
 	$(BIN)/python -m tests.cluster
+
+# The same for clusters/slurm.sbatch, on a Slurm of two such machines.
+slurm-test: $(STAMP)
+	$(BIN)/python -m tests.slurm
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ class Keeper:
 
     def read(self, folder: Path) -> dict[str, bytes]:
         """The files of a folder by their names in it."""
-        return {name: (folder / name).read_bytes() for name in names(folder)}
+        return contents(folder, names(folder))
 
     def write(self, folder: Path, files: Mapping[str, bytes], whole: Sequence[str]) -> None:
         """Take over files that have changed, and remove those that are not among the names of all.
@@ -105,7 +105,7 @@ def brought(job: Job, home: Home) -> Iterator[tuple[Job, Callable[[], None]]]:
 
     def send() -> None:
         now = stamps(own)
-        changed = {name: (own / name).read_bytes() for name in now if now[name] != sent.get(name)}
+        changed = contents(own, [name for name in now if now[name] != sent.get(name)])
         if changed or now.keys() != sent.keys():
             ray.get(home.keeper.write.remote(job.folder, changed, list(now)))
             sent.clear()
@@ -118,7 +118,20 @@ def brought(job: Job, home: Home) -> Iterator[tuple[Job, Callable[[], None]]]:
         scratch.close()
 
 
+def contents(folder: Path, asked: Sequence[str]) -> dict[str, bytes]:
+    """Of files that are still there: a logger's own process may remove some meanwhile."""
+    found = {}
+    for name in asked:
+        with suppress(FileNotFoundError):
+            found[name] = (folder / name).read_bytes()
+    return found
+
+
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:
     """Time and size of every file."""
-    found = {name: (folder / name).stat() for name in names(folder)}
-    return {name: (stat.st_mtime_ns, stat.st_size) for name, stat in found.items()}
+    found = {}
+    for name in names(folder):
+        with suppress(FileNotFoundError):
+            stat = (folder / name).stat()
+            found[name] = (stat.st_mtime_ns, stat.st_size)
+    return found

@@ -7,7 +7,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.runtime import checkpoint
 from fedbench.studies.job import Job
-from fedbench.studies.mirror import Home, Keeper, brought, home_in
+from fedbench.studies.mirror import Home, Keeper, brought, contents, home_in
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -73,3 +73,8 @@ def test_a_checkpoint_counts_when_all_of_it_is_there(tmp_path, monkeypatch):
     shards = [f"checkpoint/round-000002/{name}" for name in (checkpoint.DRIVER, "states-0.safetensors", "zz")]
     Keeper().write(tmp_path, dict.fromkeys(shards, b""), shards)
     assert written == ["states-0.safetensors", "zz", checkpoint.DRIVER]
+
+
+def test_a_file_that_is_gone_by_the_time_it_is_read_is_left_out(tmp_path):
+    (tmp_path / "here").write_text("a")
+    assert contents(tmp_path, ["here", "gone"]) == {"here": b"a"}
