@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from fedbench.errors import ConfigError
 from fedbench.results import files, schema
 from fedbench.results.schema import Line
 from fedbench.results.statistics import worst_tenth
@@ -107,7 +108,8 @@ class Recorder:
 
     def write_timing(self, timing: dict[str, Any]) -> None:
         """Append a round's seconds to timings.jsonl."""
-        with open(self.folder / "timings.jsonl", "a") as file:
+        path = self.folder / "timings.jsonl"
+        with files.naming(path), open(path, "a") as file:
             file.write(json.dumps(timing) + "\n")
 
     def write_tables(self) -> None:
@@ -129,8 +131,14 @@ class Recorder:
         self.clients.restore(state["clients"])
         self.traces.restore(state["traces"])
         self.warnings = list(state["warnings"])
-        if _length(self.folder / "metrics.jsonl") > state["length"]:
-            os.truncate(self.folder / "metrics.jsonl", state["length"])
+        path = self.folder / "metrics.jsonl"
+        if _length(path) < state["length"]:
+            raise ConfigError(
+                f"{path}: missing or cut, the checkpoint knows {state['length']} bytes of it; bring it back, or delete "
+                f"{self.folder} to run it anew"
+            )
+        if _length(path) > state["length"]:
+            os.truncate(path, state["length"])
         files.append_lines(self.folder / "timings.jsonl", [])  # no half line
 
 
