@@ -1,5 +1,6 @@
 """The commands: flags -> Config -> experiment, and nothing else."""
 
+import errno
 import os
 import sys
 import traceback
@@ -20,6 +21,8 @@ COMMANDS = {
     "wandb": "send a study to W&B, with tables, page and a workspace; without an account, say what it would do",
     "methods": "list the methods; the options of one with default, range and source",
 }
+STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
+"""What is said of a file where the storage is at fault, not the code."""
 OK, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
 
 Main = Callable[[list[str]], int]
@@ -47,11 +50,25 @@ def command(body: Main) -> Callable[[Sequence[str] | None], int]:
             return OK
         except SystemExit as stop:  # --help and --print-config
             return stop.code if isinstance(stop.code, int) else OK
+        except OSError as error:
+            if "--debug" in arguments or error.errno not in STORAGE:
+                traceback.print_exc()
+            else:
+                print(f"fedbench: error: {_unwritten(error)}", file=sys.stderr)
+            return FAILED
         except Exception:
             traceback.print_exc()
             return FAILED
 
     return main
+
+
+def _unwritten(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return (
+        f"{where}{error.strerror}; make room there, or let it be written to, then give the same command again: it "
+        "goes on from the last checkpoint"
+    )
 
 
 def _import_from_here() -> None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from csv import DictWriter
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from fedbench.report.template import rendered
-from fedbench.results.files import read_json, write_atomically
+from fedbench.results.files import read_as, write_atomically
 
 FILE = "claims.json"
 
@@ -37,9 +38,14 @@ ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per c
 Tree = Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class _Claims:
+    rows: list[dict[str, Any]]
+
+
 def write_claims(folder: Path) -> Path:
     """Writes claims.md, claims.csv and report.html beside claims.json and returns the page's path."""
-    rows = read_json(folder / FILE, [])["rows"]
+    rows = read_as(_Claims, folder / FILE).rows
     write_atomically(folder / "claims.csv", as_csv(rows))
     write_atomically(folder / "claims.md", as_markdown(rows))
     write_atomically(folder / "report.html", as_page(rows, folder))

@@ -43,7 +43,7 @@ class Survey:
     @classmethod
     def load(cls, folder: Path) -> "Survey":
         """Reads a folder; settings in which nothing was evaluated yet are left out."""
-        matrix = Matrix.read(folder, [])
+        matrix = Matrix.read(folder)
         begun = [setting for setting in matrix.settings if is_study(folder / setting.path)]
         found = {setting.name: Study.load(folder / setting.path) for setting in begun}
         boards = {name: {row.label: row for row in leaderboard(study)} for name, study in found.items()}

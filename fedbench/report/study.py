@@ -22,19 +22,17 @@ POINT_NAMES = {"after_fit": "after local training", "after_agg": "after aggregat
 
 @dataclass
 class Study:
-    """A plan, and what its final jobs left by label. `plan_problems`: what could not be read of the plan itself."""
+    """A plan, and what its final jobs left by label."""
 
     folder: Path
     plan: Plan
     runs: dict[str, Records]
-    plan_problems: list[str]
 
     @classmethod
     def load(cls, folder: Path) -> "Study":
-        """Reads a folder. Raises ConfigError when it holds neither a study nor a run."""
-        problems: list[str] = []
-        plan = Plan.read(folder, problems)
-        return cls(folder, plan, plan.records(folder), problems)
+        """Reads a folder. Raises ConfigError when it holds neither a study nor a run, and where its plan is damaged."""
+        plan = Plan.read(folder)
+        return cls(folder, plan, plan.records(folder))
 
     @cached_property
     def method(self) -> str:
@@ -144,8 +142,7 @@ class Study:
     def problems(self) -> list[str]:
         """What could not be read, each once; complete only after everything else was asked for."""
         named = [(run.path.name, problem) for run in self.runs.values() for problem in run.problems]
-        own = [(self.folder.name, problem) for problem in self.plan_problems]
-        return list(dict.fromkeys(f"{name}/{problem}" for name, problem in [*named, *own]))
+        return list(dict.fromkeys(f"{name}/{problem}" for name, problem in named))
 
     def last(self, method: str, point: str | None = None) -> pd.DataFrame:
         """Per seed the metrics row of the last evaluated round at a point (default: the study's)."""

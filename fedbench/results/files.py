@@ -1,18 +1,38 @@
 """Files of a results folder: written whole or not at all, and read although a process died while it wrote."""
 
+import fcntl
 import io
 import json
 import os
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
+
+from fedbench.errors import ConfigError
+
+T = TypeVar("T")
+
+
+PART = ".part"
+"""How the names of files end that are half written; they begin with a dot."""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of a block that writes a file name it, also those of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
 
 PIECES = Path("checkpoint", "rows")
 """Where a run that is under way keeps the rows of its tables."""
@@ -23,17 +43,28 @@ GROUP = 1 << 20
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of `path` when it is whole: flushed to disk, then renamed."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # mkstemp gives 0600, but results are there to be shared
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with naming(path):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                with suppress(OSError):  # a file system that has no locks
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                os.chmod(name, 0o644)  # mkstemp gives 0600, but results are there to be shared
+                os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left half written in a folder; who still writes holds a lock."""
+    for path in folder.glob(f".*{PART}"):
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -76,7 +107,7 @@ def write_arrays_atomically(path: Path, arrays: Mapping[str, np.ndarray]) -> Non
 def append_lines(path: Path, lines: Iterable[str]) -> None:
     """Appends whole lines to a jsonl file and flushes them to disk; a half-written last line is cut off first."""
     text = "".join(line + "\n" for line in lines).encode()
-    with open(path, "a+b") as file:
+    with naming(path), open(path, "a+b") as file:
         _cut_half_line(file)
         file.write(text)
         file.flush()
@@ -95,14 +126,12 @@ def _cut_half_line(file: BinaryIO) -> None:
 
 def ends_whole(path: Path) -> bool:
     """Whether a file of lines is there and its last line is whole."""
-    return path.exists() and path.read_bytes().endswith(b"\n")
+    return path.is_file() and path.read_bytes().endswith(b"\n")
 
 
 def read_lines(path: Path, problems: list[str]) -> list[dict[str, Any]]:
     """The objects of a jsonl file; a half-written last line is ignored, any other bad line is named in `problems`."""
-    if not path.exists():
-        return []
-    *whole, _ = path.read_text(errors="replace").split("\n")
+    *whole, _ = _text(path, problems).split("\n")
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(whole, 1):
         try:
@@ -114,14 +143,34 @@ def read_lines(path: Path, problems: list[str]) -> list[dict[str, Any]]:
 
 def read_json(path: Path, problems: list[str]) -> dict[str, Any]:
     """A JSON object; empty where there is none, and where it is damaged, which is named in `problems`."""
-    if not path.exists():
+    if not (text := _text(path, problems)) and not path.is_file():
         return {}
     try:
-        value = json.loads(path.read_text())
-    except ValueError:
+        return dict(json.loads(text))
+    except (ValueError, TypeError):
         problems.append(f"{path.name} cannot be read and is left out")
         return {}
-    return value if isinstance(value, dict) else {}
+
+
+def _text(path: Path, problems: list[str]) -> str:
+    """Empty where there is none, and where what is there is no file, which is named in `problems`."""
+    try:
+        return path.read_text(errors="replace") if path.exists() else ""
+    except OSError as error:
+        problems.append(f"{path.name} cannot be read and is left out ({error.strerror})")
+        return ""
+
+
+def read_as(kind: type[T], path: Path) -> T:
+    """A JSON file as a dataclass. Raises ConfigError where it is of another shape."""
+    try:
+        return TypeAdapter(kind).validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
+    except OSError as error:
+        what = str(error.strerror)
+    raise ConfigError(f"{path}: damaged ({what}); bring it back, or give the command that made it again")
 
 
 def read_arrays(path: Path, problems: list[str]) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fedbench.results.files import read_json, write_json_atomically
+from fedbench.results.files import read_as, write_json_atomically
 from fedbench.results.plan import point_name
 
 FILE = "matrix.json"
@@ -30,9 +30,9 @@ class Matrix:
     settings: list[Setting]
 
     @classmethod
-    def read(cls, folder: Path, problems: list[str]) -> "Matrix":
-        tree = read_json(folder / FILE, problems)
-        return cls(**{**tree, "settings": [Setting(**setting) for setting in tree["settings"]]})
+    def read(cls, folder: Path) -> "Matrix":
+        """Raises ConfigError where it is damaged."""
+        return read_as(cls, folder / FILE)
 
     def write(self, folder: Path) -> None:
         write_json_atomically(folder / FILE, asdict(self))

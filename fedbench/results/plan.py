@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from fedbench.errors import ConfigError
-from fedbench.results.files import read_json, write_json_atomically
+from fedbench.results.files import read_as, write_json_atomically
 from fedbench.results.reader import Records, is_run
 
 EntryRole = Literal["candidate", "final"]
@@ -57,11 +57,13 @@ class Plan:
     point: str = "after_agg"
 
     @classmethod
-    def read(cls, folder: Path, problems: list[str]) -> "Plan":
-        """The plan of a study, or that of a single run's folder. Raises ConfigError where there is neither."""
-        tree = read_json(folder / FILE, problems)
-        if tree:
-            return cls(**{**tree, "entries": [Entry(**entry) for entry in tree["entries"]]})
+    def read(cls, folder: Path) -> "Plan":
+        """The plan of a study, or that of a single run's folder.
+
+        Raises ConfigError where there is neither, and where the plan is damaged.
+        """
+        if is_study(folder):
+            return read_as(cls, folder / FILE)
         if not folder.is_dir():
             raise ConfigError(f"{folder}: no such folder; give the folder of a run or of a study")
         config = Records(folder).config()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedbench.results.files import read_json, write_json_atomically
+from fedbench.results.files import read_as, write_json_atomically
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.results.statistics import Interval, interval
@@ -48,11 +48,10 @@ class Made:
 
     @classmethod
     def read(cls, folder: Path) -> "Made":
-        """As a folder has it; without cells where it has none yet."""
-        tree = read_json(folder / FILE, []) if (folder / FILE).exists() else {}
-        if not tree:
+        """As a folder has it; without cells where it has none yet. Raises ConfigError where it is damaged."""
+        if not (folder / FILE).exists():
             return cls("", "", "full", [], {}, None, [])
-        return cls(**{**tree, "cells": [MadeCell(**cell) for cell in tree["cells"]]})
+        return read_as(cls, folder / FILE)
 
     def write(self, folder: Path) -> None:
         write_json_atomically(folder / FILE, asdict(self))
@@ -97,7 +96,7 @@ class Compared:
 
 def _cell(cell: MadeCell, folder: Path, repeats: int | None) -> list[Compared]:
     place = folder / cell.path
-    plan = Plan.read(place, [])
+    plan = Plan.read(place)
     runs = plan.records(place)
     found = []
     for number in cell.numbers:

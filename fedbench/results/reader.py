@@ -1,5 +1,7 @@
 """Reads what runs left."""
 
+import json
+from collections.abc import Sequence
 from math import nan
 from pathlib import Path
 from re import DOTALL
@@ -9,14 +11,27 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from fedbench import tasks
 from fedbench.errors import ConfigError
 from fedbench.results.estimators import SAMPLES, estimator
 from fedbench.results.files import ends_whole, joined, read_arrays, read_json, read_lines, read_rows
-from fedbench.results.schema import CLIENTS_SCHEMA, COSTS, POINTS, SPLITS, TIMINGS, TRACES_SCHEMA, score_keys
+from fedbench.results.schema import (
+    CLIENTS_SCHEMA,
+    COSTS,
+    POINTS,
+    SPLITS,
+    TIMINGS,
+    TRACES_SCHEMA,
+    ConfigShape,
+    DealtShape,
+    LineShape,
+    score_keys,
+)
 from fedbench.tasks import Metric, Task
 
+SOUND, CONFIG, DEALT = TypeAdapter(LineShape), TypeAdapter(ConfigShape), TypeAdapter(DealtShape)
 CLIENT = ["seed", "round", "client", "point", "participated"]
 
 
@@ -35,7 +50,12 @@ class Records:
 
     def task(self) -> Task:
         """What the models learn."""
-        return tasks.load(self.environment().get("task") or "classification")
+        name = self.environment().get("task") or "classification"
+        if name not in tasks.names():
+            raise ConfigError(
+                f"{self.path / 'environment.json'}: damaged (task: {name}); one of {tasks.names()} is legal"
+            )
+        return tasks.load(name)
 
     def metric(self) -> Metric:
         """The one that tables and pages go by."""
@@ -44,7 +64,8 @@ class Records:
     def metrics(self) -> pd.DataFrame:
         """metrics.jsonl: one row per seed, round and point, in that order; null is NaN."""
         numbers, key = [*score_keys(self.task()), *COSTS], ["seed", "round", "point"]
-        frame = pd.DataFrame(self._lines("metrics.jsonl"), columns=[*key, *numbers, "clients", "failed"])
+        lines = [line for line in self._lines("metrics.jsonl") if self._is_sound(line, numbers)]
+        frame = pd.DataFrame(lines, columns=[*key, *numbers, "clients", "failed"])
         frame = frame.astype(dict.fromkeys(numbers, "float64")).drop_duplicates(key, keep="last")
         order = {point: i for i, point in enumerate(POINTS)}
         return frame.sort_values(key, key=lambda c: c.map(order) if c.name == "point" else c, ignore_index=True)
@@ -92,7 +113,8 @@ class Records:
     def timings(self) -> pd.DataFrame:
         """timings.jsonl: seconds per seed and exchange; `host_busy` is a list, `rss_mb` megabytes."""
         key = ["seed", "exchange"]
-        frame = pd.DataFrame(self._lines("timings.jsonl"), columns=list(TIMINGS)).drop_duplicates(key, keep="last")
+        lines = [line for line in self._lines("timings.jsonl") if all(isinstance(line.get(k), int) for k in key)]
+        frame = pd.DataFrame(lines, columns=list(TIMINGS)).drop_duplicates(key, keep="last")
         return frame.sort_values(key, ignore_index=True)
 
     def seeds(self) -> list[int]:
@@ -135,7 +157,7 @@ class Records:
         Of partition.npz, which takes its place where clients are many, the class counts alone.
         """
         found = [read_json(folder / "partition.json", self.problems) for folder in self.folders]
-        whole = {seed: dealt for tree in found for seed, dealt in tree.items()}
+        whole = {seed: dealt for tree in found for seed, dealt in tree.items() if self._is_dealt(seed, dealt)}
         counts = {name: array.tolist() for name, array in self.arrays().items() if name.endswith("/class_counts")}
         return whole | {name.partition("/")[0]: {"class_counts": rows} for name, rows in counts.items()}
 
@@ -144,8 +166,28 @@ class Records:
         found = [read_arrays(folder / "partition.npz", self.problems) for folder in self.folders]
         return {name: array for arrays in found for name, array in arrays.items()}
 
+    def _is_dealt(self, seed: str, dealt: Any) -> bool:
+        try:
+            DEALT.validate_python(dealt)
+        except ValidationError:
+            self.problems.append(f"partition.json: the partition of seed {seed} is damaged and is left out")
+            return False
+        return True
+
     def _lines(self, name: str) -> list[dict[str, Any]]:
         return [row for folder in self.folders for row in read_lines(folder / name, self.problems)]
+
+    def _is_sound(self, line: dict[str, Any], numbers: Sequence[str]) -> bool:
+        """Whether a line of metrics.jsonl holds what its keys stand for; if not, it is named."""
+        try:
+            told = {**line, "numbers": {name: line.get(name) for name in numbers}}
+            SOUND.validate_json(json.dumps(told), strict=True)
+        except ValidationError as error:
+            where = f"seed {line.get('seed')}, round {line.get('round')}"
+            wrong = error.errors()[0]["loc"][-1]
+            self.problems.append(f"metrics.jsonl: the line of {where} is damaged ({wrong}) and is left out")
+            return False
+        return True
 
     def _client_rows(self) -> pd.DataFrame:
         key = [*CLIENT, "split", "metric"]
@@ -161,10 +203,11 @@ class Records:
             return {}
         try:
             tree = yaml.safe_load(path.read_text())
-        except yaml.YAMLError:
+            CONFIG.validate_python(tree)
+            return dict(tree)
+        except (yaml.YAMLError, OSError, ValueError):
             self.problems.append("config.yaml cannot be read and is left out")
             return {}
-        return tree if isinstance(tree, dict) else {}
 
 
 def is_run(path: Path) -> bool:

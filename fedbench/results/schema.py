@@ -3,9 +3,11 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
+from pydantic import Field
 
 from fedbench.tasks import Task
 
@@ -40,6 +42,44 @@ TRACES_SCHEMA = pa.schema(
 
 Line = dict[str, Any]
 """A line of metrics.jsonl."""
+
+
+@dataclass(frozen=True)
+class LineShape:
+    """What a line of metrics.jsonl has to hold. numbers: its scores and costs; failed: pairs of client and reason."""
+
+    seed: int
+    round: int
+    point: str
+    numbers: dict[str, float | None]
+    failed: list[Annotated[list[int | str], Field(min_length=2, max_length=2)]] = field(default_factory=list)
+
+
+Tree = dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class ConfigShape:
+    """What of config.yaml is read here: whole numbers, and sections with keys of their own."""
+
+    rounds: int | None = None
+    seeds: list[int] | None = None
+    participation: float | None = None
+    name: str | None = None
+    method: Tree = None
+    data: Tree = None
+    partition: Tree = None
+    model: Tree = None
+    train: Tree = None
+    evaluate: Tree = None
+
+
+@dataclass(frozen=True)
+class DealtShape:
+    """What of partition.json is read here, of one seed."""
+
+    clients: list[dict[str, Any]]
+    class_counts: list[list[int]] | None = None
 
 
 def score_keys(task: Task) -> list[str]:

@@ -62,7 +62,7 @@ class WandbStudy:
     @classmethod
     def load(cls, folder: Path, given: Mapping[str, Any] | None = None) -> "WandbStudy":
         """given: keys of `WandbConfig` that are to differ from the study's own. Raises ConfigError where none is."""
-        plan = Plan.read(folder, [])
+        plan = Plan.read(folder)
         place = WandbConfig(**{**(plan.config.get("wandb") or {}), **(given or {})})
         if place.group is None and plan.kind != "run":
             place.group = study_name(folder)

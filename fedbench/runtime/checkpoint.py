@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from safetensors import SafetensorError
 
 from fedbench.runtime import trees
 
-PREFIX = "round-"
+PREFIX, OLD = "round-", ".old-"
 DRIVER = "driver.safetensors"
 
 
@@ -27,14 +28,24 @@ def save(folder: Path, round: int, content: dict[str, Any], more: Callable[[Path
         trees.write(content, unfinished / DRIVER)
         for path in unfinished.iterdir():
             _flush(path)
-        shutil.rmtree(finished, ignore_errors=True)
+        _aside(finished)
         unfinished.rename(finished)
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise OSError(f"checkpoint of round {round} could not be written: {str(error).splitlines()[0]}") from error
     for old in _finished(folder):
         if old != finished:
-            shutil.rmtree(old, ignore_errors=True)
+            _aside(old)
+    for old in folder.glob(f"{OLD}*"):
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _aside(folder: Path) -> None:
+    """Take a checkpoint out of the way, whole, until the one that takes its place counts."""
+    aside = folder.with_name(f"{OLD}{folder.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        folder.rename(aside)
 
 
 def _flush(path: Path) -> None:
@@ -47,7 +58,7 @@ def _flush(path: Path) -> None:
 
 def load(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """The newest checkpoint that is whole, its folder and the driver's part of it; or None."""
-    for found in reversed(_finished(folder)):
+    for found in reversed([*sorted(folder.glob(f"{OLD}*")), *_finished(folder)]):
         try:
             return found, trees.read(found / DRIVER)
         except (OSError, SafetensorError):

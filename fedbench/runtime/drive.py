@@ -1,12 +1,17 @@
 """Runs in their folders: begun, or taken up at their checkpoint, and driven to the end."""
 
-from collections.abc import Callable, Sequence
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
+from fedbench.errors import ConfigError
 from fedbench.runtime import checkpoint
 from fedbench.runtime.driver import Driver, Event
 from fedbench.runtime.hosts import Hosts
@@ -15,6 +20,8 @@ from fedbench.runtime.store import StateLostError
 from fedbench.tasks import load
 
 RESTARTS = 5
+PATIENCE = 60.0
+"""Seconds for a driver to end whose command was killed."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,46 @@ def drive(
     Where private states are lost with their host, it goes on from the last checkpoint. on_event: told of every
     evaluated round. resume: go on from the checkpoint, if there is one.
     """
+    with _alone(folder / "config.yaml"):
+        return _driven(config, folder, hosts, dataset, on_event, resume)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait until the driver of a command that was killed has ended too. path: a file that stays as it is.
+
+    Raises ConfigError where it does not.
+    """
+    if not path.exists():
+        yield
+        return
+    handle, deadline = os.open(path, os.O_RDONLY), time.monotonic() + PATIENCE
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ConfigError(
+                        f"{path.parent}: another driver is at work here; wait until it ends, or give another --out"
+                    ) from None
+                time.sleep(0.1)
+            except OSError:  # a file system that has no locks
+                break
+        yield
+    finally:
+        os.close(handle)
+
+
+def _driven(
+    config: Config,
+    folder: Path,
+    hosts: Hosts,
+    dataset: Dataset,
+    on_event: Callable[[Event], None],
+    resume: bool,
+) -> list[str]:
     for _ in range(RESTARTS):
         recorder = Recorder(folder, load(dataset.task))
         found = checkpoint.load(folder / "checkpoint") if resume else None

@@ -105,7 +105,7 @@ class RayHosts:
         try:
             return self._ray.get(reference, timeout=seconds)
         except self._ray.exceptions.RayTaskError as error:
-            raise error.cause if isinstance(error.cause, ConfigError | StateLostError) else error from None
+            raise error.cause if isinstance(error.cause, ConfigError | StateLostError | OSError) else error from None
 
     # -- exchanges ----------------------------------------------------------------------------------------------------
 

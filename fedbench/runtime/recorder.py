@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedbench.errors import ConfigError
 from fedbench.results import files, schema
 from fedbench.results.schema import Line
 from fedbench.results.statistics import worst_tenth
@@ -113,7 +114,8 @@ class Recorder:
 
     def write_timing(self, timing: dict[str, Any]) -> None:
         """Append a round's seconds to timings.jsonl."""
-        with open(self.folder / "timings.jsonl", "a") as file:
+        path = self.folder / "timings.jsonl"
+        with files.naming(path), open(path, "a") as file:
             file.write(json.dumps(timing) + "\n")
 
     def keep(self) -> None:
@@ -139,10 +141,16 @@ class Recorder:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go back to a checkpoint: later rows and lines are cut off, but for seconds, of which the last count."""
+        path = self.folder / "metrics.jsonl"
+        if _length(path) < state["length"]:
+            raise ConfigError(
+                f"{path}: missing or cut, the checkpoint knows {state['length']} bytes of it; bring it back, or delete "
+                f"{self.folder} to run it anew"
+            )
         self.kept, self.warnings = state["kept"], list(state["warnings"])
         self._forget_rows()
-        if _length(self.folder / "metrics.jsonl") > state["length"]:
-            os.truncate(self.folder / "metrics.jsonl", state["length"])
+        if _length(path) > state["length"]:
+            os.truncate(path, state["length"])
         files.append_lines(self.folder / "timings.jsonl", [])  # no half line
 
     def _forget_rows(self) -> None:

@@ -85,8 +85,9 @@ class Attempt:
         for logger in self.loggers:
             logger.conclude(Records(folder))
         self.close("success")
-        write_json_atomically(folder / "summary.json", summarise(Records(folder), [*warnings, *self.warnings]))
         description.finish(folder)
+        # The run is over by this file: what is written after it may be missing for ever.
+        write_json_atomically(folder / "summary.json", summarise(Records(folder), [*warnings, *self.warnings]))
         checkpoint.remove(folder / "checkpoint")
         self.ended = True
 
@@ -103,6 +104,8 @@ def attempted(job: Job, dataset: Dataset, partition: Partition, watch: Watcher) 
         state = places.state_of(job.folder, job.config)
         attempt = Attempt(job, state == "begun", watch)
         attempt.ended = state == "done"
+        if attempt.ended:
+            checkpoint.remove(job.folder / "checkpoint")
         if state == "begun":
             places.check_same_partitions(job.folder, {job.seed: partition})
         elif state == "new":

@@ -11,6 +11,7 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.runtime import cluster
 from fedbench.runtime.liveness import check_alive
+from fedbench.studies import folder as places
 from fedbench.studies.job import ERROR, Job, Outcome
 from fedbench.studies.resolve import layout
 from fedbench.studies.trial import Supplies, attempt, last_line, note_error, supplies_for
@@ -28,6 +29,9 @@ def execute(jobs: Sequence[Job], scratch: Path, at_once: int | None, watch: Watc
     time and without hosts they are run in this process, and Ray is not needed.
     """
     missing = [job for job in jobs if job.outcome().status != "done"]
+    for job in jobs:
+        if job not in missing:
+            places.tidy(job.folder)
     # Two labels may stand for one run, which two trials must not make at once.
     left = list({job.folder: job for job in reversed(missing)}.values())[::-1]
     if left:
@@ -38,6 +42,7 @@ def execute(jobs: Sequence[Job], scratch: Path, at_once: int | None, watch: Watc
             else:
                 with supplies_for(ray, left) as supplies:
                     _tune(left, scratch, at_once or _room(ray, left[0].config), told, supplies)
+    shutil.rmtree(scratch, ignore_errors=True)
     watch(_state(jobs), [])
     return _state(jobs)
 
@@ -156,7 +161,6 @@ def _tune(
     for result in results:
         if result.error is not None:
             note_error(by_name[result.config["job"]], last_line(result.error))
-    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _trainable(tune: Any) -> Any:

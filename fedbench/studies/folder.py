@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +14,13 @@ from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
+from fedbench.results.files import PART, sweep
+from fedbench.results.plan import is_study
 from fedbench.results.reader import Records
+from fedbench.runtime import checkpoint
 
+RESULTS = ("summary.json", "metrics.jsonl", "checkpoint")
+"""What a run leaves only once it has begun, which is when there is a config.yaml."""
 PATIENCE = 10.0
 """Seconds for the processes of a command that was killed to end."""
 
@@ -47,7 +52,7 @@ def made(folder: Path) -> Iterator[None]:
     missing = [path for path in (folder.absolute(), *folder.absolute().parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}"
+        probe = folder / f".probe-{os.getpid()}{PART}"
         probe.touch()
         probe.unlink()
     except OSError as error:
@@ -91,22 +96,44 @@ def alone_in(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
                 time.sleep(0.2)
             except OSError:  # a file system that has no locks
                 break
+        sweep(folder)
         yield
     finally:
         os.close(handle)
 
 
+def tidy(folder: Path) -> None:
+    """Remove what a killed command left in the folder of a finished run, unless another one is at work there."""
+    if any(path.name == "checkpoint" or path.name.endswith(PART) for path in folder.iterdir()):
+        with suppress(ConfigError), alone_in(folder, patience=0):
+            checkpoint.remove(folder / "checkpoint")
+
+
 def state_of(folder: Path, config: Config) -> Literal["new", "begun", "done"]:
     """What a folder holds of a run. Raises ConfigError where it holds another one, or one that is not whole."""
     if not (folder / "config.yaml").exists():
+        left = next((name for name in RESULTS if (folder / name).exists()), None)
+        if left and not is_study(folder):  # what is put together of its seeds is so again
+            raise _damaged(folder / "config.yaml", f"missing, beside {left} of a run")
         return "new"
     check_same(folder, config)
+    check_description(folder, config.seeds)
     summary = folder / "summary.json"
     if not summary.exists() or not _kept_json(summary).get("complete"):
         return "begun"
     if not Records(folder).complete():
         raise _damaged(folder / "metrics.jsonl", "ends before the last round of a run that was finished")
     return "done"
+
+
+def check_description(folder: Path, seeds: Sequence[int]) -> None:
+    """Raises ConfigError where what describes a run is missing or damaged."""
+    prints = _kept_json(folder / "environment.json").get("partition_fingerprint")
+    dealt = _kept_json(folder / "partition.json")
+    if not isinstance(prints, dict) or not {str(seed) for seed in seeds} <= prints.keys():
+        raise _damaged(folder / "environment.json", "without the partition_fingerprint of every seed")
+    if not {str(seed) for seed in seeds} <= dealt.keys():
+        raise _damaged(folder / "partition.json", "without the partition of every seed")
 
 
 def _kept_json(path: Path) -> dict[str, Any]:

@@ -79,7 +79,9 @@ def run(
         if resume and not (folder / "config.yaml").exists():
             raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
         state = places.state_of(folder, config)
-        if state != "done":
+        if state == "done":
+            places.tidy(folder)
+        else:
             _make(config, dataset, folder, watch or (lambda event: None))
     if report and not (state == "done" and result.report.exists()):
         from fedbench.report import make_report

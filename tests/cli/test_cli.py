@@ -1,5 +1,6 @@
 """Commands and scripts: one line for a mistake, exit codes, quick help."""
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -70,3 +71,15 @@ def test_exit_codes(error, code):
         raise error
 
     assert failing([]) == code
+
+
+def test_a_full_disk_is_one_line_with_the_file_and_how_to_go_on(capsys):
+    @command
+    def full(argv):
+        raise OSError(errno.ENOSPC, "No space left on device", "out/metrics.jsonl")
+
+    assert full([]) == 1
+    assert capsys.readouterr().err == (
+        "fedbench: error: out/metrics.jsonl: No space left on device; make room there, or let it be written to, then "
+        "give the same command again: it goes on from the last checkpoint\n"
+    )

@@ -23,6 +23,7 @@ class Process:
     parent: int
     start: str
     title: str
+    name: str
 
     def kill(self) -> bool:
         """kill -9. False if it does not run any more."""
@@ -38,10 +39,11 @@ def processes() -> list[Process]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            known, _, rest = (folder / "stat").read_text().rpartition(")")
+            fields, name = rest.split(), known.partition("(")[2]
             title = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             if fields[0] != "Z":
-                found.append(Process(int(folder.name), int(fields[1]), fields[19], title.split(".")[0]))
+                found.append(Process(int(folder.name), int(fields[1]), fields[19], title.split(".")[0], name))
     return found
 
 
@@ -84,7 +86,7 @@ class Command:
         self.until(lambda: any(process.kill() for process in self.titled(title)[:1]), f"a process {title} was killed")
 
     def titled(self, title: str) -> list[Process]:
-        return [process for process in self.family() if process.title.startswith(title)]
+        return [process for process in self.family() if title in (process.title.strip(), process.name)]
 
     def family(self) -> list[Process]:
         """The processes that this command started."""

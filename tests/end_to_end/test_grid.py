@@ -76,7 +76,7 @@ def test_a_trial_and_the_grid_are_killed_and_the_command_given_again(tmp_path):
 
 def assert_complete(out: Path) -> None:
     """Two points done and one failed, the best one final, and all with the bits of plain runs."""
-    plan = Plan.read(out, [])
+    plan = Plan.read(out)
     by_value = {entry.values["method.strength"]: entry for entry in plan.points()}
     assert {value: entry.status for value, entry in by_value.items()} == {13: "failed", 1: "done", 2: "done"}
     assert by_value[13].error == "RuntimeError: thirteen is too much"

@@ -1,13 +1,17 @@
 """Files are written whole, and a half-written line is cut off."""
 
+import fcntl
 import json
 from pathlib import Path
 
 import pytest
 
+from fedbench.errors import ConfigError
 from fedbench.results import files
+from fedbench.results.plan import Entry
 from fedbench.results.schema import CLIENTS_SCHEMA
 from tests.results.lines import line
+from tests.runtime.rounds import largest_file
 
 
 def test_appending_after_a_kill_cuts_the_half_line_off(folder: Path) -> None:
@@ -36,3 +40,35 @@ def test_writing_replaces_the_file_whole(tmp_path: Path) -> None:
     files.write_atomically(path, "short")
     assert path.read_text() == "short"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_process_left_half_written_is_swept_and_what_is_being_written_is_not(tmp_path: Path) -> None:
+    for name in (".summary.json.abc.part", ".report.html.xyz.part"):
+        (tmp_path / name).write_text("half")
+    (tmp_path / ".hidden").write_text("the user's")
+    with open(tmp_path / ".report.html.xyz.part") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        files.sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", ".report.html.xyz.part"]
+
+
+@pytest.mark.parametrize("write", [files.write_atomically, lambda path, text: files.append_lines(path, [text])])
+def test_a_full_disk_is_said_with_the_files_name(tmp_path: Path, write) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with largest_file(100), pytest.raises(OSError) as error:
+        write(path, "x" * 1000)
+    assert error.value.filename == str(path)
+    assert error.value.strerror == "File too large"
+
+
+def test_a_json_file_of_another_shape_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "entry.json"
+    path.write_text('{"role": "final", "label": "a", "values": [1], "seed": 0, "path": "."}')
+    with pytest.raises(ConfigError) as error:
+        files.read_as(Entry, path)
+    assert str(error.value).startswith(f"{path}: damaged (values: ")
+    assert "\n" not in str(error.value)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ConfigError, match=r"damaged .Is a directory"):
+        files.read_as(Entry, path)

@@ -22,4 +22,4 @@ def test_it_is_read_as_it_was_written(tmp_path):
     assert not is_matrix(tmp_path)
     matrix.write(tmp_path)
     assert is_matrix(tmp_path)
-    assert Matrix.read(tmp_path, []) == matrix
+    assert Matrix.read(tmp_path) == matrix

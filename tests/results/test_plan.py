@@ -29,7 +29,7 @@ def test_it_is_read_back_as_it_was_written(tmp_path):
     assert not is_study(tmp_path)
     plan().write(tmp_path)
     assert is_study(tmp_path)
-    assert Plan.read(tmp_path, []) == plan()
+    assert Plan.read(tmp_path) == plan()
 
 
 def test_what_it_answers():
@@ -41,13 +41,13 @@ def test_what_it_answers():
 
 
 def test_a_single_runs_folder_is_a_study_of_one(folder):
-    found = Plan.read(folder, [])
+    found = Plan.read(folder)
     assert (found.kind, found.labels(), [entry.seed for entry in found.entries]) == ("run", ["fedcac"], [0])
 
 
 def test_a_folder_that_is_not_there_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="no such folder"):
-        Plan.read(tmp_path / "nowhere", [])
+        Plan.read(tmp_path / "nowhere")
 
 
 def test_jobs_that_never_began_leave_no_records(tmp_path):

@@ -70,3 +70,11 @@ def test_a_full_disk_leaves_the_one_before(tmp_path):
         checkpoint.save(tmp_path, 2, {"large": torch.zeros(3_000_000)})
     assert [path.name for path in tmp_path.iterdir()] == ["round-000001"]
     assert loaded(tmp_path)["round"] == 1
+
+
+def test_one_whose_place_is_being_taken_still_counts(tmp_path):
+    checkpoint.save(tmp_path, 1, CONTENT | {"round": 1})
+    (tmp_path / "round-000001").rename(tmp_path / ".old-round-000001")
+    assert loaded(tmp_path)["round"] == 1
+    checkpoint.save(tmp_path, 1, CONTENT | {"round": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["round-000001"]

@@ -35,7 +35,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def plan(folder: Path, setting: str) -> Plan:
-    return Plan.read(folder / "settings" / setting, [])
+    return Plan.read(folder / "settings" / setting)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

@@ -71,6 +71,10 @@ def test_a_finished_run_whose_records_are_cut_short_is_not_taken_for_whole(tmp_p
         ("config.yaml", "", "a mapping of keys is expected"),
         ("config.yaml", "no: 1", "unknown key no"),
         ("environment.json", "{", "missing or damaged"),
+        ("environment.json", "{}", "without the partition_fingerprint of every seed"),
+        ("environment.json", '{"partition_fingerprint": [1]}', "without the partition_fingerprint of every seed"),
+        ("partition.json", '{"0": {"clients": [', "missing or damaged"),
+        ("partition.json", "{}", "without the partition of every seed"),
     ],
 )
 def test_a_damaged_file_of_a_run_is_named(tmp_path, name, content, told):
@@ -117,3 +121,29 @@ def test_an_unfinished_run_does_not_go_on_with_other_rows(tmp_path):
     with pytest.raises(ConfigError, match=r"began with another partition \(seed 0\).*; bring it back") as error:
         run(config, report=False)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["environment.json", "partition.json"])
+def test_a_missing_file_of_a_run_is_named(tmp_path, name):
+    described(small(), tmp_path / "a")
+    (tmp_path / "a" / name).unlink()
+    with pytest.raises(ConfigError, match=f"{name}: missing or damaged; bring the file back"):
+        run(small(out=str(tmp_path / "a")))
+
+
+def test_a_run_whose_configuration_is_gone_does_not_begin_anew(tmp_path):
+    config = small(rounds=1, out=str(tmp_path / "a"))
+    run(config, report=False)
+    (tmp_path / "a" / "config.yaml").unlink()
+    with pytest.raises(ConfigError, match=r"config.yaml: missing, beside summary.json of a run; bring the file back"):
+        run(config, report=False)
+
+
+def test_what_a_killed_command_left_beside_a_finished_run_goes(tmp_path):
+    config = small(rounds=1, out=str(tmp_path))
+    run(config, report=False)
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / ".report.html.abc.part").write_text("half")
+    run(config, report=False)
+    assert not (tmp_path / "checkpoint").exists()
+    assert not list(tmp_path.glob(".*"))

@@ -53,7 +53,7 @@ def folder(space, tmp_path_factory) -> Path:
 
 
 def plan(folder: Path) -> Plan:
-    return Plan.read(folder, [])
+    return Plan.read(folder)
 
 
 def test_every_point_that_the_constraint_allows_was_run_once(folder):

@@ -20,7 +20,7 @@ def test_a_seed_that_is_there_is_not_run_again(tmp_path, monkeypatch):
     result = run(small("fedper", rounds=2, seeds=[0, 1]), watch=lambda e: begun.append(e.get("seed")), report=False)
     assert set(begun) - {None} == {1}
     assert read(first) == kept
-    plan = Plan.read(result.folder, [])
+    plan = Plan.read(result.folder)
     assert [(entry.seed, entry.status) for entry in plan.entries] == [(0, "done"), (1, "done")]
     assert (result.folder / plan.entries[0].path).samefile(first)
 
@@ -38,7 +38,7 @@ def test_it_goes_on_in_the_seed_that_it_was_ended_in(tmp_path):
 
     with pytest.raises(Ended):
         run(small("fedper", out=str(tmp_path / "a"), **asked), watch=end)
-    assert {e.seed: e.status for e in Plan.read(tmp_path / "a", []).entries} == {
+    assert {e.seed: e.status for e in Plan.read(tmp_path / "a").entries} == {
         0: "missing",
         1: "missing",
         2: "missing",

@@ -100,7 +100,7 @@ def hold(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> None
 
 def finished(folder: Path) -> bool:
     """Whether every run of a row is there."""
-    return is_study(folder) and all(entry.status == "done" for entry in Plan.read(folder, []).entries)
+    return is_study(folder) and all(entry.status == "done" for entry in Plan.read(folder).entries)
 
 
 # -- what a row comes to -----------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Found:
     def of(cls, row: Row, folder: Path) -> "Found":
         """Raises ConfigError where a row that it needs was never run."""
         names = [*row.uses, *([row.id] if row.arms else [])]
-        return cls(row, {name: Plan.read(folder / name, []) for name in names}, folder)
+        return cls(row, {name: Plan.read(folder / name) for name in names}, folder)
 
     def label(self, name: str, own: str) -> str:
         return own if name == self.row.id else f"{name} {own}"

@@ -54,7 +54,7 @@ def test_runs_that_are_there_are_taken(out):
 
 def test_a_row_whose_runs_are_missing_says_so(out, tmp_path):
     folder = tmp_path / "claims"
-    plan = Plan.read(out / "claims" / "F6", [])
+    plan = Plan.read(out / "claims" / "F6")
     (folder / "F6").mkdir(parents=True)
     broken = [*plan.entries[1:], type(plan.entries[0])("final", "fedcac", {}, 0, "nowhere", "failed", "no memory")]
     plan.entries = broken
