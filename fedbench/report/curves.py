@@ -45,7 +45,7 @@ def thinned(frame: pd.DataFrame) -> pd.DataFrame:
 
 def rounded(values: Iterable) -> list:
     """As plain numbers of five digits, which are more than a chart shows."""
-    return [float(f"{value:.5g}") if isinstance(value, float) else value for value in pd.Series(values).tolist()]
+    return [float(f"{value:.5g}") if isinstance(value, float) else value for value in pd.Series(list(values)).tolist()]
 
 
 def method_curves(study: Study, point: str, limits: list[float]) -> go.Figure | None:

@@ -106,7 +106,7 @@ def time_bars(study: Study) -> go.Figure | None:
     table = seconds(study)
     if table.empty or table.to_numpy().sum() == 0:
         return None
-    fig = figure(130 + 34 * len(table), barmode="stack", xaxis=axis("seconds per round"))
+    fig = figure(130 + (34 if len(table) <= 20 else 22) * len(table), barmode="stack", xaxis=axis("seconds per round"))
     fig.update_layout(yaxis=axis(showgrid=False, autorange="reversed", type="category"))
     for phase, colour in PHASES.items():
         fig.add_bar(y=[escape(m) for m in table.index], x=rounded(table[phase]), orientation="h", name=phase)

@@ -11,7 +11,7 @@ import yaml
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.report import answer, curves, figures, grids, scores, traces, verdicts
-from fedbench.report.comparisons import forest, tuning_strip
+from fedbench.report.comparisons import client_gains, forest, tuning_strip
 from fedbench.report.leaderboard import SPENT, Row, laid_out, leaderboard, note, spent, where, write_tables
 from fedbench.report.parts import Part, charts
 from fedbench.report.study import POINT_NAMES, Study
@@ -105,9 +105,15 @@ def _difference_part(study: Study, rows: Sequence[Row]) -> Part:
         "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: seeds and clients drawn again "
         "and again. Coloured where the difference is decided after Holm's correction."
     )
-    return Part(
-        "differences", "Against training alone", charts(("forest", "", forest(study, rows), ""), wide=True), intro
+    of_clients = (
+        "Thin: from the client that gains least to the one that gains most; thick: their middle half; the median."
     )
+    made = charts(
+        ("forest", "", forest(study, rows), ""),
+        ("gains", "Client by client", client_gains(study, rows), of_clients),
+        wide=True,
+    )
+    return Part("differences", "Against training alone", made, intro)
 
 
 def _tuning_part(study: Study, rows: Sequence[Row]) -> Part:
