@@ -5,12 +5,17 @@ from html import escape
 
 import plotly.graph_objects as go
 
+from fedbench.report.curves import rounded
+from fedbench.report.figures import paired_clients
 from fedbench.report.leaderboard import Row, p_text
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, faded, figure, hover
 from fedbench.results.contrasts import Contrast
 
-ROW_HEIGHT = 30
+
+def height_of(rows: int) -> int:
+    """Of a chart with a row per method, in pixels; thirty of them fit on a sheet of paper."""
+    return 90 + rows * (30 if rows <= 20 else 22)
 
 
 def forest(study: Study, rows: Sequence[Row]) -> go.Figure | None:
@@ -20,20 +25,51 @@ def forest(study: Study, rows: Sequence[Row]) -> go.Figure | None:
         return None
     metric, names = study.metric, [escape(contrast.method) for contrast in found]
     unit = "points" if metric.share else metric.label
-    fig = figure(90 + ROW_HEIGHT * len(found), xaxis=axis(f"better than local by, {unit}", zeroline=True))
+    fig = figure(height_of(len(found)), xaxis=axis(f"better than local by, {unit}", zeroline=True))
     fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
     fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
     wide = [(c.resampled or (c.gain.mean, c.gain.mean)) for c in found]
     close = [(c.gain.low if c.gain.low is not None else c.gain.mean, c.gain.high or c.gain.mean) for c in found]
     for ends, width, opacity in ((wide, 2, 0.5), (close, 6, 0.35)):
-        x = [value * metric.factor if value is not None else None for pair in ends for value in (*pair, None)]
-        y = [name for name in names for _ in range(3)]
-        line = {"color": faded(LIGHT["accent"], opacity), "width": width}
-        fig.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False)
+        _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], width, opacity)
     colours = [LIGHT["accent"] if c.sign > 0 else LIGHT["alarm"] if c.sign < 0 else LIGHT["quiet"] for c in found]
     fig.add_scatter(x=[c.gain.mean * metric.factor for c in found], y=names, mode="markers", showlegend=False)
     fig.data[-1].update(marker={"color": colours, "size": 10}, text=[told(study, c) for c in found])
     fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
+    return fig
+
+
+def _spans(
+    fig: go.Figure, names: Sequence[str], ends: Sequence[tuple[float, float]], width: float, opacity: float
+) -> None:
+    """A horizontal line on each row, as one trace."""
+    x = [value for pair in ends for value in (*rounded(pair), None)]
+    y = [name for name in names for _ in range(3)]
+    line = {"color": faded(LIGHT["accent"], opacity), "width": width}
+    fig.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False)
+
+
+def client_gains(study: Study, rows: Sequence[Row]) -> go.Figure | None:
+    """What the single clients of each method gain over local: thin all of them, thick the middle half, the median."""
+    metric, gains = study.metric, {}
+    for row in rows:
+        if row.over_local is not None and len(paired := paired_clients(study, row.label)):
+            gains[row.label] = metric.gain(paired[study.point], paired["local"])
+    if not gains:
+        return None
+    names, unit = [escape(label) for label in gains], "points" if metric.share else metric.label
+    xaxis = axis(f"a client is better than at local by, {unit}", zeroline=True)
+    fig = figure(height_of(len(gains)), xaxis=xaxis)
+    fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
+    fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
+    at = [gain.quantile([0, 0.25, 0.5, 0.75, 1]).tolist() for gain in gains.values()]
+    _spans(fig, names, [(q[0], q[4]) for q in at], 2, 0.5)
+    _spans(fig, names, [(q[1], q[3]) for q in at], 6, 0.35)
+    colours = [LIGHT["accent"] if q[2] > 0 else LIGHT["alarm"] for q in at]
+    fig.add_scatter(x=rounded(q[2] for q in at), y=names, mode="markers", showlegend=False)
+    fig.data[-1].update(marker={"color": colours, "size": 10})
+    fig.data[-1].text = [f"{(gain > 0).sum()} of {len(gain)} clients gain" for gain in gains.values()]
+    fig.data[-1].hovertemplate = "%{y}: median %{x:.3g}, %{text}<extra></extra>"
     return fig
 
 
@@ -50,7 +86,7 @@ def tuning_strip(study: Study, rows: Sequence[Row]) -> go.Figure | None:
     if not tried:
         return None
     metric = study.metric
-    fig = figure(90 + ROW_HEIGHT * len(tried), xaxis=axis(f"validation {metric.title}"))
+    fig = figure(height_of(len(tried)), xaxis=axis(f"validation {metric.title}"))
     fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
     for label, entries in tried.items():
         known = [(entry, value) for entry in entries if (value := entry.scores.get("val")) is not None]

@@ -1,85 +1,19 @@
-"""Figures that every study has: accuracy curves, clients, cost, partition. Colours are those of theme.LIGHT."""
+"""Figures that every study has beside its curves: clients, seconds, partition. Colours are those of theme.LIGHT."""
 
-from collections.abc import Iterable
 from html import escape
 
 import pandas as pd
 import plotly.graph_objects as go
 
+from fedbench.report.curves import rounded
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.theme import LIGHT, axis, dash_of, faded, figure, hover, label_ends, round_axis, score_axis
-from fedbench.results.summary import counted_participants
+from fedbench.report.theme import LIGHT, axis, faded, figure, hover, score_axis
 from fedbench.results.tables import BASELINE, LAST, clients_at, pair
 from fedbench.tasks import Metric
 
 PHASES = {"train": "s3", "eval": "s2", "comm": "s1", "server": "muted", "log": "quiet"}
 MOST_ROWS = 40
 MOST_PAIRS = 1000
-
-
-def seed_curve(metric: Metric, metrics: pd.DataFrame, point: str) -> pd.DataFrame:
-    """Per round from 1 on, as shown: mean, lowest and highest over seeds, of the rounds that the most seeds reached."""
-    value = f"test_{metric.name}"
-    rows = metrics[(metrics["point"] == point) & (metrics["round"] > 0)].dropna(subset=[value])
-    curve = rows.groupby("round")[value].agg(["mean", "min", "max", "count"])
-    curve = curve[curve["count"] == curve["count"].max()]
-    return (curve[["mean", "min", "max"]] * metric.factor).reset_index()
-
-
-def method_curves(study: Study, point: str, limits: list[float]) -> go.Figure | None:
-    """Test score over rounds at one point, a curve per method with the band from lowest to highest seed."""
-    curves = {method: seed_curve(study.metric, frame, point) for method, frame in study.metrics.items()}
-    return _curves(study.metric, {m: (c, study.colours[m], dash_of(m)) for m, c in curves.items() if len(c)}, limits)
-
-
-def point_curves(study: Study) -> go.Figure | None:
-    """Test score over rounds of a single method, a curve per evaluation point."""
-    frame = study.metrics.get(study.method)
-    if frame is None:
-        return None
-    colours = {"after_agg": LIGHT["accent"], "after_fit": LIGHT["c1"], "global": LIGHT["c2"]}
-    curves = {
-        name: (seed_curve(study.metric, frame, point), colours[point], "solid") for point, name in POINT_NAMES.items()
-    }
-    return _curves(study.metric, {n: curve for n, curve in curves.items() if len(curve[0])}, curve_limits(study))
-
-
-def curve_limits(study: Study) -> list[float]:
-    """Lowest and highest score of all curves as shown, so that panels share their axis."""
-    curves = [seed_curve(study.metric, frame, point) for frame in study.metrics.values() for point in POINT_NAMES]
-    known = [curve for curve in curves if len(curve)]
-    return [min(c["min"].min() for c in known), max(c["max"].max() for c in known)] if known else [0, 100]
-
-
-def _curves(metric: Metric, curves: dict[str, tuple[pd.DataFrame, str, str]], limits: list[float]) -> go.Figure | None:
-    if not curves:
-        return None
-    last = max(curve["round"].max() for curve, _, _ in curves.values())
-    fig = figure(360, xaxis=round_axis(last), yaxis=score_axis(metric, limits))
-    fig.update_layout(hovermode="x unified")
-    loud = [(escape(n), c["mean"].iloc[-1], colour) for n, (c, colour, _) in curves.items() if colour != LIGHT["quiet"]]
-    for name, (curve, colour, dash) in sorted(curves.items(), key=lambda item: item[1][1] != LIGHT["quiet"]):
-        if colour != LIGHT["quiet"]:
-            _band(fig, curve, colour)
-        mode = "lines+markers" if len(curve) == 1 else "lines"
-        line = {"color": colour, "width": 1.2 if colour == LIGHT["quiet"] else 2.4, "dash": dash}
-        fig.add_scatter(x=_list(curve["round"]), y=_list(curve["mean"]), mode=mode, line=line, name=escape(name))
-        fig.data[-1].hovertemplate = hover(metric)
-    label_ends(fig, loud)
-    return fig
-
-
-def _band(fig: go.Figure, curve: pd.DataFrame, colour: str) -> None:
-    if (curve["max"] - curve["min"]).max() == 0:
-        return
-    rounds = _list(curve["round"])
-    edge = [*_list(curve["max"]), *_list(curve["min"])[::-1]]
-    fig.add_scatter(x=rounds + rounds[::-1], y=edge, fill="toself", fillcolor=faded(colour, 0.14), mode="lines")
-    fig.data[-1].update(line={"width": 0}, hoverinfo="skip", showlegend=False)
-
-
-def _list(values: Iterable) -> list:
-    return pd.Series(values).tolist()
 
 
 def last_clients(study: Study, method: str, point: str) -> pd.DataFrame:
@@ -105,7 +39,7 @@ def client_strip(study: Study) -> go.Figure | None:
     who = [f"client {c}, seed {s}" for c, s in zip(both["client"], both["seed"], strict=True)]
     marks = {"fit": (LIGHT["c1"], "circle-open", "after_fit"), "agg": (LIGHT["accent"], "circle", "after_agg")}
     for key, (colour, symbol, point) in marks.items():
-        fig.add_scatter(x=place, y=_list(both[key]), mode="markers", text=who, name=POINT_NAMES[point])
+        fig.add_scatter(x=place, y=rounded(both[key]), mode="markers", text=who, name=POINT_NAMES[point])
         fig.data[-1].update(marker={"color": colour, "symbol": symbol, "size": 8, "line": {"width": 1.6}})
         fig.data[-1].update(
             hovertemplate=f"%{{text}}<br>{hover(study.metric)} " + POINT_NAMES[point] + "<extra></extra>"
@@ -156,49 +90,9 @@ def slopes(metric: Metric, paired: pd.DataFrame, colour: str, limits: list[float
         _segments(fig, xs, [tuple(row) for row in rows], faded(tone, strength), 1.4)
         fig.data[-1].line.dash = dash
     mean = {"color": LIGHT["ink"], "width": 3}
-    fig.add_scatter(x=list(range(len(stops))), y=_list(paired[stops].mean()), mode="lines+markers", line=mean)
+    fig.add_scatter(x=list(range(len(stops))), y=rounded(paired[stops].mean()), mode="lines+markers", line=mean)
     fig.data[-1].update(marker={"size": 8}, hovertemplate=f"mean {hover(metric)}<extra></extra>")
     return fig
-
-
-def traffic(study: Study, method: str) -> pd.DataFrame:
-    """Per round, mean over seeds: bytes sent so far per participant, both ways; score as shown at the study's point."""
-    frame = study.metrics[method]
-    rows = frame[(frame["point"] == "after_fit") & (frame["round"] > 0)]
-    count = counted_participants(study.clients[method], study.runs[method].config(), rows)
-    sent = rows.assign(sent=(rows["bytes_up"].fillna(0) + rows["bytes_down"].fillna(0)) / count)
-    sent["sent"] = sent.groupby("seed")["sent"].cumsum()
-    curve = seed_curve(study.metric, frame, study.point)[["round", "mean"]].rename(columns={"mean": "score"})
-    return sent.groupby("round")["sent"].mean().reset_index().merge(curve, on="round")
-
-
-def cost_curves(study: Study) -> go.Figure | None:
-    """Score against traffic so far, a curve per method; without traffic a level line."""
-    costs = {method: traffic(study, method) for method in study.metrics}
-    most = max((cost["sent"].max() for cost in costs.values() if len(cost)), default=0)
-    if not most > 0:
-        return None
-    values = [v for cost in costs.values() for v in cost["score"]]
-    fig = figure(340, yaxis=score_axis(study.metric, values), hovermode="closest")
-    unit, scale = next((u, f) for u, f in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1)) if most >= f or f == 1)
-    fig.update_layout(xaxis=axis(f"traffic per participant so far, {unit}", showgrid=False, rangemode="tozero"))
-    known = {method: cost.assign(sent=cost["sent"] / scale) for method, cost in costs.items() if len(cost)}
-    for method, cost in known.items():
-        _cost_curve(study.metric, fig, method, cost, study.colours[method], most / scale, unit)
-    loud = {m: cost for m, cost in known.items() if study.colours[m] != LIGHT["quiet"]}
-    label_ends(fig, [(escape(m), cost["score"].iloc[-1], study.colours[m]) for m, cost in loud.items()])
-    return fig
-
-
-def _cost_curve(
-    metric: Metric, fig: go.Figure, method: str, cost: pd.DataFrame, colour: str, most: float, unit: str
-) -> None:
-    x, y = _list(cost["sent"]), _list(cost["score"])
-    if x[-1] == 0:  # nothing is ever sent: the final level is there from the start
-        x, y = [0, most], [y[-1]] * 2
-    fig.add_scatter(x=x, y=y, mode="lines", line={"color": colour, "width": 2.4, "dash": dash_of(method)})
-    told = f"{escape(method)}<br>%{{x:.3g}} {unit}, {hover(metric)}<extra></extra>"
-    fig.data[-1].update(name=escape(method), hovertemplate=told)
 
 
 def seconds(study: Study) -> pd.DataFrame:
@@ -212,11 +106,13 @@ def time_bars(study: Study) -> go.Figure | None:
     table = seconds(study)
     if table.empty or table.to_numpy().sum() == 0:
         return None
-    fig = figure(130 + 34 * len(table), barmode="stack", xaxis=axis("seconds per round"))
+    fig = figure(130 + (34 if len(table) <= 20 else 22) * len(table), barmode="stack", xaxis=axis("seconds per round"))
     fig.update_layout(yaxis=axis(showgrid=False, autorange="reversed", type="category"))
     for phase, colour in PHASES.items():
-        fig.add_bar(y=[escape(m) for m in table.index], x=_list(table[phase]), orientation="h", name=phase, width=0.55)
-        fig.data[-1].update(marker_color=LIGHT[colour], hovertemplate=f"{phase} %{{x:.3g}} s<extra></extra>")
+        fig.add_bar(y=[escape(m) for m in table.index], x=rounded(table[phase]), orientation="h", name=phase)
+        fig.data[-1].update(
+            width=0.55, marker_color=LIGHT[colour], hovertemplate=f"{phase} %{{x:.3g}} s<extra></extra>"
+        )
     fig.update_layout(showlegend=True, legend={**legend(), "traceorder": "normal"}, margin_t=36)
     return fig
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedbench.report import typeset
-from fedbench.report.figures import seed_curve, traffic
+from fedbench.report.curves import cost_so_far, seed_curve
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import Cell, sentence
 from fedbench.results.contrasts import Contrast, family, ranks
@@ -110,7 +110,7 @@ def first_reaching(study: Study, label: str, target: float) -> tuple[int, float 
     if good.empty:
         return None
     number = int(good["round"].iloc[0])
-    sent = traffic(study, label).set_index("round")["sent"]
+    sent = cost_so_far(study, label).set_index("round")["sent"]
     return number, float(sent[number]) if number in sent.index else None
 
 

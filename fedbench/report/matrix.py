@@ -13,7 +13,7 @@ import yaml
 from fedbench.report import typeset
 from fedbench.report.answer import plural
 from fedbench.report.leaderboard import Row, leaderboard, p_text, with_half
-from fedbench.report.page import Part, charts
+from fedbench.report.parts import Part, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure

@@ -1,7 +1,6 @@
 """One self-contained HTML page out of a study: words, table, figures, configuration."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,40 +10,22 @@ import yaml
 
 from fedbench.config import Config
 from fedbench.config.keys import flat
-from fedbench.report import answer, figures, grids, scores, traces, verdicts
-from fedbench.report.comparisons import forest, tuning_strip
+from fedbench.report import answer, curves, figures, grids, scores, traces, verdicts
+from fedbench.report.comparisons import client_gains, forest, tuning_strip
 from fedbench.report.leaderboard import SPENT, Row, laid_out, leaderboard, note, spent, where, write_tables
+from fedbench.report.parts import Part, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
+from fedbench.report.theme import LIGHT
 from fedbench.report.typeset import sentence
 from fedbench.results.files import write_atomically
 from fedbench.results.tables import BASELINE
 
 MOST_SLOPES = 6
 """Methods whose clients are drawn one by one, the best ones."""
+LEAST_CHOSEN = 4
+"""Methods among which a reader may want to choose."""
 PLACE_KEYS = ("out", "name", "resources.", "checkpoint.", "loggers", "wandb.")
-
-
-@dataclass
-class Chart:
-    """A figure with the words above it; `wide` charts take a row of their own."""
-
-    id: str
-    title: str
-    figure: str
-    caption: str = ""
-    wide: bool = False
-
-
-@dataclass
-class Part:
-    """A section of charts."""
-
-    id: str
-    title: str
-    charts: list[Chart] = field(default_factory=list)
-    intro: str = ""
-    small: bool = False
 
 
 def write_page(folder: Path) -> Path:
@@ -52,7 +33,10 @@ def write_page(folder: Path) -> Path:
     study = Study.load(folder)
     rows = leaderboard(study) if study.plan.subject is None else []
     if rows:
+        from fedbench.report.pictures import write_pictures
+
         write_tables(rows, study.metric, folder)
+        write_pictures(study, folder)
     if len(study.groups):
         write_atomically(folder / "groups.csv", study.groups.to_csv(index=False))
     path = folder / "report.html"
@@ -85,12 +69,19 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
         groups=scores.of_groups(study),
         colours=study.colours,
         parts=[part for part in parts(study, rows) if part.charts],
+        chips=chips(study),
+        quiet=LIGHT["quiet"],
         differences=differences(study.config),
         config=yaml.safe_dump(study.config, sort_keys=False) if study.config else "",
         environment=facts(study),
         warnings=warnings(study),
         failed=failed(study),
     )
+
+
+def chips(study: Study) -> list[str]:
+    """The methods among which a reader chooses; none where curves are few enough to be told apart."""
+    return study.ordered if len(study.ordered) >= LEAST_CHOSEN else []
 
 
 def parts(study: Study, rows: Sequence[Row]) -> Iterator[Part]:
@@ -109,24 +100,20 @@ def parts(study: Study, rows: Sequence[Row]) -> Iterator[Part]:
     yield _partition_part(study)
 
 
-def charts(*made: tuple[str, str, go.Figure | None, str], wide: bool = False) -> list[Chart]:
-    """Charts out of (id, title, figure, caption), without those that have no figure."""
-    return [Chart(i, title, _json(fig), caption, wide) for i, title, fig, caption in made if fig is not None]
-
-
-def _json(fig: go.Figure) -> str:
-    """For a script element: no `<` can end it early."""
-    return str(fig.to_json()).replace("<", "\\u003c")
-
-
 def _difference_part(study: Study, rows: Sequence[Row]) -> Part:
     intro = (
         "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: seeds and clients drawn again "
         "and again. Coloured where the difference is decided after Holm's correction."
     )
-    return Part(
-        "differences", "Against training alone", charts(("forest", "", forest(study, rows), ""), wide=True), intro
+    of_clients = (
+        "Thin: from the client that gains least to the one that gains most; thick: their middle half; the median."
     )
+    made = charts(
+        ("forest", "", forest(study, rows), ""),
+        ("gains", "Client by client", client_gains(study, rows), of_clients),
+        wide=True,
+    )
+    return Part("differences", "Against training alone", made, intro)
 
 
 def _tuning_part(study: Study, rows: Sequence[Row]) -> Part:
@@ -141,20 +128,29 @@ def _tuning_part(study: Study, rows: Sequence[Row]) -> Part:
 def _choice_part(study: Study) -> Part:
     panels = list(grids.grid_panels(study))
     made = charts(*((f"grid-{i}", title, fig, "") for i, (title, fig) in enumerate(panels)), wide=len(panels) == 1)
+    over = "Every point over rounds; point at a grey one to read its name."
+    made += charts(("tried", "Over rounds", curves.tried_curves(study), over), wide=len(panels) == 1)
     intro = f"Validation {study.metric.title} {POINT_NAMES[study.point]}; the chosen point is marked."
     return Part("grid", "The grid", made, intro)
 
 
 def _curve_part(study: Study) -> Part:
     if len(study.metrics) == 1:
-        made = charts(("curve", "", figures.point_curves(study), ""), wide=True)
+        made = charts(("curve", "", curves.point_curves(study), ""), wide=True)
     else:
-        limits = figures.curve_limits(study)
+        limits = curves.curve_limits(study)
         names = {point: POINT_NAMES[point].capitalize() for point in ("after_agg", "after_fit")}
-        made = charts(*((f"curve-{p}", t, figures.method_curves(study, p, limits), "") for p, t in names.items()))
+        made = charts(*((f"curve-{p}", t, curves.method_curves(study, p, limits), "") for p, t in names.items()))
+    made += charts(("train-loss", "Training loss", curves.loss_curves(study), "Each method's own."))
     several = max(len(study.last(method, p)) for method in study.metrics for p in POINT_NAMES) > 1
     band = "; bands reach from the lowest to the highest seed" if several else ""
-    return Part("curves", f"{sentence(study.metric.label)} over rounds", made, f"Mean over clients and seeds{band}.")
+    intro = f"Mean over clients and seeds{band}."
+    return Part("curves", f"{sentence(study.metric.label)} over rounds", made, intro, files=_pictures(study, "curves"))
+
+
+def _pictures(study: Study, name: str) -> list[str]:
+    """The files of `write_pictures` that are there."""
+    return [file for kind in ("png", "svg") if (study.folder / (file := f"{name}.{kind}")).exists()]
 
 
 def _client_part(study: Study) -> Part:
@@ -223,12 +219,18 @@ def _cost_part(study: Study) -> Part:
         (
             "traffic",
             f"{sentence(study.metric.label)} against traffic",
-            figures.cost_curves(study),
+            curves.cost_curves(study, "sent"),
             "Bytes as the method would encode them.",
+        ),
+        (
+            "steps",
+            f"{sentence(study.metric.label)} against gradient steps",
+            curves.cost_curves(study, "steps"),
+            "",
         ),
         ("seconds", "Seconds per round", figures.time_bars(study), "Mean over rounds and seeds, on this machine."),
     )
-    return Part("cost", "What it costs", made)
+    return Part("cost", "What it costs", made, files=_pictures(study, "costs"))
 
 
 def _partition_part(study: Study) -> Part:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from fedbench.report import typeset
 from fedbench.report.answer import plural
-from fedbench.report.page import Part, charts
+from fedbench.report.parts import Part, charts
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT, axis, figure
 from fedbench.report.typeset import Cell

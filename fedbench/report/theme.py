@@ -143,7 +143,8 @@ def label_ends(fig: go.Figure, ends: Sequence[tuple[str, float, str]]) -> None:
     gap = LINE_HEIGHT * (high - low) / height
     order = sorted(range(len(ends)), key=lambda i: ends[i][1])
     places = spread([ends[i][1] for i in order], gap)
-    # What lies above the axis is not drawn.
+    # What lies beyond the axis is not drawn.
+    places = [max(place, low + gap * (i + 0.5)) for i, place in enumerate(places)]
     places = [min(place, high - gap * (len(places) - 1 - i)) for i, place in enumerate(places)]
     for i, y in zip(order, places, strict=True):
         name, _, colour = ends[i]

@@ -33,6 +33,8 @@ from fedbench.tasks import Metric, Task
 
 SOUND, CONFIG, DEALT = TypeAdapter(LineShape), TypeAdapter(ConfigShape), TypeAdapter(DealtShape)
 CLIENT = ["seed", "round", "client", "point", "participated"]
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The one in C is ten times as fast, and a page reads the configuration of every run."""
 
 
 class Records:
@@ -202,7 +204,7 @@ class Records:
         if not path.exists():
             return {}
         try:
-            tree = yaml.safe_load(path.read_text())
+            tree = yaml.load(path.read_text(), LOADER)
             CONFIG.validate_python(tree)
             return dict(tree)
         except (yaml.YAMLError, OSError, ValueError):

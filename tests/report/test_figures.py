@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable
 
-from tests.report.reading import Make, Page, page_of
+from tests.report.reading import Page
 
 
 def test_every_colour_of_a_figure_has_a_twin_in_the_dark(grid_page: Page) -> None:
@@ -29,12 +28,3 @@ def test_a_method_has_one_colour_in_all_figures(grid_page: Page) -> None:
             if trace.get("name") == method
         }
         assert len(found) == 1
-
-
-def test_a_short_run_has_no_ticks_between_its_rounds(make_run: Make, with_lambda: Callable) -> None:
-    for rounds, tick in ((3, 1), (20, None)):
-        folder = make_run(f"of-{rounds}", method="fedmosaic", rounds=rounds)
-        with_lambda(folder, rounds)
-        charts = page_of(folder).charts
-        axes = [charts[name]["layout"]["xaxis"] for name in ("curve", "lambda")]
-        assert [axis.get("dtick") for axis in axes] == [tick] * 2

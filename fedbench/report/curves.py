@@ -1,0 +1,217 @@
+"""Curves: scores and losses over rounds, and scores against what they cost. Colours are those of theme.LIGHT."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.theme import LIGHT, axis, dash_of, faded, figure, hover, label_ends, round_axis, score_axis
+from fedbench.results.reader import Records, is_run
+from fedbench.results.summary import counted_participants
+from fedbench.tasks import Metric
+
+MOST_POINTS = 200
+"""Points of a drawn curve: about as many as a chart of the page has room for."""
+MOST_UNIFIED = 8
+"""Curves whose values are all told where the pointer is; of more only the nearest one's."""
+FAR_APART = 20
+"""How many times a method's cost is another one's where an axis of costs is logarithmic."""
+
+
+def seed_curve(metric: Metric, metrics: pd.DataFrame, point: str, split: str = "test") -> pd.DataFrame:
+    """Per round from 1 on, as shown: mean, lowest and highest over seeds, of the rounds that the most seeds reached."""
+    curve = _over_seeds(metrics[metrics["point"] == point], f"{split}_{metric.name}")
+    curve[["mean", "min", "max"]] *= metric.factor
+    return curve
+
+
+def _over_seeds(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
+    rows = metrics[metrics["round"] > 0].dropna(subset=[column])
+    curve = rows.groupby("round")[column].agg(["mean", "min", "max", "count"])
+    return curve[curve["count"] == curve["count"].max()][["mean", "min", "max"]].reset_index()
+
+
+def thinned(frame: pd.DataFrame) -> pd.DataFrame:
+    """MOST_POINTS of its rows, evenly, with the first and the last one; all where there are not more."""
+    if len(frame) <= MOST_POINTS:
+        return frame
+    return frame.iloc[np.linspace(0, len(frame) - 1, MOST_POINTS).round().astype(int)]
+
+
+def rounded(values: Iterable) -> list:
+    """As plain numbers of five digits, which are more than a chart shows."""
+    return [float(f"{value:.5g}") if isinstance(value, float) else value for value in pd.Series(list(values)).tolist()]
+
+
+def method_curves(study: Study, point: str, limits: list[float]) -> go.Figure | None:
+    """Test score over rounds at one point, a curve per method with the band from lowest to highest seed."""
+    curves = {method: seed_curve(study.metric, frame, point) for method, frame in study.metrics.items()}
+    return _curves(
+        {method: (curve, study.colours[method], dash_of(method)) for method, curve in curves.items()},
+        score_axis(study.metric, limits),
+        hover(study.metric),
+    )
+
+
+def point_curves(study: Study) -> go.Figure | None:
+    """Test score over rounds of a single method, a curve per evaluation point."""
+    frame = study.metrics.get(study.method)
+    if frame is None:
+        return None
+    colours = {"after_agg": LIGHT["accent"], "after_fit": LIGHT["c1"], "global": LIGHT["c2"]}
+    curves = {n: (seed_curve(study.metric, frame, p), colours[p], "solid") for p, n in POINT_NAMES.items()}
+    return _curves(curves, score_axis(study.metric, curve_limits(study)), hover(study.metric))
+
+
+def curve_limits(study: Study) -> list[float]:
+    """Lowest and highest score of all curves as shown, so that panels share their axis."""
+    curves = [seed_curve(study.metric, frame, point) for frame in study.metrics.values() for point in POINT_NAMES]
+    known = [curve for curve in curves if len(curve)]
+    return [min(c["min"].min() for c in known), max(c["max"].max() for c in known)] if known else [0, 100]
+
+
+def loss_curves(study: Study) -> go.Figure | None:
+    """Each method's own training loss over rounds, mean over clients, with the band from lowest to highest seed."""
+    curves = {method: _over_seeds(frame, "train_loss") for method, frame in study.metrics.items()}
+    highest = [curve["max"].max() for curve in curves.values() if len(curve)]
+    if not highest:
+        return None
+    yaxis = axis("training loss", range=[-0.03 * max(highest), 1.05 * max(highest)])
+    shown = {method: (curve, study.colours[method], dash_of(method)) for method, curve in curves.items()}
+    return _curves(shown, yaxis, "%{y:.3g}")
+
+
+def tried_curves(study: Study) -> go.Figure | None:
+    """The validation score over rounds of every point that was tried for the subject, the chosen one in front."""
+    metric, plan = study.metric, study.plan
+    curves: dict[str, tuple[pd.DataFrame, str, str]] = {}
+    for entry in plan.points():
+        seeds = [e for e in plan.entries if (e.role, e.label, e.name) == (entry.role, entry.label, entry.name)]
+        begun = [study.folder / e.path for e in seeds if is_run(study.folder / e.path)]
+        frame = Records(*begun).metrics() if begun else pd.DataFrame()
+        if len(frame) and len(curve := seed_curve(metric, frame, study.point, plan.split)):
+            colour = LIGHT["c1"] if entry.values == plan.choices.get(entry.label) else LIGHT["quiet"]
+            curves[entry.name] = (curve, colour, "solid")
+    if len(curves) < 2:
+        return None
+    limits = [min(c["mean"].min() for c, _, _ in curves.values()), max(c["mean"].max() for c, _, _ in curves.values())]
+    return _curves(curves, score_axis(metric, limits, "validation"), hover(metric), methods=False)
+
+
+def _curves(
+    curves: dict[str, tuple[pd.DataFrame, str, str]], yaxis: dict[str, Any], told: str, methods: bool = True
+) -> go.Figure | None:
+    """A curve by name: its rounds, colour and dash; quiet ones behind the others and without their band."""
+    curves = {name: (thinned(curve), colour, dash) for name, (curve, colour, dash) in curves.items() if len(curve)}
+    if not curves:
+        return None
+    fig = figure(360, xaxis=round_axis(max(curve["round"].max() for curve, _, _ in curves.values())), yaxis=yaxis)
+    fig.update_layout(hovermode="x unified" if len(curves) <= MOST_UNIFIED else "closest")
+    for name, (curve, colour, dash) in sorted(curves.items(), key=lambda item: item[1][1] != LIGHT["quiet"]):
+        if methods or colour != LIGHT["quiet"]:
+            _band(fig, name, curve, colour)
+        _line(fig, name, curve["round"], curve["mean"], colour, dash)
+        fig.data[-1].hovertemplate = told
+    _label(fig, {name: (curve["mean"].iloc[-1], colour) for name, (curve, colour, _) in curves.items()})
+    return fig
+
+
+def _line(fig: go.Figure, name: str, x: pd.Series, y: pd.Series, colour: str, dash: str) -> None:
+    """`meta` says whose curve it is, by which the page lets a reader choose what stands out."""
+    quiet = colour == LIGHT["quiet"]
+    line = {"color": colour, "width": 1.2 if quiet else 2.4, "dash": dash}
+    fig.add_scatter(x=rounded(x), y=rounded(y), mode="lines+markers" if len(x) == 1 else "lines", line=line)
+    fig.data[-1].update(name=escape(name), meta={"method": name}, showlegend=not quiet)
+
+
+def _band(fig: go.Figure, name: str, curve: pd.DataFrame, colour: str) -> None:
+    if (curve["max"] - curve["min"]).max() == 0:
+        return
+    rounds = curve["round"].tolist()
+    edge = [*rounded(curve["max"]), *rounded(curve["min"])[::-1]]
+    fig.add_scatter(x=rounds + rounds[::-1], y=edge, fill="toself", fillcolor=faded(colour, 0.14), mode="lines")
+    fig.data[-1].update(line={"width": 0}, hoverinfo="skip", showlegend=False, meta={"method": name, "band": True})
+    fig.data[-1].visible = colour != LIGHT["quiet"]
+
+
+def _label(fig: go.Figure, ends: dict[str, tuple[float, str]]) -> None:
+    loud = [(escape(name), y, colour) for name, (y, colour) in ends.items() if colour != LIGHT["quiet"]]
+    if loud:
+        label_ends(fig, loud)
+
+
+def cost_so_far(study: Study, method: str) -> pd.DataFrame:
+    """What a participant has spent so far, per round and mean over seeds, beside the score as shown (study's point).
+
+    Columns: round, sent (bytes, both ways), steps (of gradients), score.
+    """
+    frame = study.metrics[method]
+    rows = frame[(frame["point"] == "after_fit") & (frame["round"] > 0)]
+    count = counted_participants(study.clients[method], study.runs[method].config(), rows)
+    costs = {"sent": rows["bytes_up"].fillna(0) + rows["bytes_down"].fillna(0), "steps": rows["steps"].fillna(0)}
+    each = rows[["seed", "round"]].assign(**{name: value / count for name, value in costs.items()})
+    each[[*costs]] = each.groupby("seed")[[*costs]].cumsum()
+    curve = seed_curve(study.metric, frame, study.point)[["round", "mean"]].rename(columns={"mean": "score"})
+    return each.groupby("round")[[*costs]].mean().reset_index().merge(curve, on="round")
+
+
+UNITS = {"sent": (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1)), "steps": (("steps", 1),)}
+TITLES = {"sent": "traffic per participant so far", "steps": "gradient steps of a participant so far"}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """curves: by method `spent`, in the unit, and `score` as shown; far: whether they need a logarithmic axis."""
+
+    curves: dict[str, pd.DataFrame]
+    unit: str
+    title: str
+    far: bool
+
+
+def costs_of(study: Study, cost: str) -> Costs | None:
+    """What was `sent`, or the `steps`, beside the score; none where nothing was. A method that spends nothing is level.
+
+    Its last score is there from the start, as nobody waits for it.
+    """
+    found = {method: cost_so_far(study, method) for method in study.metrics}
+    known = {method: so_far[[cost, "score"]] for method, so_far in found.items() if len(so_far)}
+    paid = {method: so_far for method, so_far in known.items() if so_far[cost].iloc[-1] > 0}
+    if not paid:
+        return None
+    totals = [so_far[cost].iloc[-1] for so_far in paid.values()]
+    far = max(totals) > FAR_APART * min(totals)
+    ends = [min(so_far[cost].iloc[0] for so_far in paid.values()) if far else 0.0, max(totals)]
+    unit, scale = next((unit, scale) for unit, scale in UNITS[cost] if max(totals) >= scale or scale == 1)
+    level = {m: pd.DataFrame({cost: ends, "score": c["score"].iloc[-1]}) for m, c in known.items() if m not in paid}
+    curves = {m: (level.get(m, so_far)).rename(columns={cost: "spent"}) for m, so_far in known.items()}
+    title = TITLES[cost] + (f", {unit}" if cost == "sent" else "")
+    return Costs({m: c.assign(spent=c["spent"] / scale) for m, c in curves.items()}, unit, title, far)
+
+
+def cost_curves(study: Study, cost: str) -> go.Figure | None:
+    """Score against `sent` or `steps` so far, a curve per method."""
+    costs = costs_of(study, cost)
+    if costs is None:
+        return None
+    scaled = {"type": "log", "dtick": 1} if costs.far else {"rangemode": "tozero"}
+    limits = [score for curve in costs.curves.values() for score in curve["score"]]
+    fig = figure(340, xaxis=axis(costs.title, showgrid=False, **scaled), yaxis=score_axis(study.metric, limits))
+    fig.update_layout(hovermode="closest")
+    for method in behind(study, costs.curves):
+        curve = thinned(costs.curves[method])
+        _line(fig, method, curve["spent"], curve["score"], study.colours[method], dash_of(method))
+        told = f"{escape(method)}<br>%{{x:.3g}} {costs.unit}, {hover(study.metric)}<extra></extra>"
+        fig.data[-1].hovertemplate = told
+    _label(fig, {method: (curve["score"].iloc[-1], study.colours[method]) for method, curve in costs.curves.items()})
+    return fig
+
+
+def behind(study: Study, methods: Iterable[str]) -> list[str]:
+    """In the order in which they are drawn: the quiet ones first."""
+    return sorted(methods, key=lambda method: study.colours[method] != LIGHT["quiet"])

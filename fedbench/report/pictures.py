@@ -1,0 +1,91 @@
+"""The curves of a comparison as files for papers and slides: PNG, and SVG that scales."""
+
+from collections.abc import Callable
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedbench.report.curves import UNITS, Costs, behind, costs_of, seed_curve
+from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.theme import LIGHT, dash_of
+from fedbench.results.files import write_atomically
+
+STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": LIGHT["quiet"],
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": LIGHT["grid"],
+    "legend.frameon": False,
+    "svg.hashsalt": "fedbench",
+}
+"""The salt makes the identifiers in an SVG those of its content."""
+DASHES = {"solid": "-", "dash": "--", "dot": ":"}
+Panel = Callable[[Axes], None]
+WIDTH, HEIGHT, DPI = 9.0, 3.6, 200  # inches, dots per inch
+
+
+def write_pictures(study: Study, folder: Path) -> list[str]:
+    """Writes curves.png and .svg (over rounds), costs.png and .svg (against what was spent), and returns their names.
+
+    There are none where nothing was evaluated, and no costs where there were none.
+    """
+    costs = [found for cost in UNITS if (found := costs_of(study, cost))]
+    panels: dict[str, list[Panel]] = {
+        "curves": [partial(_over_rounds, study, point) for point in ("after_agg", "after_fit")],
+        "costs": [partial(_against, study, found) for found in costs],
+    }
+    return [
+        file for name, drawn in panels.items() if study.metrics and drawn for file in _write(study, folder, name, drawn)
+    ]
+
+
+def _write(study: Study, folder: Path, name: str, panels: list[Panel]) -> list[str]:
+    with rc_context(STYLE):
+        fig = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        for axes, draw in zip(fig.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True):
+            draw(axes)
+        fig.axes[0].set_ylabel(f"test {study.metric.title}")
+        named = dict(zip(*reversed(fig.axes[0].get_legend_handles_labels()), strict=True))
+        shown = [method for method in study.ordered if method in named]
+        fig.legend([named[method] for method in shown], shown, loc="outside right upper")
+        return [_saved(fig, folder / f"{name}.{kind}") for kind in ("png", "svg")]
+
+
+def _saved(fig: Figure, path: Path) -> str:
+    """Without a date, so that the same numbers give the same file."""
+    file, kind = BytesIO(), path.suffix[1:]
+    fig.savefig(file, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
+    write_atomically(path, file.getvalue())
+    return path.name
+
+
+def _over_rounds(study: Study, point: str, axes: Axes) -> None:
+    axes.set(title=POINT_NAMES[point], xlabel="round")
+    for method in behind(study, study.metrics):
+        curve, colour = seed_curve(study.metric, study.metrics[method], point), study.colours[method]
+        _line(study, axes, method, curve["round"], curve["mean"])
+        if colour != LIGHT["quiet"]:
+            axes.fill_between(curve["round"], curve["min"], curve["max"], color=colour, alpha=0.14, lw=0)
+
+
+def _against(study: Study, costs: Costs, axes: Axes) -> None:
+    axes.set(xlabel=costs.title, xscale="log" if costs.far else "linear")
+    for method in behind(study, costs.curves):
+        _line(study, axes, method, costs.curves[method]["spent"], costs.curves[method]["score"])
+
+
+def _line(study: Study, axes: Axes, method: str, x: pd.Series, y: pd.Series) -> None:
+    """Quiet methods are thin, grey and without a name."""
+    colour = study.colours[method]
+    quiet = colour == LIGHT["quiet"]
+    name, width = ("_quiet", 0.7) if quiet else (method, 1.6)
+    axes.plot(x, y, color=colour, lw=width, ls=DASHES[dash_of(method)], label=name)
