@@ -32,7 +32,7 @@ def test_every_tried_point_is_shown_and_the_chosen_one_is_filled(make_comparison
     assert all(line["marker"]["color"].count("rgba(0,0,0,0)") == 2 for line in lines)
 
 
-def test_what_single_clients_gain_is_told_by_method(make_comparison: Make) -> None:
+def test_what_single_clients_gain_is_told_by_method(make_comparison):
     charts = page_of(make_comparison({"local": 0.7, "fedcac": 0.9, "fedper": 0.4}, seeds=(0, 1))).charts
     trace = charts["gains"]["data"][-1]
     assert trace["y"] == ["fedcac", "fedper"]
