@@ -18,6 +18,7 @@ COMMANDS = {
     "claims": "claims of the papers: listed with their cost, or tested at small scale with a verdict for each",
     "data": "fetch or import a data set, check it, say what it holds",
     "report": "(re)make the page of a run, a grid or a comparison",
+    "watch": "show the page of a run, a grid or a comparison live in a browser",
     "wandb": "send a study to W&B, with tables, page and a workspace; without an account, say what it would do",
     "methods": "list the methods; the options of one with default, range and source",
 }

@@ -1,0 +1,3 @@
+from fedbench.cli.watch import main
+
+raise SystemExit(main())

@@ -1,0 +1,96 @@
+"""The page of a study that goes on: made anew while it is looked at, and served to this machine alone."""
+
+import mimetypes
+import time
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+
+from fedbench.errors import ConfigError
+from fedbench.report import make_report
+from fedbench.report.template import rendered
+
+LINKED = {".csv", ".md", ".tex", ".png", ".svg"}
+"""What pages link to beside them."""
+SHARE = 10
+"""A page is made again after at least so many times what it took, so that it takes little from the runs."""
+LEAST = 5.0
+"""Seconds before a page is made again."""
+
+
+class LivePage:
+    """The page of a folder. It is made when it is asked for, unless that was a moment ago."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.folder, self._clock = folder, clock
+        self._due, self._text, self._lock = 0.0, b"", Lock()
+
+    def text(self) -> bytes:
+        """The page, or the line that says why there is none yet."""
+        with self._lock:
+            begun = self._clock()
+            if begun >= self._due:
+                self._text = self._made()
+                self._due = self._clock() + max(LEAST, SHARE * (self._clock() - begun))
+            return self._text
+
+    def _made(self) -> bytes:
+        try:
+            return make_report(self.folder).read_bytes()
+        except ConfigError as error:
+            return rendered("waiting.html.j2", line=str(error)).encode()
+
+    def version(self) -> bytes:
+        """Sixteen hexadecimal digits that change with the page."""
+        return sha256(self.text()).hexdigest()[:16].encode()
+
+    def linked(self, name: str) -> bytes | None:
+        """A file that pages link to. None for all else."""
+        path = self.folder / name
+        return path.read_bytes() if path.parent == self.folder and path.suffix in LINKED and path.is_file() else None
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers with the frame, the page in it, the page's version, and files beside it."""
+
+    def __init__(self, page: LivePage, *arguments: object) -> None:
+        self.page = page
+        super().__init__(*arguments)  # type: ignore[arg-type]
+
+    def do_GET(self) -> None:
+        name = self.path.partition("?")[0].removeprefix("/")
+        if name == "":
+            self._answer(rendered("live.html.j2", title=self.page.folder.name).encode())
+        elif name == "page":
+            self._answer(self.page.text())
+        elif name == "version":
+            self._answer(self.page.version(), "text/plain")
+        elif (content := self.page.linked(name)) is not None:
+            self._answer(content, mimetypes.guess_type(name)[0] or "application/octet-stream")
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND)
+
+    def _answer(self, content: bytes, kind: str = "text/html") -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *words: object) -> None:
+        """Nothing: the terminal is the user's."""
+
+
+def serve(folder: Path, port: int = 0) -> ThreadingHTTPServer:
+    """A server of a folder's page on the loopback address. port 0: any that is free. Raises ConfigError."""
+    try:
+        return ThreadingHTTPServer(("127.0.0.1", port), partial(Handler, LivePage(folder)))
+    except OSError as error:
+        raise ConfigError(
+            f"--port {port}: cannot be listened at ({error.strerror}); leave it out for a free one"
+        ) from None
