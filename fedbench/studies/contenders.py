@@ -57,7 +57,7 @@ class Contender:
             key, equals, value = pair.partition("=")
             if not (key and equals and value):
                 raise ConfigError(f"methods: {text}: '{pair}' is no key=value; a variant is written NAME:key=value,...")
-            whole = key if "." in key else f"method.{key}"
+            whole = methods.full_key(name, key if "." in key else f"method.{key}")
             if whole in fixed:
                 raise ConfigError(f"methods: {text}: {whole} is given twice")
             fixed[whole] = parse_value(value)
@@ -75,7 +75,8 @@ class Contender:
             tree["method"] = {"name": self.method}
         if "aggregator.name" in self.fixed:
             tree.pop("aggregator", None)
-        return Config(**nested({**flat(tree), **self.fixed, **(values or {})}))
+        asked = {methods.full_key(self.method, key): value for key, value in flat(tree).items()}
+        return Config(**nested({**asked, **self.fixed, **(values or {})}))
 
     def _seen(self, asked: Config) -> Values:
         """What a run has where a point says nothing, which conditions see."""
@@ -106,7 +107,7 @@ class Contender:
         most: points, if not all. Raises ConfigError where nothing is left.
         """
         asked = self.config(config)
-        own = replace(space.without(given_in(asked)), given=self._seen(asked))
+        own = replace(space.named(self.method).without(given_in(asked)), given=self._seen(asked))
         refused: dict[str, tuple[Values, str]] = {}
 
         def takes(point: Values) -> bool:

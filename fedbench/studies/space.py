@@ -62,6 +62,13 @@ class Space:
             constraint = None
         return cls(dict(axes), constraint)
 
+    def named(self, method: str) -> "Space":
+        """With a method's own names of its options, where an axis goes by a symbol."""
+        axes = {methods.full_key(method, key): values for key, values in self.axes.items()}
+        if len(axes) < len(self.axes):
+            raise ConfigError(f"space: {', '.join(self.axes)}: a key is given twice, by its name and by its symbol")
+        return Space(axes, self.constraint, self.given)
+
     def without(self, given: Mapping[str, Any]) -> "Space":
         """A key that the user set is no axis."""
         axes = {key: values for key, values in self.axes.items() if key not in given}

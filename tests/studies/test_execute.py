@@ -77,7 +77,7 @@ def test_trials_that_fall_behind_are_stopped_and_their_numbers_are_kept(local_ra
     assert found[jobs[0].name] == Outcome("done")
     assert (found[jobs[1].name].status, found[jobs[1].name].error) == ("stopped", "stopped after round 1 of 9")
     assert 1 <= Records(jobs[1].folder).metrics()["round"].max() < 9
-    seen = ExperimentAnalysis(str(tmp_path / "tune" / "1")).dataframe(metric="score", mode="max")
+    seen = ExperimentAnalysis(str(tmp_path / "tune" / "1")).dataframe()
     assert sorted(seen["config/train.lr"]) == [1e-6, 0.1]
     assert seen["round"].min() < 9 == seen["round"].max()
     assert list((tmp_path / "tune").rglob("events.out.tfevents*"))
