@@ -81,8 +81,8 @@ def study_of(asked: Namespace) -> dict[str, Any]:
 def plans(folder: Path) -> list[Plan]:
     """That of a comparison, or those of its settings."""
     if is_matrix(folder):
-        return [Plan.read(folder / setting.path, []) for setting in Matrix.read(folder, []).settings]
-    return [Plan.read(folder, [])]
+        return [Plan.read(folder / setting.path) for setting in Matrix.read(folder).settings]
+    return [Plan.read(folder)]
 
 
 def told(folder: Path) -> str:

@@ -117,7 +117,7 @@ class Contest:
         """Take up the points that an earlier command proposed in this folder, as many as are asked for."""
         if not is_study(self.folder):
             return
-        before = Plan.read(self.folder, [])
+        before = Plan.read(self.folder)
         if before.search != self.plan.search or Config(**before.config).key() != self.config.key():
             return
         for contender in self.contenders:
