@@ -1,14 +1,18 @@
 """`fedbench compare`: many methods under one protocol."""
 
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import PROTOCOL, Stages, read_count, read_protocol, read_seeds, read_values
+from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_values, tuning_of
+from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.results.matrix import is_matrix
+from fedbench.results.matrix import Matrix, is_matrix
+from fedbench.results.plan import Plan
 
 FLAGS = (
     Flag(
@@ -26,8 +30,12 @@ FLAGS = (
         many=True,
     ),
     Flag("tune", "points tried of each method's space [whole number >= 0; default: the size of the smallest]", "N"),
-    Flag("tune-seeds", "seeds on which points are tried, none of the final ones [default 90]", "SEED", many=True),
-    *PROTOCOL,
+    Flag(
+        "budget-steps",
+        "fewer points for methods whose runs make more gradient steps, so that points times steps are about equal",
+    ),
+    Flag("space", "paper: the grids of the methods' papers, where they name one", "paper"),
+    *TUNING,
     Flag("trials", "most trials side by side [whole number >= 1 or auto; default auto: as many as fit]", "N"),
 )
 
@@ -35,29 +43,46 @@ FLAGS = (
 @command
 def main(argv: list[str]) -> int:
     """Runs or goes on with a comparison; prints its table, the answer, and where the results are."""
-    config, asked = parse(argv, FLAGS, prog="fedbench compare")
+    config, asked = parse(argv, FLAGS, prog="fedbench compare", more=expected)
     names = read_methods(asked.methods)
-    wanted: dict[str, Any] = {
-        "over": read_values("over", asked.over),
-        "tune": read_count("tune", asked.tune, least=0),
-        "tune_seeds": read_seeds(asked.tune_seeds),
-        **read_protocol(asked),
-        "at_once": read_count("trials", asked.trials),
-    }
     from fedbench.studies.compare import compare
 
     stages = Stages(f"tuning on {config.data.name}", config)
     try:
-        given = {key: value for key, value in wanted.items() if value is not None}
-        result = compare(config, names, watch=stages.update, **given)
+        room = given(at_once=read_count("trials", asked.trials))
+        budget = tuning_of(asked, budget_steps=asked.budget_steps)
+        result = compare(config, names, watch=stages.update, **study_of(asked), **budget, **room)
     finally:
         stages.stop()
     print(told(result.folder))
-    for name, error in stages.failed.items():
-        print(f"failed:  {name}: {error}")
+    for plan in plans(result.folder):
+        for line in asides(plan):
+            print(line)
     print(f"results: {result.folder}")
     print(f"report:  {result.report}")
     return OK
+
+
+def expected(config: Config, asked: Namespace) -> Iterator[str]:
+    """What --print-config says of the comparison."""
+    from fedbench.studies.compare import contests_of
+    from fedbench.studies.tuning import Tuning
+
+    tuning = Tuning.named(**tuning_of(asked, budget_steps=asked.budget_steps))
+    contests, _, _ = contests_of(config, read_methods(asked.methods), tuning, **study_of(asked))
+    return outlook(contests)
+
+
+def study_of(asked: Namespace) -> dict[str, Any]:
+    """The flags that a comparison alone has."""
+    return given(over=read_values("over", asked.over), space=asked.space)
+
+
+def plans(folder: Path) -> list[Plan]:
+    """That of a comparison, or those of its settings."""
+    if is_matrix(folder):
+        return [Plan.read(folder / setting.path) for setting in Matrix.read(folder).settings]
+    return [Plan.read(folder)]
 
 
 def told(folder: Path) -> str:

@@ -1,23 +1,26 @@
 """`fedbench grid`: a method's tune space, then its best point beside the baselines."""
 
+from argparse import Namespace
+from collections.abc import Iterator
 from typing import Any
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, yaml_value
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import PROTOCOL, Stages, read_count, read_protocol, read_seeds, read_values
+from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_space, tuning_of
+from fedbench.config import Config
 
 FLAGS = (
     Flag(
         "space",
-        "tried values of a method.* or train.* key, instead of the method's tune space; may be repeated",
+        "tried values of a method.* or train.* key, or a distribution such as 'loguniform(1e-4, 1e-1)', instead of the "
+        "method's tune space; may be repeated; or paper: the grid of the method's paper",
         "KEY=V1,V2",
         many=True,
     ),
     Flag("trials", "most trials side by side [whole number >= 1 or auto; default auto: as many as fit]", "N"),
     Flag("tune", "most points of each method's space [whole number >= 1; default: all of the method's]", "N"),
-    Flag("tune-seeds", "seeds on which points are tried, none of the final ones [default 90]", "SEED", many=True),
-    *PROTOCOL,
+    *TUNING,
     Flag(
         "baselines", "methods beside the best point, or none [default local,centralized,fedavg-ft]", "NAME", many=True
     ),
@@ -26,33 +29,39 @@ FLAGS = (
 
 @command
 def main(argv: list[str]) -> int:
-    """Runs or goes on with a grid; prints the final table, failed trials and where the results are."""
-    config, asked = parse(argv, FLAGS, prog="fedbench grid")
-    wanted: dict[str, Any] = {
-        "space": read_values("space", asked.space),
-        "at_once": read_count("trials", asked.trials),
-        "tune": read_count("tune", asked.tune),
-        "tune_seeds": read_seeds(asked.tune_seeds),
-        **read_protocol(asked),
-        "baselines": read_baselines(asked.baselines),
-    }
+    """Runs or goes on with a grid; prints the final table, what failed or was stopped, and where the results are."""
+    config, asked = parse(argv, FLAGS, prog="fedbench grid", more=expected)
     from fedbench.report.study import Study
     from fedbench.results.tables import as_text
     from fedbench.studies.grid import grid
 
     stages = Stages(f"grid of {config.method.name} on {config.data.name}", config)
     try:
-        result = grid(config, watch=stages.update, **{key: value for key, value in wanted.items() if value is not None})
+        room = given(at_once=read_count("trials", asked.trials))
+        result = grid(config, watch=stages.update, **study_of(asked), **tuning_of(asked), **room)
     finally:
         stages.stop()
     study = Study.load(result.folder)
     print(as_text(study.table, study.metric))
     print(f"best:    {', '.join(f'{key}={yaml_value(value)}' for key, value in result.best.items()) or 'the defaults'}")
-    for name, error in stages.failed.items():
-        print(f"failed:  {name}: {error}")
+    for line in asides(study.plan):
+        print(line)
     print(f"results: {result.folder}")
     print(f"report:  {result.report}")
     return OK
+
+
+def expected(config: Config, asked: Namespace) -> Iterator[str]:
+    """What --print-config says of the grid."""
+    from fedbench.studies.grid import contest_of
+    from fedbench.studies.tuning import Tuning
+
+    return outlook([contest_of(config, Tuning.named(**tuning_of(asked)), **study_of(asked))])
+
+
+def study_of(asked: Namespace) -> dict[str, Any]:
+    """The flags that a grid alone has."""
+    return given(space=read_space(asked.space), baselines=read_baselines(asked.baselines))
 
 
 def read_baselines(texts: list[str]) -> list[str] | None:

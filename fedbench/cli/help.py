@@ -43,7 +43,9 @@ def help_text(prog: str, extra: Sequence[Flag], method: str | None, aggregator: 
 
 def option_rows(options: type[BaseModel], prefix: str) -> list[HelpRow]:
     """One row per field of a method's Options."""
-    return [(f"{prefix}{key}", _said(field)) for key, field in options.model_fields.items()]
+    also = {name: symbol for symbol, name in methods.symbols(options).items()}
+    names = [f"{prefix}{key}" + (f", {prefix}{also[key]}" if key in also else "") for key in options.model_fields]
+    return [(name, _said(field)) for name, field in zip(names, options.model_fields.values(), strict=True)]
 
 
 def aggregator_rows(name: str) -> list[HelpRow]:

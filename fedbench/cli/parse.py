@@ -1,7 +1,7 @@
 """A command line as a configuration."""
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fedbench.cli.flags import COMMON, Flag, layered, read
 from fedbench.cli.help import config_text, help_text
@@ -10,11 +10,14 @@ from fedbench.config.keys import nested
 
 
 def parse(
-    argv: Sequence[str], extra_flags: Sequence[Flag] = (), prog: str = "fedbench run"
+    argv: Sequence[str],
+    extra_flags: Sequence[Flag] = (),
+    prog: str = "fedbench run",
+    more: Callable[[Config, Namespace], Iterable[str]] = lambda config, asked: (),
 ) -> tuple[Config, Namespace]:
     """The configuration that the flags ask for, and the flags that are not part of it.
 
-    Prints and exits for --help and --print-config. Raises ConfigError.
+    Prints and exits for --help and --print-config. more: lines that --print-config shows besides. Raises ConfigError.
     """
     flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
     asked, pairs = read(argv, flags)
@@ -23,6 +26,7 @@ def parse(
         raise SystemExit(0)
     config = Config(**nested(layered(asked.preset, asked.config, pairs)))
     if asked.print_config:
-        print(config_text(config))
+        besides = [f"# {line}" for line in more(config, asked)]
+        print("\n".join([config_text(config), *besides]))
         raise SystemExit(0)
     return config, asked

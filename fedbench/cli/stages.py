@@ -1,8 +1,8 @@
 """What the commands that tune have in common: their flags as values, and their progress."""
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -10,9 +10,26 @@ from fedbench.cli.flags import Flag
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
-from fedbench.results.progress import GridProgress
+from fedbench.results.plan import Plan
+from fedbench.results.progress import GridProgress, duration
 
-PROTOCOL = (
+if TYPE_CHECKING:
+    from fedbench.studies.contest import Contest
+
+TUNING = (
+    Flag("tune-seeds", "seeds on which points are tried, none of the final ones [default 90]", "SEED", many=True),
+    Flag(
+        "search",
+        "how points are found: all of a grid, at random, or by Optuna from what is known [grid, random or optuna; "
+        "default grid]",
+        "KIND",
+    ),
+    Flag("samples", "points of each method's space that random or optuna tries [whole number >= 1]", "N"),
+    Flag(
+        "scheduler",
+        "asha stops trials that fall behind at a ninth and a third of the rounds [asha or none; default none]",
+        "NAME",
+    ),
     Flag(
         "point",
         "evaluation point by which points are chosen, and which the answer is about [after_agg or after_fit; default "
@@ -27,9 +44,27 @@ PROTOCOL = (
 )
 
 
-def read_protocol(asked: Namespace) -> dict[str, Any]:
-    """What these flags say; None where they are not given."""
-    return {"point": asked.point, "final_val": asked.final_val and parse_value(asked.final_val)}
+def tuning_of(asked: Namespace, **more: Any) -> dict[str, Any]:
+    """What the flags of tuning say, by the keywords of the calls. Raises ConfigError."""
+    return given(
+        search=asked.search,
+        samples=read_count("samples", asked.samples),
+        scheduler=asked.scheduler,
+        tune=read_count("tune", asked.tune, least=0),
+        tune_seeds=read_seeds(asked.tune_seeds),
+        point=asked.point,
+        final_val=asked.final_val and parse_value(asked.final_val),
+        **more,
+    )
+
+
+def given(**keywords: Any) -> dict[str, Any]:
+    """Those that have a value."""
+    return {name: value for name, value in keywords.items() if value is not None}
+
+
+MOST_NAMED = 5
+"""Stopped trials that are named."""
 
 
 class Stages:
@@ -48,11 +83,15 @@ class Stages:
 
     def update(self, outcomes: Mapping[str, Any], running: Sequence[str]) -> None:
         """What became of each job so far (`status` and `error`), and the names of those that run."""
-        if list(outcomes) != self._jobs:
-            self._next(list(outcomes))
+        names = list(outcomes)
+        if self._jobs and self._progress is not None and names[: len(self._jobs)] == self._jobs:
+            self._jobs = names
+            self._progress.grow(len(names))
+        elif names != self._jobs:
+            self._next(names)
         self.failed |= {name: str(found.error) for name, found in outcomes.items() if found.status == "failed"}
         failed = sum(found.status == "failed" for found in outcomes.values())
-        done = failed + sum(found.status == "done" for found in outcomes.values())
+        done = sum(found.status != "missing" for found in outcomes.values())
         if self._progress is not None:
             self._progress.update(done, failed, running, None)
 
@@ -77,6 +116,34 @@ class Stages:
             self._progress.warn(place)
 
 
+def asides(plan: Plan) -> Iterator[str]:
+    """Lines about trials that failed or were stopped early, and points that were left out."""
+    for entry in plan.failed():
+        what = f"{entry.label} {entry.name} seed {entry.seed}"
+        yield f"failed:  {what}: {entry.error or 'no reason recorded'}"
+    if stopped := plan.stopped():
+        names = "; ".join(f"{entry.label} {entry.name} ({entry.error})" for entry in stopped[:MOST_NAMED])
+        more = f"; and {len(stopped) - MOST_NAMED} more" if len(stopped) > MOST_NAMED else ""
+        yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {names}{more}"
+    yield from (f"left out: {label} {point}: {why}" for label, point, why in plan.refused)
+
+
+def outlook(contests: Sequence["Contest"]) -> Iterator[str]:
+    """Lines about a study before it is run: points, runs, and the time that they may take."""
+    from fedbench.studies.cost import hours_of, steps_of
+
+    for contest in contests:
+        inside = f"{contest.setting}: " if contest.setting else ""
+        for contender in contest.contenders:
+            count = max(len(contest.points[contender.label]), contender.samples)
+            keys = ", ".join(contest.points[contender.label][0]) or "its defaults"
+            yield f"{inside}{contender.label}: {count} {'point' if count == 1 else 'points'} of {keys}"
+        yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in contest.plan.refused)
+    runs = [config for contest in contests for config in contest.expected()]
+    steps = sum(map(steps_of, runs))
+    yield f"{len(runs)} runs, {steps:.2g} gradient steps, about {duration(hours_of(runs) * 3600)} of training here"
+
+
 def read_count(flag: str, text: str | None, least: int = 1) -> int | None:
     """A count; None: as many as there are, or fit."""
     if text is None or text == "auto":
@@ -99,7 +166,12 @@ def read_seeds(texts: list[str]) -> list[int] | None:
 
 
 def read_values(flag: str, texts: list[str]) -> dict[str, list[Any]] | None:
-    """`["method.tau=0.3,0.5"]` -> `{"method.tau": [0.3, 0.5]}`; None when there is none."""
+    """`["method.tau=0.3,0.5"]` -> `{"method.tau": [0.3, 0.5]}`; None when there is none.
+
+    A call such as `loguniform(1e-4, 1e-1)` is a distribution of Ray Tune.
+    """
+    from fedbench.studies.space import distribution
+
     found: dict[str, list[Any]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
@@ -109,5 +181,14 @@ def read_values(flag: str, texts: list[str]) -> dict[str, list[Any]] | None:
             )
         if key in found:
             raise ConfigError(f"--{flag} {key}: given twice; name all its values at once, {key}=V1,V2")
-        found[key] = list(parse_value(values if values.startswith("[") else f"[{values}]"))
+        found[key] = distribution(values) or list(parse_value(values if values.startswith("[") else f"[{values}]"))
     return found or None
+
+
+def read_space(texts: list[str]) -> dict[str, Any] | str | None:
+    """`paper`, or values and distributions by key; None when not given. Raises ConfigError."""
+    if "paper" not in texts:
+        return read_values("space", texts)
+    if len(texts) > 1:
+        raise ConfigError("--space paper: is the whole space; leave the other --space out")
+    return "paper"

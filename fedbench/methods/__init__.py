@@ -2,9 +2,9 @@
 
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from fedbench.config import MethodConfig, Section
 from fedbench.config.words import explain
@@ -43,14 +43,32 @@ def load(name: str) -> "type[Method]":
 
 def checked_options(config: MethodConfig) -> Section:
     """The chosen method's options with their defaults. Raises ConfigError for unknown or illegal ones."""
-    kind = load(config.name).Options
-    for key in config.options:
+    kind, options = load(config.name).Options, dict[str, Any]()
+    for symbol, value in config.options.items():
+        key = symbols(kind).get(symbol, symbol)
+        if key in options:
+            raise ConfigError(f"method.{symbol}: is given twice, by its name and by its symbol; give it once")
+        options[key] = value
         if key not in kind.model_fields and kind.model_config.get("extra") != "allow":
             raise ConfigError(f"unknown key method.{key}: {_known_options(key, config.name, kind)}")
     try:
-        return kind(**config.options)
+        return kind(**options)
     except ValidationError as error:
         raise ConfigError(explain(error, kind, "method.")) from None
+
+
+def symbols(options: type[BaseModel]) -> dict[str, str]:
+    """The options that may be called by their paper's symbol too: `{"p": "personalization_rate"}`."""
+    told = {name: field.json_schema_extra for name, field in options.model_fields.items()}
+    return {str(more["symbol"]): name for name, more in told.items() if isinstance(more, dict) and "symbol" in more}
+
+
+def full_key(method: str, key: str) -> str:
+    """`method.p` -> `method.personalization_rate`; other keys as they are. Raises ConfigError for unknown methods."""
+    section, _, name = key.partition(".")
+    if section != "method":
+        return key
+    return f"method.{symbols(load(method).Options).get(name, name)}"
 
 
 def _known_options(key: str, method: str, kind: type[Section]) -> str:

@@ -60,10 +60,18 @@ class CoPFL(Method):
 
     class Options(Method.Options):
         personalization_rate: float = Field(
-            0.25, ge=0, le=1, description="share of all parameters that a client may select in a round, p, eq. 6 and 7"
+            0.25,
+            ge=0,
+            le=1,
+            json_schema_extra={"symbol": "p"},
+            description="share of all parameters that a client may select in a round, p, eq. 6 and 7",
         )
         personalization_budget: float = Field(
-            0.5, ge=0, le=1, description="largest share of all parameters that become personal, gamma, eq. 7"
+            0.5,
+            ge=0,
+            le=1,
+            json_schema_extra={"symbol": "gamma"},
+            description="largest share of all parameters that become personal, gamma, eq. 7",
         )
         beta1: float = Field(0.9, ge=0, lt=1, description="decay of the mean of gradients, eq. 4a")
         beta2: float = Field(0.999, ge=0, lt=1, description="decay of the mean of squared gradients, eq. 4b")

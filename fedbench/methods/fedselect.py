@@ -47,10 +47,18 @@ class FedSelect(Method):
 
     class Options(Method.Options):
         personalization_rate: float = Field(
-            0.25, ge=0, le=1, description="share of a layer's free entries that turn personal at once, p"
+            0.25,
+            ge=0,
+            le=1,
+            json_schema_extra={"symbol": "p"},
+            description="share of a layer's free entries that turn personal at once, p",
         )
         personalization_limit: float = Field(
-            0.5, ge=0, le=1, description="largest share of a layer that becomes personal, alpha"
+            0.5,
+            ge=0,
+            le=1,
+            json_schema_extra={"symbol": "alpha"},
+            description="largest share of a layer that becomes personal, alpha",
         )
         mask_interval: int = Field(1, ge=1, description="rounds from one growth of the masks to the next")
         scope: Literal["layer", "global"] = Field(

@@ -24,6 +24,8 @@ def grid_panels(study: Study) -> Iterator[tuple[str, go.Figure]]:
     if not keys or not tried:
         return
     best = point_name(study.plan.choices.get(study.method, {"": None}))
+    if len(keys) > 1 and study.plan.search != "grid":  # scattered, so that most of a map would be empty
+        return
     if len(keys) == 1:
         yield "", dots(study.metric, tried, keys[0], best)
         return

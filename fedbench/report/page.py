@@ -10,7 +10,7 @@ import yaml
 
 from fedbench.config import Config
 from fedbench.config.keys import flat
-from fedbench.report import answer, curves, figures, grids, scores, traces, verdicts
+from fedbench.report import answer, curves, figures, grids, scores, searches, traces, verdicts
 from fedbench.report.comparisons import client_gains, forest, tuning_strip
 from fedbench.report.leaderboard import SPENT, Row, laid_out, leaderboard, note, spent, where, write_tables
 from fedbench.report.parts import Part, charts
@@ -91,6 +91,7 @@ def parts(study: Study, rows: Sequence[Row]) -> Iterator[Part]:
         yield _tuning_part(study, rows)
     if study.plan.subject and study.plan.points():
         yield _choice_part(study)
+    yield _search_part(study)
     if study.metrics:
         yield _curve_part(study)
         yield _client_part(study)
@@ -132,6 +133,11 @@ def _choice_part(study: Study) -> Part:
     made += charts(("tried", "Over rounds", curves.tried_curves(study), over), wide=len(panels) == 1)
     intro = f"Validation {study.metric.title} {POINT_NAMES[study.point]}; the chosen point is marked."
     return Part("grid", "The grid", made, intro)
+
+
+def _search_part(study: Study) -> Part:
+    intro = searches.intro(study.plan)
+    return Part("search", "What the keys do", charts(*searches.search_charts(study)), intro)
 
 
 def _curve_part(study: Study) -> Part:
@@ -272,7 +278,7 @@ def warnings(study: Study) -> list[str]:
             )
         elif not summary["complete"]:
             found.append(f"{method}: this run is not complete; the numbers are those so far.")
-    return found + study.problems
+    return found + searches.notes(study.plan) + study.problems
 
 
 def failed(study: Study) -> list[str]:

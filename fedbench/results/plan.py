@@ -19,7 +19,8 @@ class Entry:
 
     role: candidate of a choice, or final, which tables and figures show. label: what they call it. values: what tells a
     candidate from the others of its label, by dotted key. path: of its folder, relative to the plan's. status: done,
-    failed or missing. scores: the primary metric after the last round at the plan's point, by split.
+    failed, stopped (early, by a scheduler) or missing; error: why it failed, or after which round it was stopped.
+    scores: the primary metric after the last round at the plan's point, by split.
     """
 
     role: EntryRole
@@ -43,7 +44,9 @@ class Plan:
 
     config: what was asked, as a tree. spaces: by label, the values by dotted key that were to choose from; choices: the
     chosen ones; ends: the keys whose chosen value is the lowest or highest of them. split and point: what a choice goes
-    by, and what the answer is about.
+    by, and what the answer is about. search, scheduler: how points were found, and whether trials were stopped early.
+    budget_by: what every label had equally much of, points or gradient steps. refused: points that no run takes, as
+    `[label, point, why]`.
     """
 
     kind: str
@@ -55,6 +58,10 @@ class Plan:
     ends: dict[str, list[str]] = field(default_factory=dict)
     split: str = "val"
     point: str = "after_agg"
+    search: str = "grid"
+    scheduler: str = "none"
+    budget_by: str = "points"
+    refused: list[list[str]] = field(default_factory=list)
 
     @classmethod
     def read(cls, folder: Path) -> "Plan":
@@ -108,11 +115,15 @@ class Plan:
         return max(1, len(self.points(label)))
 
     def even(self, *labels: str) -> bool:
-        """Whether these labels were tuned over equally many points."""
-        return len({self.budget(label) for label in labels}) <= 1
+        """Whether these labels were tuned with equal budgets."""
+        return self.budget_by == "steps" or len({self.budget(label) for label in labels}) <= 1
 
     def failed(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.status == "failed"]
+
+    def stopped(self) -> list[Entry]:
+        """Trials that a scheduler ended early, which are never chosen."""
+        return [entry for entry in self.entries if entry.status == "stopped"]
 
 
 def _merged(seeds: list[Entry]) -> Entry:

@@ -152,8 +152,14 @@ class GridProgress(Display):
         """`title` says what is tried where."""
         self._begin(title, self.total)
 
+    def grow(self, total: int) -> None:
+        """So many trials in all, where a search has proposed more."""
+        self.total = total
+        if self._bar is not None:
+            self._bar.update(self._task, total=total)
+
     def update(self, done: int, failed: int, running: Sequence[str], best: str | None) -> None:
-        """`done` counts every finished trial, the failed ones too; `running` and `best` are names for the reader."""
+        """`done` counts every trial that ended, failed and stopped ones too; `running` and `best` are names."""
         if self._skipped is None:
             self._skipped = done  # finished by an earlier start, so they say nothing about the pace
         what = "trials" if self._bar is not None else f"trials {done}/{self.total}"

@@ -16,9 +16,13 @@ from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
 from fedbench.studies import folder as places
 from fedbench.studies.contenders import TUNE_SEEDS, Contender, distinct
-from fedbench.studies.contest import Contest, asked_with_seeds, hold, legal_point, legal_share, need_validation, unique
+from fedbench.studies.contest import Contest, hold
+from fedbench.studies.cost import steps_of
 from fedbench.studies.execute import Watch
+from fedbench.studies.resolve import settled
+from fedbench.studies.search import Search
 from fedbench.studies.space import Space
+from fedbench.studies.tuning import Tuning, asked_with_seeds, need_validation
 
 ALWAYS = ("local", "centralized", "fedavg-ft")
 """Without them a table says nothing about collaboration."""
@@ -47,7 +51,12 @@ def compare(
     methods: Sequence[str],
     *,
     over: Mapping[str, Sequence[Any]] | None = None,
+    space: str | None = None,
     tune: int | None = None,
+    budget_steps: bool = False,
+    search: str = "grid",
+    samples: int | None = None,
+    scheduler: str = "none",
     tune_seeds: Sequence[int] = TUNE_SEEDS,
     point: str = "after_agg",
     final_val: float | None = None,
@@ -58,23 +67,16 @@ def compare(
 
     methods: `NAME`, `NAME:key=value,...` for a variant, or `package.module:Class`; local, centralized and fedavg-ft are
     always there. over: values by key, `{"partition.alpha": [0.1, 0.5]}`: the comparison is made in every combination.
-    tune: points that are tried of each method's space, 0 for its defaults, by default as many as the smallest space
-    has. point, final_val: as of a grid. Final runs have the seeds of the configuration, by default 0, 1 and 2.
+    space: `paper` for the grids of the methods' papers, where they name one. tune: points that are tried of each
+    method's space, 0 for its defaults, by default as many as the smallest space has. budget_steps: methods of more
+    gradient steps get fewer points, so that points times steps are about equal. search, samples, scheduler, point,
+    final_val: as of a grid. Final runs have the seeds of the configuration, by default 0, 1 and 2.
     """
-    config = asked_with_seeds(config)
-    root = (config.out or Path("results")).absolute()
-    contenders = [Contender.named(text) for text in methods]
-    asked = Asked(contenders, tune, unique(tune_seeds), root, legal_point(point), legal_share(final_val))
-    distinct(asked.contenders)
-    folder = config.out or root / "compare" / (config.name or _name(config, asked, over or {}))
-    if not over:
-        hold([asked.contest(config, folder)], at_once, watch)
+    tuning = Tuning.named(tune, search, samples, scheduler, tune_seeds, point, final_val, budget_steps)
+    contests, matrix, folder = contests_of(config, methods, tuning, over, space)
+    if matrix is None:
+        hold(contests, at_once, watch)
         return Comparison(folder)
-    check_over(over)
-    matrix = Matrix(
-        config.model_dump(mode="json"), {key: list(values) for key, values in over.items()}, settings_of(over)
-    )
-    contests = [asked.contest(inside(config, s), folder / s.path, s.name) for s in matrix.settings]
     with places.made(folder):
         hold(contests, at_once, watch)
         matrix.write(folder)
@@ -84,28 +86,65 @@ def compare(
     return Comparison(folder)
 
 
+def contests_of(
+    config: Config,
+    methods: Sequence[str],
+    tuning: Tuning,
+    over: Mapping[str, Sequence[Any]] | None = None,
+    space: str | None = None,
+) -> tuple[list[Contest], Matrix | None, Path]:
+    """The comparison in every setting, before anything is run, and its folder. Raises ConfigError."""
+    config = asked_with_seeds(config)
+    if space not in (None, "paper"):
+        raise ConfigError(f"space = {space}: must be paper; the values of one method's keys are searched by a grid")
+    root = (config.out or Path("results")).absolute()
+    asked = Asked([Contender.named(text) for text in methods], tuning, root, space is not None)
+    distinct(asked.contenders)
+    folder = config.out or root / "compare" / (config.name or _name(config, asked, over or {}))
+    if not over:
+        return [asked.contest(config, folder)], None, folder
+    check_over(over)
+    matrix = Matrix(
+        config.model_dump(mode="json"), {key: list(values) for key, values in over.items()}, settings_of(over)
+    )
+    return [asked.contest(inside(config, s), folder / s.path, s.name) for s in matrix.settings], matrix, folder
+
+
 @dataclass(frozen=True)
 class Asked:
-    """What is compared in every setting, and how it is tuned."""
+    """What is compared in every setting, and how it is tuned. paper: over the grids of the papers."""
 
     contenders: Sequence[Contender]
-    tune: int | None
-    tune_seeds: Sequence[int]
+    tuning: Tuning
     root: Path
-    point: str = "after_agg"
-    final_val: float | None = None
+    paper: bool = False
 
     def contest(self, config: Config, folder: Path, setting: str = "") -> Contest:
         """The comparison in one setting. Raises ConfigError."""
         named = [contender.label for contender in self.contenders]
         entrants = [*self.contenders, *(Contender.baseline(name) for name in ALWAYS if name not in named)]
-        if self.tune != 0:
+        if self.tuning.most != 0:
             need_validation(config)
-            whole = [entrant.tuned_over(Space.of(entrant.method), config, None) for entrant in entrants]
-            most = self.tune or min(len(entrant.points) for entrant in whole)
-            entrants = [entrant.tuned_over(Space.of(entrant.method), config, most) for entrant in entrants]
-        plan = Plan("compare", None, config.model_dump(mode="json"), [], point=self.point)
-        return Contest(plan, config, entrants, folder, self.root, self.tune_seeds, None, self.final_val, setting)
+            entrants = self.tuned(entrants, config)
+        plan = Plan("compare", None, config.model_dump(mode="json"), [], **self.tuning.told())
+        asked = self.tuning
+        return Contest(plan, config, entrants, folder, self.root, asked.seeds, None, asked.final_val, setting)
+
+    def tuned(self, entrants: Sequence[Contender], config: Config) -> list[Contender]:
+        """Each with its points: equally many, or fewer for those whose runs make more gradient steps."""
+        search, spaces = self.tuning.search, {entrant.label: self.space(entrant) for entrant in entrants}
+        most = self.tuning.most or search.samples
+        if most is None:
+            most = min(len(e.tuned_over(spaces[e.label], config, None, search).points) for e in entrants)
+        steps = {entrant.label: steps_of(settled(entrant.config(config))) for entrant in entrants}
+        least = min(steps.values())
+        shares = {label: least / own if self.tuning.by_steps else 1.0 for label, own in steps.items()}
+        counts = {label: max(1, round(most * share)) for label, share in shares.items()}
+        return [e.tuned_over(spaces[e.label], config, counts[e.label], search) for e in entrants]
+
+    def space(self, entrant: Contender) -> Space:
+        """Its paper's grid, where that is asked for and the paper names one; else its own."""
+        return (Space.paper(entrant.method) if self.paper else None) or Space.of(entrant.method)
 
 
 def inside(config: Config, setting: Setting) -> Config:
@@ -130,7 +169,11 @@ def check_over(over: Mapping[str, Sequence[Any]]) -> None:
 
 def _name(config: Config, asked: Asked, over: Mapping[str, Sequence[Any]]) -> str:
     names = [(contender.label, contender.fixed) for contender in asked.contenders]
-    known = config.key(), names, asked.tune, asked.point, asked.final_val, dict(over)
+    tuning = asked.tuning
+    known: tuple[Any, ...] = (config.key(), names, tuning.most, tuning.point, tuning.final_val, dict(over))
+    if tuning.search != Search() or tuning.by_steps or asked.paper:
+        # More samples of a search go into the same folder.
+        known += (tuning.search.kind, tuning.search.scheduler, tuning.by_steps, asked.paper)
     told = sha256(repr(known).encode()).hexdigest()[:8]
     where = f"{len(settings_of(over))}-settings" if over else config.data.name.rpartition("/")[2]
     return f"{len(names)}-methods-{where}-{told}"

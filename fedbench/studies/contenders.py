@@ -1,7 +1,7 @@
 """Methods that are compared, and what each of them is tuned over."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fedbench import methods
 from fedbench.aggregation.aggregator import MEAN
@@ -10,6 +10,8 @@ from fedbench.config.files import parse_value
 from fedbench.config.keys import flat, nested
 from fedbench.errors import ConfigError
 from fedbench.results.plan import point_name
+from fedbench.studies.resolve import settled
+from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values
 
 TUNE_SEEDS = (90,)
@@ -21,6 +23,8 @@ class Contender:
     """label: what tables call it. method: its name; fixed: keys that are set for it alone; points: what is tried.
 
     trial: keys that are set while points are tried, such as fewer rounds. seeds: of its final runs; none: the study's.
+    samples, space: of points that are proposed one after another, of which `points` has the first. refused: points
+    that no run takes, and why.
     """
 
     label: str
@@ -29,6 +33,14 @@ class Contender:
     points: tuple[Values, ...] = ({},)
     trial: Values = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
+    samples: int = 0
+    space: Space | None = None
+    refused: tuple[tuple[Values, str], ...] = ()
+
+    @property
+    def tuned(self) -> bool:
+        """Whether there is a choice."""
+        return max(len(self.points), self.samples) > 1
 
     @classmethod
     def named(cls, text: str) -> "Contender":
@@ -45,7 +57,7 @@ class Contender:
             key, equals, value = pair.partition("=")
             if not (key and equals and value):
                 raise ConfigError(f"methods: {text}: '{pair}' is no key=value; a variant is written NAME:key=value,...")
-            whole = key if "." in key else f"method.{key}"
+            whole = methods.full_key(name, key if "." in key else f"method.{key}")
             if whole in fixed:
                 raise ConfigError(f"methods: {text}: {whole} is given twice")
             fixed[whole] = parse_value(value)
@@ -63,15 +75,60 @@ class Contender:
             tree["method"] = {"name": self.method}
         if "aggregator.name" in self.fixed:
             tree.pop("aggregator", None)
-        return Config(**nested({**flat(tree), **self.fixed, **(values or {})}))
+        asked = {methods.full_key(self.method, key): value for key, value in flat(tree).items()}
+        return Config(**nested({**asked, **self.fixed, **(values or {})}))
 
-    def tuned_over(self, space: Space, config: Config, most: int | None) -> "Contender":
-        """With the points of a space, less what is set already."""
+    def _seen(self, asked: Config) -> Values:
+        """What a run has where a point says nothing, which conditions see."""
+        try:
+            asked = settled(asked)
+        except ConfigError:  # a point may mend it
+            return given_in(asked)
+        tree = asked.model_dump(mode="json")
+        return {f"{section}.{key}": value for section in ("train", "method") for key, value in tree[section].items()}
+
+    def refusal(self, config: Config, point: Values) -> str | None:
+        """Why no run takes a point; None where one does."""
+        try:
+            settled(self.config(config, point))
+        except ConfigError as error:
+            return str(error)
+        return None
+
+    def tuned_over(
+        self,
+        space: Space,
+        config: Config,
+        most: int | None,
+        search: Search = Search(),  # noqa: B008 # frozen
+    ) -> "Contender":
+        """With the points of a space, less what is set already, and less what no run takes.
+
+        most: points, if not all. Raises ConfigError where nothing is left.
+        """
         asked = self.config(config)
-        given = {f"train.{key}" for key in asked.train.model_fields_set}
-        given |= {f"method.{key}" for key in asked.method.options}
-        points = space.without(sorted(given)).points(most)
-        return Contender(self.label, self.method, self.fixed, tuple(points) or ({},))
+        own = replace(space.named(self.method).without(given_in(asked)), given=self._seen(asked))
+        refused: dict[str, tuple[Values, str]] = {}
+
+        def takes(point: Values) -> bool:
+            if (why := self.refusal(config, point)) is not None:
+                refused[point_name(point)] = (point, why)
+            return why is None
+
+        points = search.points(own, most, takes)
+        left_out = tuple(refused.values())
+        if not points:
+            raise ConfigError(left_out[0][1] if left_out else f"space: no point of {self.label} meets its constraint")
+        proposed = search.kind == "optuna" and bool(own.axes)
+        samples, kept = (most or search.samples or 1, own) if proposed else (0, None)
+        return replace(self, points=tuple(points), refused=left_out, samples=samples, space=kept)
+
+
+def given_in(config: Config) -> Values:
+    """What is set of a method's options and of the training, by dotted key."""
+    tree = config.train.model_dump(mode="json")
+    given = {f"train.{key}": tree[key] for key in config.train.model_fields_set}
+    return given | {f"method.{key}": value for key, value in config.method.options.items()}
 
 
 def distinct(contenders: Sequence[Contender]) -> None:

@@ -3,26 +3,29 @@
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from fedbench.config import Config
+from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.results.loggers import log_page
-from fedbench.results.plan import EntryRole, Plan, study_name
+from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
 from fedbench.runtime.liveness import outliving
 from fedbench.studies import folder as places
 from fedbench.studies.contenders import Contender
 from fedbench.studies.execute import Watch, execute, room_for
 from fedbench.studies.job import Job, Outcome
-from fedbench.studies.resolve import check, resolve
+from fedbench.studies.resolve import check, resolve, settled
+from fedbench.studies.search import Tried, propose
 from fedbench.studies.space import Values, at_an_end
 from fedbench.tasks import Metric, load
 
-SEEDS = (0, 1, 2)
-"""Of final runs, where none are asked for."""
+TUNE = "tune"
+"""The folder of a study with Ray Tune's own records of its trials, which TensorBoard and `ResultGrid` read."""
 
 
 @dataclass
@@ -31,7 +34,7 @@ class Contest:
 
     config: what is asked of all of them. required: the contender without which there is no answer, if there is one.
     final_val: `data.val` of final runs, where it is another one. setting: what tells it from others that are held with
-    it.
+    it. jobs: of the plan so far. points: by label, what is tried; where points are proposed, so far.
     """
 
     plan: Plan
@@ -44,9 +47,21 @@ class Contest:
     final_val: float | None = None
     setting: str = ""
     jobs: tuple[Job, ...] = ()
+    points: dict[str, list[Values]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.plan.spaces = {c.label: axes_of(c.points) for c in self.contenders if len(c.points) > 1}
+        self.points = {contender.label: list(contender.points) for contender in self.contenders}
+        self.plan.refused = [[c.label, point_name(point), why] for c in self.contenders for point, why in c.refused]
+        self._note_spaces()
+        clash = sorted(set(self.tune_seeds) & set(self.config.seeds))
+        if clash and any(contender.tuned for contender in self.contenders):
+            raise ConfigError(
+                f"tune_seeds: {', '.join(map(str, clash))} is also a final seed, whose numbers would be chosen on "
+                "themselves; take others, for example --tune-seeds 90"
+            )
+
+    def _note_spaces(self) -> None:
+        self.plan.spaces = {c.label: axes_of(self.points[c.label]) for c in self.contenders if c.tuned}
 
     def first(self) -> Job:
         """What would be run first, which tells how much room a trial needs."""
@@ -55,36 +70,108 @@ class Contest:
 
     def check(self) -> Metric:
         """Try what every contender is first asked to run. The metric that choices go by. Raises ConfigError."""
-        clash = sorted(set(self.tune_seeds) & set(self.config.seeds))
-        if clash and any(len(contender.points) > 1 for contender in self.contenders):
-            raise ConfigError(
-                f"tune_seeds: {', '.join(map(str, clash))} is also a final seed, whose numbers would be chosen on "
-                "themselves; take others, for example --tune-seeds 90"
-            )
         for contender in self.contenders:
-            asked, dataset = resolve(contender.config(self.config, contender.points[0]))
-            check(asked, dataset, [self.config.seeds[0]])
+            dataset = self._tried_out(contender)
         return load(dataset.task).primary
+
+    def _tried_out(self, contender: Contender) -> Dataset:
+        """The data, after a run of the contender was built. Raises ConfigError where no point of it can be."""
+        first: ConfigError | None = None
+        for point in self.points[contender.label]:
+            try:
+                asked, dataset = resolve(contender.config(self.config, point))
+                check(asked, dataset, [self.config.seeds[0]])
+                return dataset
+            except ConfigError as error:
+                if first is not None and str(first) == str(error):  # not the point's fault
+                    break
+                first = first or error
+        assert first is not None
+        raise first
 
     def candidates(self) -> list[Job]:
         """The jobs of the first stage: every point of every contender that has a choice, on the tuning seeds."""
         return [
-            self._job(contender, values, seed, "candidate", contender.trial)
+            job
             for contender in self.contenders
-            if len(contender.points) > 1
-            for values in contender.points
-            for seed in self.tune_seeds
+            if contender.tuned
+            for values in self.points[contender.label]
+            for job in self._trials(contender, values)
         ]
+
+    def _trials(self, contender: Contender, values: Values) -> list[Job]:
+        return [self._job(contender, values, seed, "candidate", contender.trial) for seed in self.tune_seeds]
+
+    def expected(self) -> list[Config]:
+        """What will be run; points that are not known yet stand for the first."""
+        found = []
+        for contender in self.contenders:
+            points, seeds = self.points[contender.label], contender.seeds or self.config.seeds
+            tried = [points[i % len(points)] for i in range(max(len(points), contender.samples))]
+            trials = tried * len(self.tune_seeds) if contender.tuned else []
+            found += [contender.config(self.config, {**values, **contender.trial}) for values in trials]
+            found += [contender.config(self.config, points[0])] * len(seeds)
+        return [settled(config) for config in found]
+
+    def recall(self) -> None:
+        """Take up the points that an earlier command proposed in this folder, as many as are asked for."""
+        if not is_study(self.folder):
+            return
+        before = Plan.read(self.folder)
+        if before.search != self.plan.search or Config(**before.config).key() != self.config.key():
+            return
+        for contender in self.contenders:
+            known = [entry.values for entry in before.points(contender.label)][: contender.samples]
+            if contender.space is not None and known[:1] == self.points[contender.label]:
+                self.points[contender.label] = known
+        self._note_spaces()
+
+    def propose(self, metric: Metric) -> list[Job]:
+        """The trials of one more point, for whoever waits for the fewest; none where all have their points."""
+        left = [contender for contender in self.contenders if len(self.points[contender.label]) < contender.samples]
+        for contender in sorted(left, key=lambda c: sum(self._waits(c, values) for values in self.points[c.label])):
+            assert contender.space is not None
+            tried = [self._known(contender, values, metric) for values in self.points[contender.label]]
+            takes = lambda point, own=contender: self._takes(own, point)  # noqa: E731
+            if (values := propose(contender.space, tried, takes)) is not None:
+                self.points[contender.label].append(values)
+                self._note_spaces()
+                return self._trials(contender, values)
+        return []
+
+    def _takes(self, contender: Contender, point: Values) -> bool:
+        why = contender.refusal(self.config, point)
+        if why is not None and (line := [contender.label, point_name(point), why]) not in self.plan.refused:
+            self.plan.refused.append(line)
+        return why is None
+
+    def _jobs_of(self, contender: Contender, values: Values) -> list[Job]:
+        return [job for job in self.jobs if (job.role, job.label, job.values) == ("candidate", contender.label, values)]
+
+    def _waits(self, contender: Contender, values: Values) -> bool:
+        return any(job.outcome().status == "missing" for job in self._jobs_of(contender, values))
+
+    def _known(self, contender: Contender, values: Values, metric: Metric) -> Tried:
+        """What is known of a point: the mean over the tuning seeds, more is better; of a stopped one what it had."""
+        jobs = self._jobs_of(contender, values)
+        stopped = [found.score for job in jobs if (found := job.outcome()).score is not None]
+        if stopped:
+            return Tried(values, fmean(stopped), stopped=True)
+        scores = [job.entry(self.folder).scores.get("val") for job in jobs]
+        known = [score if metric.higher else -score for score in scores if score is not None]
+        return Tried(values, fmean(known) if jobs and len(known) == len(jobs) else None)
 
     def choose(self, metric: Metric) -> None:
         """The best point of every contender. Raises ConfigError where the required one has none."""
         for contender in self.contenders:
             self._choose(contender, metric)
         chosen = self.plan.choices
-        self.plan.ends = {c.label: at_an_end(c.method, c.points, chosen[c.label]) for c in self.contenders_with(chosen)}
+        self.plan.ends = {
+            c.label: at_an_end(c.method, self.points[c.label], chosen[c.label]) for c in self.contenders_with(chosen)
+        }
         if self.required is not None and self.required not in chosen:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
-            raise ConfigError(f"every trial of the grid failed; the first says: {failed}")
+            raise ConfigError(f"no trial came to its end; the first says: {failed}")
 
     def finals(self) -> list[Job]:
         """The jobs of the second stage: the chosen point of every contender over the final seeds."""
@@ -105,18 +192,19 @@ class Contest:
 
     def write(self) -> None:
         """Keep plan.json true."""
-        self.plan.entries = [job.entry(self.folder, self.plan.point) for job in self.jobs]
+        self.plan.entries = [job.entry(self.folder) for job in self.jobs]
         self.plan.write(self.folder)
 
     def _job(
         self, contender: Contender, values: Values, seed: int, role: EntryRole = "final", more: Values | None = None
     ) -> Job:
         asked = resolved(contender.config(self.config, {**values, **(more or {})}), self.folder)
-        return Job.kept(asked, seed, self.root, contender.label, role=role, values=dict(values), setting=self.setting)
+        about = dict(values=dict(values), setting=self.setting, study=self.folder, point=self.plan.point)
+        return Job.kept(asked, seed, self.root, contender.label, role=role, **about)
 
     def _choose(self, contender: Contender, metric: Metric) -> None:
         """The best mean over the tuning seeds on validation after the last round; the first of equals."""
-        if len(contender.points) == 1:
+        if not contender.tuned:
             self.plan.choices[contender.label] = contender.points[0]
             return
         sign = 1 if metric.higher else -1
@@ -146,12 +234,14 @@ def _hold(contests: Sequence[Contest], at_once: int | None, watch: Watch | None)
         for contest in contests:
             stack.enter_context(places.made(contest.folder))
         metrics = [contest.check() for contest in contests]
-        candidates = [contest.candidates() for contest in contests]
-        stack.enter_context(room_for([contests[0].first()], at_once))
+        early = any(contest.plan.scheduler != "none" for contest in contests)
+        stack.enter_context(room_for([contests[0].first()], at_once, early))
         for contest in contests:
             contest.jobs = ()
             stack.enter_context(places.alone_in(contest.folder))
-        new = stage(contests, candidates, at_once, watch)
+            contest.recall()
+        jobs = [contest.candidates() for contest in contests]
+        new = stage(contests, jobs, at_once, watch, metrics, early)
         for contest, metric in zip(contests, metrics, strict=True):
             contest.choose(metric)
         new |= stage(contests, [contest.finals() for contest in contests], at_once, watch)
@@ -160,8 +250,18 @@ def _hold(contests: Sequence[Contest], at_once: int | None, watch: Watch | None)
     return new
 
 
-def stage(contests: Sequence[Contest], jobs: Sequence[Sequence[Job]], at_once: int | None, watch: Watch | None) -> bool:
-    """Run the jobs of every contest, all of them side by side; says whether any of them was not done."""
+def stage(
+    contests: Sequence[Contest],
+    jobs: Sequence[Sequence[Job]],
+    at_once: int | None,
+    watch: Watch | None,
+    tuned_by: Sequence[Metric] = (),
+    early: bool = False,
+) -> bool:
+    """Run the jobs of every contest, all of them side by side; says whether any of them was not done.
+
+    tuned_by: the metric of every contest, where further points may be proposed. early: trials may be stopped.
+    """
 
     def told(outcomes: dict[str, Outcome], running: list[str]) -> None:
         for contest in contests:
@@ -169,12 +269,21 @@ def stage(contests: Sequence[Contest], jobs: Sequence[Sequence[Job]], at_once: i
         if watch is not None:
             watch(outcomes, running)
 
+    def more() -> list[Job]:
+        for contest, metric in zip(contests, tuned_by, strict=False):
+            if added := contest.propose(metric):
+                contest.begin(added)
+                return added
+        return []
+
     for contest, own in zip(contests, jobs, strict=True):
         contest.begin(own)
     every = [job for own in jobs for job in own]
     new = any(job.outcome().status != "done" for job in every)
     if every:
-        execute(every, contests[0].folder / ".tune", at_once, told)
+        kept = contests[0].folder / TUNE if tuned_by else None
+        found = execute(every, contests[0].folder / ".tune", at_once, told, more, early, kept)
+        new |= len(found) > len(every)
     return new
 
 
@@ -190,39 +299,3 @@ def resolved(config: Config, folder: Path) -> Config:
 def axes_of(points: Sequence[Values]) -> dict[str, list[Any]]:
     """The values of every key among some points."""
     return {key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]}
-
-
-def asked_with_seeds(config: Config) -> Config:
-    """The configuration with the seeds of final runs: three where none are asked for."""
-    return config if "seeds" in config.model_fields_set else config.model_copy(update={"seeds": list(SEEDS)})
-
-
-def unique(seeds: Sequence[int]) -> list[int]:
-    """Seeds that are legal. Raises ConfigError."""
-    try:
-        return Config(seeds=list(seeds)).seeds
-    except ConfigError as error:
-        raise ConfigError(f"tune_{error}") from None
-
-
-def legal_point(name: str) -> str:
-    """An evaluation point that every method has. Raises ConfigError."""
-    if name not in ("after_agg", "after_fit"):
-        raise ConfigError(f"point = {name}: must be after_agg or after_fit")
-    return name
-
-
-def legal_share(value: float | None) -> float | None:
-    """A share of held-out images. Raises ConfigError."""
-    try:
-        return None if value is None else Config(data={"val": value}).data.val
-    except ConfigError as error:
-        raise ConfigError(str(error).replace("data.val", "final_val", 1)) from None
-
-
-def need_validation(config: Config) -> None:
-    """Raises ConfigError where there is nothing to choose by."""
-    if not config.data.val:
-        raise ConfigError(
-            "data.val = 0: a grid chooses on the validation split; leave some, for example --data.val 0.1"
-        )

@@ -28,8 +28,10 @@ SETS = {
     "office-caltech10": (2_025, (3, 256, 256), 10),
     "domainnet10": (18_000, (3, 256, 256), 10),
     "pacs": (8_000, (3, 64, 64), 7),
+    "digits": (1_438, (1, 8, 8), 10),
+    "diabetes": (354, (10,), 2),
 }
-"""Training images, shape of one, and classes of known sets; others are taken for CIFAR-10."""
+"""Training images, shape of one, and classes (two for numbers to predict); other sets are taken for CIFAR-10."""
 PASSES = {"co-pfl": 2.0, "fedselect": 2.0, "ditto": 2.0, "apfl": 2.0, "fedmosaic": 2.0, "fedct": 2.0}
 """Methods that make two passes over their images, or one with as many public ones, by the work of one."""
 MEASURED = 12
@@ -44,7 +46,8 @@ def steps_of(config: Config) -> int:
     drawn = share if share > 1 else max(1, round(share * clients))
     images = images_of(config) * (1 - config.data.val)
     batches = 1 if config.train.batch_size == "full" else ceil(images / config.train.batch_size)
-    return round(config.rounds * drawn * config.train.epochs * batches * PASSES.get(config.method.name, 1.0))
+    local = config.train.steps or config.train.epochs * batches
+    return round(config.rounds * drawn * local * PASSES.get(config.method.name, 1.0))
 
 
 def images_of(config: Config) -> float:
@@ -66,11 +69,15 @@ def hours_of(configs: Iterable[Config]) -> float:
 
 
 def work(config: Config) -> tuple[str, tuple[int, ...], int, int]:
-    """Model, shape of an image, classes, and images of a batch, no more than a client has."""
+    """Model, shape of an image, classes, and images of a batch, no more than a client has.
+
+    A model of the user's own is taken for what `auto` takes.
+    """
     _, shape, classes = set_of(config)
     most = ceil(images_of(config))
     batch = most if config.train.batch_size == "full" else min(config.train.batch_size, most)
-    return "avgcnn" if config.model.name == "auto" else config.model.name, shape, classes, max(2, batch)
+    own = ":" in config.model.name  # whose constructor may ask for anything
+    return models.resolve("auto" if own else config.model.name, shape), shape, classes, max(2, batch)
 
 
 def set_of(config: Config) -> tuple[int, tuple[int, ...], int]:

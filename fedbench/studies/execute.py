@@ -1,6 +1,5 @@
 """Many jobs side by side, as Ray Tune trials; what is done already is not done again."""
 
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,50 +9,77 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.runtime import cluster
-from fedbench.runtime.liveness import check_alive
 from fedbench.studies import folder as places
-from fedbench.studies.job import ERROR, Job, Outcome
+from fedbench.studies.errand import trainable
+from fedbench.studies.job import Job, Outcome
 from fedbench.studies.resolve import layout
+from fedbench.studies.steering import More, halving, name_of, prepared, queue, watcher
 from fedbench.studies.trial import Supplies, attempt, last_line, note_error, supplies_for
 
 TRIAL_RESTARTS = 3
+ENDED = ("done", "stopped")
 
 
 Watch = Callable[[dict[str, Outcome], list[str]], None]
 
 
-def execute(jobs: Sequence[Job], scratch: Path, at_once: int | None, watch: Watch) -> dict[str, Outcome]:
+def execute(
+    jobs: Sequence[Job],
+    scratch: Path,
+    at_once: int | None,
+    watch: Watch,
+    more: More = tuple,
+    early: bool = False,
+    kept: Path | None = None,
+) -> dict[str, Outcome]:
     """Run the jobs that are not done, as many side by side as fit, and say what became of each.
 
     A job that fails is reported and not tried again; one whose process dies goes on from its last checkpoint. One at a
-    time and without hosts they are run in this process, and Ray is not needed.
+    time and without hosts they are run in this process, and Ray is not needed. more: asked for further jobs when there
+    is room. early: trials that fall behind are stopped. kept: where Tune's own records of the trials are to stay.
     """
-    missing = [job for job in jobs if job.outcome().status != "done"]
-    for job in jobs:
-        if job not in missing:
+    every = list(jobs)
+
+    def further() -> Sequence[Job]:
+        while added := list(more()):
+            every.extend(added)
+            if left := [job for job in added if not _ended(job, early)]:
+                return left
+        return []
+
+    for job in every:
+        if job.outcome().status == "done":
             places.tidy(job.folder)
     # Two labels may stand for one run, which two trials must not make at once.
-    left = list({job.folder: job for job in reversed(missing)}.values())[::-1]
+    left = list({job.folder: job for job in reversed(every) if not _ended(job, early)}.values())[::-1]
+    left = left or list(further())
     if left:
-        told = lambda running: watch(_state(jobs), running)  # noqa: E731
-        with room_for(left, at_once) as ray:
+        with room_for(left, at_once, early) as ray:
+            told = lambda running: watch(_state(every), running)  # noqa: E731
             if ray is None:
-                _one_by_one(left, told)
+                _one_by_one(left, further, told)
             else:
-                with supplies_for(ray, left) as supplies:
-                    _tune(left, scratch, at_once or _room(ray, left[0].config), told, supplies)
+                room = at_once or _room(ray, left[0].config)
+                rule = halving([job for job in every if _ended(job, early)]) if early else None
+                with supplies_for(ray, every) as supplies:
+                    _tune(left, further, rule, scratch, kept, room, told, supplies)
     shutil.rmtree(scratch, ignore_errors=True)
-    watch(_state(jobs), [])
-    return _state(jobs)
+    watch(_state(every), [])
+    return _state(every)
+
+
+def _ended(job: Job, early: bool) -> bool:
+    """Whether nothing is left to do: what was stopped goes on where nothing is stopped any more."""
+    return job.outcome().status in (ENDED if early else ENDED[:1])
 
 
 @contextmanager
-def room_for(jobs: Sequence[Job], at_once: int | None) -> Iterator[Any]:
-    """Ray for the time of a block that executes these jobs; None where they need none.
+def room_for(jobs: Sequence[Job], at_once: int | None, early: bool = False) -> Iterator[Any]:
+    """Ray for the time of a block that executes these jobs; None where they need none. early: trials may be stopped.
 
     Raises ConfigError where one of them could never run.
     """
-    if at_once == 1 and jobs[0].config.resources.hosts == 0:
+    if at_once == 1 and jobs[0].config.resources.hosts == 0 and not early:
         yield None
         return
     with cluster.connected(jobs[0].config, cpus=1) as ray:
@@ -61,11 +87,14 @@ def room_for(jobs: Sequence[Job], at_once: int | None) -> Iterator[Any]:
         yield ray
 
 
-def _one_by_one(jobs: Sequence[Job], watch: Callable[[list[str]], None]) -> None:
-    for job in jobs:
+def _one_by_one(jobs: Sequence[Job], more: More, watch: Callable[[list[str]], None]) -> None:
+    waiting = list(jobs)
+    while waiting:
+        job = waiting.pop(0)
         watch([job.name])
-        (job.folder / ERROR).unlink(missing_ok=True)
+        job.go_on()
         attempt(job)
+        waiting += [] if waiting else more()
 
 
 def _state(jobs: Sequence[Job]) -> dict[str, Outcome]:
@@ -122,81 +151,51 @@ def where(config: Config) -> str | None:
 
 def _tune(
     jobs: Sequence[Job],
+    more: More,
+    scheduler: Any,
     scratch: Path,
+    kept: Path | None,
     at_once: int,
     watch: Callable[[list[str]], None],
     supplies: Supplies | None,
 ) -> None:
-    os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
-    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
-    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
-    os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
-    import ray
-    from ray import tune
-
+    tune = prepared()
     # What is done is known from the runs' own folders, so Tune's state is of no use to a later start.
     shutil.rmtree(scratch, ignore_errors=True)
-    by_name = {job.name: job for job in jobs}
+    storage = kept or scratch
     tuner = tune.Tuner(
         tune.with_resources(
-            tune.with_parameters(_trainable(tune), jobs=by_name, supplies=supplies),
+            tune.with_parameters(trainable(tune), supplies=supplies),
             tune.PlacementGroupFactory(bundles(jobs[0].config), strategy="PACK"),
         ),
-        param_space={"job": tune.grid_search([job.name for job in jobs])},
-        # A process that has done one trial takes the next: importing torch and Lightning costs more than a small run.
-        tune_config=tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True),
+        tune_config=tune.TuneConfig(
+            metric="score",
+            mode="max",
+            search_alg=queue(jobs, more, Job.go_on),
+            scheduler=scheduler,
+            num_samples=-1,
+            trial_name_creator=name_of,
+            trial_dirname_creator=name_of,
+            max_concurrent_trials=at_once,
+            reuse_actors=True,
+        ),
         run_config=tune.RunConfig(
-            name="trials",
-            storage_path=str(scratch.absolute()),
+            name=f"{len(list(storage.glob('*'))) + 1}",
+            storage_path=str(storage.absolute()),
             verbose=0,
-            callbacks=[_watcher(ray, tune, watch)],
-            failure_config=tune.FailureConfig(max_failures=TRIAL_RESTARTS),
             # A run keeps its own, in its own folder; Tune's would have to lie where every machine can write.
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            callbacks=[watcher(tune, watch), *(recorders() if kept else [])],
+            failure_config=tune.FailureConfig(max_failures=TRIAL_RESTARTS),
         ),
     )
-    for job in jobs:
-        (job.folder / ERROR).unlink(missing_ok=True)
-    results = tuner.fit()
-    for result in results:
+    for result in tuner.fit():
         if result.error is not None:
-            note_error(by_name[result.config["job"]], last_line(result.error))
+            note_error(result.config["job"], last_line(result.error))
 
 
-def _trainable(tune: Any) -> Any:
-    class Trial(tune.Trainable):
-        """Whole runs, one after another; Tune sees each as one step."""
+def recorders() -> list[Any]:
+    """What writes Tune's records of trials: for `ResultGrid` and for TensorBoard."""
+    from ray.tune.logger import JsonLoggerCallback, TBXLoggerCallback
 
-        def setup(self, config: dict[str, Any], jobs: dict[str, Job], supplies: Supplies | None) -> None:
-            self.name, self.jobs, self.supplies = config["job"], jobs, supplies
-
-        def reset_config(self, new_config: dict[str, Any]) -> bool:
-            self.name = new_config["job"]
-            return True
-
-        def step(self) -> dict[str, Any]:
-            return {"complete": attempt(self.jobs[self.name], self.supplies), "done": True}
-
-    return Trial
-
-
-def _watcher(ray: Any, tune: Any, watch: Callable[[list[str]], None]) -> Any:
-    class Watcher(tune.Callback):
-        """Tells of every trial that starts or ends, and that Ray is dead, which Tune would wait for."""
-
-        def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-            check_alive(ray)
-
-        def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-            self._tell(trials)
-
-        def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-            self._tell(trials)
-
-        def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-            self._tell(trials)
-
-        def _tell(self, trials: list[Any]) -> None:
-            watch([str(t.config["job"]) for t in trials if t.status == "RUNNING"])
-
-    return Watcher()
+    return [JsonLoggerCallback(), TBXLoggerCallback()]

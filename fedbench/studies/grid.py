@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.config import Config
+from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.studies.contenders import TUNE_SEEDS, Contender, distinct
-from fedbench.studies.contest import Contest, asked_with_seeds, hold, legal_point, legal_share, need_validation, unique
+from fedbench.studies.contest import Contest, hold
 from fedbench.studies.execute import Watch
+from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values, check_space
+from fedbench.studies.tuning import Tuning, asked_with_seeds, need_validation
 
 BASELINES = ("local", "centralized", "fedavg-ft")
 
@@ -35,9 +38,12 @@ class GridResult:
 def grid(
     config: Config,
     *,
-    space: dict[str, list[Any]] | None = None,
+    space: dict[str, Any] | str | None = None,
     baselines: Sequence[str] = BASELINES,
     tune: int | None = None,
+    search: str = "grid",
+    samples: int | None = None,
+    scheduler: str = "none",
     tune_seeds: Sequence[int] = TUNE_SEEDS,
     point: str = "after_agg",
     final_val: float | None = None,
@@ -46,29 +52,54 @@ def grid(
 ) -> GridResult:
     """Run a grid, or what is missing of it, and write its page. Raises ConfigError before the first trial.
 
-    Final runs have the seeds of the configuration, by default 0, 1 and 2. tune: at most so many points of each space.
-    point: the evaluation point by which points are chosen, and which the answer is about. final_val: share of training
-    images that final runs hold out, if another than `data.val`: with 0 they train on all.
+    Final runs have the seeds of the configuration, by default 0, 1 and 2. space: values or distributions of Ray Tune by
+    key, `paper` for the grid of the method's paper, by default the method's own. tune: at most so many points of each
+    space. search: `grid`, or `random` or `optuna` with so many `samples` of each space. scheduler: `asha` stops trials
+    that fall behind. point: the evaluation point by which points are chosen, and which the answer is about. final_val:
+    share of training images that final runs hold out, if another than `data.val`: with 0 they train on all.
     """
-    config, point, final_val = asked_with_seeds(config), legal_point(point), legal_share(final_val)
-    own = Space(space) if space is not None else Space.of(config.method.name)
-    check_space(own.axes)
+    tuning = Tuning.named(tune, search, samples, scheduler, tune_seeds, point, final_val)
+    contest = contest_of(config, tuning, space, baselines)
+    hold([contest], at_once, watch)
+    return GridResult(contest.folder, contest.plan.choices[contest.plan.subject or ""])
+
+
+def contest_of(
+    config: Config, tuning: Tuning, space: dict[str, Any] | str | None = None, baselines: Sequence[str] = BASELINES
+) -> Contest:
+    """The study that a grid is, before anything of it is run. Raises ConfigError."""
+    config = asked_with_seeds(config)
     need_validation(config)
-    subject = Contender(config.method.name, config.method.name).tuned_over(own, config, tune)
-    others = [
-        Contender.baseline(name).tuned_over(Space.of(name), config, len(subject.points))
-        for name in baselines
-        if name != subject.method
-    ]
+    name, search = config.method.name, tuning.search
+    own = space_of(name, space)
+    check_space(own.axes)
+    subject = Contender(name, name).tuned_over(own, config, tuning.most, search)
+    most = len(subject.points) if search.kind == "grid" else None
+    others = [Contender.baseline(other) for other in baselines if other != name]
+    others = [other.tuned_over(Space.of(other.method), config, most, search) for other in others]
     distinct([subject, *others])
     root = (config.out or Path("results")).absolute()
-    folder = config.out or root / "grid" / (config.name or _name(config, [subject, *others], (point, final_val)))
-    plan = Plan("grid", subject.label, config.model_dump(mode="json"), [], point=point)
-    contest = Contest(plan, config, [subject, *others], folder, root, unique(tune_seeds), subject.label, final_val)
-    hold([contest], at_once, watch)
-    return GridResult(folder, plan.choices[subject.label])
+    told = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], own)
+    folder = config.out or root / "grid" / (config.name or told)
+    plan = Plan("grid", subject.label, config.model_dump(mode="json"), [], **tuning.told())
+    return Contest(plan, config, [subject, *others], folder, root, tuning.seeds, subject.label, tuning.final_val)
 
 
-def _name(config: Config, contenders: Sequence[Contender], more: tuple[Any, ...]) -> str:
-    told = sha256(repr((config.key(), [(c.label, c.points) for c in contenders], *more)).encode()).hexdigest()[:8]
+def space_of(method: str, asked: dict[str, Any] | str | None) -> Space:
+    """The space that is asked for: values by key, `paper`, or the method's own. Raises ConfigError."""
+    if asked is None:
+        return Space.of(method)
+    if isinstance(asked, dict):
+        return Space.given_for(method, asked)
+    if asked != "paper":
+        raise ConfigError(f"space = {asked}: must be paper, or values by key, for example --space train.lr=0.01,0.1")
+    if (found := Space.paper(method)) is None:
+        raise ConfigError(f"space = paper: the paper of {method} names no grid; leave it out")
+    return found
+
+
+def _name(config: Config, tuning: Tuning, tried: Sequence[Any], own: Space) -> str:
+    """Equal for equal spaces: more samples of one go into the same folder."""
+    known = tried if tuning.search == Search() else (tuning.search.kind, tuning.search.scheduler, own.told())
+    told = sha256(repr((config.key(), known, tuning.point, tuning.final_val)).encode()).hexdigest()[:8]
     return f"{config.method.name.rpartition(':')[2]}-{config.data.name.rpartition('/')[2]}-{told}"

@@ -5,26 +5,36 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedbench.config import Config
+from fedbench.results.files import read_json, write_json_atomically
 from fedbench.results.plan import Entry, EntryRole, point_name
 from fedbench.results.reader import Records
 from fedbench.studies import folder as places
 
 ERROR = "error.txt"
+STOPPED = ".stopped.json"
+"""By which studies a job was stopped before its end, and after which round; another study goes on with it.
+
+Hidden, so that it stays at home where the job was done on another machine.
+"""
 KEPT = "run"
 """The folder of a results folder in which jobs lie by their identity."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """status: done, failed or missing; error: why it failed."""
+    """error: why it failed, or when it was stopped. score: what a stopped one had, more is better."""
 
-    status: Literal["done", "failed", "missing"]
+    status: Literal["done", "failed", "stopped", "missing"]
     error: str | None = None
+    score: float | None = None
 
 
 @dataclass(frozen=True)
 class Job:
-    """config: resolved, with one seed. label, values and setting: what a study calls it, and what it varied in it."""
+    """config: resolved, with one seed. label, values and setting: what a study calls it, and what it varied in it.
+
+    study: the folder of the study that may stop it early. point: the evaluation point by which it is judged.
+    """
 
     config: Config
     folder: Path
@@ -32,6 +42,11 @@ class Job:
     role: EntryRole = "final"
     values: dict[str, Any] = field(default_factory=dict)
     setting: str = ""
+    study: Path | None = None
+    point: str = "after_agg"
+
+    def __str__(self) -> str:
+        return self.name
 
     @classmethod
     def kept(cls, config: Config, seed: int, root: Path, label: str = "", **more: Any) -> "Job":
@@ -56,13 +71,34 @@ class Job:
         """What its folder says of it."""
         if (self.folder / "config.yaml").exists() and Records(self.folder).summary().get("complete"):
             return Outcome("done")
+        if (stop := self._stops().get(self._stopper())) is not None:
+            return Outcome("stopped", f"stopped after round {stop['round']} of {self.config.rounds}", stop["score"])
         error = self.folder / ERROR
         return Outcome("failed", error.read_text().strip()) if error.exists() else Outcome("missing")
 
-    def entry(self, study: Path, point: str = "after_agg") -> Entry:
+    def stop(self, round: int, score: float) -> None:
+        """Note that the study stopped it; what it computed is kept."""
+        write_json_atomically(
+            self.folder / STOPPED, {**self._stops(), self._stopper(): {"round": round, "score": score}}
+        )
+
+    def go_on(self) -> None:
+        """Forget that it failed, or that the study stopped it."""
+        (self.folder / ERROR).unlink(missing_ok=True)
+        stops = self._stops()
+        if stops.pop(self._stopper(), None) is not None:
+            write_json_atomically(self.folder / STOPPED, stops)
+
+    def _stops(self) -> dict[str, Any]:
+        return read_json(self.folder / STOPPED, [])
+
+    def _stopper(self) -> str:
+        return places.relative(self.study, self.folder) if self.study else ""
+
+    def entry(self, study: Path) -> Entry:
         """As a plan in the folder of a study says it."""
         found, path = self.outcome(), places.relative(self.folder, study)
-        scores = scores_of(self.folder, point) if found.status == "done" else {}
+        scores = scores_of(self.folder, self.point) if found.status == "done" else {}
         return Entry(self.role, self.label, self.values, self.seed, path, found.status, found.error, scores)
 
 

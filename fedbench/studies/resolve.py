@@ -31,13 +31,8 @@ MOST_EVALUATED = 1000
 
 def resolve(config: Config) -> tuple[Config, Dataset]:
     """The configuration with every default filled in, and its data set. Raises ConfigError."""
-    config = config.model_copy(deep=True)
+    config = settled(config)
     kind = methods.load(config.method.name)
-    options = methods.checked_options(config.method).model_dump(mode="json")
-    config.method = type(config.method)(name=config.method.name, **options)
-    chosen = aggregator.checked_options(config.aggregator).model_dump(mode="json")
-    config.aggregator = type(config.aggregator)(name=config.aggregator.name, **chosen)
-    _train_defaults(config, kind)
     dataset = Dataset.load(config.data)
     config.partition = resolved(config.partition, dataset.one_part)
     layout(config)
@@ -45,6 +40,17 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
     _check_sizes(config, kind)
     _check_task(config, kind, dataset)
     return config, dataset
+
+
+def settled(config: Config) -> Config:
+    """The configuration with the defaults that need no data: options, and the method's own. Raises ConfigError."""
+    config = config.model_copy(deep=True)
+    options = methods.checked_options(config.method).model_dump(mode="json")
+    config.method = type(config.method)(name=config.method.name, **options)
+    chosen = aggregator.checked_options(config.aggregator).model_dump(mode="json")
+    config.aggregator = type(config.aggregator)(name=config.aggregator.name, **chosen)
+    _train_defaults(config, methods.load(config.method.name))
+    return config
 
 
 def check(config: Config, dataset: Dataset, seeds: Sequence[int] | None = None) -> dict[int, Partition]:

@@ -7,51 +7,168 @@ from importlib import import_module
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from fedbench import methods
 from fedbench.config import Config
+from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
-from fedbench.results.plan import text_of
+from fedbench.results.plan import point_name, text_of
 
 SEARCHED = ("method.", "train.")
 SCALE = 3
 """From so many numbers on the values of a key are a scale, which has two ends; fewer are a choice."""
+DISTRIBUTIONS = ("uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint", "lograndint", "choice")
+DIGITS = 4
+"""Of a number that is drawn."""
+MOST_MISSED = 1000
+"""Draws in a row that are illegal or known before a space counts as exhausted."""
 Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Space:
-    """Values by dotted key, and which of their combinations make sense."""
+    """Values by dotted key, or a distribution of Ray Tune, and which of their combinations make sense.
 
-    axes: dict[str, list[Any]] = field(default_factory=dict)
+    given: values of further keys, the same for all points, which the constraint sees too.
+    """
+
+    axes: dict[str, Any] = field(default_factory=dict)
     constraint: Callable[[Values], bool] | None = None
+    given: Values = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "axes", {key: listed(values) for key, values in self.axes.items()})
 
     @classmethod
     def of(cls, method: str) -> "Space":
         """SPACE and CONSTRAINT of tune_spaces/<method>.py. Raises ConfigError where there is none."""
-        name = method.rpartition(":")[2].replace("-", "_").lower()
-        try:
-            module = import_module(f"tune_spaces.{name}")
-        except ModuleNotFoundError:
-            raise ConfigError(
-                f"no space for method {method}: write tune_spaces/{name}.py with SPACE = {{key: [values]}}, or give "
-                "--space KEY=V1,V2,..."
-            ) from None
+        module = _module(method)
         return cls(module.SPACE, getattr(module, "CONSTRAINT", None))
 
-    def without(self, keys: Sequence[str]) -> "Space":
-        """A key that the user set is no axis."""
-        return Space({key: list(values) for key, values in self.axes.items() if key not in keys}, self.constraint)
+    @classmethod
+    def paper(cls, method: str) -> "Space | None":
+        """PAPER instead, the grid of the method's paper; None where that names none."""
+        module = _module(method)
+        axes = getattr(module, "PAPER", None)
+        return cls(axes, getattr(module, "CONSTRAINT", None)) if axes else None
 
-    def points(self, most: int | None = None) -> list[Values]:
-        """All points, or so many of them, drawn at random but always the same ones."""
+    @classmethod
+    def given_for(cls, method: str, axes: Mapping[str, Any]) -> "Space":
+        """Values that a user chose, under the constraint of the method's space, where it has one."""
+        try:
+            constraint = cls.of(method).constraint
+        except ConfigError:
+            constraint = None
+        return cls(dict(axes), constraint)
+
+    def named(self, method: str) -> "Space":
+        """With a method's own names of its options, where an axis goes by a symbol."""
+        axes = {methods.full_key(method, key): values for key, values in self.axes.items()}
+        if len(axes) < len(self.axes):
+            raise ConfigError(f"space: {', '.join(self.axes)}: a key is given twice, by its name and by its symbol")
+        return Space(axes, self.constraint, self.given)
+
+    def without(self, given: Mapping[str, Any]) -> "Space":
+        """A key that the user set is no axis."""
+        axes = {key: values for key, values in self.axes.items() if key not in given}
+        return Space(axes, self.constraint, {**self.given, **given})
+
+    def told(self) -> dict[str, Any]:
+        """Values and distributions in words."""
+        return {key: values if isinstance(values, list) else described(values) for key, values in self.axes.items()}
+
+    def allows(self, point: Values) -> bool:
+        """Whether the constraint does."""
+        return self.constraint is None or self.constraint({**self.given, **point})
+
+    def points(self, most: int | None = None, takes: Callable[[Values], bool] = lambda point: True) -> list[Values]:
+        """All points that a run takes, or so many of them, drawn at random but always the same ones.
+
+        Raises ConfigError where an axis is a distribution, which has no end of points.
+        """
+        for key, values in self.axes.items():
+            if not isinstance(values, list):
+                raise ConfigError(
+                    f"space: {key} is a distribution, of which a grid has no points; list values, or give --search "
+                    "random or optuna with --samples N"
+                )
         whole = [dict(zip(self.axes, values, strict=True)) for values in product(*self.axes.values())]
-        legal = [point for point in whole if self.constraint is None or self.constraint(point)]
+        legal = [point for point in whole if self.allows(point) and takes(point)]
         if most is None or most >= len(legal):
             return legal
         return [legal[i] for i in sorted(random.Random(0).sample(range(len(legal)), most))]
 
+    def draws(self, count: int, takes: Callable[[Values], bool] = lambda point: True) -> list[Values]:
+        """So many different points at random, fewer where there are no more; the first of more are the same ones."""
+        stream, found, missed = np.random.RandomState(0), dict[str, Values](), 0
+        while len(found) < count and missed < MOST_MISSED:
+            point = {key: drawn(values, stream) for key, values in self.axes.items()}
+            name = point_name(point)
+            if name in found or not self.allows(point) or not takes(point):
+                missed += 1
+            else:
+                found[name], missed = point, 0
+        return list(found.values())
 
-def check_space(axes: Mapping[str, Sequence[Any]]) -> None:
+
+def _module(method: str) -> Any:
+    name = method.rpartition(":")[2].replace("-", "_").lower()
+    try:
+        return import_module(f"tune_spaces.{name}")
+    except ModuleNotFoundError:
+        raise ConfigError(
+            f"no space for method {method}: write tune_spaces/{name}.py with SPACE = {{key: [values]}}, or give "
+            "--space KEY=V1,V2,..."
+        ) from None
+
+
+def listed(values: Any) -> Any:
+    """Values as a list, where they can be listed: `tune.choice` and `tune.grid_search` too; else a distribution."""
+    if isinstance(values, Mapping) and set(values) == {"grid_search"}:
+        return list(values["grid_search"])
+    if hasattr(values, "categories"):
+        return list(values.categories)
+    return values if hasattr(values, "sample") else list(values)
+
+
+def described(distribution: Any) -> str:
+    """`LogUniform(0.0001, 0.1)`."""
+    sampler = distribution.get_sampler()
+    step = f" step {sampler.q:g}" if hasattr(sampler, "q") else ""
+    return f"{getattr(sampler, 'sampler', sampler)}{distribution.domain_str}{step}"
+
+
+def drawn(values: Any, stream: np.random.RandomState) -> Any:
+    """One of the values, or a number of a distribution."""
+    if isinstance(values, list):
+        return values[stream.randint(len(values))]
+    return rounded(values.sample(random_state=stream), values)
+
+
+def rounded(value: Any, distribution: Any) -> Any:
+    """With as many digits as a name shows, inside the bounds."""
+    if not isinstance(value, float):
+        return value
+    short = float(f"{value:.{DIGITS}g}")
+    return short if distribution.is_valid(short) else value
+
+
+def distribution(text: str) -> Any:
+    """`loguniform(1e-4, 1e-1)` as Ray Tune's; None where the text is no call of one of them. Raises ConfigError."""
+    name, bracket, inside = text.strip().removeprefix("tune.").partition("(")
+    if not bracket or not inside.endswith(")") or name not in DISTRIBUTIONS:
+        return None
+    from ray import tune
+
+    arguments = parse_value(f"[{inside[:-1]}]")
+    try:
+        return listed(getattr(tune, name)(*([arguments] if name == "choice" else arguments)))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"space: {text}: {error}; as Ray Tune has it, for example loguniform(1e-4, 1e-1)") from None
+
+
+def check_space(axes: Mapping[str, Any]) -> None:
     """Raises ConfigError where points would not be different runs on the same data, model and seeds."""
     for key, values in axes.items():
         if not key.startswith(SEARCHED) or key == "method.name":
@@ -59,7 +176,7 @@ def check_space(axes: Mapping[str, Sequence[Any]]) -> None:
                 f"space: {key}: a grid searches keys of method.* and train.*, all else is the same for its points and "
                 f"baselines; leave it out, or set one value with --{key}"
             )
-        if not values or len(set(map(text_of, values))) < len(values):
+        if isinstance(values, list) and (not values or len(set(map(text_of, values))) < len(values)):
             raise ConfigError(f"space: {key} = {values}: must be one or more different values; give each once")
 
 

@@ -12,7 +12,8 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.prepared import Prepared
 from fedbench.results.loggers import account
 from fedbench.runtime.cluster import COMMAND
-from fedbench.studies.attempt import perform
+from fedbench.runtime.driver import Event
+from fedbench.studies.attempt import Watcher, perform
 from fedbench.studies.job import ERROR, Job
 from fedbench.studies.mirror import Home, brought, home_in
 from fedbench.studies.resolve import check
@@ -61,19 +62,25 @@ def _asked(config: Config) -> str:
     return config.data.model_dump_json()
 
 
-def attempt(job: Job, supplies: Supplies | None = None) -> bool:
-    """Do a resolved job. A failure is written down, not raised: Tune would try it again."""
+def attempt(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda event: None) -> bool:
+    """Do a resolved job. A failure is written down, not raised: Tune would try it again. watch: as of `perform`."""
     if supplies is None:
-        return _done(job, lambda: Dataset.load(job.config.data), lambda: None)
+        return _done(job, lambda: Dataset.load(job.config.data), watch)
     os.environ.update(supplies.environment)
     with brought(job, supplies.home) as (own, send):
-        return _done(own, lambda: supplies.dataset(job.config), paced(send))
+        sent = paced(send)
+
+        def told(event: Event) -> None:
+            sent()
+            watch(event)
+
+        return _done(own, lambda: supplies.dataset(job.config), told)
 
 
-def _done(job: Job, load: Callable[[], Dataset], send: Callable[[], None]) -> bool:
+def _done(job: Job, load: Callable[[], Dataset], watch: Watcher) -> bool:
     try:
         dataset = load()
-        perform([job], dataset, check(job.config, dataset), lambda event: send())
+        perform([job], dataset, check(job.config, dataset), watch)
     except Exception as error:
         note_error(job, last_line(error))
         return False

@@ -5,10 +5,11 @@ import socket
 
 import pytest
 
-from fedbench.cli.flags import read
-from fedbench.cli.stages import PROTOCOL, Stages, read_count, read_protocol, read_seeds, read_values
+from fedbench.cli.flags import Flag, read
+from fedbench.cli.stages import TUNING, Stages, asides, read_count, read_seeds, read_space, read_values, tuning_of
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.results.plan import Entry, Plan
 from fedbench.runtime import cluster
 from fedbench.studies.execute import Outcome
 
@@ -22,10 +23,41 @@ def test_counts_and_seeds_are_read():
 
 
 def test_point_and_share_of_the_final_runs_are_read():
-    given, _ = read(["--point", "after_fit", "--final-val", "0"], {flag.name: flag for flag in PROTOCOL})
-    assert read_protocol(given) == {"point": "after_fit", "final_val": 0}
-    nothing, _ = read([], {flag.name: flag for flag in PROTOCOL})
-    assert read_protocol(nothing) == {"point": None, "final_val": None}
+    flags = {flag.name: flag for flag in (*TUNING, Flag("tune", "", "N"))}
+    given, _ = read(["--point", "after_fit", "--final-val", "0", "--search", "random", "--samples", "3"], flags)
+    assert tuning_of(given) == {"point": "after_fit", "final_val": 0, "search": "random", "samples": 3}
+    nothing, _ = read([], flags)
+    assert tuning_of(nothing, budget_steps=None) == {}
+
+
+def test_a_space_is_values_distributions_or_the_papers_grid():
+    assert read_space(["paper"]) == "paper"
+    assert read_space([]) is None
+    found = read_space(["train.lr=loguniform(1e-3, 1)", "train.epochs=1,5"])
+    assert (found["train.lr"].lower, found["train.epochs"]) == (1e-3, [1, 5])
+    with pytest.raises(ConfigError, match="--space paper: is the whole space"):
+        read_space(["paper", "train.epochs=1,5"])
+
+
+def test_what_failed_was_stopped_or_left_out_is_named():
+    became = {0.1: ("done", None), 0.2: ("failed", "loss is NaN"), 0.3: ("stopped", "stopped after round 1 of 9")}
+    entries = [Entry("candidate", "fedper", {"train.lr": lr}, 90, "x", *found) for lr, found in became.items()]
+    lines = list(asides(Plan("grid", "fedper", {}, entries, refused=[["fedper", "lr=-1", "must be > 0"]])))
+    assert lines == [
+        "failed:  fedper lr=0.2 seed 90: loss is NaN",
+        "stopped: 1 of 3 trials: fedper lr=0.3 (stopped after round 1 of 9)",
+        "left out: fedper lr=-1: must be > 0",
+    ]
+
+
+def test_a_stage_that_grows_is_one_stage(capsys):
+    stages = Stages("tuning on digits", Config())
+    stages.update({"a": Outcome("done")}, [])
+    stages.update({"a": Outcome("done"), "b": Outcome("stopped")}, [])
+    stages.stop()
+    text = capsys.readouterr().err
+    assert "trials 2/2" in text
+    assert "final runs" not in text
 
 
 @pytest.mark.parametrize("text", ["0", "many", "1.5", "true"])

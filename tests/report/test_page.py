@@ -13,7 +13,7 @@ def test_the_page_of_a_run_has_every_section_with_data(make_run: Make) -> None:
 
 
 def test_the_page_of_a_grid_has_every_section_with_data(grid_page: Page) -> None:
-    assert set(grid_page.sections) == {*EVERYWHERE, "grid", "inside", "warnings"}
+    assert set(grid_page.sections) == {*EVERYWHERE, "grid", "search", "inside", "warnings"}
     assert {"grid-0", "grid-1", "curve-after_agg", "curve-after_fit", "mask-share", "overlap"} <= set(grid_page.charts)
 
 

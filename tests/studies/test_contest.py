@@ -1,13 +1,22 @@
 """Two stages and the choice between them."""
 
+import math
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+from ray import tune
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.results.files import write_json_atomically
 from fedbench.results.plan import Entry, Plan
 from fedbench.studies.contenders import Contender
-from fedbench.studies.contest import Contest, asked_with_seeds, legal_point, legal_share, unique
+from fedbench.studies.contest import Contest
 from fedbench.studies.folder import changes
+from fedbench.studies.job import Job
+from fedbench.studies.search import Search
+from fedbench.studies.space import Space
 from fedbench.tasks import load
 
 POINTS = ({"train.lr": 0.01}, {"train.lr": 0.1}, {"train.lr": 1.0})
@@ -64,7 +73,7 @@ def test_points_are_tried_under_the_keys_of_a_trial_and_final_runs_have_their_ow
 
 def test_tuning_seeds_are_none_of_the_final_ones(tmp_path):
     with pytest.raises(ConfigError, match="tune_seeds: 1 is also a final seed"):
-        contest(tmp_path, {}, seeds=(90, 1)).check()
+        contest(tmp_path, {}, seeds=(90, 1))
 
 
 def test_final_runs_differ_from_what_was_tried_in_what_they_hold_out_alone(tmp_path):
@@ -79,17 +88,59 @@ def test_final_runs_differ_from_what_was_tried_in_what_they_hold_out_alone(tmp_p
         assert changes(same.config, other.config) == ["data.val: 0.1 -> 0.0"]
 
 
-def test_points_and_shares_that_are_legal():
-    assert legal_point("after_fit") == "after_fit"
-    assert (legal_share(None), legal_share(0)) == (None, 0)
-    with pytest.raises(ConfigError, match="point = globall"):
-        legal_point("globall")
-    with pytest.raises(ConfigError, match="final_val = -1"):
-        legal_share(-1)
+def test_a_point_that_cannot_be_built_does_not_hold_back_the_others(tmp_path):
+    made = contest(tmp_path, {})
+    points = ({"method.ties": "threshold", "method.selection": "random"}, {"method.ties": "exact"})
+    made.contenders = [Contender("fedcac", "fedcac", {}, points)]
+    made.points = {"fedcac": list(points)}
+    assert made.check().name == "accuracy"
+    made.points["fedcac"] = [points[0]]
+    with pytest.raises(ConfigError, match=r"method\.ties = 'threshold' is defined for"):
+        made.check()
 
 
-def test_three_seeds_unless_others_are_asked_for():
-    assert asked_with_seeds(Config()).seeds == [0, 1, 2]
-    assert asked_with_seeds(Config(seeds=[5])).seeds == [5]
-    with pytest.raises(ConfigError, match="tune_seeds"):
-        unique([3, 3])
+def finished(job: Job, score: float) -> None:
+    """As a run leaves its folder."""
+    job.folder.mkdir(parents=True)
+    (job.folder / "config.yaml").write_text(job.config.to_yaml())
+    last = {"after_agg": {"last": {"val_accuracy": {"mean": score}}}}
+    write_json_atomically(job.folder / "summary.json", {"complete": True, "metric": "accuracy", "points": last})
+
+
+def proposing(folder: Path, samples: int) -> Contest:
+    """A contest whose first points are random and whose further ones are proposed."""
+    space = Space({"train.lr": tune.loguniform(1e-3, 1.0)})
+    own = Contender("local", "local").tuned_over(space, Config(), None, Search("optuna", samples))
+    plan = Plan("compare", None, Config(model="mlp").model_dump(mode="json"), [], search="optuna")
+    return Contest(plan, Config(seeds=[0], model="mlp"), [own], folder / "study", folder, [90])
+
+
+def searched(made: Contest) -> list[float]:
+    """The rates that are tried, where 0.1 is best and every job is done at once."""
+    made.begin(made.candidates())
+    while fresh := made.propose(load("classification").primary):
+        made.begin(fresh)
+        [finished(job, 1 - abs(math.log10(job.config.train.lr) + 1) / 3) for job in fresh if not job.folder.exists()]
+    return [point["train.lr"] for point in made.points["local"]]
+
+
+def test_points_are_proposed_until_there_are_enough_and_taken_up_by_the_next_command(tmp_path):
+    (tmp_path / "study").mkdir()
+    first = proposing(tmp_path, 4)
+    few = searched(first)
+    assert len(few) == len(set(few)) == 4
+    assert sum(job.role == "candidate" for job in first.jobs) == 4
+    more = proposing(tmp_path, 6)
+    more.recall()
+    assert [point["train.lr"] for point in more.points["local"]] == few
+    assert searched(more)[:4] == few
+    fewer = proposing(tmp_path, 2)
+    fewer.recall()
+    assert [point["train.lr"] for point in fewer.points["local"]] == few[:2]
+
+
+def test_what_is_stopped_is_never_chosen(tmp_path):
+    made = contest(tmp_path, {0.01: [0.3, 0.3], 0.1: [None, None], 1.0: [0.4, 0.4]})
+    made.plan.entries[2] = replace(made.plan.entries[2], status="stopped", scores={})
+    made.choose(load("classification").primary)
+    assert made.plan.choices == {"local": {"train.lr": 1.0}}

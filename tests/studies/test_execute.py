@@ -1,9 +1,11 @@
 """Jobs side by side: what each reserves, and what is told of those that are done, that fail or that never fit."""
 
 import pytest
+from ray.tune import ExperimentAnalysis
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.results.reader import Records
 from fedbench.studies.execute import bundles, execute, room_for
 from fedbench.studies.job import ERROR, Job, Outcome
 from fedbench.studies.resolve import resolve
@@ -63,3 +65,32 @@ def test_one_by_one_without_hosts_ray_is_not_needed(tmp_path):
     found = execute([job, twin], tmp_path / "scratch", 1, lambda outcomes, running: told.append(running))
     assert set(found.values()) == {Outcome("done")}
     assert told == [[job.name], []]
+
+
+def test_trials_that_fall_behind_are_stopped_and_their_numbers_are_kept(local_ray, tmp_path):
+    """A rate of 1e-6 learns nothing, so it is behind at the first rung."""
+    jobs = []
+    for rate in (0.1, 1e-6):
+        own = resolve(small(rounds=9, train={"epochs": 1, "lr": rate}))[0]
+        jobs.append(Job(own, tmp_path / f"{rate}", "local", "candidate", {"train.lr": rate}, study=tmp_path / "study"))
+    found = execute(jobs, tmp_path / "scratch", 1, lambda *event: None, early=True, kept=tmp_path / "tune")
+    assert found[jobs[0].name] == Outcome("done")
+    assert (found[jobs[1].name].status, found[jobs[1].name].error) == ("stopped", "stopped after round 1 of 9")
+    assert 1 <= Records(jobs[1].folder).metrics()["round"].max() < 9
+    seen = ExperimentAnalysis(str(tmp_path / "tune" / "1")).dataframe()
+    assert sorted(seen["config/train.lr"]) == [1e-6, 0.1]
+    assert seen["round"].min() < 9 == seen["round"].max()
+    assert list((tmp_path / "tune").rglob("events.out.tfevents*"))
+    again = execute(jobs, tmp_path / "scratch", 1, lambda *event: None, early=True)
+    assert again == found, "what was stopped stays so in its study"
+    whole = execute(jobs, tmp_path / "scratch", 1, lambda *event: None)
+    assert set(whole.values()) == {Outcome("done")}, "and goes on where nothing is stopped"
+
+
+def test_further_jobs_are_asked_for_when_there_is_room(tmp_path):
+    jobs = [Job(resolve(small(rounds=1, seeds=[seed]))[0], tmp_path / f"{seed}", "local") for seed in (1, 2, 3)]
+    left = [jobs[1:2], [], jobs[2:]]
+    found = execute(jobs[:1], tmp_path / "scratch", 1, lambda *event: None, more=lambda: left.pop(0))
+    assert found == {job.name: Outcome("done") for job in jobs[:2]}
+    found = execute(jobs, tmp_path / "scratch", 1, lambda *event: None)
+    assert found == {job.name: Outcome("done") for job in jobs}

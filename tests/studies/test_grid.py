@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from ray import tune
 
 from fedbench.config import Config
 from fedbench.config.files import load_yaml
@@ -139,7 +140,7 @@ def retrained(tmp_path_factory) -> Path:
     """A grid by the other point on two tuning seeds, whose final runs train on all images."""
     out = tmp_path_factory.mktemp("grid") / "out"
     more: dict[str, Any] = dict(baselines=[], tune_seeds=[90, 91], point="after_fit", final_val=0, at_once=1)
-    grid(asked(out, seeds=[3]), space={"train.lr": [0.01, 0.1]}, **more)
+    grid(asked(out, seeds=[3], method__mu=0.0), space={"train.lr": [0.01, 0.1]}, **more)
     return out
 
 
@@ -178,6 +179,21 @@ def test_points_and_shares_that_are_none(more, line, tmp_path):
     with pytest.raises(ConfigError, match=line):
         grid(asked(tmp_path / "out"), space=SPACE, **more)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_space_with_distributions_is_searched_and_more_samples_add_only_what_is_missing(tmp_path):
+    space = {"train.lr": tune.loguniform(0.001, 0.5), "train.momentum": [0.0, -1.0]}
+    more: dict[str, Any] = dict(space=space, baselines=[], search="random", at_once=1)
+    config = asked(tmp_path / "out", seeds=[3], method__mu=0.0)
+    points = plan(grid(config, samples=2, **more).folder).points()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("summary.json")}
+    found = plan(grid(config, samples=3, **more).folder)
+    assert found.points()[:2] == points
+    assert len(found.points()) == 3
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in before.items())
+    assert found.search == "random"
+    assert {entry.values["train.momentum"] for entry in found.points()} == {0.0}
+    assert {(label, why.partition(":")[0]) for label, _, why in found.refused} == {("fedprox", "train.momentum = -1.0")}
 
 
 def test_seeds_are_refused_before_the_first_trial(tmp_path):

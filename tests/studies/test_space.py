@@ -1,9 +1,10 @@
 """What a method is tuned over."""
 
 import pytest
+from ray import tune
 
 from fedbench.errors import ConfigError
-from fedbench.studies.space import Space, at_an_end, check_space
+from fedbench.studies.space import Space, at_an_end, check_space, described, distribution
 
 AXES = {"method.tau": [0.1, 0.5, 0.9], "train.lr": [0.01, 0.1]}
 
@@ -23,7 +24,71 @@ def test_some_points_are_always_the_same_ones_in_their_order():
 
 
 def test_a_key_that_is_set_is_no_axis():
-    assert Space(AXES).without(["train.lr"]).points() == [{"method.tau": tau} for tau in AXES["method.tau"]]
+    assert Space(AXES).without({"train.lr": 1}).points() == [{"method.tau": tau} for tau in AXES["method.tau"]]
+
+
+def test_a_condition_sees_what_is_set():
+    space = Space(AXES, lambda values: values["method.tau"] < values["train.lr"]).without({"train.lr": 0.6})
+    assert space.points() == [{"method.tau": 0.1}, {"method.tau": 0.5}]
+    assert len(space.draws(9)) == 2
+
+
+def test_distributions_have_no_grid():
+    space = Space({"method.tau": [0.1], "train.lr": tune.loguniform(1e-3, 1.0)})
+    with pytest.raises(ConfigError, match=r"space: train\.lr is a distribution, of which a grid has no points; list"):
+        space.points()
+    assert space.told() == {"method.tau": [0.1], "train.lr": "LogUniform(0.001, 1.0)"}
+
+
+def test_what_tune_can_list_is_a_list():
+    axes = {"train.lr": tune.choice([0.1, 0.2]), "train.epochs": tune.grid_search([1, 5])}
+    assert Space(axes).axes == {"train.lr": [0.1, 0.2], "train.epochs": [1, 5]}
+
+
+def test_the_first_of_more_draws_are_the_same_ones():
+    space = Space({"train.lr": tune.loguniform(1e-3, 1.0), "train.epochs": tune.randint(1, 6), **AXES})
+    found = space.draws(8)
+    assert space.draws(20)[:8] == found
+    assert all(1e-3 <= point["train.lr"] <= 1.0 for point in Space({"train.lr": tune.uniform(1e-3, 1.0)}).draws(50))
+    assert all(point["train.lr"] in AXES["train.lr"] for point in found)
+
+
+def test_draws_are_different_and_meet_the_condition_and_end_with_the_space():
+    space = Space(AXES, lambda values: values["method.tau"] < 0.9)
+    found = space.draws(9, takes=lambda point: point["train.lr"] < 0.1)
+    assert sorted(point["method.tau"] for point in found) == [0.1, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("loguniform(1e-4, 1e-1)", "LogUniform(0.0001, 0.1)"),
+        ("tune.uniform(0, 1)", "Uniform(0, 1)"),
+        ("quniform(0, 1, 0.25)", "Uniform(0, 1) step 0.25"),
+        ("randint(1, 6)", "Uniform(1, 6)"),
+    ],
+)
+def test_distributions_are_written_as_tune_has_them(text, words):
+    assert described(distribution(text)) == words
+
+
+def test_a_choice_is_a_list_and_other_words_are_no_distribution():
+    assert distribution("choice(1, none, a)") == [1, "none", "a"]
+    assert distribution("0.1,0.5") is distribution("print(1)") is None
+    with pytest.raises(ConfigError, match=r"space: loguniform\(-1, 1\): .*for example loguniform"):
+        distribution("loguniform(-1, 1)")
+
+
+def test_the_papers_grid_where_there_is_one():
+    assert Space.paper("co-pfl").axes["method.personalization_rate"] == [0.01, 0.05, 0.15, 0.25, 0.40, 0.50]
+    assert Space.paper("perfed-ckt") is None
+
+
+def test_the_condition_of_a_method_holds_for_values_of_a_user_too():
+    rate, budget = "method.personalization_rate", "method.personalization_budget"
+    found = Space.given_for("co-pfl", {rate: [0.1, 0.5], budget: [0.3]}).points()
+    assert found == [{rate: 0.1, budget: 0.3}]
+    assert Space.given_for("tests.runtime.accidents:Clumsy", {rate: [0.1]}).points() == [{rate: 0.1}]
 
 
 def test_a_method_without_a_space_says_what_to_write():

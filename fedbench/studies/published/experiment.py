@@ -122,7 +122,8 @@ class Experiment:
             fixed["evaluate.accuracy"] = "batches"
             fixed["evaluate.batch_size"] = self.config["train.batch_size"]
         fixed = {key: value for key, value in fixed.items() if key not in given}
-        space = Space(dict(self.tune.get(named.method, self.tune.get("*", {})))).without([*fixed, *given])
+        axes = dict(self.tune.get(named.method, self.tune.get("*", {})))
+        space = Space(axes).without({**dict.fromkeys(given), **fixed})
         return replace(named, label=label, fixed=fixed, points=tuple(space.points()), trial=self.trial)
 
     def values(self, cell: Cell, scale: str) -> Values:

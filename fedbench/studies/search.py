@@ -1,0 +1,111 @@
+"""How points of a space are found: all of a grid, drawn at random, or proposed by Optuna from what is known so far."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Literal, get_args
+
+from fedbench.errors import ConfigError, nearest
+from fedbench.results.plan import point_name
+from fedbench.studies.space import Space, Values, rounded
+
+Kind = Literal["grid", "random", "optuna"]
+Scheduler = Literal["none", "asha"]
+ASKED = 100
+"""Proposals in a row that are illegal or known before a space counts as exhausted."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """samples: points of each space, where the kind does not list them. scheduler: whether trials are stopped early."""
+
+    kind: Kind = "grid"
+    samples: int | None = None
+    scheduler: Scheduler = "none"
+
+    @classmethod
+    def named(
+        cls, kind: str = "grid", samples: int | None = None, scheduler: str = "none", tune: Any = None
+    ) -> "Search":
+        """As a command or a call asks for it; tune: points of each grid, if so many. Raises ConfigError."""
+        for name, value, legal in (("search", kind, Kind), ("scheduler", scheduler, Scheduler)):
+            if value not in get_args(legal):
+                raise ConfigError(f"{name} = {value}: {nearest(str(value), get_args(legal))}")
+        if kind == "grid" and samples is not None:
+            raise ConfigError(
+                f"samples = {samples}: a grid has the points that its space lists; give --search random or optuna, or "
+                "--tune N for some of a grid"
+            )
+        if kind != "grid" and samples is None:
+            raise ConfigError(f"search = {kind}: how many points? give --samples N, for example --samples 12")
+        if kind != "grid" and tune is not None:
+            raise ConfigError(
+                f"tune = {tune}: takes so many points of a grid; with --search {kind} give --samples alone"
+            )
+        if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
+            raise ConfigError(f"samples = {samples}: must be a whole number >= 1")
+        return cls(kind, samples, scheduler)  # type: ignore[arg-type]
+
+    def points(self, space: Space, most: int | None, takes: Callable[[Values], bool]) -> list[Values]:
+        """The points that are known beforehand: all of them, or the first of those that Optuna will propose."""
+        if self.kind == "grid":
+            return space.points(most, takes)
+        if self.kind == "random":
+            return space.draws(most or self.samples or 1, takes)
+        return [first] if (first := propose(space, [], takes)) is not None else []
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A point of a search. score: more is better; of a trial that was stopped, the last one it had; None: none yet."""
+
+    values: Values
+    score: float | None = None
+    stopped: bool = False
+
+
+def propose(space: Space, tried: Sequence[Tried], takes: Callable[[Values], bool]) -> Values | None:
+    """What Optuna would try next; None where it finds no point that is legal and new.
+
+    A point depends on how many were tried and on what is known of them, and on nothing else: a search that was
+    interrupted goes on as it would have. Raises ConfigError for distributions that Optuna does not know.
+    """
+    from ray.tune.search.optuna import OptunaSearch
+
+    _quiet()
+    domains, known = _domains(space), {point_name(point.values) for point in tried}
+    try:
+        own = OptunaSearch.convert_search_space(domains)
+    except ValueError as error:
+        raise ConfigError(f"space: {error}; take others with --search optuna, or --search random") from None
+    search = OptunaSearch(own, metric="score", mode="max", seed=len(tried))
+    for point in tried:
+        _tell(search, point)
+    for attempt in range(ASKED):
+        found = search.suggest(str(attempt))
+        values = {key: rounded(found[key], domains[key]) for key in space.axes}
+        if point_name(values) not in known and space.allows(values) and takes(values):
+            return values
+        search.on_trial_complete(str(attempt))  # pruned, which Optuna takes for a bad place
+    return None
+
+
+def _tell(search: Any, point: Tried) -> None:
+    if point.score is None or not isfinite(point.score):
+        return
+    if point.stopped:
+        search.add_evaluated_point(point.values, None, pruned=True, intermediate_values=[point.score])
+    else:
+        search.add_evaluated_point(point.values, point.score)
+
+
+def _domains(space: Space) -> dict[str, Any]:
+    from ray import tune
+
+    return {key: tune.choice(values) if isinstance(values, list) else values for key, values in space.axes.items()}
+
+
+def _quiet() -> None:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -1,0 +1,86 @@
+"""What is asked of how methods are tuned and judged, by the commands and calls that do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.studies.contenders import TUNE_SEEDS
+from fedbench.studies.search import Search
+
+SEEDS = (0, 1, 2)
+"""Of final runs, where none are asked for."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """most: points of each space, if not all; 0: none is tuned. seeds: on which points are tried.
+
+    point: the evaluation point by which points are chosen, and which the answer is about. final_val: share of training
+    images that final runs hold out, if another than `data.val`. by_steps: budgets are equal in gradient steps.
+    """
+
+    most: int | None = None
+    search: Search = field(default_factory=Search)
+    seeds: Sequence[int] = TUNE_SEEDS
+    point: str = "after_agg"
+    final_val: float | None = None
+    by_steps: bool = False
+
+    @classmethod
+    def named(
+        cls,
+        tune: int | None = None,
+        search: str = "grid",
+        samples: int | None = None,
+        scheduler: str = "none",
+        tune_seeds: Sequence[int] = TUNE_SEEDS,
+        point: str = "after_agg",
+        final_val: float | None = None,
+        budget_steps: bool = False,
+    ) -> "Tuning":
+        """By the words of commands and calls. Raises ConfigError."""
+        asked = Search.named(search, samples, scheduler, tune)
+        return cls(tune, asked, unique(tune_seeds), legal_point(point), legal_share(final_val), budget_steps)
+
+    def told(self) -> dict[str, Any]:
+        """As a plan says it."""
+        by = "steps" if self.by_steps else "points"
+        return dict(point=self.point, search=self.search.kind, scheduler=self.search.scheduler, budget_by=by)
+
+
+def asked_with_seeds(config: Config) -> Config:
+    """The configuration with the seeds of final runs: three where none are asked for."""
+    return config if "seeds" in config.model_fields_set else config.model_copy(update={"seeds": list(SEEDS)})
+
+
+def unique(seeds: Sequence[int]) -> list[int]:
+    """Seeds that are legal. Raises ConfigError."""
+    try:
+        return Config(seeds=list(seeds)).seeds
+    except ConfigError as error:
+        raise ConfigError(f"tune_{error}") from None
+
+
+def legal_point(name: str) -> str:
+    """An evaluation point that every method has. Raises ConfigError."""
+    if name not in ("after_agg", "after_fit"):
+        raise ConfigError(f"point = {name}: must be after_agg or after_fit")
+    return name
+
+
+def legal_share(value: float | None) -> float | None:
+    """A share of held-out images. Raises ConfigError."""
+    try:
+        return None if value is None else Config(data={"val": value}).data.val
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("data.val", "final_val", 1)) from None
+
+
+def need_validation(config: Config) -> None:
+    """Raises ConfigError where there is nothing to choose by."""
+    if not config.data.val:
+        raise ConfigError(
+            "data.val = 0: a grid chooses on the validation split; leave some, for example --data.val 0.1"
+        )

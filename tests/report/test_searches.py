@@ -1,0 +1,63 @@
+"""How a method depends on its keys."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fedbench.report.searches import dimension, importance, intro, notes, on_scale
+from fedbench.results.plan import Entry, Plan
+from tests.report.reading import Make, page_of
+
+SPACE = {"method.tau": [0.1, 0.3, 0.5], "method.beta": [None, 10, 100], "train.lr": [0.001, 0.01, 0.1]}
+
+
+def entry(values: dict, score: float | None, status: str = "done") -> Entry:
+    return Entry("candidate", "fedcac", values, 90, ".", status, None, {} if score is None else {"val": score})
+
+
+def test_more_than_two_keys_are_drawn_as_lines_and_shares(make_grid: Make) -> None:
+    page = page_of(make_grid(space=SPACE, final=False))
+    lines = page.charts["lines-0"]["data"][0]
+    assert lines["type"] == "parcoords"
+    assert [axis["label"] for axis in lines["dimensions"]] == ["tau", "beta", "train.lr", "validation accuracy, %"]
+    assert {"lines-0", "shares-0"} <= page.charts.keys()
+
+
+def test_two_keys_of_a_grid_are_not(make_grid: Make) -> None:
+    page = page_of(make_grid(space={"method.tau": [0.1, 0.3], "train.lr": [0.01, 0.1]}, final=False))
+    assert not [name for name in page.charts if name.startswith("lines")]
+
+
+@pytest.mark.parametrize("strong", ["method.tau", "method.beta", "train.lr"])
+def test_the_key_that_decides_has_the_largest_share(strong: str) -> None:
+    points = [dict(zip(SPACE, values, strict=True)) for values in product(*SPACE.values())]
+    noise = np.random.default_rng(0).normal(0, 0.01, len(points))
+    entries = [
+        entry(point, 0.5 + 0.2 * SPACE[strong].index(point[strong]) + extra)
+        for point, extra in zip(points, noise, strict=True)
+    ]
+    shares = importance(entries, list(SPACE))
+    assert next(iter(shares)) == strong
+    assert shares[strong] > 0.8
+    assert sum(shares.values()) == pytest.approx(1)
+    assert importance(entries, list(SPACE)) == shares
+
+
+def test_places_on_an_axis() -> None:
+    assert on_scale([0.001, 0.1]) == ([-3, -1], ["0.001", "0.1"])
+    assert on_scale([1, 2.5])[0] == [1, 2.5]
+    assert on_scale([None, 10, None]) == ([0, 1, 0], ["none", "10", "none"])
+    assert on_scale([True, False])[1] == ["True", "False"]
+    many = dimension("train.lr", list(np.linspace(0.1, 0.9, 40)))
+    assert len(many["tickvals"]) == len(many["ticktext"]) <= 7
+
+
+def test_what_was_stopped_or_left_out_is_said() -> None:
+    entries = [entry({"train.lr": 0.1}, 0.5), entry({"train.lr": 9}, None, "stopped")]
+    plan = Plan("grid", "fedcac", {}, entries, search="optuna", refused=[["fedcac", "lr=-1", "must be > 0"]])
+    assert intro(plan) == "Points proposed by Optuna from those before them, on validation."
+    assert notes(plan) == [
+        "fedcac lr=-1 was left out, as no run takes it: must be > 0",
+        "1 of 2 trials were stopped early and are never chosen: fedcac lr=9.",
+    ]
