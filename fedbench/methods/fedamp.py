@@ -36,9 +36,6 @@ from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
 
-MOST_PAIRS = 20
-"""Clients up to which the weight of every pair is traced."""
-
 
 class FedAMP(Method):
     """Every client gets a mixture of all models of its own, in which similar models weigh more."""
@@ -157,10 +154,11 @@ class FedAMP(Method):
         weights = self.mixing(server, dot_products(models))
         mixtures(models, weights, server.clouds)
         mixtures(buffers, weights, server.cloud_buffers)
+        pairs = server.traces_pairs(len(weights), self.context.rounds)
         for i, row in enumerate(weights.tolist()):
             server.trace("weight_self", row[i], i)
             for j, weight in enumerate(row):
-                if i != j and len(row) <= MOST_PAIRS:
+                if i != j and pairs:
                     server.trace(f"weight/{j}", weight, i)
 
     def mixing(self, server: Any, products: Tensor) -> Tensor:

@@ -36,9 +36,6 @@ from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
 
-MOST_PAIRS = 20
-"""Clients up to which the overlap of every pair is traced."""
-
 
 class FedCAC(Method):
     """Critical parameters are averaged among clients with similar masks, the others among all."""
@@ -198,6 +195,6 @@ class FedCAC(Method):
         for name, part in {"": counts, **parts}.items():
             server.trace(f"critical_share{name}", float(part.mean()) / len(clients))
             server.trace(f"mask_agreement{name}", common_share(part, len(clients)))
-        if self.context.clients <= MOST_PAIRS:
+        if server.traces_pairs(self.context.clients, self.context.rounds):
             for i, j in permutations(range(len(clients)), 2):
                 server.trace(f"overlap/{clients[j]}", float(overlap[i, j]), clients[i])

@@ -37,9 +37,6 @@ from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
 
-MOST_PAIRS = 20
-"""Participants up to which the weight of every pair is traced."""
-
 
 class FedPAC(Method):
     """Features are pulled to global class centroids, heads are mixed among clients with like features."""
@@ -158,14 +155,15 @@ class FedPAC(Method):
             mixes = head_mixes(moments, np.array([float(u.spread) for u in uploads]), self.options.head_weight_eps)
             heads = [u.head for u in uploads]
             server.heads.update({u.client: weighted_mean(heads, mix) for u, mix in zip(uploads, mixes, strict=True)})
-            trace(server, [u.client for u in uploads], mixes)
+            pairs = server.traces_pairs(len(uploads), self.context.rounds)
+            trace(server, [u.client for u in uploads], mixes, pairs)
 
 
-def trace(server: Any, clients: Sequence[int], mixes: np.ndarray) -> None:
-    """How much of its mix is a client's own head, with how many others it mixes, and the weights of few clients."""
+def trace(server: Any, clients: Sequence[int], mixes: np.ndarray, pairs: bool) -> None:
+    """How much of its mix is a client's own head, with how many others it mixes, and, with `pairs`, all weights."""
     for i, client in enumerate(clients):
         server.trace("own_weight", mixes[i, i], client)
         server.trace("collaborators", np.count_nonzero(np.delete(mixes[i], i)), client)
-        if len(clients) <= MOST_PAIRS:
+        if pairs:
             for other, weight in zip(clients, mixes[i], strict=True):
                 server.trace(f"head_weight/{other}", weight, client)

@@ -1,5 +1,6 @@
 """What both halves of a method know of a run, and the state of its server half."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -10,13 +11,17 @@ from fedbench.aggregation.rules.mean import Mean
 from fedbench.config import TrainConfig
 from fedbench.module.layout import Layout
 
+MOST_PAIRS, MOST_LAST_PAIRS = 20, 200
+"""Clients whose pairs are traced in every round, and in the last one."""
+
 
 @dataclass(frozen=True)
 class Context:
     """What both halves know of a run.
 
     sizes: training images per client; public: public images; `rounds` is T; drawn: participants of a round.
-    aggregator: how methods that average do it.
+    aggregator: how methods that average do it. grade: the share of given labels of the public images [U] that are the
+    true ones, which nobody else knows: to be traced, never to learn from; None where they have no true ones.
     """
 
     layout: Layout
@@ -28,6 +33,7 @@ class Context:
     public: int = 0
     drawn: int = 1
     aggregator: Aggregator = Mean()  # noqa: RUF009
+    grade: Callable[[Tensor], float] | None = None
 
     @property
     def clients(self) -> int:
@@ -60,6 +66,10 @@ class ServerState:
     def trace(self, name: str, value: float, client: int = -1) -> None:
         """Record a scalar of this round, of a client or, by default, of the server."""
         self.traces[client, name] = float(value)
+
+    def traces_pairs(self, clients: int, rounds: int) -> bool:
+        """Whether what so many are to each other is traced: of a few in every round, of many in the last one."""
+        return clients <= MOST_PAIRS or (self.round == rounds and clients <= MOST_LAST_PAIRS)
 
     def warn(self, line: str) -> None:
         """Say a line; of equal ones only the first is said."""

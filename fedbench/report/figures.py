@@ -123,13 +123,16 @@ def partition_dots(study: Study) -> go.Figure | None:
     counts = (first or {}).get("class_counts")
     if not counts:
         return None
-    rows = [(c, k, n) for c, row in enumerate(counts[:MOST_ROWS]) for k, n in enumerate(row) if n]
+    public = first.get("public_class_counts")
+    lines = [*counts[:MOST_ROWS], *([public] if public else [])]
+    rows = [(c, k, n) for c, row in enumerate(lines) for k, n in enumerate(row) if n]
     clients, classes, numbers = zip(*rows, strict=True)
     shown = min(len(counts), MOST_ROWS)
-    fig = figure(100 + 24 * shown, yaxis=_client_axis(shown, study.flipped))
+    fig = figure(100 + 24 * len(lines), yaxis=_client_axis(shown, study.flipped, bool(public)))
     fig.update_layout(xaxis=axis("class", showgrid=False, dtick=1 if len(counts[0]) <= 20 else None))
     fig.update_xaxes(range=[-0.6, len(counts[0]) - 0.4])
-    colours = [LIGHT["alarm"] if client in study.flipped else LIGHT["accent"] for client in clients]
+    tones = dict.fromkeys(study.flipped, LIGHT["alarm"]) | {shown: LIGHT["c2"]}
+    colours = [tones.get(client, LIGHT["accent"]) for client in clients]
     dots = {"size": list(numbers), "sizemode": "area", "sizeref": max(numbers) / 20**2, "sizemin": 1.5, "line_width": 0}
     fig.add_scatter(x=list(classes), y=list(clients), mode="markers", marker={**dots, "color": colours})
     fig.data[-1].update(
@@ -138,6 +141,8 @@ def partition_dots(study: Study) -> go.Figure | None:
     return fig
 
 
-def _client_axis(count: int, flipped: list[int]) -> dict[str, object]:
+def _client_axis(count: int, flipped: list[int], public: bool) -> dict[str, object]:
     names = [f"{client} (flipped)" if client in flipped else str(client) for client in range(count)]
-    return axis("client", showgrid=False, tickvals=list(range(count)), ticktext=names, range=[count - 0.4, -0.6])
+    names += ["public set"] * public
+    end = len(names)
+    return axis("client", showgrid=False, tickvals=list(range(end)), ticktext=names, range=[end - 0.4, -0.6])

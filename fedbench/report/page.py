@@ -203,16 +203,25 @@ def _mask_part(study: Study) -> Part:
     layers = traces.layer_bars(study, name, f"{traces.SHARES.get(name)} of the layer, %")
     common = traces.layer_bars(study, "mask_agreement", "selected by another client too, %")
     agree = traces.share_lines(study, "agreement", "agreement with the consensus, %")
+    consensus = traces.share_lines(study, "consensus_accuracy", "voted labels that are true, %")
     partners = traces.count_lines(study, "collaborators", "collaborators per client")
     made = charts(
         ("mask-share", "Share of parameters in the mask", share, ""),
         ("mask-layers", "By layer, last round", layers, ""),
+        ("mask-rounds", "By layer over rounds", traces.layer_map(study), "Mean over clients and seeds."),
         ("mask-agreement", "Agreement of masks by layer", common, "Last round."),
         ("overlap", "Overlap of masks, %", traces.overlap_matrix(study), "Last round of the first seed."),
         ("weights", "Weights of other clients, %", traces.weight_matrix(study), "Last round of the first seed."),
         ("mixture", "Weights of the endpoints, %", traces.mixture_matrix(study), "Last round of the first seed."),
+        ("sensitivity", "Sensitivity of the classifier's rows, % of the most", traces.head_sensitivity(study), ""),
         ("collaborators", "Collaborators", partners, ""),
         ("agreement", "Agreement with the consensus", agree, ""),
+        (
+            "consensus",
+            "Accuracy of the consensus",
+            consensus,
+            "Against the public set's labels, which nobody learns from.",
+        ),
         *((f"trace-{i}", name, lines, "") for i, (name, lines) in enumerate(traces.other_lines(study))),
     )
     return Part(

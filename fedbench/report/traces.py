@@ -3,6 +3,7 @@
 import pandas as pd
 import plotly.graph_objects as go
 
+from fedbench.report.curves import rounded, thinned
 from fedbench.report.figures import legend
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, SCALE, axis, faded, figure, label_ends, round_axis
@@ -23,12 +24,15 @@ DRAWN = (
     *SHARES,
     "mask_agreement",
     "agreement",
+    "consensus_accuracy",
     "collaborators",
     "threshold",
     "margin",
     "changed",
 )
 """Traces with a picture of their own, or that only explain another one."""
+LOCATION = "personal_location"
+"""Traces named personal_location/LAYER: the share of all personal numbers that lie in a layer."""
 PAIRS = ("weight", "head_weight")
 """Traces named NAME/CLIENT: how much a client takes from another one."""
 
@@ -36,7 +40,7 @@ PAIRS = ("weight", "head_weight")
 def by_round(traces: pd.DataFrame, name: str) -> pd.DataFrame:
     """A trace as rounds x clients, mean over seeds."""
     rows = traces[(traces["name"] == name) & (traces["client"] >= 0)]
-    return rows.pivot_table(index="round", columns="client", values="value", aggfunc="mean")
+    return thinned(rows.pivot_table(index="round", columns="client", values="value", aggfunc="mean"))
 
 
 def lambda_lines(study: Study) -> go.Figure | None:
@@ -105,7 +109,7 @@ def loss_lines(study: Study) -> go.Figure | None:
 
 def share_lines(study: Study, name: str, title: str) -> go.Figure | None:
     """A trace that is a share, in % over rounds: the mean over clients, with the band from lowest to highest client."""
-    return _mean_with_band(by_round(study.traces, name) * 100, title, " %")
+    return _mean_with_band(_whoever(study.traces, name) * 100, title, " %")
 
 
 def count_lines(study: Study, name: str, title: str) -> go.Figure | None:
@@ -140,6 +144,33 @@ def layer_bars(study: Study, name: str, title: str) -> go.Figure | None:
     fig.add_bar(y=names, x=shares.tolist(), orientation="h", marker_color=LIGHT["accent"], texttemplate="%{x:.1f}")
     fig.data[-1].update(textposition="outside", cliponaxis=False, hovertemplate="%{y}: %{x:.2f} %<extra></extra>")
     return fig
+
+
+def layer_map(study: Study) -> go.Figure | None:
+    """What share of a layer, or of all that is personal, is in the mask: layers x rounds, over clients and seeds."""
+    for name in (LOCATION, *SHARES):
+        rows = study.traces[study.traces["name"].str.startswith(f"{name}/")]
+        if len(rows) and rows["round"].nunique() > 1:
+            what = "of what is personal" if name == LOCATION else SHARES[name]
+            layers = [layer.removeprefix(f"{name}/") for layer in rows["name"].unique()]
+            table = rows.assign(name=rows["name"].str.removeprefix(f"{name}/")).pivot_table(
+                index="round", columns="name", values="value", aggfunc="mean"
+            )
+            shown = thinned(table)[layers].T * 100
+            fig = figure(110 + 24 * len(layers), 16, xaxis=axis("round", showgrid=False))
+            fig.update_layout(yaxis=axis(showgrid=False, autorange="reversed", type="category"))
+            cells = [rounded(row) for row in shown.to_numpy().tolist()]
+            fig.add_heatmap(x=shown.columns.tolist(), y=layers, z=cells, colorscale=SCALE, zmin=0)
+            fig.data[-1].hovertemplate = f"%{{y}}, round %{{x}}: %{{z:.1f}} % {what}<extra></extra>"
+            fig.data[-1].colorbar = {"title": {"text": "%"}, "thickness": 10, "outlinewidth": 0}
+            return fig
+    return None
+
+
+def head_sensitivity(study: Study) -> go.Figure | None:
+    """How sensitive each class's row of the classifier is, in % of the client's most sensitive: clients x classes."""
+    table = _by_other(study, "head_sensitivity")
+    return None if table.empty else _matrix(table.div(table.max(axis=1), axis=0) * 100, "class")
 
 
 def overlap_matrix(study: Study) -> go.Figure | None:

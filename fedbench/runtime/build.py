@@ -1,7 +1,11 @@
 """From a resolved configuration to what works: the learner, the method, and what both halves of it know."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+
+import torch
+from torch import Tensor
 
 from fedbench import methods, models
 from fedbench.aggregation import aggregator
@@ -66,7 +70,19 @@ def make_context(config: Config, dataset: Dataset, partition: Partition, seed: i
         public=0 if partition.public is None else len(partition.public),
         drawn=count_of(len(partition.clients), config.participation),
         aggregator=aggregator.make(config.aggregator),
+        grade=_grade(dataset, partition),
     )
+
+
+def _grade(dataset: Dataset, partition: Partition) -> Callable[[Tensor], float] | None:
+    """The share of labels of the public images that are the data set's."""
+    if partition.public is None or not dataset.classes:
+        return None
+    return partial(_share_equal, torch.as_tensor(dataset.labels[partition.public]))
+
+
+def _share_equal(true: Tensor, labels: Tensor) -> float:
+    return float((labels == true).double().mean())
 
 
 def make_method(config: Config, context: Context) -> Method:

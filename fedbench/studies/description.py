@@ -64,17 +64,18 @@ def finish(folder: Path) -> None:
 
 
 def _drawn(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, Any]:
-    return {
-        str(seed): {
-            **drawn.tree(),
-            **(
-                {"class_counts": drawn.class_counts(dataset.labels, dataset.classes).tolist()}
-                if dataset.classes
-                else {}
-            ),
-        }
-        for seed, drawn in partitions.items()
-    }
+    return {str(seed): {**drawn.tree(), **_counts(dataset, drawn)} for seed, drawn in partitions.items()}
+
+
+def _counts(dataset: Dataset, drawn: Partition) -> dict[str, Any]:
+    """How many images of each class the clients train on, and how many the public set has."""
+    if not dataset.classes:
+        return {}
+    counts = {"class_counts": drawn.class_counts(dataset.labels, dataset.classes).tolist()}
+    if drawn.public is not None:
+        public = np.bincount(dataset.labels[drawn.public], minlength=dataset.classes)
+        counts["public_class_counts"] = public.tolist()
+    return counts
 
 
 def _arrays(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, np.ndarray]:

@@ -46,3 +46,11 @@ def test_clients_are_those_that_have_a_size():
     assert context.sizes == (16, 0, 24)
     assert context.clients == 3
     assert context.drawn == 2
+
+
+def test_pairs_are_traced_of_a_few_always_and_of_many_at_the_end():
+    server = begun()
+    server.round = 3
+    assert [server.traces_pairs(clients, rounds=4) for clients in (20, 21, 201)] == [True, False, False]
+    server.round = 4
+    assert [server.traces_pairs(clients, rounds=4) for clients in (20, 21, 201)] == [True, True, False]

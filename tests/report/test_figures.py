@@ -3,7 +3,7 @@
 import json
 import re
 
-from tests.report.reading import Page
+from tests.report.reading import Make, Page, page_of
 
 
 def test_every_colour_of_a_figure_has_a_twin_in_the_dark(grid_page: Page) -> None:
@@ -28,3 +28,15 @@ def test_a_method_has_one_colour_in_all_figures(grid_page: Page) -> None:
             if trace.get("name") == method
         }
         assert len(found) == 1
+
+
+def test_the_public_set_stands_below_the_clients(make_run: Make) -> None:
+    folder = make_run(method="fedmosaic", rounds=1, seeds=(0,))
+    path = folder / "partition.json"
+    tree = json.loads(path.read_text())
+    tree["0"]["public_class_counts"] = [0, 7, *[0] * 8]
+    path.write_text(json.dumps(tree))
+    chart = page_of(folder).charts["partition"]
+    assert chart["layout"]["yaxis"]["ticktext"][-1] == "public set"
+    dots = chart["data"][0]
+    assert (dots["x"][-1], dots["y"][-1], dots["customdata"][-1]) == (1, 10, 7)

@@ -28,3 +28,33 @@ def test_whatever_a_method_traces_is_drawn(make_run: Make) -> None:
     assert charts["trace-0"]["data"][1]["y"] == [2.0, 3.0]  # epsilon: the mean over clients
     assert charts["trace-1"]["data"][1]["y"] == [0.3, 0.6]
     assert "trace-2" not in charts
+
+
+def test_where_personal_numbers_lie_is_drawn_over_rounds(make_run: Make) -> None:
+    folder = make_run(method="fedobp")
+    rows = [(0, r, c, f"personal_location/{k}", v * r) for r in (1, 2) for c in (0, 1) for k, v in LAYERS.items()]
+    write_traces(folder, rows)
+    chart = page_of(folder).charts["mask-rounds"]["data"][0]
+    assert chart["y"] == ["conv", "head"]
+    assert chart["z"] == [[10, 20], [30, 60]]
+
+
+LAYERS = {"conv": 0.1, "head": 0.3}
+
+
+def test_many_clients_and_the_rows_of_the_classifier_are_heat_maps(make_run: Make) -> None:
+    folder = make_run(method="fedcac", clients=30, seeds=(0,))
+    pairs = [(0, 2, c, f"overlap/{o}", 0.5) for c in range(30) for o in range(30) if c != o]
+    write_traces(folder, [*pairs, (0, 2, 0, "head_sensitivity/0", 2.0), (0, 2, 0, "head_sensitivity/1", 1.0)])
+    charts = page_of(folder).charts
+    assert len(charts["overlap"]["data"][0]["z"]) == 30
+    assert "texttemplate" not in charts["overlap"]["data"][0]
+    assert charts["sensitivity"]["data"][0]["z"] == [[100, 50]]
+
+
+def test_the_accuracy_of_the_consensus_is_drawn_apart(make_run: Make) -> None:
+    folder = make_run(method="fedmosaic")
+    write_traces(folder, [(0, r, -1, "consensus_accuracy", 0.4 * r) for r in (1, 2)])
+    charts = page_of(folder).charts
+    assert charts["consensus"]["data"][1]["y"] == [40.0, 80.0]
+    assert "trace-0" not in charts

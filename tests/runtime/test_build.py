@@ -40,3 +40,12 @@ def test_the_method_has_the_options_that_were_asked_for():
     assert isinstance(made.method, FedProx)
     assert made.method.options.mu == 0.5
     assert made.method.context is made.context
+
+
+def test_the_true_labels_of_the_public_set_grade_a_vote_and_nothing_else():
+    config, dataset = resolve(small(public={"size": 40}))
+    true = torch.as_tensor(dataset.labels[partition(dataset, config, 0).public])
+    grade = parts(public={"size": 40}).context.grade
+    wrong = torch.cat([true[:10], (true[10:] + 1) % 10])
+    assert (grade(true), grade(wrong)) == (1.0, 0.25)
+    assert parts().context.grade is None

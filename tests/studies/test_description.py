@@ -36,6 +36,8 @@ def test_a_run_repeats_itself_on_the_partition_that_it_left(tmp_path):
     saved = {"name": "file", "clients": 10, "path": str(tmp_path / "a" / "partition.json")}
     run(small(**asked, public__size=20, partition=saved, out=str(tmp_path / "b")), report=False)
     assert read(tmp_path / "a") == read(tmp_path / "b")
+    left = json.loads((tmp_path / "a" / "partition.json").read_text())
+    assert left["0"]["public_class_counts"] == [2] * 10
     first, second = (json.loads((tmp_path / name / "environment.json").read_text()) for name in "ab")
     assert first["partition_fingerprint"] == second["partition_fingerprint"]
 

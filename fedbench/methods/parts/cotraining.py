@@ -145,11 +145,13 @@ class CoTraining(Local):
                 server.trace(name, value, client)
 
     def _vote(self, server: Any, uploads: list[Upload]) -> None:
-        """The new labels; how clear they are, how often each client agrees, and how many have changed are traced."""
+        """The new labels; traced are their accuracy, how clear they are, who agrees, and how many changed."""
         ballots = [self.ballot(u) for u in uploads]
         scores = vote(ballots, [self.weight(u) for u in uploads])
         before, server.labels, server.voted = server.labels, plurality(scores), server.round
         best = scores.topk(2, dim=1).values
+        if self.context.grade:
+            server.trace("consensus_accuracy", self.context.grade(server.labels))
         server.trace("margin", float((best[:, 0] - best[:, 1]).mean()))
         for u, ballot in zip(uploads, ballots, strict=True):
             server.trace("agreement", float(ballot.gather(1, server.labels[:, None]).double().mean()), u.client)
