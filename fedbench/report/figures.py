@@ -34,6 +34,7 @@ def client_strip(study: Study) -> go.Figure | None:
     place = list(range(1, len(both) + 1))
     fig = figure(340, yaxis=score_axis(study.metric, [*both["fit"], *both["agg"]]))
     fig.update_layout(xaxis=axis("clients, the worst first", showgrid=False, range=[0.3, len(both) + 0.7]))
+    fig.update_xaxes(dtick=1 if len(both) <= 20 else None)
     fig.add_vrect(x0=0.5, x1=-(-len(both) // 10) + 0.5, fillcolor=faded(LIGHT["alarm"], 0.1), line_width=0)
     _segments(fig, [(p, p) for p in place], list(zip(both["fit"], both["agg"], strict=True)), LIGHT["quiet"], 1.2)
     who = [f"client {c}, seed {s}" for c, s in zip(both["client"], both["seed"], strict=True)]

@@ -53,7 +53,11 @@ def in_words(fig: go.Figure) -> str:
     """What a figure shows, for readers who do not see it: its axes, and where its first curves end."""
     down, across = (plain(axis.title.text or "") for axis in (fig.layout.yaxis, fig.layout.xaxis))
     axes = f"{down} by {across}" if down and across else down or across
-    lines = [t for t in fig.data if t.type == "scatter" and t.name and t.showlegend is not False and "lines" in t.mode]
+    lines = [
+        t
+        for t in fig.data
+        if t.type == "scatter" and t.name and t.showlegend is not False and "lines" in (t.mode or "")
+    ]
     ends = [f"{plain(t.name)} {t.y[-1]:.4g}" for t in reversed(lines) if len(t.y) and t.y[-1] is not None]
     more = f", and {len(ends) - MOST_NAMED} more" if len(ends) > MOST_NAMED else ""
     said = f"at the end {', '.join(ends[:MOST_NAMED])}{more}" if ends else ""

@@ -1,6 +1,6 @@
 """Figures of a comparison, and the page that holds them."""
 
-from tests.report.reading import Make, page_of
+from tests.report.reading import page_of
 
 LEVELS = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
 
