@@ -45,8 +45,8 @@ class Plan:
     config: what was asked, as a tree. spaces: by label, the values by dotted key that were to choose from; choices: the
     chosen ones; ends: the keys whose chosen value is the lowest or highest of them. split and point: what a choice goes
     by, and what the answer is about. search, scheduler: how points were found, and whether trials were stopped early.
-    budget_by: what every label had equally much of, points or gradient steps. refused: points that no run takes, as
-    `[label, point, why]`.
+    budgets: by label, points that make about as many gradient steps as those of others, where budgets are equal in
+    steps. refused: points that no run takes, as `[label, point, why]`.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class Plan:
     point: str = "after_agg"
     search: str = "grid"
     scheduler: str = "none"
-    budget_by: str = "points"
+    budgets: dict[str, int] = field(default_factory=dict)
     refused: list[list[str]] = field(default_factory=list)
 
     @classmethod
@@ -116,7 +116,9 @@ class Plan:
 
     def even(self, *labels: str) -> bool:
         """Whether these labels were tuned with equal budgets."""
-        return self.budget_by == "steps" or len({self.budget(label) for label in labels}) <= 1
+        if self.budgets:
+            return all(self.budget(label) >= self.budgets.get(label, 1) for label in labels)
+        return len({self.budget(label) for label in labels}) <= 1
 
     def failed(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.status == "failed"]

@@ -123,24 +123,26 @@ class Asked:
         """The comparison in one setting. Raises ConfigError."""
         named = [contender.label for contender in self.contenders]
         entrants = [*self.contenders, *(Contender.baseline(name) for name in ALWAYS if name not in named)]
+        counts: dict[str, int] = {}
         if self.tuning.most != 0:
             need_validation(config)
-            entrants = self.tuned(entrants, config)
-        plan = Plan("compare", None, config.model_dump(mode="json"), [], **self.tuning.told())
+            counts, search = self.counts(entrants, config), self.tuning.search
+            entrants = [e.tuned_over(self.space(e), config, counts[e.label], search) for e in entrants]
+        budgets = counts if self.tuning.by_steps else {}
+        plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **self.tuning.told())
         asked = self.tuning
         return Contest(plan, config, entrants, folder, self.root, asked.seeds, None, asked.final_val, setting)
 
-    def tuned(self, entrants: Sequence[Contender], config: Config) -> list[Contender]:
-        """Each with its points: equally many, or fewer for those whose runs make more gradient steps."""
-        search, spaces = self.tuning.search, {entrant.label: self.space(entrant) for entrant in entrants}
+    def counts(self, entrants: Sequence[Contender], config: Config) -> dict[str, int]:
+        """Points of each: equally many, or fewer for those whose runs make more gradient steps."""
+        search = self.tuning.search
         most = self.tuning.most or search.samples
         if most is None:
-            most = min(len(e.tuned_over(spaces[e.label], config, None, search).points) for e in entrants)
+            most = min(len(e.tuned_over(self.space(e), config, None, search).points) for e in entrants)
         steps = {entrant.label: steps_of(settled(entrant.config(config))) for entrant in entrants}
         least = min(steps.values())
         shares = {label: least / own if self.tuning.by_steps else 1.0 for label, own in steps.items()}
-        counts = {label: max(1, round(most * share)) for label, share in shares.items()}
-        return [e.tuned_over(spaces[e.label], config, counts[e.label], search) for e in entrants]
+        return {label: max(1, round(most * share)) for label, share in shares.items()}
 
     def space(self, entrant: Contender) -> Space:
         """Its paper's grid, where that is asked for and the paper names one; else its own."""

@@ -46,8 +46,7 @@ class Tuning:
 
     def told(self) -> dict[str, Any]:
         """As a plan says it."""
-        by = "steps" if self.by_steps else "points"
-        return dict(point=self.point, search=self.search.kind, scheduler=self.search.scheduler, budget_by=by)
+        return dict(point=self.point, search=self.search.kind, scheduler=self.search.scheduler)
 
 
 def asked_with_seeds(config: Config) -> Config:

@@ -8,9 +8,10 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
-from fedbench.studies.compare import ALWAYS, Asked, compare
+from fedbench.studies.compare import ALWAYS, Asked, compare, contests_of
 from fedbench.studies.contenders import Contender
-from fedbench.studies.contest import hold
+from fedbench.studies.contest import Contest, hold
+from fedbench.studies.tuning import Tuning
 from tests.runtime.rounds import small
 
 pytestmark = pytest.mark.xdist_group("compare")
@@ -67,7 +68,7 @@ def test_its_files_are_there(folder):
 
 def test_another_seed_and_another_method_in_one_setting_add_only_what_is_missing(folder):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
-    found = Asked([*map(Contender.named, METHODS), Contender.named("ditto")], 2, [90], folder.absolute())
+    found = Asked([*map(Contender.named, METHODS), Contender.named("ditto")], Tuning(2), folder.absolute())
     hold([found.contest(asked(folder, seeds=[3, 4], participation=1), folder / "more")], at_once=1)
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
     assert before.items() <= after.items()
@@ -75,7 +76,7 @@ def test_another_seed_and_another_method_in_one_setting_add_only_what_is_missing
 
 
 def test_without_tuning_everybody_has_one_point_and_needs_no_validation(tmp_path):
-    contest = Asked([Contender.named("fedper")], 0, [90], tmp_path).contest(
+    contest = Asked([Contender.named("fedper")], Tuning(0), tmp_path).contest(
         asked(tmp_path, data={"name": "digits", "val": 0}), tmp_path
     )
     assert [contender.points for contender in contest.contenders] == [({},)] * 4
@@ -97,3 +98,41 @@ def test_what_makes_no_settings_is_refused_before_anything_runs(tmp_path, over, 
     with pytest.raises(ConfigError, match=line):
         compare(asked(tmp_path / "out"), ["fedper"], over=over, tune=2, at_once=1)
     assert not (tmp_path / "out").exists()
+
+
+def planned(names: list[str], space: str | None = None, **more) -> Contest:
+    """The contest of a comparison that is not run."""
+    (contest,), _, _ = contests_of(Config(), names, Tuning.named(**more), space=space)
+    return contest
+
+
+def test_budgets_in_steps_give_fewer_points_to_longer_runs():
+    contest = planned(["co-pfl", "fedavg"], tune=6, budget_steps=True)
+    assert {label: len(points) for label, points in contest.points.items()} == {
+        **dict.fromkeys(["fedavg", *ALWAYS], 6),
+        "co-pfl": 3,
+    }
+    assert contest.plan.budgets["co-pfl"] == 3
+    assert len(planned(["co-pfl"], tune=1, budget_steps=True).points["co-pfl"]) == 1
+    assert not planned(["co-pfl"], tune=6).plan.budgets
+
+
+def test_the_papers_grid_is_taken_where_there_is_one():
+    contest = planned(["perfed-ckt", "co-pfl"], space="paper", tune=40)
+    assert len(contest.points["co-pfl"]) == 36
+    assert contest.points["perfed-ckt"] == planned(["perfed-ckt"], tune=40).points["perfed-ckt"]
+    with pytest.raises(ConfigError, match="space = mine: must be paper"):
+        planned(["co-pfl"], space="mine")
+
+
+def test_every_method_is_searched_alike():
+    contest = planned(["fedper"], search="random", samples=5)
+    assert {len(points) for points in contest.points.values()} == {5}
+    assert contest.plan.search == "random"
+
+
+def test_what_will_be_run_is_known_before():
+    contest = planned(["fedper"], search="random", samples=5, tune_seeds=[90, 91])
+    runs = contest.expected()
+    assert len(runs) == 4 * (5 * 2 + 3)
+    assert {config.method.name for config in runs} == {"fedper", *ALWAYS}
