@@ -14,6 +14,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ from tests.machines import Machines, possible
 ROOT = Path(__file__).resolve().parent.parent
 METHODS = ("fedavg", "fedper", "fedrep", "ditto", "apfl", "fedcac", "fedala", "fedpac", "floco", "co-pfl")
 VICTIMS = ("driver", "host", "trial", "raylet", "main", "machine", "writer")
-TITLES = {"driver": "ray::DriverActor", "host": "ray::HostActor", "trial": "ray::Trial"}
+TITLES = {"driver": "ray::DriverActor", "host": "ray::HostActor", "trial": "ray::Trial", "raylet": "raylet"}
 RECORDS = ("metrics.jsonl", "clients.parquet", "traces.parquet")
 ROUNDS, LINES, STEPS = 24, 2, 200
 SMALL = (
@@ -261,17 +262,9 @@ def strike(victim: str, command: Command, machines: Machines | None) -> bool:
         return True
     while command.process.poll() is None:
         for process in command.family():
-            if is_victim(process, victim):
+            if TITLES[victim] in (process.title.strip(), process.name):
                 return process.kill()
         time.sleep(0.02)
-    return False
-
-
-def is_victim(process: Process, victim: str) -> bool:
-    if victim != "raylet":
-        return process.title.startswith(TITLES[victim])
-    with suppress(OSError):
-        return Path(f"/proc/{process.number}/comm").read_text().strip() == "raylet"
     return False
 
 
@@ -310,6 +303,7 @@ def main() -> int:
     asked = parser.parse_args()
     victims = [victim for victim in asked.victims if victim != "machine" or possible()]
     out = (asked.out or Path(f"results/faults-{asked.seed}")).absolute()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is ended
     campaign, log = Campaign(out, asked.limit), out / "faults.jsonl"
     done = known(log)
     try:

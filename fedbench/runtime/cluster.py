@@ -30,6 +30,8 @@ STARTS = 3
 
 def inside_a_trial() -> bool:
     """Whether this process is a trial, whose placement group holds the hosts."""
+    if "ray" not in sys.modules:  # imported for the first time by `connected`: Ray reads the environment then
+        return False
     import ray
     from ray.util import get_current_placement_group
 

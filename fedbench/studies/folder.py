@@ -4,10 +4,13 @@ import fcntl
 import json
 import os
 import time
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from fedbench.config import AggregatorConfig, Config
 from fedbench.config.files import load_yaml
@@ -129,11 +132,21 @@ def state_of(folder: Path, config: Config) -> Literal["new", "begun", "done"]:
 def check_description(folder: Path, seeds: Sequence[int]) -> None:
     """Raises ConfigError where what describes a run is missing or damaged."""
     prints = _kept_json(folder / "environment.json").get("partition_fingerprint")
-    dealt = _kept_json(folder / "partition.json")
+    arrays = folder / "partition.npz"  # where clients are many
+    dealt = arrays if arrays.exists() else folder / "partition.json"
     if not isinstance(prints, dict) or not {str(seed) for seed in seeds} <= prints.keys():
         raise _damaged(folder / "environment.json", "without the partition_fingerprint of every seed")
-    if not {str(seed) for seed in seeds} <= dealt.keys():
-        raise _damaged(folder / "partition.json", "without the partition of every seed")
+    if not {str(seed) for seed in seeds} <= set(_kept_arrays(dealt) if dealt == arrays else _kept_json(dealt)):
+        raise _damaged(dealt, "without the partition of every seed")
+
+
+def _kept_arrays(path: Path) -> set[str]:
+    """The seeds of partition.npz, whose arrays stay unread. Raises ConfigError where it is damaged."""
+    try:
+        with np.load(path) as file:
+            return {name.partition("/")[0] for name in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        raise _damaged(path, "damaged") from None
 
 
 def _kept_json(path: Path) -> dict[str, Any]:

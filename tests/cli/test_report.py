@@ -23,3 +23,15 @@ def test_a_folder_without_results_is_one_clear_line(tmp_path: Path, capsys: pyte
         make_report(tmp_path / "nowhere")
     assert main([str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", ["[]", '{"entries": 1}', "{"])
+def test_a_damaged_study_is_one_clear_line(content: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for name in ("plan.json", "matrix.json", "reproduction.json", "claims.json"):
+        folder = tmp_path / name.removesuffix(".json")
+        folder.mkdir()
+        (folder / name).write_text(content)
+        assert main([str(folder)]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"fedbench: error: {folder / name}: damaged (")
+        assert said.count("\n") == 1

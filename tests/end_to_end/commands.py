@@ -92,6 +92,15 @@ class Command:
         """The processes that this command started."""
         return descendants(self.process.pid)
 
+    def listens_beyond_loopback(self) -> list[str]:
+        """Processes of this command that take connections from other machines."""
+        found = []
+        for process in self.family():
+            links = [os.readlink(link) for link in Path(f"/proc/{process.number}/fd").glob("*") if link.is_symlink()]
+            if listening().intersection(links):
+                found.append(f"{process.name} {process.title}")
+        return found
+
     def kill(self) -> None:
         """kill -9 of the command; what it had started is left to itself."""
         self.process.kill()
@@ -107,6 +116,13 @@ class Command:
 
     def said(self) -> str:
         return self.log.read_text()
+
+
+def listening() -> set[str]:
+    """Sockets that listen on more than the loopback, as links of a process name them."""
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
+    local = ("0100007F:", "0000000000000000FFFF00000100007F:", "00000000000000000000000001000000:")
+    return {f"socket:[{line[9]}]" for line in lines if line[3] == "0A" and not line[1].startswith(local)}
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def undisturbed(tmp_path_factory):
     return read(folder)
 
 
-def test_a_host_and_the_driver_are_killed(undisturbed, tmp_path):
+def test_a_host_the_driver_and_ray_are_killed(undisturbed, tmp_path):
     out = tmp_path / "out"
     with started(*WORDS, "--hosts", "2", cwd=tmp_path) as command:
         command.until(lambda: rounds_in(out) >= 4, "round 2 was recorded")
@@ -56,9 +56,14 @@ def test_a_host_and_the_driver_are_killed(undisturbed, tmp_path):
         seen = rounds_in(out)
         command.until(lambda: rounds_in(out) >= seen + 8, "the run went on after a host died")
         command.kill_one("ray::DriverActor")
+        seen = rounds_in(out)
+        command.until(lambda: rounds_in(out) >= seen + 8, "the run went on after the driver died")
+        assert command.listens_beyond_loopback() == []
+        command.kill_one("raylet")
         assert command.finish() == 0, command.said()
     assert read(out) == undisturbed
     assert "the driver died" in command.said()
+    assert "Ray died on this machine (raylet): it is started anew" in command.said()
     assert Records(out).summary()["complete"]
 
 

@@ -96,3 +96,22 @@ def test_a_folder_above_studies_holds_them_all(tmp_path):
     assert studies_in(tmp_path / "a") == [tmp_path / "a"]
     with pytest.raises(ConfigError, match="no study or run here"):
         studies_in(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ({"entries": 5}, "entries: "),
+        ({"entries": [{"role": "final"}]}, "entries.0.label: "),
+        ({"spaces": {"a": 3}}, "spaces.a: "),
+        ({"choices": []}, "choices: "),
+    ],
+)
+def test_a_plan_of_another_shape_is_one_line(tmp_path, damage, said):
+    plan().write(tmp_path)
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    with pytest.raises(ConfigError) as error:
+        Plan.read(tmp_path)
+    assert str(error.value).startswith(f"{path}: damaged ({said}")
+    assert "\n" not in str(error.value)

@@ -106,3 +106,31 @@ def test_the_records_of_several_seeds_are_one(tmp_path: Path) -> None:
     assert run.warnings() == ["both", "seed 3", "seed 1"]
     assert set(run.partition()) == {"1", "3"}
     assert run.complete()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "metrics.jsonl",
+            '{"seed": 0, "round": "x", "point": "after_agg"}\n',
+            "the line of seed 0, round x is damaged",
+        ),
+        ("metrics.jsonl", '{"seed": 0, "round": 1, "point": "after_agg", "failed": [1]}\n', "is damaged"),
+        ("config.yaml", "seeds: 5\n", "config.yaml cannot be read"),
+        ("partition.json", '{"0": {"clients": [], "class_counts": 5}}', "the partition of seed 0 is damaged"),
+    ],
+)
+def test_values_of_another_kind_are_named_and_left_out(folder: Path, name: str, content: str, said: str) -> None:
+    (folder / name).write_text(content)
+    run = Records(folder)
+    assert (len(run.metrics()), run.partition()) == (0, {})
+    run.config()
+    assert any(said in problem for problem in run.problems)
+
+
+def test_a_folder_in_a_files_place_is_named(folder: Path) -> None:
+    (folder / "summary.json").mkdir()
+    run = Records(folder)
+    assert run.summary() == {}
+    assert run.problems == ["summary.json cannot be read and is left out (Is a directory)"]

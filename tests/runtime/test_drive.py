@@ -1,14 +1,16 @@
 """Runs in their folders: what is told of them, and where they go on."""
 
+import fcntl
 from typing import Any
 
 import pytest
 
+from fedbench.errors import ConfigError
 from fedbench.runtime.drive import RESTARTS, Assignment, drive, drive_all
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.store import StateLostError
 from fedbench.studies.resolve import resolve
-from tests.runtime.rounds import play, read, small, stop
+from tests.runtime.rounds import described, play, read, small, stop
 
 
 def test_a_torn_line_is_no_part_of_the_run(tmp_path):
@@ -67,3 +69,14 @@ def test_a_run_whose_states_are_lost_again_and_again_ends_with_a_line(tmp_path):
     config, dataset = resolve(small("fedper"))
     with pytest.raises(RuntimeError, match=f"private states were lost {RESTARTS} times"):
         drive(config, tmp_path, Forgetful(dataset, [3] * RESTARTS), dataset)
+
+
+def test_two_drivers_never_work_on_one_run(tmp_path, monkeypatch):
+    config, dataset = resolve(small(rounds=1))
+    described(config, tmp_path / "a")
+    monkeypatch.setattr("fedbench.runtime.drive.PATIENCE", 0)
+    with open(tmp_path / "a" / "config.yaml") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # as the driver of a command that was killed
+        with pytest.raises(ConfigError, match="another driver is at work here"):
+            drive(config, tmp_path / "a", InProcess(dataset), dataset)
+    drive(config, tmp_path / "a", InProcess(dataset), dataset)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from fedbench.errors import ConfigError
 from fedbench.results import files
 from fedbench.results.reader import Records
 from fedbench.results.schema import as_json
@@ -143,3 +144,10 @@ def test_a_new_start_forgets_the_lines_of_an_attempt_without_a_checkpoint(tmp_pa
     before.write_tables()
     Recorder(tmp_path, TASK).start()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_lines_that_a_checkpoint_knows_and_that_are_gone_are_said(tmp_path):
+    state = filled(tmp_path).state()
+    (tmp_path / "metrics.jsonl").write_text("")
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl: missing or cut"):
+        Recorder(tmp_path, TASK).restore(state)

@@ -147,3 +147,14 @@ def test_what_a_killed_command_left_beside_a_finished_run_goes(tmp_path):
     run(config, report=False)
     assert not (tmp_path / "checkpoint").exists()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_partition_kept_as_arrays_is_whole_or_said_to_be_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedbench.studies.description.MANY", 9)
+    config = small(rounds=1, out=str(tmp_path / "a"))
+    run(config, report=False)
+    run(config, report=False)
+    path = tmp_path / "a" / "partition.npz"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ConfigError, match=r"partition\.npz: damaged; bring the file back"):
+        run(config, report=False)
