@@ -83,7 +83,7 @@ def trainable(tune: Any) -> Any:
 
         def reset_config(self, new_config: dict[str, Any]) -> bool:
             self.cleanup()
-            self.setup(new_config, self.supplies)
+            self.job = new_config["job"]
             return True
 
         def step(self) -> dict[str, Any]:
