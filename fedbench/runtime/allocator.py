@@ -1,4 +1,4 @@
-"""What the C library does with memory that a training step frees."""
+"""What the C library does with memory that is freed."""
 
 import ctypes
 
@@ -19,3 +19,11 @@ def keep_freed_memory() -> None:
         return
     mallopt(M_MMAP_THRESHOLD, KEPT)
     mallopt(M_TRIM_THRESHOLD, KEPT)
+
+
+def release_freed_memory() -> None:
+    """Give freed memory back to the system now: dealing to many clients leaves more of it than a run ever needs."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return

@@ -14,6 +14,7 @@ from fedbench.methods.base import ExtraPass
 from fedbench.methods.messages import Message, Upload
 from fedbench.results.schema import COSTS, Line
 from fedbench.runtime import checkpoint, trees
+from fedbench.runtime.allocator import release_freed_memory
 from fedbench.runtime.build import Parts, assembled
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, RoundRecord, Scores, Setup
 from fedbench.runtime.host import resident_mb
@@ -63,6 +64,7 @@ class Driver:
     ) -> "Driver":
         """The driver of a resolved configuration."""
         dealt = partition(dataset, config, seed)
+        release_freed_memory()
         known = Prepared.of(dataset) if dataset.folder else None
         parts = assembled(config, dataset, dealt, seed)
         state_bytes = parts.context.clients * trees.nbytes(parts.learner.initial())

@@ -1,4 +1,4 @@
-"""Memory that is freed stays with the process."""
+"""Memory that is freed stays with the process, or leaves it when it is told to."""
 
 import platform
 import subprocess
@@ -32,8 +32,26 @@ def test_the_pages_of_a_block_are_used_again():
     assert faults("leave") > 100  # else there is nothing to keep, and the test above says nothing
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's allocator only")
+def test_freed_memory_leaves_the_process():
+    """Many small arrays, which the heap keeps because the last one is still there."""
+    script = (
+        "import numpy as np\n"
+        "from fedbench.runtime.allocator import release_freed_memory\n"
+        "from fedbench.runtime.host import resident_mb\n"
+        "held = [np.ones(100_000, np.uint8) for _ in range(1000)]\n"
+        "del held[:-1]\n"
+        "before = resident_mb()\n"
+        "release_freed_memory()\n"
+        "print(before - resident_mb())"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout
+    assert float(told) > 50
+
+
 def test_another_c_library_is_left_alone(monkeypatch):
     from fedbench.runtime import allocator
 
     monkeypatch.setattr(allocator.ctypes, "CDLL", lambda name: object())
     allocator.keep_freed_memory()
+    allocator.release_freed_memory()
