@@ -35,7 +35,7 @@ def a_grid(tmp_path_factory):
 
 def read_back(study: Path) -> dict[str, OfflineRun]:
     """Every W&B run of a study by its name."""
-    folders = [study, *((study / entry.path) for entry in Plan.read(study, []).entries)]
+    folders = [study, *((study / entry.path) for entry in Plan.read(study).entries)]
     found = [OfflineRun(path) for folder in dict.fromkeys(folders) for path in segments(folder)]
     return {own.run.display_name: own for own in found}
 
@@ -61,7 +61,7 @@ def test_grouped_by_job_type_the_runs_are_mean_and_band_over_the_final_seeds(a_g
     runs = read_back(a_grid).values()
     rows = pd.DataFrame([{"method": own.run.job_type, **row} for own in runs for row in own.rows])
     bands = rows.groupby(["method", "_step"])["after_agg/test_accuracy"].agg(["mean", "std", "count"])
-    plan = Plan.read(a_grid, [])
+    plan = Plan.read(a_grid)
     for label, run in plan.records(a_grid).items():
         metrics = run.metrics().query("point == 'after_agg'").groupby("round")["test_accuracy"]
         assert bands.loc[label, "count"].tolist() == [3, 3]
