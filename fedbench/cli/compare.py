@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     stages = Stages(f"tuning on {config.data.name}", config)
     try:
         room = given(at_once=read_count("trials", asked.trials))
-        budget = tuning_of(asked, budget_steps=asked.budget_steps)
+        budget = tuning_of(asked, least=0, budget_steps=asked.budget_steps)
         result = compare(config, names, watch=stages.update, **study_of(asked), **budget, **room)
     finally:
         stages.stop()
@@ -68,7 +68,7 @@ def expected(config: Config, asked: Namespace) -> Iterator[str]:
     from fedbench.studies.compare import contests_of
     from fedbench.studies.tuning import Tuning
 
-    tuning = Tuning.named(**tuning_of(asked, budget_steps=asked.budget_steps))
+    tuning = Tuning.named(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
     contests, _, _ = contests_of(config, read_methods(asked.methods), tuning, **study_of(asked))
     return outlook(contests)
 

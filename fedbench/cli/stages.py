@@ -44,13 +44,13 @@ TUNING = (
 )
 
 
-def tuning_of(asked: Namespace, **more: Any) -> dict[str, Any]:
-    """What the flags of tuning say, by the keywords of the calls. Raises ConfigError."""
+def tuning_of(asked: Namespace, least: int = 1, **more: Any) -> dict[str, Any]:
+    """What the flags of tuning say, by the keywords of the calls. least: that --tune may be. Raises ConfigError."""
     return given(
         search=asked.search,
         samples=read_count("samples", asked.samples),
         scheduler=asked.scheduler,
-        tune=read_count("tune", asked.tune, least=0),
+        tune=read_count("tune", asked.tune, least),
         tune_seeds=read_seeds(asked.tune_seeds),
         point=asked.point,
         final_val=asked.final_val and parse_value(asked.final_val),

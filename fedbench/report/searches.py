@@ -9,15 +9,16 @@ import plotly.graph_objects as go
 
 from fedbench.report.grids import short
 from fedbench.report.study import Study
-from fedbench.report.theme import LIGHT, SCALE, axis, figure
-from fedbench.results.plan import Entry, Plan, text_of
+from fedbench.report.theme import LIGHT, axis, figure
+from fedbench.results.plan import Entry, Plan, point_name, text_of
 from fedbench.tasks import Metric
 
 LEAST_POINTS = 8
 """Finished ones, for shares that say more than chance."""
 WIDE = 50
 """Positive values that span such a factor are drawn and judged on a logarithmic scale."""
-MOST_TICKS = 7
+TICK_ROOM = 0.09
+"""Of the height of an axis, between two of its words."""
 SEED = 0
 
 
@@ -28,7 +29,9 @@ def search_charts(study: Study) -> Iterator[tuple[str, str, go.Figure, str]]:
         keys = [key for key, values in study.plan.spaces[label].items() if len(values) > 1]
         if len(points) < 2 or len(keys) < (3 if study.plan.search == "grid" else 2):
             continue
-        yield f"lines-{number}", label, lines(study.metric, points, keys), "A line is a point; the best are dark."
+        chosen = point_name(study.plan.choices.get(label, {"": None}))
+        told = "A line is a point; orange is the chosen one, blue the best third."
+        yield f"lines-{number}", label, lines(study.metric, points, keys, chosen), told
         if len(points) >= LEAST_POINTS:
             shares = importance(points, keys)
             caption = f"Shares of the variance of {len(points)} validation scores that a forest explains (fANOVA)."
@@ -51,34 +54,44 @@ def notes(plan: Plan) -> list[str]:
     return found
 
 
-def lines(metric: Metric, points: Sequence[Entry], keys: Sequence[str]) -> go.Figure:
-    """Parallel coordinates: an axis per key, the validation score on the last."""
+def lines(metric: Metric, points: Sequence[Entry], keys: Sequence[str], chosen: str) -> go.Figure:
+    """Parallel coordinates: an axis per key, the validation score on the last; plain lines, which need no WebGL."""
     scores = [(entry.scores["val"] or 0.0) * metric.factor for entry in points]
-    ends = {"label": f"validation {metric.title}", "values": scores}
-    fig = figure(360)
-    scale = SCALE[1:] if metric.higher else [[1 - place, colour] for place, colour in reversed(SCALE[1:])]
-    fig.add_parcoords(
-        dimensions=[*(dimension(key, [entry.values[key] for entry in points]) for key in keys), ends],
-        line={"color": scores, "colorscale": [[0, scale[0][1]], *scale[1:-1], [1, scale[-1][1]]]},
-        labelfont={"color": LIGHT["muted"], "size": 13},
-        tickfont={"color": LIGHT["muted"]},
-        rangefont={"color": "rgba(0,0,0,0)"},
-    )
-    fig.update_layout(margin={"l": 70, "r": 70, "t": 56, "b": 24})
+    marks = [f"{score:.1f}" if metric.share else f"{score:.3g}" for score in scores]
+    axes = [on_scale([entry.values[key] for entry in points]) for key in keys] + [(scores, marks)]
+    heights = [_between_0_and_1(places) for places, _ in axes]
+    names = [*(escape(short(key)) for key in keys), "validation"]
+    fig = figure(360, xaxis=axis(tickvals=list(range(len(names))), ticktext=names, side="top", showgrid=True))
+    fig.update_xaxes(range=[-0.25, len(names) - 0.75])
+    fig.update_layout(yaxis=axis(visible=False, range=[-0.05, 1.05]), margin={"l": 16, "r": 16, "t": 44, "b": 16})
+    best = sorted(points, key=lambda entry: (entry.scores["val"] or 0.0) * (-1 if metric.higher else 1))
+    third = [entry.name for entry in best[: max(1, len(best) // 3)]]
+    for i in sorted(range(len(points)), key=lambda i: (points[i].name == chosen, points[i].name in third)):
+        name, ours = points[i].name, points[i].name == chosen
+        tone = LIGHT["c1" if ours else "accent" if name in third else "quiet"]
+        fig.add_scatter(x=list(range(len(names))), y=[height[i] for height in heights], mode="lines", name=name)
+        told = f"{escape(name)}: {escape(marks[i])}{metric.unit}<extra></extra>"
+        fig.data[-1].update(line={"color": tone, "width": 3 if ours else 1.5}, hovertemplate=told)
+    for place, (height, (_, words)) in enumerate(zip(heights, axes, strict=True)):
+        for y, word in ticks(height, words):
+            note = {"text": escape(word), "showarrow": False, "xanchor": "left", "xshift": 4, "font": {"size": 12}}
+            fig.add_annotation(x=place, y=y, bgcolor=LIGHT["ground"], opacity=0.85, **note)
     return fig
 
 
-def dimension(key: str, values: Sequence[Any]) -> dict[str, Any]:
-    """An axis with a tick for each value, where they are few."""
-    places, names = on_scale(values)
-    ticks = dict(sorted(zip(places, names, strict=True)))
-    shown = [*ticks][:: max(1, -(-len(ticks) // MOST_TICKS))]
-    return {
-        "label": escape(short(key)),
-        "values": places,
-        "tickvals": shown,
-        "ticktext": [escape(ticks[place]) for place in shown],
-    }
+def ticks(heights: Sequence[float], words: Sequence[str]) -> list[tuple[float, str]]:
+    """Where to write what on an axis: the lowest and highest, and as many between as have room."""
+    known = sorted(dict(zip(heights, words, strict=True)).items())
+    kept = known[:1]
+    for height, word in known[1:-1]:
+        if height - kept[-1][0] >= TICK_ROOM and known[-1][0] - height >= TICK_ROOM:
+            kept.append((height, word))
+    return kept + known[1:][-1:]
+
+
+def _between_0_and_1(places: Sequence[float]) -> list[float]:
+    low, high = min(places), max(places)
+    return [(place - low) / (high - low) if high > low else 0.5 for place in places]
 
 
 def on_scale(values: Sequence[Any]) -> tuple[list[float], list[str]]:

@@ -70,6 +70,8 @@ def contest_of(
     """The study that a grid is, before anything of it is run. Raises ConfigError."""
     config = asked_with_seeds(config)
     need_validation(config)
+    if tuning.most is not None and tuning.most < 1:
+        raise ConfigError(f"tune = {tuning.most}: must be a whole number >= 1; a comparison can do without tuning")
     name, search = config.method.name, tuning.search
     own = space_of(name, space)
     check_space(own.axes)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fedbench.aggregation.packed import bits_to_mask, mask_to_bits
 from fedbench.aggregation.ranks import floored_share
-from fedbench.config import TrainConfig
+from fedbench.config import MethodConfig, TrainConfig
 from fedbench.errors import ConfigError
+from fedbench.methods import checked_options, full_key
 from fedbench.methods.client import Client
 from fedbench.methods.co_pfl import CoPFL
 from fedbench.methods.messages import Upload
@@ -640,3 +641,14 @@ MUTANTS = [
     ("the server's mask is ignored", 'self.options.merge_mask == "server"', "False"),
     ("who missed a broadcast is not charged", "if client in server.alphas else server.previous)", ")"),
 ]
+
+
+def test_options_go_by_the_papers_symbols_too():
+    asked = checked_options(MethodConfig(name="co-pfl", p=0.1, gamma=0.3))
+    assert (asked.personalization_rate, asked.personalization_budget) == (0.1, 0.3)
+    assert full_key("co-pfl", "method.gamma") == "method.personalization_budget"
+    assert full_key("co-pfl", "train.lr") == "train.lr"
+    with pytest.raises(ConfigError, match="personalization_rate: is given twice, by its name and by its symbol"):
+        checked_options(MethodConfig(name="co-pfl", p=0.1, personalization_rate=0.2))
+    with pytest.raises(ConfigError, match=r"method\.personalization_rate = 3: must be a number in \[0, 1\]"):
+        checked_options(MethodConfig(name="co-pfl", p=3))

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fedbench.report.searches import dimension, importance, intro, notes, on_scale
+from fedbench.report.searches import importance, intro, notes, on_scale, ticks
 from fedbench.results.plan import Entry, Plan
 from tests.report.reading import Make, page_of
 
@@ -18,9 +18,11 @@ def entry(values: dict, score: float | None, status: str = "done") -> Entry:
 
 def test_more_than_two_keys_are_drawn_as_lines_and_shares(make_grid: Make) -> None:
     page = page_of(make_grid(space=SPACE, final=False))
-    lines = page.charts["lines-0"]["data"][0]
-    assert lines["type"] == "parcoords"
-    assert [axis["label"] for axis in lines["dimensions"]] == ["tau", "beta", "train.lr", "validation accuracy, %"]
+    chart = page.charts["lines-0"]
+    assert chart["layout"]["xaxis"]["ticktext"] == ["tau", "beta", "train.lr", "validation"]
+    widths = [line["line"]["width"] for line in chart["data"]]
+    assert max(widths) == widths[-1] > widths[0], "the chosen point lies on top"
+    assert {round(height, 6) for line in chart["data"] for height in line["y"][:3]} == {0, 0.5, 1}
     assert {"lines-0", "shares-0"} <= page.charts.keys()
 
 
@@ -49,8 +51,10 @@ def test_places_on_an_axis() -> None:
     assert on_scale([1, 2.5])[0] == [1, 2.5]
     assert on_scale([None, 10, None]) == ([0, 1, 0], ["none", "10", "none"])
     assert on_scale([True, False])[1] == ["True", "False"]
-    many = dimension("train.lr", list(np.linspace(0.1, 0.9, 40)))
-    assert len(many["tickvals"]) == len(many["ticktext"]) <= 7
+    many = ticks(list(np.linspace(0, 1, 40)), [str(i) for i in range(40)])
+    assert (many[0], many[-1]) == ((0, "0"), (1, "39"))
+    assert 5 < len(many) < 14
+    assert ticks([0.5, 0.5], ["a", "a"]) == [(0.5, "a")]
 
 
 def test_what_was_stopped_or_left_out_is_said() -> None:
