@@ -9,8 +9,11 @@ from typing import Any
 
 from safetensors import SafetensorError
 
+from fedbench.errors import ConfigError
 from fedbench.runtime import trees
 
+FORMAT = 2
+"""Counted up with every change of what a checkpoint holds."""
 PREFIX, OLD = "round-", ".old-"
 DRIVER = "driver.safetensors"
 
@@ -25,7 +28,7 @@ def save(folder: Path, round: int, content: dict[str, Any], more: Callable[[Path
     try:
         unfinished.mkdir(parents=True)
         more(unfinished)
-        trees.write(content, unfinished / DRIVER)
+        trees.write({**content, "format": FORMAT}, unfinished / DRIVER)
         for path in unfinished.iterdir():
             _flush(path)
         _aside(finished)
@@ -57,12 +60,21 @@ def _flush(path: Path) -> None:
 
 
 def load(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The newest checkpoint that is whole, its folder and the driver's part of it; or None."""
+    """The newest checkpoint that is whole, its folder and the driver's part of it; or None.
+
+    Raises ConfigError for one that another version of fedbench wrote.
+    """
     for found in reversed([*sorted(folder.glob(f"{OLD}*")), *_finished(folder)]):
         try:
-            return found, trees.read(found / DRIVER)
+            content = trees.read(found / DRIVER)
         except (OSError, SafetensorError):
             continue
+        if content.pop("format", None) != FORMAT:
+            raise ConfigError(
+                f"{found}: written by another version of fedbench, which can go on with it; delete {folder.parent} to "
+                "run it anew"
+            )
+        return found, content
     return None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedbench.errors import ConfigError
 from fedbench.runtime import checkpoint, trees
 from tests.runtime.rounds import largest_file
 
@@ -50,6 +51,13 @@ def test_a_damaged_one_is_passed_over(damage, tmp_path):
     (tmp_path / "round-000002").mkdir()
     (tmp_path / "round-000002/driver.safetensors").write_bytes(whole[: len(whole) // 2] if damage is None else damage)
     assert loaded(tmp_path)["round"] == 1
+
+
+def test_one_of_another_version_is_refused_in_one_line(tmp_path):
+    (tmp_path / "round-000001").mkdir()
+    trees.write(CONTENT, tmp_path / "round-000001/driver.safetensors")
+    with pytest.raises(ConfigError, match="round-000001: written by another version of fedbench"):
+        checkpoint.load(tmp_path)
 
 
 def test_a_checkpoint_counts_when_every_part_of_it_is_there(tmp_path):
