@@ -5,6 +5,7 @@ import io
 import json
 import os
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +35,8 @@ def naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
+LOOK = 0.1
+"""Seconds between two looks at a lock."""
 PIECES = Path("checkpoint", "rows")
 """Where a run that is under way keeps the rows of its tables."""
 GROUP = 1 << 20
@@ -57,6 +60,29 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+@contextmanager
+def locked(path: Path, patience: float, busy: str) -> Iterator[None]:
+    """Hold the lock of a file or folder for a block. It leaves no file, and ends with its process however that ends.
+
+    Raises ConfigError with the line `busy` where another process holds it for longer than so many seconds.
+    """
+    handle, deadline = os.open(path, os.O_RDONLY), time.monotonic() + patience
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ConfigError(f"{busy}; wait until it ends, or give another --out") from None
+                time.sleep(LOOK)
+            except OSError:  # a file system that has no locks
+                break
+        yield
+    finally:
+        os.close(handle)
 
 
 def sweep(folder: Path) -> None:

@@ -1,17 +1,14 @@
 """Runs in their folders: begun, or taken up at their checkpoint, and driven to the end."""
 
-import fcntl
-import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
-from fedbench.errors import ConfigError
+from fedbench.results.files import locked
 from fedbench.runtime import checkpoint
 from fedbench.runtime.driver import Driver, Event
 from fedbench.runtime.hosts import Hosts
@@ -64,32 +61,14 @@ def drive(
         return _driven(config, folder, hosts, dataset, on_event, resume)
 
 
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Wait until the driver of a command that was killed has ended too. path: a file that stays as it is.
+def _alone(described: Path) -> AbstractContextManager[None]:
+    """Wait until the driver of a command that was killed has ended too. described: a file that stays as it is.
 
     Raises ConfigError where it does not.
     """
-    if not path.exists():
-        yield
-        return
-    handle, deadline = os.open(path, os.O_RDONLY), time.monotonic() + PATIENCE
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise ConfigError(
-                        f"{path.parent}: another driver is at work here; wait until it ends, or give another --out"
-                    ) from None
-                time.sleep(0.1)
-            except OSError:  # a file system that has no locks
-                break
-        yield
-    finally:
-        os.close(handle)
+    if not described.exists():
+        return nullcontext()
+    return locked(described, PATIENCE, f"{described.parent}: another driver is at work here")
 
 
 def _driven(

@@ -1,9 +1,7 @@
 """A run's folder: where it is, and whether it may be used."""
 
-import fcntl
 import json
 import os
-import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,7 +15,7 @@ from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
-from fedbench.results.files import PART, sweep
+from fedbench.results.files import PART, locked, sweep
 from fedbench.results.plan import is_study
 from fedbench.results.reader import Records
 from fedbench.runtime import checkpoint
@@ -80,29 +78,12 @@ def _remove_empty(folders: list[Path]) -> None:
 def alone_in(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
     """Keep other commands out of a folder, which is made if need be.
 
-    Raises ConfigError where one stays in it for longer than `patience` seconds. The lock is on the folder itself: it
-    leaves no file, and ends with its process however that ends.
+    Raises ConfigError where one stays in it for longer than `patience` seconds.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    deadline = time.monotonic() + patience
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise ConfigError(
-                        f"{folder}: another command is at work here; wait until it ends, or give another --out"
-                    ) from None
-                time.sleep(0.2)
-            except OSError:  # a file system that has no locks
-                break
+    with locked(folder, patience, f"{folder}: another command is at work here"):
         sweep(folder)
         yield
-    finally:
-        os.close(handle)
 
 
 def tidy(folder: Path) -> None:

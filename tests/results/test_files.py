@@ -72,3 +72,15 @@ def test_a_json_file_of_another_shape_is_one_line(tmp_path: Path) -> None:
     path.mkdir()
     with pytest.raises(ConfigError, match=r"damaged .Is a directory"):
         files.read_as(Entry, path)
+
+
+def test_a_lock_is_waited_for_and_then_said_in_one_line(tmp_path):
+    second = files.locked(tmp_path, 0, "busy")
+    with (
+        files.locked(tmp_path, 0, "busy"),
+        pytest.raises(ConfigError, match="busy; wait until it ends, or give"),
+        second,
+    ):
+        pass
+    with files.locked(tmp_path, 0, "busy"):
+        assert not list(tmp_path.iterdir())
