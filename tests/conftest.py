@@ -39,6 +39,8 @@ def local_ray() -> Iterator[Any]:
     import ray
 
     quiet: dict[str, Any] = dict(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    ray.init(address="local", num_cpus=6, object_store_memory=200 * 2**20, **quiet)
+    from fedbench.runtime.cluster import patiently
+
+    patiently(lambda: ray.init(address="local", num_cpus=6, object_store_memory=200 * 2**20, **quiet), ray.shutdown)
     yield ray
     ray.shutdown()

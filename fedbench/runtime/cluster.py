@@ -1,5 +1,6 @@
 """Joining Ray: a local one for the time of a run, or a cluster that is there."""
 
+import logging
 import os
 import shutil
 import socket
@@ -123,15 +124,16 @@ def patiently(start: Callable[[], object], undo: Callable[[], object]) -> None:
 
     Raises ConfigError with what the last start said.
     """
-    for _ in range(STARTS):
+    for attempt in range(STARTS):
         try:
             start()
             return
         except Exception as error:  # Ray raises bare ones
-            failure = error
+            said = str(error).strip().splitlines() or [type(error).__name__]
             with suppress(Exception):
                 undo()
-    said = str(failure).strip().splitlines() or [type(failure).__name__]
+            if attempt < STARTS - 1:
+                logging.getLogger("fedbench").warning("Ray did not start, it is tried again: %s", said[0])
     raise ConfigError(
         f"Ray could not be started in {STARTS} attempts ({said[0]}): free some of the machine's memory or cores, or "
         "run in one process with --hosts 0"

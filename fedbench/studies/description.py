@@ -97,7 +97,11 @@ def _version(name: str) -> str | None:
 
 
 def _git() -> dict[str, Any] | None:
-    ask = lambda *words: subprocess.run(["git", *words], capture_output=True, text=True, timeout=10)  # noqa: E731
+    def ask(*words: str) -> subprocess.CompletedProcess[str]:
+        # Without locks, which would stay in the user's repository if this process were killed.
+        words = ("git", "--no-optional-locks", *words)
+        return subprocess.run(words, capture_output=True, text=True, timeout=10)
+
     try:
         commit = ask("rev-parse", "HEAD")
         if commit.returncode:

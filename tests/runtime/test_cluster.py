@@ -42,7 +42,7 @@ def test_a_local_ray_has_a_local_address_and_one_that_joins_a_cluster_has_not(mo
     assert name not in os.environ
 
 
-def test_a_ray_that_does_not_start_is_tried_again_and_then_said_in_one_line():
+def test_a_ray_that_does_not_start_is_tried_again_and_then_said_in_one_line(caplog):
     starts: list[str] = []
 
     def late() -> None:
@@ -52,6 +52,7 @@ def test_a_ray_that_does_not_start_is_tried_again_and_then_said_in_one_line():
 
     cluster.patiently(late, lambda: starts.append("undone"))
     assert starts == ["tried", "undone", "tried"]
+    assert caplog.messages == ["Ray did not start, it is tried again: not yet"]
 
     def never() -> None:
         raise Exception("The current node timed out.\nLast lines of its log: ...")
