@@ -73,7 +73,10 @@ class RayHosts:
         self._setup = self._ray.put(replace(setup, device="cuda" if self._gpus else "cpu"))
         self._channel = DriverEnd(self._scratch.folder / "messages", self._ray.put)
         references = [self._begin(i) for i in range(self.count)]
-        found = [self._answered(i, "at the start", partial(self._begin, i), ref) for i, ref in enumerate(references)]
+        found = [
+            self._answered(i, "at the start", partial(self._begin, i), ref, PATIENCE)
+            for i, ref in enumerate(references)
+        ]
         files = self._files() if any(standing.lacks_data for standing in found) else {}
         for index, standing in enumerate(found):
             if standing.lacks_data:
@@ -146,12 +149,14 @@ class RayHosts:
         answer = self._answered(index, during, partial(self._send, index, order), reference)
         return self._channel.opened(self._packed[index], *answer)
 
-    def _answered(self, index: int, during: str, ask: Callable[[], Any], reference: Any) -> Any:
-        """What a host answers; one that dies before it does is made anew and asked again."""
+    def _answered(
+        self, index: int, during: str, ask: Callable[[], Any], reference: Any, seconds: float | None = None
+    ) -> Any:
+        """What a host answers; one that dies before it does, or takes longer, is made anew and asked again."""
         for _ in range(RESTARTS):
             try:
-                return self._unwrapped(reference)
-            except self._ray.exceptions.RayActorError as error:
+                return self._unwrapped(reference, seconds)
+            except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as error:
                 error.__traceback__ = None  # Ray keeps the error, whose frames would keep the exchange's tensors
                 self.remarks.append(f"host {index} died {during} and was made anew")
                 self._remake(index)

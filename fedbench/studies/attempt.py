@@ -20,7 +20,7 @@ from fedbench.runtime.drive import Assignment, drive_all
 from fedbench.runtime.driver import Event
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.liveness import RayLostError, check_alive, check_node, outliving
-from fedbench.runtime.room import reserve
+from fedbench.runtime.room import PATIENCE, reserve
 from fedbench.studies import description
 from fedbench.studies import folder as places
 from fedbench.studies.job import Job
@@ -216,18 +216,23 @@ def _watched(ray: Any, actor: Any, done: Any, attempts: Sequence[Attempt]) -> No
     finished: list[Any] = []
     while not finished:
         finished, _ = ray.wait([done], timeout=LOOK)
-        for event in _answer(ray, actor.events.remote()):
+        for event in _answer(ray, actor.events.remote(), partial(_warn, attempts[0])):
             _tell(attempts, event)
     ray.get(done)
 
 
-def _answer(ray: Any, reference: Any) -> Any:
-    """What an actor on this machine answers; a Ray that has died never would."""
-    silent = time.monotonic() + SILENCE
+def _answer(ray: Any, reference: Any, say: Callable[[str], None]) -> Any:
+    """What an actor on this machine answers; a Ray that has died never would. Raises RuntimeError after PATIENCE."""
+    asked, told = time.monotonic(), 0
     check_alive(ray)
     while not ray.wait([reference], timeout=LOOK)[0]:
         check_alive(ray)
-        if time.monotonic() > silent:
+        silence = time.monotonic() - asked
+        if silence > PATIENCE:
+            raise RuntimeError(f"the driver has not answered for {PATIENCE:g} s: is the machine overloaded?")
+        if silence > SILENCE * (told + 1):
             check_node(ray)
-            silent = time.monotonic() + SILENCE
+            told += 1
+            if told == 1:
+                say(f"the driver has not answered for {SILENCE:g} s and is waited for, {PATIENCE:g} s at most")
     return ray.get(reference)

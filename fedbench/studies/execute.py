@@ -13,7 +13,7 @@ from fedbench.studies import folder as places
 from fedbench.studies.errand import trainable
 from fedbench.studies.job import Job, Outcome
 from fedbench.studies.resolve import layout
-from fedbench.studies.steering import More, halving, name_of, prepared, queue, watcher
+from fedbench.studies.steering import More, halving, name_of, prepared, queue, quiet, watcher
 from fedbench.studies.trial import Supplies, attempt, last_line, note_error, supplies_for
 
 TRIAL_RESTARTS = 3
@@ -189,7 +189,9 @@ def _tune(
             failure_config=tune.FailureConfig(max_failures=TRIAL_RESTARTS),
         ),
     )
-    for result in tuner.fit():
+    with quiet():
+        results = tuner.fit()
+    for result in results:
         if result.error is not None:
             note_error(result.config["job"], last_line(result.error))
 

@@ -1,8 +1,10 @@
 """What Ray Tune asks while it runs trials: which job is next, whether one is to be stopped, who is told."""
 
+import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import ceil
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +36,18 @@ def prepared() -> Any:
     from ray import tune
 
     return tune
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without Tune's own words, among them stack traces of processes that were killed: what matters is said here."""
+    logger = logging.getLogger("ray.tune")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def name_of(trial: Any) -> str:
@@ -151,6 +165,10 @@ def watcher(tune: Any, watch: Callable[[list[str]], None]) -> Any:
 
         def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             self._tell(trials)
+
+        def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            job = trial.config["job"].name
+            logging.getLogger("fedbench").warning("the process of %s died: going on from its last checkpoint", job)
 
         def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             self._tell(trials)

@@ -63,6 +63,8 @@ def test_a_trial_and_the_grid_are_killed_and_the_command_given_again(tmp_path):
     with started(*WORDS, cwd=tmp_path) as command:
         kill_a_trial(command, out)
         command.until(lambda: bool(finished(out)), "a trial was finished")
+        assert "Traceback" not in command.said()
+        assert "died: going on from its last checkpoint" in command.said()
         before, left = finished(out), command.family()
         command.kill()
         with started(*WORDS, cwd=tmp_path) as again:
