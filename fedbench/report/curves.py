@@ -148,13 +148,15 @@ def _label(fig: go.Figure, ends: dict[str, tuple[float, str]]) -> None:
 def cost_so_far(study: Study, method: str) -> pd.DataFrame:
     """What a participant has spent so far, per round and mean over seeds, beside the score as shown (study's point).
 
-    Columns: round, sent (bytes, both ways), steps (of gradients), score.
+    Rounds that were not evaluated count as the next one that was. Columns: round, sent (bytes, both ways), steps (of
+    gradients), score.
     """
     frame = study.metrics[method]
-    rows = frame[(frame["point"] == "after_fit") & (frame["round"] > 0)]
+    rows = frame[(frame["point"] == "after_fit") & (frame["round"] > 0)].sort_values(["seed", "round"])
+    rounds = rows.groupby("seed")["round"].diff().fillna(rows["round"])
     count = counted_participants(study.clients[method], study.runs[method].config(), rows)
     costs = {"sent": rows["bytes_up"].fillna(0) + rows["bytes_down"].fillna(0), "steps": rows["steps"].fillna(0)}
-    each = rows[["seed", "round"]].assign(**{name: value / count for name, value in costs.items()})
+    each = rows[["seed", "round"]].assign(**{name: value / count * rounds for name, value in costs.items()})
     each[[*costs]] = each.groupby("seed")[[*costs]].cumsum()
     curve = seed_curve(study.metric, frame, study.point)[["round", "mean"]].rename(columns={"mean": "score"})
     return each.groupby("round")[[*costs]].mean().reset_index().merge(curve, on="round")

@@ -1,12 +1,15 @@
 """Curves: what is drawn of them, their axes, and what stands out."""
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
-from fedbench.report.curves import MOST_POINTS, thinned
+from fedbench.report.curves import MOST_POINTS, cost_so_far, thinned
+from fedbench.report.study import Study
 from tests.report.reading import Make, page_of
 
 
@@ -65,3 +68,13 @@ def test_the_points_of_a_grid_are_drawn_over_each_other(make_grid: Make) -> None
     traces = page_of(folder).charts["tried"]["data"]
     assert [trace["name"] for trace in traces if trace["showlegend"]] == ["tau=0.3"]
     assert {trace["name"] for trace in traces if "name" in trace} == {"tau=0.1", "tau=0.3"}
+
+
+def test_rounds_that_were_not_evaluated_cost_something_too(make_run: Make) -> None:
+    whole = cost_so_far(Study.load(make_run("whole")), "fedcac")
+    folder = make_run("half")
+    lines = [line for line in (folder / "metrics.jsonl").read_text().splitlines() if json.loads(line)["round"] % 2 == 0]
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    half = cost_so_far(Study.load(folder), "fedcac")
+    assert list(half["round"]) == [2, 4, 6]
+    assert list(half["sent"]) == pytest.approx(list(whole["sent"][whole["round"] % 2 == 0]))
