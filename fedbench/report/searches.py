@@ -64,6 +64,8 @@ def lines(metric: Metric, points: Sequence[Entry], keys: Sequence[str], chosen: 
     fig = figure(360, xaxis=axis(tickvals=list(range(len(names))), ticktext=names, side="top", showgrid=True))
     fig.update_xaxes(range=[-0.25, len(names) - 0.75])
     fig.update_layout(yaxis=axis(visible=False, range=[-0.05, 1.05]), margin={"l": 16, "r": 16, "t": 44, "b": 16})
+    rows = [list(row) for row in zip(*(words for _, words in axes), strict=True)]
+    fig.update_layout(meta={"table": {"heads": names, "rows": rows}})
     best = sorted(points, key=lambda entry: (entry.scores["val"] or 0.0) * (-1 if metric.higher else 1))
     third = [entry.name for entry in best[: max(1, len(best) // 3)]]
     for i in sorted(range(len(points)), key=lambda i: (points[i].name == chosen, points[i].name in third)):

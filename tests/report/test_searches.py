@@ -23,6 +23,9 @@ def test_more_than_two_keys_are_drawn_as_lines_and_shares(make_grid: Make) -> No
     widths = [line["line"]["width"] for line in chart["data"]]
     assert max(widths) == widths[-1] > widths[0], "the chosen point lies on top"
     assert {round(height, 6) for line in chart["data"] for height in line["y"][:3]} == {0, 0.5, 1}
+    table = chart["layout"]["meta"]["table"]
+    assert table["heads"] == ["tau", "beta", "train.lr", "validation"]
+    assert ["0.1", "none", "0.001"] in [row[:3] for row in table["rows"]], "values, not places on the axes"
     assert {"lines-0", "shares-0"} <= page.charts.keys()
 
 
