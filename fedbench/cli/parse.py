@@ -2,11 +2,13 @@
 
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from fedbench.cli.flags import COMMON, Flag, layered, read
 from fedbench.cli.help import config_text, help_text
 from fedbench.config import Config
 from fedbench.config.keys import nested
+from fedbench.errors import ConfigError
 
 
 def parse(
@@ -30,3 +32,15 @@ def parse(
         print("\n".join([config_text(config), *besides]))
         raise SystemExit(0)
     return config, asked
+
+
+def study_folder(argv: Sequence[str], command: str) -> Path:
+    """The folder that a command's words begin with. Raises ConfigError."""
+    if not argv or argv[0].startswith("-"):
+        raise ConfigError(
+            f"{command}: the folder of a study is expected first, for example `fedbench {command} results/grid/NAME`"
+        )
+    folder = Path(argv[0]).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder; give the folder of a run or of a study")
+    return folder

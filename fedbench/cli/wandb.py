@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
-from fedbench.cli.parse import parse
+from fedbench.cli.parse import parse, study_folder
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,10 +32,7 @@ def main(argv: list[str]) -> int:
     if "-h" in argv or "--help" in argv:
         print(USAGE)
         return OK
-    if not argv or argv[0].startswith("-"):
-        raise ConfigError(
-            "wandb: the folder of a study is expected first, for example `fedbench wandb results/grid/NAME`"
-        )
+    folder = study_folder(argv, "wandb")
     config, asked = parse(argv[1:], FLAGS, prog="fedbench wandb")
     given = config.model_dump(exclude_unset=True)
     for key in given:
@@ -46,9 +43,6 @@ def main(argv: list[str]) -> int:
     from fedbench.results.plan import studies_in
     from fedbench.results.wandb_study import WandbStudy
 
-    folder = Path(argv[0]).expanduser()
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such folder; give the folder of a run or of a study")
     how = way(config.wandb.mode)
     place = {**given.get("wandb", {}), "mode": "online" if how == "online" else "offline"}
     studies = [WandbStudy.load(path, place) for path in studies_in(folder)]

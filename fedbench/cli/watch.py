@@ -1,9 +1,8 @@
 """`fedbench watch DIR`: the page of a run or a study, live in a browser."""
 
-from pathlib import Path
-
 from fedbench.cli import OK, command
 from fedbench.cli.flags import COMMON, Flag, read
+from fedbench.cli.parse import study_folder
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
 
@@ -23,11 +22,7 @@ def main(argv: list[str]) -> int:
     if "-h" in argv or "--help" in argv:
         print(USAGE)
         return OK
-    if not argv or argv[0].startswith("-"):
-        raise ConfigError("watch: a folder is expected first, for example `fedbench watch results/grid/NAME`")
-    folder = Path(argv[0]).expanduser().absolute()
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such folder; give the folder of a run or of a study")
+    folder = study_folder(argv, "watch").absolute()
     asked, pairs = read(argv[1:], FLAGS)
     if pairs:
         raise ConfigError(f"--{next(iter(pairs))}: watch takes --port alone")

@@ -158,7 +158,9 @@ class RayHosts:
                 return self._unwrapped(reference, seconds)
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as error:
                 error.__traceback__ = None  # Ray keeps the error, whose frames would keep the exchange's tensors
-                self.remarks.append(f"host {index} died {during} and was made anew")
+                late = isinstance(error, self._ray.exceptions.GetTimeoutError)
+                what = f"did not answer within {seconds:g} s" if late else "died"
+                self.remarks.append(f"host {index} {what} {during} and was made anew")
                 self._remake(index)
                 reference = ask()
         raise RuntimeError(f"host {index} died {RESTARTS} times {during}: is its memory exhausted?")

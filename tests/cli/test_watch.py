@@ -8,7 +8,7 @@ from fedbench.cli.watch import main
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ([], "watch: a folder is expected first"),
+        ([], "watch: the folder of a study is expected first"),
         (["nowhere"], "no such folder"),
         ([".", "--port", "70000"], "--port 70000: must be a whole number from 0 to 65535"),
         ([".", "--train.lr", "1"], "--train.lr: watch takes --port alone"),
