@@ -11,6 +11,7 @@ from fedbench.report.grids import short
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, figure
 from fedbench.results.plan import Entry, Plan, point_name, text_of
+from fedbench.silence import silenced
 from fedbench.tasks import Metric
 
 LEAST_POINTS = 8
@@ -110,9 +111,9 @@ def importance(points: Sequence[Entry], keys: Sequence[str]) -> dict[str, float]
     """The share that each key has in the variance of the validation score, by Optuna's fANOVA; the largest first."""
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     spaces = {key: _distribution([entry.values[key] for entry in points]) for key in keys}
-    study = optuna.create_study()
+    with silenced("optuna"):
+        study = optuna.create_study()
     for entry in points:
         own = {key: entry.values[key] if _is_number(spaces[key]) else text_of(entry.values[key]) for key in keys}
         study.add_trial(optuna.trial.create_trial(params=own, distributions=spaces, value=entry.scores["val"]))

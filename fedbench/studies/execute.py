@@ -1,5 +1,6 @@
 """Many jobs side by side, as Ray Tune trials; what is done already is not done again."""
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,11 +10,12 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.runtime import cluster
+from fedbench.silence import silenced
 from fedbench.studies import folder as places
 from fedbench.studies.errand import trainable
 from fedbench.studies.job import Job, Outcome
 from fedbench.studies.resolve import layout
-from fedbench.studies.steering import More, halving, name_of, prepared, queue, quiet, watcher
+from fedbench.studies.steering import More, halving, name_of, prepared, queue, watcher
 from fedbench.studies.trial import Supplies, attempt, last_line, note_error, supplies_for
 
 TRIAL_RESTARTS = 3
@@ -189,7 +191,8 @@ def _tune(
             failure_config=tune.FailureConfig(max_failures=TRIAL_RESTARTS),
         ),
     )
-    with quiet():
+    # Among Tune's words are stack traces of processes that were killed; what matters is said here.
+    with silenced("ray.tune", logging.CRITICAL):
         results = tuner.fit()
     for result in results:
         if result.error is not None:

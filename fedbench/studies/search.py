@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from fedbench.errors import ConfigError, nearest
 from fedbench.results.plan import point_name
+from fedbench.silence import silenced
 from fedbench.studies.space import Space, Values, rounded
 
 Kind = Literal["grid", "random", "optuna"]
@@ -70,15 +71,19 @@ def propose(space: Space, tried: Sequence[Tried], takes: Callable[[Values], bool
     A point depends on how many were tried and on what is known of them, and on nothing else: a search that was
     interrupted goes on as it would have. Raises ConfigError for distributions that Optuna does not know.
     """
-    from ray.tune.search.optuna import OptunaSearch
+    from ray.tune.search.optuna import OptunaSearch  # sets its logger's level, which is why it comes first
 
-    _quiet()
+    with silenced("optuna"):
+        return _proposed(OptunaSearch, space, tried, takes)
+
+
+def _proposed(kind: Any, space: Space, tried: Sequence[Tried], takes: Callable[[Values], bool]) -> Values | None:
     domains, known = _domains(space), {point_name(point.values) for point in tried}
     try:
-        own = OptunaSearch.convert_search_space(domains)
+        own = kind.convert_search_space(domains)
     except ValueError as error:
         raise ConfigError(f"space: {error}; take others with --search optuna, or --search random") from None
-    search = OptunaSearch(own, metric="score", mode="max", seed=len(tried))
+    search = kind(own, metric="score", mode="max", seed=len(tried))
     for point in tried:
         _tell(search, point)
     for attempt in range(ASKED):
@@ -103,9 +108,3 @@ def _domains(space: Space) -> dict[str, Any]:
     from ray import tune
 
     return {key: tune.choice(values) if isinstance(values, list) else values for key, values in space.axes.items()}
-
-
-def _quiet() -> None:
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -3,8 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from math import ceil
 from types import SimpleNamespace
 from typing import Any
@@ -36,18 +35,6 @@ def prepared() -> Any:
     from ray import tune
 
     return tune
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without Tune's own words, among them stack traces of processes that were killed: what matters is said here."""
-    logger = logging.getLogger("ray.tune")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def name_of(trial: Any) -> str:
