@@ -50,7 +50,12 @@ def _json(fig: go.Figure) -> str:
 
 
 def in_words(fig: go.Figure) -> str:
-    """What a figure shows, for readers who do not see it: its axes, and where its first curves end."""
+    """What a figure shows, for readers who do not see it: its axes, and where its first curves end.
+
+    Where a figure brings the table of its values, because it draws places and not values: what that holds.
+    """
+    if table := (fig.layout.meta or {}).get("table"):
+        return f"{len(table['rows'])} points by {', '.join(map(plain, table['heads']))}"
     down, across = (plain(axis.title.text or "") for axis in (fig.layout.yaxis, fig.layout.xaxis))
     axes = f"{down} by {across}" if down and across else down or across
     lines = [

@@ -1,7 +1,7 @@
 """Reads what runs left."""
 
-import json
 from collections.abc import Sequence
+from functools import cached_property
 from math import nan
 from pathlib import Path
 from re import DOTALL
@@ -64,7 +64,11 @@ class Records:
         return self.task().primary
 
     def metrics(self) -> pd.DataFrame:
-        """metrics.jsonl: one row per seed, round and point, in that order; null is NaN."""
+        """metrics.jsonl: one row per seed, round and point, in that order; null is NaN. Read once."""
+        return self._metrics.copy()
+
+    @cached_property
+    def _metrics(self) -> pd.DataFrame:
         numbers, key = [*score_keys(self.task()), *COSTS], ["seed", "round", "point"]
         lines = [line for line in self._lines("metrics.jsonl") if self._is_sound(line, numbers)]
         frame = pd.DataFrame(lines, columns=[*key, *numbers, "clients", "failed"])
@@ -73,10 +77,14 @@ class Records:
         return frame.sort_values(key, key=lambda c: c.map(order) if c.name == "point" else c, ignore_index=True)
 
     def clients(self) -> pd.DataFrame:
-        """clients.parquet: one row per seed, round, client and point; a column per split and metric.
+        """clients.parquet: one row per seed, round, client and point; a column per split and metric. Read once.
 
         test_n: samples behind the primary metric on test, NaN where that is no mean over samples.
         """
+        return self._clients.copy()
+
+    @cached_property
+    def _clients(self) -> pd.DataFrame:
         rows = self._client_rows()
         known = [f"{split}_{metric.name}" for metric in self.task().metrics for split in SPLITS]
         rows["name"] = rows["split"].astype(str) + "_" + rows["metric"].astype(str)
@@ -183,7 +191,7 @@ class Records:
         """Whether a line of metrics.jsonl holds what its keys stand for; if not, it is named."""
         try:
             told = {**line, "numbers": {name: line.get(name) for name in numbers}}
-            SOUND.validate_json(json.dumps(told), strict=True)
+            SOUND.validate_python(told, strict=True)
         except ValidationError as error:
             where = f"seed {line.get('seed')}, round {line.get('round')}"
             wrong = error.errors()[0]["loc"][-1]

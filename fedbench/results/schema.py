@@ -3,11 +3,17 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,  # pydantic asks for these below Python 3.12
+)
 
 import pyarrow as pa
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from fedbench.tasks import Task
 
@@ -44,15 +50,14 @@ Line = dict[str, Any]
 """A line of metrics.jsonl."""
 
 
-@dataclass(frozen=True)
-class LineShape:
+class LineShape(TypedDict):
     """What a line of metrics.jsonl has to hold. numbers: its scores and costs; failed: pairs of client and reason."""
 
     seed: int
     round: int
     point: str
     numbers: dict[str, float | None]
-    failed: list[Annotated[list[int | str], Field(min_length=2, max_length=2)]] = field(default_factory=list)
+    failed: NotRequired[list[Annotated[list[int | str], Field(min_length=2, max_length=2)]]]
 
 
 Tree = dict[str, Any] | None
