@@ -312,16 +312,21 @@ def read(path: Path) -> bytes:
 
 def missing() -> str | None:
     """What this machine lacks, in one line."""
-    if os.geteuid():
-        return "cluster-test makes network namespaces: run it as root"
     programs = {"ip": "iproute2", "unshare": "util-linux", "rsync": "rsync", "ssh-keygen": "openssh-client"}
-    lacking = [package for program, package in programs.items() if shutil.which(program) is None]
-    lacking += [] if Path("/usr/sbin/sshd").exists() else ["openssh-server"]
-    return f"cluster-test needs {', '.join(lacking)}: apt-get install {' '.join(lacking)}" if lacking else None
+    return lacking("cluster-test", programs | {"/usr/sbin/sshd": "openssh-server"})
 
 
-def main() -> int:
-    if lack := missing():
+def lacking(name: str, programs: dict[str, str]) -> str | None:
+    """What a command of the Makefile lacks here, in one line. programs: the package of each."""
+    if os.geteuid():
+        return f"{name} makes network namespaces: run it as root"
+    packages = [package for program, package in programs.items() if shutil.which(program) is None]
+    return f"{name} needs {', '.join(packages)}: apt-get install {' '.join(packages)}" if packages else None
+
+
+def main(lack: str | None, campaign: Callable[["Lab", "Said"], list[str]]) -> int:
+    """Says what a campaign on machines made of namespaces found to differ. lack: why it cannot be run here."""
+    if lack:
         print(lack, file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the machines are taken down then too
@@ -335,4 +340,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(missing(), campaign))

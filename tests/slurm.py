@@ -5,12 +5,10 @@ It wants root, and slurmctld, slurmd, slurm-client, munge, iproute2.
 """
 
 import os
-import shutil
-import signal
 import sys
 from pathlib import Path
 
-from tests.cluster import ADDRESSES, BIN, HEAD, ROOT, RUN, Lab, Said, command, read, until
+from tests.cluster import ADDRESSES, BIN, HEAD, ROOT, RUN, Lab, Said, command, lacking, main, read, until
 
 NODES = (HEAD, "worker-1")
 CONF = """
@@ -94,32 +92,9 @@ def campaign(lab: Lab, said: Said) -> list[str]:
 
 def missing() -> str | None:
     """What this machine lacks, in one line."""
-    if os.geteuid():
-        return "slurm-test makes network namespaces: run it as root"
-    programs = {
-        "slurmctld": "slurmctld",
-        "slurmd": "slurmd",
-        "sbatch": "slurm-client",
-        "munged": "munge",
-        "ip": "iproute2",
-    }
-    lacking = [package for program, package in programs.items() if shutil.which(program) is None]
-    return f"slurm-test needs {', '.join(lacking)}: apt-get install {' '.join(lacking)}" if lacking else None
-
-
-def main() -> int:
-    if lack := missing():
-        print(lack, file=sys.stderr)
-        return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the machines are taken down then too
-    said, lab = Said(), Lab()
-    try:
-        wrong = campaign(lab, said)
-    finally:
-        lab.close()
-    print(f"differs: {', '.join(wrong)}" if wrong else "the same bits")
-    return 1 if wrong else 0
+    slurm = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
+    return lacking("slurm-test", slurm | {"ip": "iproute2"})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(missing(), campaign))

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 
+from fedbench.report.answer import plural
+
 MOST_NAMED = 8
 """Curves whose ends are said in words."""
 
@@ -55,7 +57,7 @@ def in_words(fig: go.Figure) -> str:
     Where a figure brings the table of its values, because it draws places and not values: what that holds.
     """
     if table := (fig.layout.meta or {}).get("table"):
-        return f"{len(table['rows'])} points by {', '.join(map(plain, table['heads']))}"
+        return f"{plural(len(table['rows']), 'point')} by {', '.join(map(plain, table['heads']))}"
     down, across = (plain(axis.title.text or "") for axis in (fig.layout.yaxis, fig.layout.xaxis))
     axes = f"{down} by {across}" if down and across else down or across
     lines = [
