@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.results.curves import LoggedRow, Spent, by_round, metric_values, trace_distributions, trace_values
 from fedbench.results.files import write_json_atomically
+from fedbench.results.logged import LoggedRow, Spent, by_round, metric_values, trace_distributions, trace_values
 from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
 

@@ -12,7 +12,7 @@ import wandb
 
 from fedbench.config import Config, WandbConfig
 from fedbench.config.files import load_yaml
-from fedbench.results.curves import Spent, by_round, metric_values, trace_distributions, trace_values
+from fedbench.results.logged import Spent, by_round, metric_values, trace_distributions, trace_values
 from fedbench.results.plan import Entry, Plan, study_name
 from fedbench.results.reader import Records
 from fedbench.results.tables import final_table

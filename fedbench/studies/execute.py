@@ -12,10 +12,10 @@ from fedbench.errors import ConfigError
 from fedbench.runtime import cluster
 from fedbench.silence import silenced
 from fedbench.studies import folder as places
-from fedbench.studies.errand import trainable
 from fedbench.studies.job import Job, Outcome
 from fedbench.studies.resolve import layout
 from fedbench.studies.steering import More, halving, name_of, prepared, queue, watcher
+from fedbench.studies.trainable import trainable
 from fedbench.studies.trial import Supplies, attempt, last_line, note_error, supplies_for
 
 TRIAL_RESTARTS = 3

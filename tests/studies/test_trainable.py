@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from fedbench.results.reader import Records
-from fedbench.studies.errand import Errand
 from fedbench.studies.job import ERROR, Job
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
+from fedbench.studies.trainable import BackgroundJob
 from fedbench.studies.trial import attempt
 from tests.runtime.rounds import small
 
@@ -17,17 +17,17 @@ def job(folder, **more) -> Job:
     return Job(resolve(small(**more))[0], folder, "mine")
 
 
-def results(errand: Errand) -> list[dict]:
-    found = [errand.result()]
+def results(work: BackgroundJob) -> list[dict]:
+    found = [work.result()]
     while not found[-1].get("done"):
-        found.append(errand.result())
+        found.append(work.result())
     return found
 
 
 @pytest.mark.parametrize("point", ["after_agg", "after_fit"])
 def test_every_evaluation_is_told_at_the_point_that_is_judged(point, tmp_path):
     mine = replace(job(tmp_path / "a"), point=point)
-    told = results(Errand(mine))
+    told = results(BackgroundJob(mine))
     frame = Records(mine.folder).metrics().query("point == @point")
     assert [result["round"] for result in told] == frame["round"].tolist() == [1, 2, 3, 4]
     assert [result["val_accuracy"] for result in told] == frame["val_accuracy"].tolist()
@@ -37,23 +37,25 @@ def test_every_evaluation_is_told_at_the_point_that_is_judged(point, tmp_path):
 
 
 def test_of_a_score_more_is_better(tmp_path):
-    told = results(Errand(job(tmp_path / "a", data="diabetes", partition={"name": "iid", "clients": 4}, rounds=1)))
+    told = results(
+        BackgroundJob(job(tmp_path / "a", data="diabetes", partition={"name": "iid", "clients": 4}, rounds=1))
+    )
     assert told[-1]["score"] == -told[-1]["val_mse"]
 
 
 def test_its_numbers_are_those_of_a_plain_run(tmp_path):
     run(small(out=str(tmp_path / "plain")), report=False)
     mine = job(tmp_path / "a")
-    results(Errand(mine))
+    results(BackgroundJob(mine))
     assert (mine.folder / "metrics.jsonl").read_bytes() == (tmp_path / "plain" / "metrics.jsonl").read_bytes()
 
 
 def test_a_job_that_is_left_keeps_what_it_computed_and_goes_on_later(tmp_path):
     asked = dict(rounds=8, checkpoint={"every": 1})
     mine = job(tmp_path / "a", **asked)
-    errand = Errand(mine)
-    assert errand.result()["round"] == 1
-    errand.leave()
+    work = BackgroundJob(mine)
+    assert work.result()["round"] == 1
+    work.leave()
     kept = (mine.folder / "metrics.jsonl").read_text()
     assert 0 < len(Records(mine.folder).metrics()["round"].unique()) < 8
     assert mine.outcome().status == "missing"
@@ -67,5 +69,5 @@ def test_a_job_that_is_left_keeps_what_it_computed_and_goes_on_later(tmp_path):
 def test_a_failure_is_written_down_and_told(tmp_path):
     mine = job(tmp_path / "a")
     mine.config.partition.clients = 2000
-    assert results(Errand(mine)) == [{"complete": False, "done": True}]
+    assert results(BackgroundJob(mine)) == [{"complete": False, "done": True}]
     assert (mine.folder / ERROR).read_text().startswith("ConfigError: ")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.results.curves import Spent, by_round, metric_values, trace_distributions, trace_values
+from fedbench.results.logged import Spent, by_round, metric_values, trace_distributions, trace_values
 from tests.results.wandb_files import line, lines, traces
 
 

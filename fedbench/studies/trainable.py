@@ -28,7 +28,7 @@ def told(event: driver.Event, point: str) -> dict[str, Any]:
     return {"round": event["round"], **known}
 
 
-class Errand:
+class BackgroundJob:
     """A job that is being worked on. supplies: what this machine may lack."""
 
     def __init__(self, job: Job, supplies: Supplies | None = None) -> None:
@@ -76,7 +76,7 @@ def trainable(tune: Any) -> Any:
     """The class of trials. A process takes one job after another; importing all costs more than a small run."""
 
     class Trial(tune.Trainable):
-        errand: Errand | None = None
+        work: BackgroundJob | None = None
 
         def setup(self, config: dict[str, Any], supplies: Supplies | None) -> None:
             self.job, self.supplies = config["job"], supplies
@@ -87,12 +87,12 @@ def trainable(tune: Any) -> Any:
             return True
 
         def step(self) -> dict[str, Any]:
-            self.errand = self.errand or Errand(self.job, self.supplies)
-            return self.errand.result()
+            self.work = self.work or BackgroundJob(self.job, self.supplies)
+            return self.work.result()
 
         def cleanup(self) -> None:
-            if self.errand is not None:
-                self.errand.leave()
-                self.errand = None
+            if self.work is not None:
+                self.work.leave()
+                self.work = None
 
     return Trial
