@@ -120,7 +120,9 @@ class Lab:
             inside = own / "home" / base.relative_to("/root")
             inside.mkdir(parents=True)
             steps = steps.replace("mount --rbind", f"mount --bind {base} {inside}\nmount --rbind")
-        alone = ["unshare", "-m", "-u", "-p", "-f", "--mount-proc", "--kill-child", "bash", "-c", steps]
+        script = own / "boot.sh"  # a file, so that no command has the names of all that it starts in its words
+        script.write_text(steps)
+        alone = ["unshare", "-m", "-u", "-p", "-f", "--mount-proc", "--kill-child", "bash", str(script)]
         with (own / "log").open("w") as log:
             words = ["ip", "netns", "exec", self.space(name), *alone]
             self.machines[name] = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
