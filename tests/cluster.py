@@ -33,8 +33,8 @@ TRIAL = "ray::ResourceTrainable"
 PATIENCE = 900.0
 LOOK = 0.5
 SMALL = ["--model", "mlp", "--model.hidden", "16", "--rounds", "60", "--checkpoint.every", "5", "--train.epochs", "2"]
-GRID = ["grid", "--method", "fedcac", "--space", "method.tau=0.3,0.7", "--baselines", "fedavg-ft", "--seeds", "0", "1"]
-GRID += SMALL
+GRID = ["grid", "--method", "fedcac", "--space", "method.tau=0.2,0.3,0.5,0.7", "--baselines", "fedavg-ft"]
+GRID += ["--seeds", "0", "1", *SMALL]
 RUN = ["run", "--method", "fedper", *SMALL]
 PLACED = ["--address", "auto", "--hosts", "3", "--resources.strategy", "spread"]
 
@@ -335,6 +335,10 @@ def main(lack: str | None, campaign: Callable[["Lab", "Said"], list[str]]) -> in
     said, lab = Said(), Lab()
     try:
         wrong = campaign(lab, said)
+    except Exception:
+        for log in lab.folder.glob("*.log"):
+            print(f"{log.name}:\n{log.read_text()[-3000:]}", file=sys.stderr)
+        raise
     finally:
         lab.close()
     print(f"differs: {', '.join(wrong)}" if wrong else "the same bits")
