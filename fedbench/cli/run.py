@@ -35,6 +35,8 @@ def main(argv: list[str]) -> int:
     for line in result.summary.get("warnings", []):
         print(f"warning: {line}")
     print(f"results: {result.folder}")
+    if config.save_models:
+        print(f"models:  {result.models}")
     print(f"report:  {result.report}")
     return OK
 

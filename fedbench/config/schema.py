@@ -17,6 +17,11 @@ from fedbench.config.words import explain
 from fedbench.errors import ConfigError
 
 
+def absolute(value: Path | None) -> Path | None:
+    """Processes of a cluster work in other directories."""
+    return value and value.expanduser().absolute()
+
+
 class MethodConfig(OpenSection):
     name: str = Field("fedavg", description="method to run: a name of `fedbench methods`, or package.module:Class")
 
@@ -92,11 +97,7 @@ class PartitionConfig(OpenSection):
     noise_clients: list[int] = Field([], description="clients with wrong labels among training and validation images")
     noise_rate: float = Field(0.2, ge=0, le=1, description="share of wrong labels at noise_clients")
 
-    @field_validator("path")
-    @classmethod
-    def _absolute(cls, value: Path | None) -> Path | None:
-        """Processes of a cluster work in other directories."""
-        return value and value.expanduser().absolute()
+    _absolute = field_validator("path")(absolute)
 
 
 class PublicConfig(Section):
@@ -119,6 +120,13 @@ class ModelConfig(OpenSection):
         "LightningModule; auto: avgcnn, or mlp for images of less than 16 pixels a side",
     )
     head: str | None = Field(None, description="dotted name of the classifier submodule (default: the model's own)")
+    weights: Path | None = Field(
+        None,
+        description="file with a state dict that every client starts from (torch.save, safetensors, or a checkpoint of "
+        "Lightning); on a cluster, where all machines see it",
+    )
+
+    _absolute = field_validator("weights")(absolute)
 
 
 class TrainConfig(Section):
@@ -219,6 +227,9 @@ class Config(Section):
     seeds: list[Seed] = Field([0], min_length=1, description="seeds, each a full run: partition, start model, batches")
     resources: ResourcesConfig = ResourcesConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    save_models: bool = Field(
+        False, description="keep the last personal model of every evaluated client, at both points, as a state dict"
+    )
     loggers: list[str] = Field([], description="wandb, csv, tensorboard, or package.module:Class of a Lightning Logger")
     wandb: WandbConfig = WandbConfig()
     name: str | None = Field(None, description="name of the run; none: made from what was asked")

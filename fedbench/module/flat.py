@@ -30,6 +30,7 @@ class FlatModule:
     ) -> None:
         _refuse(module)
         self.module, self.device, self.dtype = module.to(device=device, dtype=dtype), device, dtype
+        self._published = {name: tensor.shape for name, tensor in module.state_dict().items()}
         if adapt is not None:
             adapt(module, Layout.of(module, head))
         self.layout = Layout.of(module, head)
@@ -93,10 +94,16 @@ class FlatModule:
             for slot, values in kept:
                 self._buffer(slot).copy_(values)
 
-    def state_dict(self, weights: Weights) -> dict[str, Tensor]:
-        """The weights as a state dict that plain PyTorch loads into the user's module."""
+    def state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
+        """The weights as a state dict that plain PyTorch loads into the user's module.
+
+        None where the method has changed the module, so that it does not fit.
+        """
         self.load(weights)
-        return {name: tensor.detach().clone().cpu() for name, tensor in self.module.state_dict().items()}
+        found = {name: tensor.detach().cpu() for name, tensor in self.module.state_dict().items()}
+        if {name: tensor.shape for name, tensor in found.items()} != self._published:
+            return None
+        return {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in found.items()}
 
     def _buffer(self, slot: Slot) -> Tensor:
         owner, _, name = slot.name.rpartition(".")

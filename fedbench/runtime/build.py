@@ -15,6 +15,7 @@ from fedbench.data.partitions import Partition
 from fedbench.engine.learner import Learner
 from fedbench.methods.base import Method
 from fedbench.methods.server import Context
+from fedbench.models import state_dicts
 from fedbench.module import seeds
 from fedbench.runtime.sampling import count_of
 from fedbench.tasks import load
@@ -44,6 +45,8 @@ def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cp
     with seeds.preserved_streams():
         seeds.seed_everything(seed, "model")
         module = models.build(config.model.name, dataset.shape, dataset.outputs, task, **config.model.options)
+    if config.model.weights:
+        state_dicts.load(module, config.model.weights)
     kind = methods.load(config.method.name)
     options = kind.Options(**config.method.options)
     return Learner(

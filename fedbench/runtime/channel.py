@@ -94,9 +94,7 @@ class DriverEnd:
         """A host's reply with its tensors, the server's own to write to. Files that it did not use are free again."""
         unused = set(packed.files)
         for report in reply.reports:
-            for message in (report.upload, report.answer):
-                if message is None:
-                    continue
+            for message in report.messages():
                 held: dict[str, Any] = dict(message.tensors)
                 places = {name: place for name, place in held.items() if isinstance(place, Place)}
                 if places:
@@ -152,9 +150,8 @@ class HostEnd:
             return Attached(len(arrays) - 1)
 
         for report in reply.reports:
-            for message in (report.upload, report.answer):
-                if message is not None:
-                    message.tensors = {n: change(t) for n, t in message.tensors.items()}
+            for message in report.messages():
+                message.tensors = {n: change(t) for n, t in message.tensors.items()}
         return reply, arrays
 
 

@@ -19,6 +19,7 @@ from fedbench.runtime.build import Parts, assembled
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, RoundRecord, Scores, Setup
 from fedbench.runtime.host import resident_mb
 from fedbench.runtime.hosts import Hosts, torch_threads
+from fedbench.runtime.kept_models import KeptModels
 from fedbench.runtime.placement import Costs, Homes
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.sampling import evaluated, participants
@@ -49,6 +50,8 @@ class Driver:
         self.warnings += [*tied(self.method), *idle(self.method), *lines]
         self.warnings += sampled(len(self.everyone), self.context.clients)
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)
+        trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
+        self.models = KeptModels(self.config, self.seed, self.method, recorder.folder, trainers)
         self.last_fit: dict[int, Scores] = {}
         self.record = RoundRecord()
 
@@ -107,7 +110,7 @@ class Driver:
         # 1. who trains, who is evaluated
         self.server.round = number + 1
         self.server.participants = [] if last else self.drawn(number + 1)
-        trainers = [] if last else self._trainers()
+        trainers = [] if last else self._trainers(self.server.participants)
         evaluate = self.everyone if self._due(number) else []
         if last and not evaluate:
             return
@@ -123,6 +126,8 @@ class Driver:
         reports = sorted((report for reply in replies for report in reply.reports), key=lambda report: report.client)
         # 4. the round that made the model is known
         self._note_unevaluated(trainers, reports)
+        for line in self.models.take(number, reports):
+            self.warn(line)
         lines = self._record(reports) if evaluate else []
         self.recorder.write_lines(lines)  # before the checkpoint, which knows them
         if self.server.restated:
@@ -149,9 +154,8 @@ class Driver:
     def drawn(self, round: int) -> list[int]:
         return participants(self.seed, round, self.context.clients, self.config.participation)
 
-    def _trainers(self) -> list[int]:
-        everybody = range(self.context.clients)
-        return {"drawn": self.server.participants, "all": [*everybody], "pooled": [POOLED]}[self.method.trains]
+    def _trainers(self, drawn: list[int]) -> list[int]:
+        return {"drawn": drawn, "all": [*range(self.context.clients)], "pooled": [POOLED]}[self.method.trains]
 
     def _due(self, round: int) -> bool:
         """Whether the models of this round are evaluated."""
@@ -181,6 +185,7 @@ class Driver:
                 global_model=client in seen and has_global,
                 train=client in drawn,
                 after_fit=client in shown,
+                keep=self.models.asked(client, number),
             )
             for client in sorted(seen | drawn)
         ]

@@ -45,7 +45,7 @@ class ClientTask:
 
     kept: the round in which the client's private state was saved, 0 before the first. resting, after_agg,
     global_model, after_fit: what is evaluated: the model of a client that sits out and whose last fit has no score,
-    what it has received, the global model, and what it trains now.
+    what it has received, the global model, and what it trains now. keep: of these, the models that the run keeps.
     """
 
     client: int
@@ -56,6 +56,7 @@ class ClientTask:
     global_model: bool = False
     train: bool = False
     after_fit: bool = False
+    keep: Sequence[str] = ()
 
 
 @dataclass
@@ -75,7 +76,7 @@ class Order:
 
 @dataclass
 class Report:
-    """What became of one task. kept: bytes of the private state that was saved, or None."""
+    """What became of one task. kept: bytes of the private state that was saved, or None. models: that the run keeps."""
 
     client: int
     train_seconds: float = 0.0
@@ -84,10 +85,15 @@ class Report:
     answer: Message | None = None
     kept: int | None = None
     scores: dict[str, Scores] = field(default_factory=dict)
+    models: dict[str, Message] = field(default_factory=dict)
     loss: float | None = None
     steps: int = 0
     logged: dict[str, float] = field(default_factory=dict)
     failure: str | None = None
+
+    def messages(self) -> list[Message]:
+        """All that holds tensors."""
+        return [message for message in (self.upload, self.answer, *self.models.values()) if message is not None]
 
 
 @dataclass

@@ -140,17 +140,17 @@ class Host:
         with measured(report, "eval_seconds"):
             if received is not None and task.after_agg:
                 personal = self.method.personal(client, received, "after_agg")
-                self._score(client, "after_agg", personal, report)
+                self._score(task, client, "after_agg", personal, report)
             if task.global_model and global_model is not None:
                 whole = weights_of(on_device(global_model, self.device))
-                if isinstance(personal, Weights) and personal.is_same(whole):
+                if "global" not in task.keep and isinstance(personal, Weights) and personal.is_same(whole):
                     report.scores["global"] = report.scores["after_agg"]
                 else:
-                    self._score(client, "global", whole, report)
+                    self._score(task, client, "global", whole, report)
             if task.resting:  # as of round 0, whenever it is asked for
                 delivered = client.round
                 model = self.method.resting(self._at(client, 0))
-                self._score(client, "resting", self.method.personal(client, model, "after_fit"), report)
+                self._score(task, client, "resting", self.method.personal(client, model, "after_fit"), report)
                 self._at(client, delivered)
         if received is not None and task.train:
             self._train(task, self._at(client, client.round + 1), received, report)
@@ -169,7 +169,8 @@ class Host:
         if task.after_fit:
             with measured(report, "eval_seconds"):
                 assert upload.trained is not None
-                self._score(client, "after_fit", self.method.personal(client, upload.trained, "after_fit"), report)
+                personal = self.method.personal(client, upload.trained, "after_fit")
+                self._score(task, client, "after_fit", personal, report)
         with measured(report, "train_seconds"):
             # Last, so that whatever fails before leaves no trace.
             if not client.state.is_empty:
@@ -199,9 +200,13 @@ class Host:
             return "train.lr"
         return f"the rate in {type(self.learner.module).__name__}.configure_optimizers"
 
-    def _score(self, client: Client, point: str, model: Weights | Predictor | None, report: Report) -> None:
+    def _score(
+        self, task: ClientTask, client: Client, point: str, model: Weights | Predictor | None, report: Report
+    ) -> None:
         """Evaluate a model on the client's data, if the point has one."""
         if model is not None:
+            if point in task.keep and isinstance(model, Weights) and (whole := self.learner.state_dict(model)):
+                report.models[point] = Message(**whole)
             predictor = model.scores if isinstance(model, Predictor) else model
             found: Scores = {}
             if len(client.val):

@@ -16,6 +16,7 @@ from fedbench import processor
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
+from fedbench.models.state_dicts import fingerprint
 from fedbench.results.files import write_arrays_atomically, write_atomically, write_json_atomically
 from fedbench.runtime.cluster import COMMAND
 
@@ -28,7 +29,7 @@ MANY = 10_000
 def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[int, Partition]) -> None:
     """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
     prints = {str(seed): part.fingerprint() for seed, part in partitions.items()}
-    write_json_atomically(folder / "environment.json", environment(prints, dataset))
+    write_json_atomically(folder / "environment.json", {**environment(prints, dataset), **start(config)})
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
     else:
@@ -48,6 +49,11 @@ def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "finished": None,
     }
+
+
+def start(config: Config) -> dict[str, str]:
+    """What models start from, where that is a file."""
+    return {"weights_fingerprint": fingerprint(config.model.weights)} if config.model.weights else {}
 
 
 def _command() -> str | None:

@@ -15,6 +15,7 @@ from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
+from fedbench.models.state_dicts import fingerprint
 from fedbench.results.files import PART, locked, sweep
 from fedbench.results.plan import is_study
 from fedbench.results.reader import Records
@@ -102,6 +103,7 @@ def state_of(folder: Path, config: Config) -> Literal["new", "begun", "done"]:
         return "new"
     check_same(folder, config)
     check_description(folder, config.seeds)
+    check_same_start(folder, config)
     summary = folder / "summary.json"
     if not summary.exists() or not _kept_json(summary).get("complete"):
         return "begun"
@@ -171,6 +173,16 @@ def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> Non
                 f"{folder} holds a run that began with another partition (seed {seed}): the data set or the file of "
                 "partition.path has changed since; bring it back, or give another --out"
             )
+
+
+def check_same_start(folder: Path, config: Config) -> None:
+    """Raises ConfigError where a run began with other numbers: the file of model.weights has changed since."""
+    known = _kept_json(folder / "environment.json").get("weights_fingerprint")
+    if config.model.weights and known != fingerprint(config.model.weights):
+        raise ConfigError(
+            f"{folder} holds a run that began with other weights: {config.model.weights} has changed since; bring it "
+            "back, or give another --out"
+        )
 
 
 def changes_in(folder: Path, config: Config) -> list[str]:

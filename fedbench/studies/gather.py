@@ -1,6 +1,8 @@
 """The records of several seeds put together, as one run of all of them would have left them."""
 
 import json
+import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +19,19 @@ from fedbench.results.files import write_parquet_atomically as write_table
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, TRACES_SCHEMA
 from fedbench.results.summary import summarise
+from fedbench.runtime.kept_models import MODELS
+
+
+def link(source: Path, target: Path) -> None:
+    """The files below a folder once more below another one, without a copy of them where the file system can."""
+    for path in sorted(source.glob("*/*")):
+        own = target / path.relative_to(source)
+        own.parent.mkdir(parents=True, exist_ok=True)
+        own.unlink(missing_ok=True)
+        try:
+            os.link(path, own)
+        except OSError:
+            shutil.copy2(path, own)
 
 
 def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
@@ -33,5 +48,7 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
         write_arrays_atomically(folder / "partition.npz", arrays)
     else:
         write_atomically(folder / "partition.json", json.dumps(Records(*runs).partition()))
+    for run in runs if config.save_models else ():
+        link(run / MODELS, folder / MODELS)
     write_atomically(folder / "config.yaml", config.to_yaml())
     write_json_atomically(folder / "summary.json", summarise(Records(folder), Records(*runs).warnings()))

@@ -15,6 +15,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
+from fedbench.runtime.kept_models import MODELS
 from fedbench.studies import folder as places
 from fedbench.studies.attempt import Watcher, perform
 from fedbench.studies.gather import gather
@@ -33,6 +34,11 @@ class Result:
     @property
     def report(self) -> Path:
         return self.folder / "report.html"
+
+    @property
+    def models(self) -> Path:
+        """With `save_models`: `seed-S/client-C-POINT.pt`, state dicts that `torch.load` reads."""
+        return self.folder / MODELS
 
     @cached_property
     def summary(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,16 @@ def test_an_example_runs_as_printed(file, start, tmp_path, monkeypatch, capsys):
     assert str(folder.relative_to(tmp_path)) in capsys.readouterr().out
 
 
+def test_a_model_that_is_kept_loads_as_printed(tmp_path, monkeypatch):
+    (tmp_path / "my_model.py").write_text(example("my_model.py"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_model", raising=False)
+    assert main([*command("fedbench run --method fedper --model my_model:Net"), *QUICK]) == 0
+    (code,) = [block for kind, block in BLOCKS if kind == "python" and "torch.load" in block]
+    exec(code, {})
+
+
 def test_the_own_method_differs_from_fedavg_by_its_pull(tmp_path, monkeypatch):
     (tmp_path / "my_method.py").write_text(example("my_method.py"))
     monkeypatch.chdir(tmp_path)
@@ -79,7 +90,8 @@ def test_every_command_line_is_legal(line):
 
 
 def test_every_flag_in_the_text_exists():
-    known = {f"--{key}" for key in (*flags.KEYS, *flags.SHORT)} | {f"--{key.replace('_', '-')}" for key in flags.SHORT}
+    keys = (*flags.KEYS, *flags.SHORT)
+    known = {f"--{key}" for key in keys} | {f"--{key.replace('_', '-')}" for key in keys}
     every = (flags.COMMON, *(module.FLAGS for module in (run_command, grid, compare, reproduce, claims, data)))
     known |= {f"--{flag.name}" for own in every for flag in own}
     options = {"--method.tau", "--method.mu", "--model.hidden", "--data.size"}

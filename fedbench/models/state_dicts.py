@@ -1,0 +1,66 @@
+"""State dicts in files: where models start from, and what runs keep of them."""
+
+import io
+from hashlib import sha256
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from fedbench.errors import ConfigError, nearest
+
+LIGHTNING = "state_dict"
+"""Under which a checkpoint of Lightning has it."""
+
+
+def load(module: nn.Module, path: Path) -> None:
+    """Copy the tensors of a file into a module that has the same ones. Raises ConfigError where it has not."""
+    given, own = read(path), module.state_dict()
+    where = f"model.weights = {path}"
+    for name in sorted(own.keys() - given.keys()):
+        raise ConfigError(f"{where}: no tensor '{name}' of the model is in it; {nearest(name, given)}")
+    for name in sorted(given.keys() - own.keys()):
+        raise ConfigError(f"{where}: the model has no '{name}', which is in it; {nearest(name, own)}")
+    for name, tensor in given.items():
+        if tensor.shape != own[name].shape:
+            shapes = f"{list(tensor.shape)}, and the model's is {list(own[name].shape)}"
+            raise ConfigError(f"{where}: '{name}' has the shape {shapes}")
+    module.load_state_dict(given)
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """Tensors by name, of which nothing is executed. Raises ConfigError for what is no state dict."""
+    where, found = f"model.weights = {path}", None
+    try:
+        if path.suffix == ".safetensors":
+            return dict(load_file(path))
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise ConfigError(f"{where}: cannot be read ({error.strerror or error})") from None
+    except (SafetensorError, UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        what = "holds more than tensors" if isinstance(error, UnpicklingError) else "is damaged or of another kind"
+        raise ConfigError(f"{where}: it {what}; write it with torch.save(model.state_dict(), PATH)") from None
+    if isinstance(found, dict) and isinstance(found.get(LIGHTNING), dict):
+        found = found[LIGHTNING]
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise ConfigError(f"{where}: no state dict is in it; write it with torch.save(model.state_dict(), PATH)")
+    return found
+
+
+def encoded(state: dict[str, Any]) -> bytes:
+    """The content of a file that `torch.load` reads."""
+    sink = io.BytesIO()
+    torch.save(state, sink)
+    return sink.getvalue()
+
+
+def fingerprint(path: Path) -> str:
+    """Sixteen hexadecimal digits that name the content of a file. Raises ConfigError."""
+    try:
+        return sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise ConfigError(f"model.weights = {path}: cannot be read ({error.strerror or error})") from None

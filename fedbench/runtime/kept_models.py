@@ -1,0 +1,69 @@
+"""The personal models that a run keeps: the last one of every evaluated client, at both points."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from fedbench.config import Config
+from fedbench.methods.base import Method
+from fedbench.models.state_dicts import encoded
+from fedbench.results.files import write_atomically
+from fedbench.runtime.exchange import Report
+
+MODELS = "models"
+"""The folder of a run that has them."""
+
+
+class KeptModels:
+    """Which models hosts hand over, and their files below a run's folder. drawn: who trains in a round."""
+
+    def __init__(
+        self,
+        config: Config,
+        seed: int,
+        method: type[Method] | Method,
+        folder: Path,
+        drawn: Callable[[int], Iterable[int]],
+    ) -> None:
+        self.wanted, self.rounds, self.name = config.save_models, config.rounds, config.method.name
+        self.after_fit = method.after_fit
+        self.folder, self._drawn = folder / MODELS / f"seed-{seed}", drawn
+
+    def asked(self, client: int, number: int) -> Sequence[str]:
+        """What is kept of a client in this exchange, of the models that are evaluated there."""
+        if not self.wanted:
+            return ()
+        last, ends = self._last.get(client, 0), number == self.rounds
+        when = {
+            "after_agg": ends,
+            "global": ends and self.after_fit == "global",
+            "after_fit": last == number + 1,
+            "resting": last <= number,
+        }
+        return [name for name, now in when.items() if now]
+
+    @cached_property
+    def _last(self) -> dict[int, int]:
+        """The last round of every client that trains, by the client."""
+        return {client: round for round in range(1, self.rounds + 1) for client in self._drawn(round)}
+
+    def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
+        """Write what came; yields what to say of what did not."""
+        for report in reports:
+            for name in self.asked(report.client, number):
+                for point in self._points(name):
+                    if name in report.models:
+                        self.folder.mkdir(parents=True, exist_ok=True)
+                        path = self.folder / f"client-{report.client}-{point}.pt"
+                        write_atomically(path, encoded(report.models[name].tensors))
+                    elif name in report.scores:
+                        yield (
+                            f"save_models: {self.name}'s personal model at {point} is not one state dict of the model, "
+                            "so that none is kept of it"
+                        )
+
+    def _points(self, name: str) -> list[str]:
+        """The evaluation points whose model it is."""
+        if name != "after_agg":
+            return ["after_fit"]
+        return ["after_agg", "after_fit"] if self.after_fit == "after_agg" else ["after_agg"]

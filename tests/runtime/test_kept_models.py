@@ -1,0 +1,109 @@
+"""The personal models that a run keeps are those that it has scored, for whoever loads them with plain PyTorch."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedbench import models
+from fedbench.config import Config
+from fedbench.data.partitions import partition
+from fedbench.methods.fedavg import FedAvg
+from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.kept_models import KeptModels
+from fedbench.studies.resolve import resolve
+from fedbench.studies.run import Result, run
+from tests.runtime.rounds import play, small
+
+METHODS = [
+    "fedavg",
+    "local",
+    "centralized",
+    "fedper",
+    "ditto",
+    "fedcac",
+    "fedamp",
+    "pfedme",
+    "fedselect",
+    "fedphp",
+    "co-pfl",
+]
+
+
+def kept(config: Config, folder: Path) -> Result:
+    return run(config.model_copy(update={"save_models": True, "out": folder}), report=False)
+
+
+def accuracies(result: Result, point: str, seed: int = 0) -> dict[int, float]:
+    """Test accuracy of every client's model, in plain PyTorch."""
+    config, dataset = resolve(result.config)
+    data = ClientData(config, dataset, partition(dataset, config, seed), torch.device("cpu"), torch.float32)
+    found = {}
+    for client in range(config.partition.clients):
+        path = result.models / f"seed-{seed}" / f"client-{client}-{point}.pt"
+        if path.exists():
+            module = models.build("mlp", dataset.shape, dataset.classes, **config.model.options)
+            module.load_state_dict(torch.load(path))
+            test = data.split([client], "test", (seed, client))
+            x, y = test.batch(torch.arange(len(test)))
+            found[client] = float((module.eval()(x).argmax(1) == y).float().mean())
+    return found
+
+
+def scored(result: Result, point: str) -> dict[int, float]:
+    """As clients.parquet has it, at the last round."""
+    rows = result.clients[(result.clients["point"] == point) & (result.clients["round"] == result.config.rounds)]
+    return dict(zip(rows["client"], rows["test_accuracy"], strict=True))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("participation", [1.0, 0.3])
+def test_they_have_the_scores_of_the_run(method, participation, tmp_path):
+    result = kept(small(method, participation=participation), tmp_path)
+    for point in ("after_fit", "after_agg"):
+        assert accuracies(result, point) == pytest.approx(scored(result, point), abs=1e-6), point
+
+
+def test_they_are_those_of_the_last_round_also_where_few_rounds_are_evaluated(tmp_path):
+    asked = small("fedper", participation=0.3, rounds=5)
+    often = kept(asked, tmp_path / "a")
+    seldom = kept(asked.model_copy(update={"evaluate": type(asked.evaluate)(every=4)}), tmp_path / "b")
+    assert contents(often.models) == contents(seldom.models)
+
+
+def test_seeds_lie_side_by_side_and_hosts_change_no_bit(tmp_path):
+    here = kept(small("fedper", seeds=[0, 1]), tmp_path / "a")
+    there = kept(small("fedper", seeds=[0, 1], resources={"hosts": 2}), tmp_path / "b")
+    assert contents(here.models) == contents(there.models)
+    assert len(contents(here.models)) == 2 * 10 * 2
+    assert accuracies(here, "after_agg", seed=1).keys() == set(range(10))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.pt")}
+
+
+@pytest.mark.parametrize(("method", "options"), [("apfl", {"method__mixing": "logits"}), ("floco", {})])
+def test_what_is_not_one_state_dict_of_the_model_is_said(method, options, tmp_path):
+    result = kept(small(method, rounds=2, **options), tmp_path)
+    lines = [line for line in result.summary["warnings"] if line.startswith("save_models: ")]
+    assert lines == [
+        f"save_models: {method}'s personal model at {point} is not one state dict of the model, so that none "
+        "is kept of it"
+        for point in ("after_fit", "after_agg")
+    ]
+    assert not result.models.exists()
+
+
+def test_nothing_is_kept_unless_it_is_asked_for(tmp_path):
+    play(small(rounds=2), tmp_path)
+    assert not (tmp_path / "models").exists()
+
+
+def test_who_is_asked_and_when(tmp_path):
+    drawn = {1: [0, 1], 2: [1], 3: [0]}
+    config = small(rounds=3).model_copy(update={"save_models": True})
+    asked = KeptModels(config, 0, FedAvg, tmp_path, drawn.__getitem__).asked
+    assert [list(asked(client, 0)) for client in (0, 1, 2)] == [[], [], ["resting"]], "2 never trains"
+    assert [list(asked(client, 1)) for client in (0, 1, 2)] == [[], ["after_fit"], ["resting"]]
+    assert [list(asked(client, 3)) for client in (0, 1, 2)] == [["after_agg", "resting"]] * 3
