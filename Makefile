@@ -18,7 +18,7 @@ test-fast: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore-glob '*log*' tests/aggregation tests/config tests/engine \
 		tests/methods tests/module tests/results tests/tasks
 
-# A cluster of three machines made of namespaces, started by `ray up`: as root, ten to twenty minutes.
+# A cluster of three machines made of namespaces, started by `ray up`: as root, some ten minutes.
 cluster-test: $(STAMP)
 	$(BIN)/python -m tests.cluster
 

@@ -1,6 +1,6 @@
 """The learner: one LightningModule on flat vectors, and the engine that trains it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import ceil
 from typing import Any
@@ -13,7 +13,9 @@ from fedbench import processor
 from fedbench.config import TrainConfig
 from fedbench.engine import loop, trainer
 from fedbench.engine.fit import Amount, Batches, Fit
+from fedbench.engine.lane import Asked
 from fedbench.engine.module_optimizer import first_line_of, module_optimizer
+from fedbench.engine.stack import Stack
 from fedbench.engine.trainee import Trainee
 from fedbench.errors import ConfigError
 from fedbench.module import seeds
@@ -27,6 +29,8 @@ class Learner(Trainee):
 
     def __init__(self, module: LightningModule, train: TrainConfig, **more: Any) -> None:
         super().__init__(module, train, **more)
+        self.stack = Stack(self, train.width, self._alone) if train.engine == "stack" else None
+        self.together: Callable[[Fit], Weights] = self._at_once
         if self.optimizer == "module" and self.hooks is not None:
             self._try_optimizers(self.hooks)
 
@@ -43,11 +47,32 @@ class Learner(Trainee):
         """The trained weights."""
         if fit.move is not None and not holds_one(fit.move.mask):
             return fit.start.clone()
+        if self.stack is not None:
+            return self.together(fit)
+        return self._trained(fit)
+
+    def _trained(self, fit: Fit) -> Weights:
         run = trainer.run if self.train.engine == "trainer" else loop.run
         with self.prepared(fit) as plan:
             run(self, fit, plan)
         self.check()
         return self.weights()
+
+    def _alone(self, asked: Asked) -> Weights:
+        """One fit of several, as if there were no other."""
+        before, self.ledger = self.ledger, asked.ledger
+        try:
+            return self._trained(asked.fit)
+        finally:
+            self.ledger = before
+
+    def _at_once(self, fit: Fit) -> Weights:
+        """A fit that waits for no other one. Others may: `together` is how fits of clients that take turns are met."""
+        assert self.stack is not None
+        (found,) = self.stack.train([Asked(fit, self.ledger)])
+        if isinstance(found, BaseException):
+            raise found
+        return found
 
     @contextmanager
     def training(self, fit: Fit) -> Iterator[loop.Training]:

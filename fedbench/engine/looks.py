@@ -47,7 +47,7 @@ class Looks(FlatModule):
     ) -> None:
         self.train, self.evaluate_batch, self.by_batches = train, evaluate_batch, by_batches
         self.task = task or load("classification")
-        self.hooks = Hooks(module) if train.engine == "loop" else None
+        self.hooks = Hooks(module) if train.engine != "trainer" else None
         if overrides(module, "setup"):
             module.setup("fit")
         if overrides(module, "configure_model"):

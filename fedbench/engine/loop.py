@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedbench.engine.companion import Companion
 from fedbench.engine.fit import Fit
-from fedbench.engine.losses import loss_of, result_of
+from fedbench.engine.losses import result_of, trained_loss
 from fedbench.engine.module_optimizer import advance
 from fedbench.engine.optimizers import Stepper, make_stepper
 from fedbench.engine.trainee import BatchPlan, Trainee
@@ -152,7 +152,7 @@ class Training:
         parameters, slots = self.learner.parameters, self.learner.layout.params
         with torch.enable_grad(), self._autocast:
             self.output = self._forward(batch)
-            self.loss = loss = self._count(loss_of(self.output, self.learner.module))
+            self.loss = loss = self._count(trained_loss(self.output, self.learner.module))
             first = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True, materialize_grads=True)
             along = [(g * vector[s.start : s.stop].view(s.shape)).sum() for g, s in zip(first, slots, strict=True)]
             slope = torch.stack(along).sum()
@@ -179,7 +179,7 @@ class Training:
         with self.learner.shown(None if at is None else at(self.learner.w)):
             with torch.enable_grad(), self._autocast:
                 self.output = self._forward(batch)
-                self.loss = loss = loss_of(self.output, self.learner.module)
+                self.loss = loss = trained_loss(self.output, self.learner.module)
             hooks("on_before_zero_grad", stepper.optimizer)
             stepper.zero_grad()
             if loss is not None:

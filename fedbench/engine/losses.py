@@ -16,13 +16,23 @@ from fedbench.tasks import Task
 def loss_of(output: Any, module: LightningModule) -> Tensor | None:
     """The scalar in what training_step returned: a tensor, a dict with 'loss', or None to skip the batch."""
     loss = output.get("loss") if isinstance(output, dict) else output
-    if output is None or (isinstance(loss, Tensor) and loss.numel() == 1 and loss.requires_grad):
+    if output is None or (isinstance(loss, Tensor) and loss.numel() == 1):
         return loss
-    name = f"{type(module).__name__}.training_step"
-    if isinstance(loss, Tensor) and loss.numel() == 1:
-        raise ConfigError(f"{name} returned a loss that depends on no trainable parameter")
     got = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(output).__name__
-    raise ConfigError(f"{name} must return a scalar loss, a dict with 'loss', or None; it returned {got}")
+    raise ConfigError(
+        f"{type(module).__name__}.training_step must return a scalar loss, a dict with 'loss', or None; it returned "
+        f"{got}"
+    )
+
+
+def trained_loss(output: Any, module: LightningModule) -> Tensor | None:
+    """The same, of which a gradient can be taken."""
+    loss = loss_of(output, module)
+    if loss is not None and not loss.requires_grad:
+        raise ConfigError(
+            f"{type(module).__name__}.training_step returned a loss that depends on no trainable parameter"
+        )
+    return loss
 
 
 def result_of(output: Any, loss: Tensor | None) -> dict[str, Any]:

@@ -22,27 +22,27 @@ BatchPlan = list[list[Tensor]]
 
 
 class Ledger:
-    """What the fits of a client cost and said. own_rate: the module's own optimiser made steps."""
+    """What the fits of a client cost and said. losses: their sum; own_rate: the module's own optimiser made steps."""
 
     def __init__(self, device: torch.device) -> None:
-        self._losses = torch.zeros((), dtype=torch.float64, device=device)
+        self.losses = torch.zeros((), dtype=torch.float64, device=device)
         self.clear()
 
     def clear(self) -> None:
         """Begin a new account."""
-        self._losses.zero_()
+        self.losses.zero_()
         self.steps, self.own_rate = 0, False
         self.logged: dict[str, float] = {}
 
     def add(self, loss: Tensor) -> None:
         """Count a gradient step with this loss, one number, which stays on its device."""
-        self._losses.add_(loss.detach().reshape(()))
+        self.losses.add_(loss.detach().reshape(()))
         self.steps += 1
 
     @property
     def loss(self) -> float | None:
         """Mean training loss over the gradient steps."""
-        return float(self._losses) / self.steps if self.steps else None
+        return float(self.losses) / self.steps if self.steps else None
 
 
 class Trainee(Looks):
@@ -59,12 +59,12 @@ class Trainee(Looks):
         """The module as a fit needs it: numbers, modes, random streams; with the places of all batches."""
         self.load(fit.start)
         mask = None if fit.move is None else fit.move.mask
-        with self._trainable(mask), self._train_mode(fit):
-            plan = self._plan(fit)
+        with self._trainable(mask), self.in_train_mode(fit):
+            plan = self.plan(fit)
             seeds.seed_everything(*fit.data.key, fit.stream, *([fit.amount.after] if fit.amount.after else []))
             yield plan
 
-    def _plan(self, fit: Fit) -> BatchPlan:
+    def plan(self, fit: Fit) -> BatchPlan:
         """Places of every batch, epoch by epoch, drawn before the loop from the data's key and the stream."""
         amount = fit.amount
         epochs, steps, after = amount.epochs, amount.steps, amount.after
@@ -119,7 +119,7 @@ class Trainee(Looks):
         return augments or any(overrides(self.module, hook) for hook in CHANGE_BATCHES)
 
     @contextmanager
-    def _train_mode(self, fit: Fit) -> Iterator[None]:
+    def in_train_mode(self, fit: Fit) -> Iterator[None]:
         """Train mode, but for what is frozen as a whole and rests, and BatchNorm of data of one sample."""
         move, data = fit.move, fit.data
         self.module.train()

@@ -23,7 +23,7 @@ from fedbench.runtime.kept_models import KeptModels
 from fedbench.runtime.placement import Costs, Homes
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.sampling import evaluated, participants
-from fedbench.runtime.warnings import idle, said, sampled, tied, unheeded
+from fedbench.runtime.warnings import idle, said, sampled, tied, unheeded, unstacked
 
 Event = dict[str, Any]
 
@@ -47,7 +47,7 @@ class Driver:
         self.initial = parts.learner.initial()
         self.server = self.method.start(self.initial)
         self.everyone = evaluated(self.seed, self.context.clients, self.config.evaluate.clients)
-        self.warnings += [*tied(self.method), *idle(self.method), *lines]
+        self.warnings += [*tied(self.method), *idle(self.method), *unstacked(self.method), *lines]
         self.warnings += sampled(len(self.everyone), self.context.clients)
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
@@ -126,7 +126,7 @@ class Driver:
         reports = sorted((report for reply in replies for report in reply.reports), key=lambda report: report.client)
         # 4. the round that made the model is known
         self._note_unevaluated(trainers, reports)
-        for line in self.models.take(number, reports):
+        for line in (*self.models.take(number, reports), *(line for reply in replies for line in reply.remarks)):
             self.warn(line)
         lines = self._record(reports) if evaluate else []
         self.recorder.write_lines(lines)  # before the checkpoint, which knows them

@@ -98,7 +98,7 @@ class Report:
 
 @dataclass
 class Reply:
-    """The message from a host."""
+    """The message from a host. remarks: what to say once of how it works."""
 
     reports: list[Report]
     train_seconds: float
@@ -106,6 +106,7 @@ class Reply:
     busy_seconds: float
     process: int
     rss_mb: float
+    remarks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from fedbench.runtime.build import Parts, assembled
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
+from fedbench.runtime.turns import Turns
 
 
 class Host:
@@ -33,6 +35,8 @@ class Host:
         self.config, self.seed, self.context = parts.config, parts.seed, parts.context
         self.learner, self.method, self.data, self.store = parts.learner, parts.method, data, store
         self.initial, self.device = self.learner.initial(), self.learner.device
+        self._turns = Turns(self.learner) if self.learner.stack else None
+        self._clock = self._turns.clock if self._turns else time.perf_counter
         self._ship = ship
 
     @classmethod
@@ -98,15 +102,19 @@ class Host:
         begun = time.perf_counter()
         for client in order.gone:
             self.store.drop(client)
+        works = [partial(self._next, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
         with seeds.preserved_streams():
-            reports = []
-            for task, following in zip_longest(order.tasks, order.tasks[1:]):
-                if following:
-                    self.store.fetch(following.client, following.kept)
-                reports.append(self._guarded(task, order))
+            reports = self._turns.run(works) if self._turns else [work() for work in works]
         busy = time.perf_counter() - begun
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
-        return Reply(reports, train, evaluate, busy, os.getpid(), resident_mb())
+        remarks = [*self.learner.stack.remarks] if self.learner.stack else []
+        return Reply(reports, train, evaluate, busy, os.getpid(), resident_mb(), remarks)
+
+    def _next(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
+        """A task; what the one after it needs is fetched meanwhile."""
+        if following:
+            self.store.fetch(following.client, following.kept)
+        return self._guarded(task, order)
 
     def _guarded(self, task: ClientTask, order: Order) -> Report:
         report = Report(task.client)
@@ -134,10 +142,10 @@ class Host:
 
     def _task(self, client: Client, task: ClientTask, global_model: Message | None, report: Report) -> None:
         received = personal = None
-        with measured(report, "train_seconds" if task.train else "eval_seconds"):
+        with self._measured(report, "train_seconds" if task.train else "eval_seconds"):
             if task.train or task.after_agg:
                 received = self.method.receive(client)
-        with measured(report, "eval_seconds"):
+        with self._measured(report, "eval_seconds"):
             if received is not None and task.after_agg:
                 personal = self.method.personal(client, received, "after_agg")
                 self._score(task, client, "after_agg", personal, report)
@@ -156,7 +164,7 @@ class Host:
             self._train(task, self._at(client, client.round + 1), received, report)
 
     def _train(self, task: ClientTask, client: Client, received: Weights, report: Report) -> None:
-        with measured(report, "train_seconds"):
+        with self._measured(report, "train_seconds"):
             client.keeps = self.config.train.keep_optimizer
             self.learner.ledger.clear()
             upload = self.method.train(client, received)
@@ -167,17 +175,24 @@ class Host:
         ledger = self.learner.ledger
         report.loss, report.steps, report.logged = ledger.loss, ledger.steps, dict(ledger.logged)
         if task.after_fit:
-            with measured(report, "eval_seconds"):
+            with self._measured(report, "eval_seconds"):
                 assert upload.trained is not None
                 personal = self.method.personal(client, upload.trained, "after_fit")
                 self._score(task, client, "after_fit", personal, report)
-        with measured(report, "train_seconds"):
+        with self._measured(report, "train_seconds"):
             # Last, so that whatever fails before leaves no trace.
             if not client.state.is_empty:
                 report.kept = self.store.save(client.id, client.round, vars(client.state))
             upload.trained = None
             report.upload = on_cpu(upload)
             self._ship(report)
+
+    @contextmanager
+    def _measured(self, report: Report, name: str) -> Iterator[None]:
+        """Adds the seconds of a block that ends well to a report."""
+        begun = self._clock()
+        yield
+        setattr(report, name, getattr(report, name) + self._clock() - begun)
 
     def _not_finite(self, upload: Upload) -> str | None:
         ledger = self.learner.ledger
@@ -215,14 +230,6 @@ class Host:
                 groups = self.data.groups(client.test) if self.config.evaluate.by else {}
                 found["test"] = self.learner.evaluate(predictor, client.test, groups)
             report.scores[point] = found
-
-
-@contextmanager
-def measured(report: Report, name: str) -> Iterator[None]:
-    """Adds the seconds of a block that ends well to a report."""
-    begun = time.perf_counter()
-    yield
-    setattr(report, name, getattr(report, name) + time.perf_counter() - begun)
 
 
 def resident_mb() -> float:

@@ -52,6 +52,13 @@ def idle(method: Method) -> list[str]:
     return [f"{type(method).__name__} makes plain steps of its own, without effect: {keys}"] if idle else []
 
 
+def unstacked(method: Method) -> list[str]:
+    """Says whose steps no engine can put together."""
+    if method.context.train.engine != "stack" or not method.own_steps:
+        return []
+    return [f"train.engine = stack: {type(method).__name__} makes its steps itself, one client after another"]
+
+
 def tied(method: Method) -> list[str]:
     """Says of every tensor that head and body share on which side a method that parts them counts it."""
     if not method.needs_head or method.own.all or not method.own.size:

@@ -103,6 +103,31 @@ def test_same_bits_stopped_in_every_round_and_resumed(method, kind, undisturbed,
 
 
 @every_method
+def test_one_client_in_a_stack_is_the_loop_to_the_bit(method, undisturbed, tmp_path):
+    config = asked(method, "plain", train__engine="stack", train__width=1)
+    assert play(config, tmp_path) == read(undisturbed(method, "plain").folder)
+
+
+STACK = dict(rounds=2, train__batch_size=16, train__engine="stack", train__width=4)
+
+
+@every_method
+def test_a_stack_is_the_arithmetic_of_the_loop(method, tmp_path):
+    for engine in ("loop", "stack"):
+        exact = {**STACK, "train__precision": "64-true", "train__engine": engine}
+        play(asked(method, "plain", **exact), tmp_path / engine)
+    a, b = (Records(tmp_path / engine) for engine in ("loop", "stack"))
+    for table in (Records.metrics, Records.clients, Records.traces):
+        pd.testing.assert_frame_equal(table(a), table(b), check_exact=False, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["ditto", "fedrep", "fedmosaic", "pfedfda"])
+def test_a_stack_has_the_same_bits_for_any_number_of_hosts(method, ray_hosts, tmp_path):
+    config = asked(method, "plain", **STACK)
+    assert play(config, tmp_path / "0") == play(config, tmp_path / "3", ray_hosts(3))
+
+
+@every_method
 def test_same_bits_stopped_and_resumed_between_two_checkpoints(method, undisturbed, tmp_path):
     config = asked(method, "awkward", checkpoint__every=2)
     stop(config, tmp_path, ROUNDS)

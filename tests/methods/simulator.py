@@ -149,7 +149,7 @@ class Seeing(Host):
 
     seen: Round
 
-    def _score(self, client: Client, point: str, model: Any, report: Report) -> None:
+    def _score(self, task: ClientTask, client: Client, point: str, model: Any, report: Report) -> None:
         if point == "after_fit":
             self.seen.after_fit[client.id] = model
 

@@ -1,6 +1,7 @@
 """Neural collapse: how far a linear classifier is from it, a step towards it, and a loss that asks for it."""
 
 from math import sqrt
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -45,7 +46,7 @@ def regularised_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
     """
     loss, features, _ = (task_loss(net, batch), None, None) if s.head is None else task_loss_through(net, batch, s.head)
     with torch.autocast(loss.device.type, enabled=False):
-        w = net.get_parameter(s.weight)
+        w = attrgetter(s.weight)(net)
         loss = loss + s.lambda_1 * collapse_distance(w, s.present) + s.lambda_2 * w.square().sum()
         return loss if features is None else loss + s.lambda_3 * feature_penalty(features.to(w), s.feature_norm)
 

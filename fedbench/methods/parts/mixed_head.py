@@ -76,7 +76,7 @@ def mixture_masks(layout: Layout) -> Masks:
 def mixed_loss(net: Any, batch: Any, s: Any) -> Tensor:
     """The task's loss at the next coordinates of `s.path` `[steps, M]`; s.step `[1]` counts."""
     place = s.path.index_select(0, s.step)[0]
-    s.step.add_(1).remainder_(len(s.path))  # an optimiser may try several times in a step
+    s.step.copy_((s.step + 1) % len(s.path))  # an optimiser may try several times in a step
     for module in net.modules():
         if isinstance(module, Mixture):
             module.coordinates.copy_(place)

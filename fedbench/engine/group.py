@@ -1,0 +1,283 @@
+"""Fits of one kind in one step: a row of every matrix for each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import FunctionType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.optim.sgd import sgd
+
+from fedbench.engine.fit import Fit, Paired
+from fedbench.engine.lane import Asked, Lane
+from fedbench.engine.module_optimizer import own_optimizer
+from fedbench.engine.optimizers import rate_of
+from fedbench.engine.traced import Shape, Step, UntraceableError
+from fedbench.engine.trainee import Trainee
+from fedbench.module.layout import Slot
+from fedbench.module.masks import choose, holds_one
+from fedbench.module.weights import Weights
+
+if TYPE_CHECKING:
+    from fedbench.engine.stack import Stack
+
+PLAIN = (str, bool, type(None), FunctionType)
+MOMENTUM = "momentum_buffer"
+"""torch.optim's name of it."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What fits have in common that are stepped together, batches aside."""
+
+    function: Any
+    constants: tuple[tuple[str, Any], ...]
+    needs: tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
+    moving: tuple[bool, ...]
+    masked: bool
+    frozen: str
+    lone: bool
+    paired: bool
+    edit: Any
+    rate: float
+
+    @property
+    def traced(self) -> tuple[Any, ...]:
+        """What of it a trace depends on."""
+        own = self
+        return own.function, own.constants, own.needs, own.moving, own.frozen, own.lone, own.paired
+
+
+def kind_of(learner: Trainee, fit: Fit) -> Kind:
+    """Raises UntraceableError for a fit that cannot be stacked."""
+    assert learner.hooks is not None
+    if own_optimizer(learner, fit):
+        raise UntraceableError("the model's own optimiser makes the steps")
+    if fit.step.rule is not None:
+        raise UntraceableError("the method brings an optimiser")
+    if learner.optimizer != "sgd":
+        raise UntraceableError(f"train.optimizer = {learner.optimizer}")
+    if learner.train.precision == "bf16-mixed":
+        raise UntraceableError("train.precision = bf16-mixed")
+    if learner.hooks.calls:
+        raise UntraceableError(f"the model overrides {', '.join(learner.hooks.calls)}")
+    needs = vars(fit.needs(learner.w))
+    tensors = {name: value for name, value in needs.items() if isinstance(value, Tensor)}
+    constants = {name: value for name, value in needs.items() if name not in tensors}
+    for name, value in constants.items():
+        if not is_plain(value):
+            raise UntraceableError(f"a loss or an edit of the method needs {name}, which is not a tensor")
+    mask, data = None if fit.move is None else fit.move.mask, fit.data
+    return Kind(
+        fit.loss and fit.loss.function,
+        tuple(sorted(constants.items())),
+        tuple((name, tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())),
+        tuple(mask is None or holds_one(mask[slot.start : slot.stop]) for slot in learner.layout.params),
+        mask is not None,
+        "train" if fit.move is None else fit.move.frozen,
+        len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1),
+        isinstance(data, Paired),
+        fit.step.edit,
+        rate_of(learner, fit),
+    )
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a trace may hold it as it is: equal means the same, and no client's tensors hide in it."""
+    if isinstance(value, tuple):
+        return all(isinstance(item, Slot) or is_plain(item) for item in value)
+    return isinstance(value, PLAIN) and not getattr(value, "__closure__", None)
+
+
+class Group:
+    """Fits of one kind on their way through the stack, a row each."""
+
+    def __init__(self, stack: "Stack", kind: Kind, asked: Sequence[Asked]) -> None:
+        self.stack, self.kind, self.learner = stack, kind, stack.learner
+        self.asked = asked
+        self.needs = {
+            name: torch.zeros(stack.width, *shape, dtype=dtype, device=stack.w.device)
+            for name, shape, dtype in kind.needs
+        }
+        self.mask = torch.zeros_like(stack.w, dtype=torch.bool) if kind.masked else None
+        self.written: set[str] = set()
+
+    def train(self) -> list[Weights]:
+        """The trained weights of all. Raises UntraceableError where the steps cannot be traced."""
+        stack, learner = self.stack, self.learner
+        with learner.in_train_mode(self.asked[0].fit):
+            lanes = going = [Lane(learner, asked, row) for row, asked in enumerate(self.asked)]
+            for lane in lanes:
+                self._load(lane)
+            while going:
+                for lane in going:
+                    while lane.next is not None and (stack.width == 1 or not lane.is_full):
+                        self._step_alone(lane)
+                going = [lane for lane in going if lane.next is not None]
+                if going:
+                    self._step_together(going)
+        return [self._finished(lane) for lane in lanes]
+
+    def _load(self, lane: Lane) -> None:
+        stack, row, fit, layout = self.stack, lane.row, lane.asked.fit, self.learner.layout
+        stack.w[row].copy_(fit.start.params)
+        for rows, part in zip(stack.buffers, split(fit.start.buffers, layout.buffers), strict=True):
+            rows[row].copy_(part)
+        for rows, part in zip(stack.counters, split(fit.start.counters, layout.counters), strict=True):
+            rows[row].copy_(part)
+        stack.losses[row].copy_(lane.asked.ledger.losses)
+        held = (fit.memory or {}).get("optimizer", {}).get(MOMENTUM)
+        stack.momentum[row].zero_() if held is None else stack.momentum[row].copy_(held)
+        needs = vars(fit.needs(stack.w))
+        for name, rows in self.needs.items():
+            rows[row].copy_(needs[name])
+        if self.mask is not None:
+            assert fit.move is not None
+            self.mask[row].copy_(fit.move.mask)
+            stack.start[row].copy_(fit.start.params)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _step_together(self, lanes: Sequence[Lane]) -> None:
+        stack, batches = self.stack, [lane.taken() for lane in lanes]
+        rows = [lane.row for lane in lanes]
+        resting = [row for row in range(stack.width) if row not in set(rows)]
+        index, *tensors = (
+            stacked(parts, rows, stack.width)
+            for parts in zip(*((batch.index, *batch.tensors) for batch in batches), strict=True)
+        )
+        changing = [stack.w, stack.momentum, *stack.buffers, *stack.counters, *self.needs.values()]
+        kept = [(whole, whole[resting]) for whole in changing] if resting else []
+        step, losses, logged = self._move(None, index, tensors)
+        for whole, before in kept:
+            whole[resting] = before
+        if resting:
+            stack.losses[rows] += losses[rows]
+        else:
+            stack.losses.add_(losses)
+        values = [value.unbind(0) for value in logged]
+        for lane, batch in zip(lanes, batches, strict=True):
+            lane.log(step.logged, [value[lane.row] for value in values], batch)
+
+    def _step_alone(self, lane: Lane) -> None:
+        batch = lane.taken()
+        step, loss, logged = self._move(lane.row, batch.index, batch.tensors)
+        self.stack.losses[lane.row].add_(loss)
+        lane.log(step.logged, logged, batch)
+
+    def _move(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> tuple[Step, Tensor, list[Tensor]]:
+        """A gradient step of one row, or of all: its trace, the loss, and what the module logs."""
+        stack, step = self.stack, self._step(row, index, tensors)
+        views = stack.views(self.kind.moving, row)
+        before = [value._version for value in self.needs.values()]
+        loss, gradients, logged = step(*self._inputs(row, index, tensors))
+        g, w, momentum = ((whole if row is None else whole[row]) for whole in (stack.g, stack.w, stack.momentum))
+        with torch.no_grad():
+            if views.resting:
+                g.zero_()
+            for view, gradient in zip(views.gradients, gradients, strict=True):
+                view.copy_(gradient)
+            if self.kind.edit is not None:
+                self.kind.edit(g, w, SimpleNamespace(index=index, **self._edited(row), **dict(self.kind.constants)))
+            train = self.learner.train
+            sgd(
+                [w],
+                [g],
+                [momentum] if train.momentum else [],
+                fused=True,
+                lr=self.kind.rate,
+                momentum=train.momentum,
+                weight_decay=train.weight_decay,
+                dampening=0,
+                nesterov=False,
+                maximize=False,
+            )
+            if self.mask is not None:
+                mask, start = (whole if row is None else whole[row] for whole in (self.mask, stack.start))
+                torch.where(mask, w, start, out=w)
+        self.written.update(
+            name for (name, value), version in zip(self.needs.items(), before, strict=True) if value._version != version
+        )
+        return step, loss, logged
+
+    def _inputs(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+        views = self.stack.views(self.kind.moving, row)
+        needs = [value if row is None else value[row] for value in self.needs.values()]
+        return [views.moving, views.resting, views.buffers, [*tensors], [*needs, index]]
+
+    def _edited(self, row: int | None) -> dict[str, Tensor]:
+        """What an edit gets: vectors, and numbers as `[]` or `[K, 1]`."""
+        if row is not None:
+            return {name: value[row] for name, value in self.needs.items()}
+        return {name: value.unsqueeze(-1) if value.dim() == 1 else value for name, value in self.needs.items()}
+
+    def _step(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> Step:
+        """Traced for this kind of fits and these shapes, once. Raises UntraceableError."""
+        width = None if row is not None else self.stack.width
+        key = self.kind.traced, width, tuple((tuple(t.shape), t.dtype, t.stride()) for t in tensors)
+        if key not in self.stack.steps:
+            self.stack.steps[key] = self._traced(row, index, tensors, width)
+        found = self.stack.steps[key]
+        if isinstance(found, UntraceableError):
+            raise found
+        return found
+
+    def _traced(
+        self, row: int | None, index: Tensor, tensors: Sequence[Tensor], width: int | None
+    ) -> Step | UntraceableError:
+        layout = self.learner.layout
+        moves = dict(zip((slot.name for slot in layout.params), self.kind.moving, strict=True))
+        shape = Shape(
+            moving=tuple(name for name in moves if moves[name]),
+            resting=tuple(name for name in moves if not moves[name]),
+            buffers=tuple(slot.name for slot in (*layout.buffers, *layout.counters)),
+            needs=(*self.needs, "index"),
+            constants=dict(self.kind.constants),
+            paired=self.kind.paired,
+            width=width,
+        )
+        try:
+            return Step(self.learner.module, self.asked[0].fit.loss, shape, self._inputs(row, index, tensors))
+        except UntraceableError as error:
+            return error
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _finished(self, lane: Lane) -> Weights:
+        """Hand over what the fit has changed."""
+        stack, row, fit, ledger = self.stack, lane.row, lane.asked.fit, lane.asked.ledger
+        ledger.losses.copy_(stack.losses[row])
+        ledger.steps += lane.done
+        ledger.logged.update(lane.logged)
+        needs = {**fit.step.needs, **(fit.loss.needs if fit.loss else {})}
+        for name in self.written:
+            if isinstance(needs[name], Tensor):
+                needs[name].copy_(self.needs[name][row])
+        if fit.memory is not None:
+            momentum = stack.momentum[row].clone()
+            if fit.move is not None:
+                before = fit.memory.get("optimizer", {}).get(MOMENTUM)
+                momentum = choose(fit.move.mask, momentum, torch.zeros_like(momentum) if before is None else before)
+            fit.memory["optimizer"] = {MOMENTUM: momentum} if self.learner.train.momentum else {}
+        buffers, counters = ([rows[row].flatten() for rows in part] for part in (stack.buffers, stack.counters))
+        return Weights(
+            params=stack.w[row].clone(),
+            buffers=torch.cat([stack.w.new_zeros(0), *buffers]),
+            counters=torch.cat([torch.zeros(0, dtype=torch.int64), *(part.cpu() for part in counters)]),
+        )
+
+
+def split(vector: Tensor, slots: Sequence[Slot]) -> list[Tensor]:
+    """The tensors of a flat vector."""
+    return [vector[slot.start : slot.stop].view(slot.shape) for slot in slots]
+
+
+def stacked(parts: Sequence[Tensor], rows: Sequence[int], width: int) -> Tensor:
+    """Tensors of some rows as one of all; what the other rows hold is of no matter."""
+    if len(parts) == width:
+        return torch.stack(list(parts))
+    filled = [parts[0]] * width
+    for row, part in zip(rows, parts, strict=True):
+        filled[row] = part
+    return torch.stack(filled)

@@ -1,0 +1,84 @@
+"""One fit of several: its batches, in their order, and what it logs and costs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench.engine.fit import Fit, Paired
+from fedbench.engine.trainee import Ledger, Trainee
+from fedbench.module.logs import Logs
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A fit, and where its cost is kept."""
+
+    fit: Fit
+    ledger: Ledger
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A step to come. tensors: inputs and targets, of paired data those of both."""
+
+    index: Tensor
+    tensors: Sequence[Tensor]
+    ends_epoch: bool
+
+
+class Lane:
+    """One fit's batches, in their order, and what came of them. next: the batch to come, or None."""
+
+    def __init__(self, learner: Trainee, asked: Asked, row: int) -> None:
+        self.asked, self.row, self.done = asked, row, 0
+        self.logs, self.logged = Logs(), dict[str, float]()
+        fit = asked.fit
+        size = learner.train.batch_size
+        self._full = None if size == "full" else int(size)
+        self._second_size = fit.data.size if isinstance(fit.data, Paired) else None
+        self._plan = learner.plan(fit)
+        self._data, self._second = learner.seen_in_training(fit), learner.second_batches(fit)
+        # Batches of augmented data are drawn one after another.
+        self._at_once = self._second is None and getattr(self._data, "augmentation", None) is None
+        self._batches = self._walk()
+        self.next = next(self._batches, None)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next batch has the size of the run's batches, like those of other lanes."""
+        assert self.next is not None
+        whole = len(self.next.index) == self._full
+        return whole and (self._second_size is None or len(self.next.tensors[2]) == self._second_size)
+
+    def taken(self) -> Batch:
+        """The next batch, which is done then."""
+        batch, self.next = self.next, next(self._batches, None)
+        assert batch is not None
+        self.done += 1
+        return batch
+
+    def log(self, calls: Sequence[tuple[str, dict[str, Any]]], values: Sequence[Tensor], batch: Batch) -> None:
+        self.logs.in_step, self.logs.batch_size = True, len(batch.index)
+        for (name, options), value in zip(calls, values, strict=True):
+            self.logs.log(name, value, **options)
+        if batch.ends_epoch:
+            self.logs.in_step = False
+            self.logged.update(self.logs.end_epoch())
+
+    def _walk(self) -> Iterator[Batch]:
+        for epoch in self._plan:
+            for place, (index, tensors) in enumerate(self._gathered(epoch)):
+                yield Batch(index, tensors, place + 1 == len(epoch))
+
+    def _gathered(self, epoch: list[Tensor]) -> Iterator[tuple[Tensor, Sequence[Tensor]]]:
+        """The batches of an epoch; those of full size are gathered at once."""
+        whole = [index for index in epoch if len(index) == self._full] if self._at_once else []
+        if len(whole) > 1:
+            parts = (part.unflatten(0, (len(whole), -1)).unbind(0) for part in self._data.batch(torch.cat(whole)))
+            yield from zip(whole, zip(*parts, strict=True), strict=True)
+        for index in epoch[len(whole) if len(whole) > 1 else 0 :]:
+            tensors: tuple[Tensor, ...] = self._data.batch(index)
+            yield index, tensors if self._second is None else (*tensors, *next(self._second))

@@ -1,0 +1,130 @@
+"""Clients that take turns on one learner, so that their fits meet and are trained together.
+
+A method's code blocks in every fit. Here each client has a thread, of which one runs at a time, in the order of the
+clients: it runs until it asks for a fit, and waits for it. When all wait, their fits go to the learner's stack at once,
+and each goes on with its own. Who is done makes place for the next one.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from fedbench.engine.fit import Fit
+from fedbench.engine.lane import Asked
+from fedbench.engine.learner import Learner
+from fedbench.engine.trainee import Ledger
+from fedbench.module.weights import Weights
+
+T = TypeVar("T")
+
+
+class EndedError(BaseException):
+    """A turn is ended because another one failed for good."""
+
+
+class Turn(Generic[T]):
+    """One client's work on its way. seconds: that it has run, and its share of the fits in which it took part."""
+
+    def __init__(self, work: Callable[[], T], ledger: Ledger) -> None:
+        self.work, self.ledger, self.seconds = work, ledger, 0.0
+        self.fit: Fit | None = None
+        self.answer: Weights | BaseException | None = None
+        self.error: BaseException | None = None
+        self.result: T
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+
+    def go(self) -> None:
+        """From a thread of its own: all of the work."""
+        self._go.acquire()
+        try:
+            self.result = self.work()
+        except BaseException as error:
+            self.error = error
+        self.fit = None
+        self._back.release()
+
+    def ask(self, fit: Fit) -> Weights:
+        """From its thread: wait for the trained weights."""
+        self.fit = fit
+        self._back.release()
+        self._go.acquire()
+        self.fit = None
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        assert self.answer is not None
+        return self.answer
+
+    def run(self) -> None:
+        """From outside: let it run until it waits for a fit, or is done."""
+        self._go.release()
+        self._back.acquire()
+
+
+class Turns:
+    """Works through pieces of work that ask the learner for fits, `width` at a time."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+        assert learner.stack is not None
+        self._threads = ThreadPoolExecutor(learner.stack.width)
+        self._now: Turn | None = None
+        self._begun = 0.0
+
+    def clock(self) -> float:
+        """Seconds of whoever runs, without those in which it waits."""
+        passed = time.perf_counter() - self._begun
+        return passed if self._now is None else self._now.seconds + passed
+
+    def run(self, works: Sequence[Callable[[], T]]) -> list[T]:
+        """The results in the order of the work. What a piece of work raises ends the others too."""
+        learner, stack = self.learner, self.learner.stack
+        assert stack is not None
+        alone, ledger = learner.together, learner.ledger
+        waiting, turns, active = deque(works), list[Turn[T]](), list[Turn[T]]()
+        learner.together = self._ask
+        try:
+            while waiting or active:
+                while waiting and len(active) < stack.width:
+                    turn = Turn(waiting.popleft(), Ledger(learner.device))
+                    self._threads.submit(turn.go)
+                    turns.append(turn)
+                    active.append(turn)
+                    self._let(turn)
+                    active = [turn for turn in active if turn.fit is not None]
+                self._train(active)
+                for turn in active:
+                    self._let(turn)
+                active = [turn for turn in active if turn.fit is not None]
+        finally:
+            for turn in turns:
+                while turn.fit is not None:
+                    turn.answer = EndedError()
+                    turn.run()
+            learner.together, learner.ledger, self._now = alone, ledger, None
+        return [turn.result for turn in turns]
+
+    def _let(self, turn: Turn[T]) -> None:
+        self._now, self.learner.ledger, self._begun = turn, turn.ledger, time.perf_counter()
+        turn.run()
+        turn.seconds += time.perf_counter() - self._begun
+        self._now = None
+        if turn.error is not None:
+            raise turn.error
+
+    def _train(self, turns: Sequence[Turn[T]]) -> None:
+        """Answer all that wait."""
+        if not turns:
+            return
+        begun, stack = time.perf_counter(), self.learner.stack
+        assert stack is not None
+        found = stack.train([Asked(turn.fit, turn.ledger) for turn in turns if turn.fit is not None])
+        share = (time.perf_counter() - begun) / len(turns)
+        for turn, answer in zip(turns, found, strict=True):
+            turn.answer, turn.seconds = answer, turn.seconds + share
+
+    def _ask(self, fit: Fit) -> Weights:
+        assert self._now is not None
+        return self._now.ask(fit)

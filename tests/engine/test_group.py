@@ -1,0 +1,99 @@
+"""Which fits go together."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedbench.config import TrainConfig
+from fedbench.engine.fit import Fit, Loss, Move, Paired, Step
+from fedbench.engine.group import is_plain, kind_of, split, stacked
+from fedbench.engine.learner import Learner
+from fedbench.engine.losses import task_loss
+from fedbench.engine.traced import UntraceableError
+from fedbench.methods.fedprox import proximal_pull
+from fedbench.module.layout import Slot
+
+
+@pytest.fixture
+def stacking(net) -> Learner:
+    return Learner(net(), TrainConfig(engine="stack", batch_size=8), optimizer="sgd")
+
+
+def own_loss(net: Any, batch: Any, s: Any) -> Tensor:
+    return task_loss(net, batch)
+
+
+def test_what_differs_in_more_than_numbers_is_of_another_kind(stacking, blobs):
+    start, anchor = stacking.initial(), stacking.initial().params
+    fit = Fit(start, blobs(20))
+    head = stacking.layout.mask("head")
+    alike = [fit, Fit(start, blobs(9)), Fit(stacking.initial(), blobs(8), "other")]
+    assert len({kind_of(stacking, other) for other in alike}) == 1
+    different = [
+        fit,
+        Fit(start, blobs(1)),
+        Fit(start, Paired(blobs(20), blobs(9), 8)),
+        replace(fit, loss=Loss(own_loss)),
+        replace(fit, loss=Loss(own_loss, mu=1)),
+        replace(fit, loss=Loss(own_loss, mu=anchor)),
+        replace(fit, loss=Loss(own_loss, head="head")),
+        replace(fit, step=Step(lr=0.5)),
+        replace(fit, step=Step(decay=0.5)),
+        replace(fit, step=Step(proximal_pull, anchor=anchor, mu=0.1)),
+        replace(fit, move=Move(head)),
+        replace(fit, move=Move(~head)),
+        replace(fit, move=Move(head, frozen="eval")),
+    ]
+    kinds = [kind_of(stacking, other) for other in different]
+    assert len(set(kinds)) == len(different)
+    pulled = [replace(fit, step=Step(proximal_pull, anchor=anchor * n, mu=n)) for n in (1, 2)]
+    assert len({kind_of(stacking, other) for other in pulled}) == 1
+    scattered = [replace(fit, move=Move(torch.rand(len(anchor)) < 0.5)) for _ in range(2)]
+    assert len({kind_of(stacking, other) for other in scattered}) == 1
+
+
+def test_who_cannot_be_stacked(net, stacking, blobs):
+    fit = Fit(stacking.initial(), blobs(20))
+    train = stacking.train
+    own = Learner(net(), train, optimizer="module")
+    adam = Learner(net(), train, optimizer="adam")
+    half = Learner(net(), train.model_copy(update={"precision": "bf16-mixed"}), optimizer="sgd")
+    hooked = Learner(type("Hooked", (net,), {"on_train_start": lambda self: None})(), train, optimizer="sgd")
+    asked = [
+        (own, fit, "the model's own optimiser makes the steps"),
+        (adam, fit, "train.optimizer = adam"),
+        (half, fit, "train.precision = bf16-mixed"),
+        (hooked, fit, "the model overrides on_train_start"),
+        (stacking, replace(fit, step=Step(rule=torch.optim.SGD)), "the method brings an optimiser"),
+        (stacking, replace(fit, loss=Loss(own_loss, of=[1])), "needs of, which is not a tensor"),
+    ]
+    for learner, one, why in asked:
+        with pytest.raises(UntraceableError, match=f"{why}$"):
+            kind_of(learner, one)
+
+
+def test_what_a_trace_may_hold():
+    within = torch.zeros(1)
+
+    def closing() -> Tensor:
+        return within
+
+    slot = Slot("a", (1,), 0, 1)
+    assert all(map(is_plain, ["head", None, True, own_loss, (slot, "a"), ()]))
+    assert not any(map(is_plain, [closing, within, (within,), [1], {}, torch.nn.Linear(1, 1)]))
+
+
+def test_rows_of_some_are_in_their_places():
+    parts = [torch.full((2,), float(n)) for n in range(3)]
+    assert torch.equal(stacked(parts, [0, 1, 2], 3), torch.tensor([[0.0, 0], [1, 1], [2, 2]]))
+    assert torch.equal(stacked(parts[:2], [2, 0], 3)[[2, 0]], torch.tensor([[0.0, 0], [1, 1]]))
+
+
+def test_a_vector_is_cut_where_its_tensors_lie():
+    slots = [Slot("a", (2, 2), 0, 4), Slot("b", (), 4, 5)]
+    one, other = split(torch.arange(5.0), slots)
+    assert one.tolist() == [[0, 1], [2, 3]]
+    assert float(other) == 4

@@ -1,0 +1,331 @@
+"""Several clients in one step: one of them alone is the loop to the bit, several are the loop's arithmetic."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedbench.config import TrainConfig
+from fedbench.engine.fit import Amount, Fit, Loss, Move, OneBatch, Paired, Step
+from fedbench.engine.lane import Asked
+from fedbench.engine.learner import Learner
+from fedbench.engine.losses import task_loss
+from fedbench.engine.trainee import Ledger
+from fedbench.errors import ConfigError
+from fedbench.methods.fedprox import proximal_pull
+from fedbench.module.weights import Weights
+
+SIZES = (20, 16, 33, 7, 8)
+TRAIN = dict(batch_size=8, epochs=2, lr=0.1, momentum=0.5)
+
+
+GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is here")]
+on_every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
+
+
+def learner_of(net: Any, engine: str, width: int = 1, device: str = "cpu", **train: Any) -> Learner:
+    torch.manual_seed(0)
+    config = TrainConfig(**{**TRAIN, **train}, engine=engine, width=width)
+    return Learner(net(), config, optimizer="sgd", device=device)
+
+
+def trained(learner: Learner, fits: Sequence[Fit]) -> tuple[list[Weights], list[Ledger]]:
+    """By the loop one after another, by the stack so many at a time as it takes."""
+    ledgers = [Ledger(learner.device) for _ in fits]
+    if learner.stack is None:
+        found = []
+        for fit, ledger in zip(fits, ledgers, strict=True):
+            learner.ledger = ledger
+            found.append(learner.fit(fit))
+        return found, ledgers
+    asked = [Asked(*both) for both in zip(fits, ledgers, strict=True)]
+    width = learner.stack.width
+    parts = [learner.stack.train(asked[i : i + width]) for i in range(0, len(asked), width)]
+    return [weights for part in parts for weights in part], ledgers
+
+
+def pulled(net: Any, batch: Any, s: Any) -> Tensor:
+    """A loss with a term of its own that counts how often it was asked."""
+    s.count.add_(1)
+    return task_loss(net, batch) + s.mu * sum(p.square().sum() for p in net.parameters())
+
+
+def of_pairs(net: Any, batch: Any, s: Any) -> Tensor:
+    (x, y), (u, t) = batch
+    return F.cross_entropy(net(x), y) + s.lam * F.cross_entropy(net(u), t)
+
+
+def of_rows(net: Any, batch: Any, s: Any) -> Tensor:
+    """Needs what lies at the places of its batch."""
+    return F.mse_loss(net(batch[0]), s.wanted.index_select(0, s.index))
+
+
+def head_of(learner: Learner, **more: Any) -> Move:
+    return Move(learner.layout.mask("head"), **more)
+
+
+def scattered(learner: Learner, seed: int) -> Move:
+    return Move(torch.rand(learner.layout.size, generator=torch.Generator().manual_seed(seed)) < 0.5)
+
+
+def fits(name: str, learner: Learner, blobs: Callable) -> list[Fit]:
+    start, like = learner.initial(), learner.w
+    data = [blobs(n, key=(0, n, 1)) for n in SIZES]
+    make: dict[str, Callable[[int], Fit]] = {
+        "plain": lambda i: Fit(start, data[i]),
+        "steps": lambda i: Fit(start, data[i], amount=Amount(steps=5, min_batch=2)),
+        "edit": lambda i: Fit(start, data[i], step=Step(proximal_pull, anchor=start.params * i, mu=0.3, lr=0.05)),
+        "loss": lambda i: Fit(start, data[i], loss=Loss(pulled, mu=0.1, count=like.new_zeros(()))),
+        "head": lambda i: Fit(start, data[i], move=head_of(learner)),
+        "resting norm": lambda i: Fit(start, data[i], move=head_of(learner, frozen="norm_eval")),
+        "masked": lambda i: Fit(start, data[i], move=scattered(learner, i)),
+        "memory": lambda i: Fit(start, data[i], step=Step(memory={"optimizer": {"momentum_buffer": start.params + i}})),
+        "masked memory": lambda i: Fit(start, data[i], move=scattered(learner, i), step=Step(memory={})),
+        "pairs": lambda i: Fit(start, Paired(data[i], blobs(11, key=(1, i, 1)), 8), loss=Loss(of_pairs, lam=0.5)),
+        "rows": lambda i: Fit(start, data[i], loss=Loss(of_rows, wanted=data[i].x[:, :3])),
+        "one batch": lambda i: Fit(start, OneBatch(*data[i].batch(torch.arange(6)), key=(i,))),
+    }
+    return [make[name](i) for i in range(len(SIZES))]
+
+
+NAMES = ["plain", "steps", "edit", "loss", "head", "masked", "memory", "pairs", "rows", "masked memory", "one batch"]
+
+
+def assert_same(a: Weights, b: Weights) -> None:
+    assert all(torch.equal(getattr(a, name), getattr(b, name)) for name in vars(a))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_client_alone_is_the_loop_to_the_bit(name, net, blobs):
+    loop, stack = learner_of(net, "loop"), learner_of(net, "stack")
+    asked, again = fits(name, loop, blobs), fits(name, stack, blobs)
+    (a, costs), (b, same_costs) = trained(loop, asked), trained(stack, again)
+    assert not stack.stack.remarks
+    for one, other in zip(a, b, strict=True):
+        assert_same(one, other)
+    for one, other in zip(costs, same_costs, strict=True):
+        assert (one.loss, one.steps, one.logged) == (other.loss, other.steps, other.logged)
+    for one, other in zip(asked, again, strict=True):
+        assert_needs_are_same(one, other)
+
+
+def assert_needs_are_same(a: Fit, b: Fit, exact: bool = True) -> None:
+    """What a loss has written to, and what the optimiser keeps."""
+    for name, value in (a.loss.needs if a.loss else {}).items():
+        if isinstance(value, Tensor):
+            torch.testing.assert_close(value, b.loss.needs[name], rtol=0, atol=0 if exact else 1e-12)
+    assert (a.memory is None) == (b.memory is None)
+    if a.memory is not None:
+        (kept,), (other,) = (m["optimizer"].values() for m in (a.memory, b.memory))
+        torch.testing.assert_close(kept, other, rtol=0, atol=0 if exact else 1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("width", [3, 8])
+def test_several_are_the_arithmetic_of_the_loop(name, width, net, blobs):
+    double = partial(blobs_of, blobs, torch.float64)
+    loop = learner_of(net, "loop", precision="64-true")
+    stack = learner_of(net, "stack", width, precision="64-true")
+    asked, again = fits(name, loop, double), fits(name, stack, double)
+    (a, costs), (b, same_costs) = trained(loop, asked), trained(stack, again)
+    assert not stack.stack.remarks
+    for one, other in zip(a, b, strict=True):
+        assert float((one.params - other.params).abs().max()) < 1e-13
+    assert [ledger.steps for ledger in costs] == [ledger.steps for ledger in same_costs]
+    assert [ledger.loss for ledger in costs] == pytest.approx([ledger.loss for ledger in same_costs], rel=1e-12)
+    for one, other in zip(asked, again, strict=True):
+        assert_needs_are_same(one, other, exact=False)
+
+
+def blobs_of(blobs: Callable, dtype: torch.dtype, *args: Any, **more: Any) -> Any:
+    found = blobs(*args, **more)
+    found.x, found.dtype = found.x.to(dtype), dtype
+    return found
+
+
+def test_who_else_is_there_and_where_one_stands_changes_no_bit(net, blobs):
+    stack = learner_of(net, "stack", 4)
+    asked = partial(fits, "edit", stack, blobs)
+    together, _ = trained(stack, asked())
+    turned, _ = trained(stack, asked()[::-1])
+    alone = [trained(stack, [fit])[0][0] for fit in asked()]
+    for one, other, lone in zip(together, turned[::-1], alone, strict=True):
+        assert_same(one, other)
+        assert_same(one, lone)
+
+
+def normed(net: Any) -> Any:
+    class Normed(net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU())
+
+    return Normed
+
+
+@pytest.mark.parametrize("name", ["plain", "head", "resting norm", "edit"])
+def test_running_statistics_are_each_clients_own(name, net, blobs):
+    kind = normed(net)
+    loop, one = learner_of(kind, "loop"), learner_of(kind, "stack")
+    for a, b in zip(trained(loop, fits(name, loop, blobs))[0], trained(one, fits(name, one, blobs))[0], strict=True):
+        assert_same(a, b)
+    double = partial(blobs_of, blobs, torch.float64)
+    exact, three = learner_of(kind, "loop", precision="64-true"), learner_of(kind, "stack", 3, precision="64-true")
+    found = [trained(own, fits(name, own, double))[0] for own in (exact, three)]
+    assert not three.stack.remarks
+    for a, b in zip(*found, strict=True):
+        for part in ("params", "buffers"):
+            torch.testing.assert_close(getattr(a, part), getattr(b, part), rtol=0, atol=1e-12)
+        assert torch.equal(a.counters, b.counters)
+
+
+def test_fits_of_different_kinds_are_sorted_apart(net, blobs):
+    loop, stack = learner_of(net, "loop"), learner_of(net, "stack", 6)
+    mixed = lambda own: [fit for name in ("edit", "head", "plain") for fit in fits(name, own, blobs)[:2]]  # noqa: E731
+    for a, b in zip(trained(loop, mixed(loop))[0], trained(stack, mixed(stack))[0], strict=True):
+        torch.testing.assert_close(a.params, b.params, rtol=0, atol=1e-6)
+
+
+def test_what_the_module_logs_is_each_clients_own(net, blobs):
+    def step(self: Any, batch: Any) -> Tensor:
+        loss = F.cross_entropy(self(batch[0]), batch[1])
+        self.log("twice", 2 * loss)
+        self.log_dict({"most": loss}, reduce_fx="max")
+        return loss
+
+    kind = type("Talks", (net,), {"training_step": step})
+    loop, stack = learner_of(kind, "loop"), learner_of(kind, "stack", 3)
+    a, b = (trained(own, fits("plain", own, blobs))[1] for own in (loop, stack))
+    for one, other in zip(a, b, strict=True):
+        assert one.logged.keys() == other.logged.keys() == {"twice", "most"}
+        assert list(one.logged.values()) == pytest.approx(list(other.logged.values()), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda fit: setattr(fit, "step", Step(rule=torch.optim.SGD)), "the method brings an optimiser"),
+        (lambda fit: setattr(fit, "loss", Loss(pulled_by, by=nn.Linear(1, 1))), "needs by, which is not a tensor"),
+    ],
+)
+def test_a_fit_that_cannot_be_stacked_is_the_loops(change, why, net, blobs):
+    loop, stack = learner_of(net, "loop"), learner_of(net, "stack", 3)
+    asked = [fits("plain", own, blobs) for own in (loop, stack)]
+    for fit in (asked[0][1], asked[1][1]):
+        change(fit)
+    a, b = trained(loop, asked[0])[0], trained(stack, asked[1])[0]
+    assert_same(a[1], b[1])
+    (remark,) = stack.stack.remarks
+    assert remark.startswith("train.engine = stack: fits are done one client after another: ")
+    assert remark.endswith(why)
+
+
+def pulled_by(net: Any, batch: Any, s: Any) -> Tensor:
+    return task_loss(net, batch) + s.by.weight.sum()
+
+
+def test_models_that_cannot_be_stacked_say_why(net, conv_net, blobs):
+    class Asks(net):
+        def training_step(self, batch: Any) -> Tensor:
+            loss = F.cross_entropy(self(batch[0]), batch[1])
+            return loss * 2 if loss.item() > 1 else loss
+
+    class Counts(net):
+        seen = 0
+
+        def training_step(self, batch: Any) -> Tensor:
+            self.seen = self.seen + 1
+            return F.cross_entropy(self(batch[0]), batch[1])
+
+    class Hooked(net):
+        def on_train_epoch_start(self) -> None:
+            pass
+
+    for kind, why in ((Asks, "item"), (Counts, "attributes of the module"), (Hooked, "overrides on_train_epoch_start")):
+        loop, stack = learner_of(kind, "loop"), learner_of(kind, "stack", 3)
+        found = [trained(own, fits("plain", own, blobs))[0] for own in (loop, stack)]
+        for a, b in zip(*found, strict=True):
+            assert_same(a, b)
+        assert any(why in remark for remark in stack.stack.remarks), stack.stack.remarks
+    dropout, stack = learner_of(conv_net, "loop"), learner_of(conv_net, "stack", 3)
+    images = [Fit(dropout.initial(), blobs(n, shape=(2, 6, 6), key=(n,))) for n in SIZES]
+    for a, b in zip(trained(dropout, images)[0], trained(stack, images)[0], strict=True):
+        assert_same(a, b)
+    assert "it draws random numbers" in " ".join(stack.stack.remarks)
+
+
+def test_a_client_that_fails_leaves_the_others_alone(net, blobs):
+    stack = learner_of(net, "stack", 4)
+    asked = fits("plain", stack, blobs)[:3]
+    asked[1].data.key = ("broken",)
+    asked[1].data.batch = None
+    found, _ = trained(stack, asked)
+    assert [type(one).__name__ for one in found] == ["Weights", "TypeError", "Weights"]
+    assert_same(found[2], trained(stack, fits("plain", stack, blobs)[:3])[0][2])
+    broken = fits("plain", stack, blobs)[:3]
+    broken[2].data.batch = failing_later(broken[2].data.batch)
+    found, _ = trained(stack, broken)
+    assert isinstance(found[2], OSError)
+    assert_same(found[0], trained(stack, fits("plain", stack, blobs)[:1])[0][0])
+    few = Fit(stack.initial(), blobs(4, key=(4,)), amount=Amount(min_batch=5))
+    found, _ = trained(stack, [fits("plain", stack, blobs)[0], few])
+    assert isinstance(found[1], ConfigError)
+    assert "batches of 4 image(s) from 4: this model trains on 5 or more at a time" in str(found[1])
+
+
+def failing_later(batch: Callable) -> Callable:
+    asked = []
+
+    def fails(index: Tensor) -> Any:
+        asked.append(index)
+        if len(asked) > 2:
+            raise OSError("gone")
+        return batch(index)
+
+    return fails
+
+
+def test_numbers_that_are_not_finite_stay_with_their_client(net, blobs):
+    stack = learner_of(net, "stack", 4)
+    asked = fits("plain", stack, blobs)[:3]
+    asked[1] = Fit(stack.initial(), asked[1].data, step=Step(lr=1e38))
+    wild, _ = trained(stack, [Fit(f.start, f.data, step=Step(lr=1e30)) for f in asked[:1]])
+    assert not wild[0].is_finite()
+    calm, _ = trained(stack, fits("plain", stack, blobs)[:3])
+    again, _ = trained(learner_of(net, "stack", 4), fits("plain", stack, blobs)[:3])
+    for one, other in zip(calm, again, strict=True):
+        assert_same(one, other)
+
+
+class There:
+    """Data on a device."""
+
+    def __init__(self, data: Any, device: str) -> None:
+        self.data, self.device, self.key = data, device, data.key
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = self.data.batch(index.cpu())
+        return x.to(self.device), y.to(self.device)
+
+
+@on_every_device
+@pytest.mark.parametrize("name", ["plain", "edit", "masked", "memory"])
+def test_a_device_does_the_arithmetic_of_the_processor_and_repeats_its_bits(name, device, net, blobs):
+    double = partial(blobs_of, blobs, torch.float64)
+    exact = learner_of(net, "loop", precision="64-true")
+    expected, _ = trained(exact, fits(name, exact, double))
+    for engine, width in (("loop", 1), ("stack", 1), ("stack", 3)):
+        own = learner_of(net, engine, width, device, precision="64-true")
+        there = lambda own=own: fits(name, own, lambda *args, **more: There(double(*args, **more), device))  # noqa: E731
+        found, again = trained(own, there())[0], trained(own, there())[0]
+        for one, other, same in zip(found, expected, again, strict=True):
+            assert one.params.device.type == device
+            torch.testing.assert_close(one.params.cpu(), other.params, rtol=0, atol=1e-10)
+            assert_same(one, same)

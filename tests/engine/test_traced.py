@@ -1,0 +1,140 @@
+"""Steps as lists of operations: what they compute and log, and what cannot be one."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedbench.engine.fit import Loss
+from fedbench.engine.traced import Shape, Step, UntraceableError
+
+NAMES = ("body.0.weight", "body.0.bias", "head.weight", "head.bias")
+
+
+def traced(module: Any, loss: Loss | None = None, width: int | None = None, constants: Any = None) -> tuple[Step, list]:
+    """The step of four of six samples in which the last layer moves, and its inputs."""
+    module.log = module.log_dict = lambda *args, **options: None
+    own = dict(module.named_parameters())
+    needs = {name: torch.as_tensor(value) for name, value in (loss.needs if loss else {}).items()}
+    shape = Shape(NAMES[2:], NAMES[:2], (), (*needs,), constants or {}, False, width)
+    draw = torch.Generator().manual_seed(1)
+    batch = [torch.randn(4, 6, generator=draw), torch.tensor([0, 1, 2, 0])]
+    parts = [[own[n].detach() for n in NAMES[2:]], [own[n].detach() for n in NAMES[:2]], [], batch, [*needs.values()]]
+    if width:
+        parts = [[torch.stack([tensor.clone()] * width) for tensor in part] for part in parts]
+    return Step(module, loss, shape, parts), parts
+
+
+@pytest.fixture
+def module(net) -> Any:
+    torch.manual_seed(0)
+    return net()
+
+
+def test_it_computes_what_the_module_does_on_the_tensors_that_it_is_given(module):
+    step, parts = traced(module)
+    for moved in (0.0, 1.0):
+        moving = [tensor + moved for tensor in parts[0]]
+        loss, gradients, logged = step(moving, *parts[1:])
+        for own, tensor in zip((module.head.weight, module.head.bias), moving, strict=True):
+            own.data = tensor.clone()
+        expected = F.cross_entropy(module(parts[3][0]), parts[3][1])
+        asked = torch.autograd.grad(expected, [module.head.weight, module.head.bias])
+        assert torch.equal(loss, expected.detach())
+        assert all(torch.equal(a, b) for a, b in zip(gradients, asked, strict=True))
+        assert not logged
+
+
+def test_in_a_stack_every_client_has_its_own(module):
+    alone, parts = traced(module)
+    stacked, whole = traced(module, width=3)
+    whole[0][0][1] *= 2
+    loss, gradients, _ = stacked(*whole)
+    first = alone(*parts)
+    assert torch.allclose(loss[[0, 2]], first[0])
+    assert not torch.allclose(loss[1], first[0])
+    assert torch.allclose(gradients[0][2], first[1][0])
+
+
+def counting(net: Any, batch: Any, s: Any) -> Tensor:
+    s.count.add_(1)
+    return s.mu * F.cross_entropy(net(batch[0]), batch[1])
+
+
+def test_a_loss_writes_to_what_it_is_given_and_tracing_leaves_that_alone(module):
+    step, parts = traced(module, Loss(counting, count=torch.zeros(()), mu=2.0))
+    count = parts[4][0]
+    assert float(count) == 0
+    for number in (1, 2):
+        step(*parts)
+        assert float(count) == number
+
+
+def test_what_is_logged_comes_out(net):
+    class Talks(net):
+        def training_step(self, batch: Any) -> Tensor:
+            loss = F.cross_entropy(self(batch[0]), batch[1])
+            self.log("loss", loss, prog_bar=True)
+            self.log_dict({"half": loss / 2})
+            return loss
+
+    step, parts = traced(Talks())
+    loss, _, logged = step(*parts)
+    assert step.logged == [("loss", {"prog_bar": True}), ("half", {})]
+    assert [float(value) for value in logged] == pytest.approx([float(loss), float(loss) / 2])
+
+
+def refused(net: Any, step: Any, width: int | None = None) -> str:
+    with pytest.raises(UntraceableError) as caught:
+        traced(type("Own", (net,), {"training_step": step})(), width=width)
+    return str(caught.value)
+
+
+def test_what_cannot_be_traced_says_why(net):
+    def asks(self, batch):
+        loss = F.cross_entropy(self(batch[0]), batch[1])
+        return loss * 2 if loss.item() > 1 else loss
+
+    def keeps(self, batch):
+        self.last = 7
+        return F.cross_entropy(self(batch[0]), batch[1])
+
+    def draws(self, batch):
+        return F.cross_entropy(self(F.dropout(batch[0], 0.5)), batch[1])
+
+    def counts(self, batch):
+        self.log("samples", len(batch[0]))
+        return F.cross_entropy(self(batch[0]), batch[1])
+
+    def skips(self, batch):
+        return None
+
+    assert "aten._local_scalar_dense" in refused(net, asks)
+    assert ".item()" in refused(net, asks, width=2)
+    assert refused(net, keeps) == "it changes attributes of the module that are no tensors"
+    assert refused(net, draws) == "it draws random numbers"
+    assert refused(net, draws, width=2) == "it draws random numbers"
+    assert refused(net, counts) == "it logs 'samples', which is not a tensor"
+    assert refused(net, skips) == "its training_step returns no loss"
+
+
+def test_batch_normalisation_changes_its_statistics_in_place(net):
+    class Normed(net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU())
+
+    torch.manual_seed(0)
+    module = Normed().train()
+    module.log = module.log_dict = lambda *args, **options: None
+    own, kept = dict(module.named_parameters()), dict(module.named_buffers())
+    x, y = torch.randn(4, 6), torch.tensor([0, 1, 2, 0])
+    copies = [tensor.clone() for tensor in kept.values()]
+    shape = Shape((*own,), (), (*kept,), (), {}, False, None)
+    step = Step(module, None, shape, [[p.detach() for p in own.values()], [], copies, [x, y], []])
+    assert all(torch.equal(a, b) for a, b in zip(copies, kept.values(), strict=True)), "tracing changes nothing"
+    step([p.detach() for p in own.values()], [], copies, [x, y], [])
+    module(x)
+    assert all(torch.equal(a, b) for a, b in zip(copies, kept.values(), strict=True))

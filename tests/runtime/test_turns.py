@@ -1,0 +1,117 @@
+"""Clients that take turns: in their order, one at a time, and their fits meet."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from fedbench.config import TrainConfig
+from fedbench.engine.fit import Fit
+from fedbench.engine.learner import Learner
+from fedbench.engine.trainee import Ledger
+from fedbench.errors import ConfigError
+from fedbench.results.reader import Records
+from fedbench.runtime.turns import Turns
+from tests.engine.conftest import Blobs, Net
+from tests.runtime.accidents import CLIENT, clumsy
+from tests.runtime.rounds import play
+
+WIDTH = 3
+
+
+class Meetings(Learner):
+    """Notes how many fits came at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(Net(), TrainConfig(engine="stack", width=WIDTH, epochs=1, batch_size=4), optimizer="sgd")
+        self.met: list[int] = []
+        assert self.stack is not None
+        train = self.stack.train
+        self.stack.train = lambda asked: (self.met.append(len(asked)), train(asked))[1]  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def learner() -> Meetings:
+    return Meetings()
+
+
+def fit(learner: Learner, key: int) -> Fit:
+    return Fit(learner.initial(), Blobs(8, key=(key,)))
+
+
+def test_one_runs_at_a_time_in_order_and_who_is_done_makes_place(learner):
+    told: list[Any] = []
+
+    def work(number: int, fits: int) -> Any:
+        for turn in range(fits):
+            told.append((number, turn))
+            learner.fit(fit(learner, number))
+        told.append((number, "end"))
+        return number, learner.ledger.steps, threading.current_thread()
+
+    asked = [2, 1, 1, 0, 1]
+    found = Turns(learner).run([lambda n=n, fits=fits: work(n, fits) for n, fits in enumerate(asked)])
+    assert [(number, steps) for number, steps, _ in found] == [(n, 2 * fits) for n, fits in enumerate(asked)]
+    first = [(0, 0), (1, 0), (2, 0)]
+    second = [(0, 1), (1, "end"), (2, "end"), (3, 0)]
+    assert told[:3] == first
+    assert [entry for entry in told if entry[0] == 0] == [(0, 0), (0, 1), (0, "end")]
+    assert set(second) - {(3, 0)} <= set(told)
+    assert learner.met == [3, 2]
+    assert threading.current_thread() not in {thread for *_, thread in found}
+
+
+def test_everyone_has_an_account_and_a_clock_of_his_own(learner):
+    turns = Turns(learner)
+
+    def work(number: int) -> Any:
+        begun = turns.clock()
+        learner.fit(fit(learner, number))
+        time.sleep(0.2 if number == 1 else 0)
+        return learner.ledger, turns.clock() - begun
+
+    before = learner.ledger
+    (a, quick), (b, slow), (c, last) = turns.run([lambda n=n: work(n) for n in range(3)])
+    assert len({id(before), id(a), id(b), id(c)}) == 4
+    assert learner.ledger is before
+    assert slow > 0.2 > max(quick, last)
+
+
+def test_a_fit_outside_of_turns_is_done_at_once(learner):
+    learner.ledger = Ledger(learner.device)
+    learner.fit(fit(learner, 0))
+    assert learner.met == [1]
+    assert learner.ledger.steps == 2
+
+
+def test_what_one_raises_ends_the_others(learner):
+    ended = []
+
+    def waits(number: int) -> None:
+        try:
+            learner.fit(fit(learner, number))
+            learner.fit(fit(learner, number))
+        finally:
+            ended.append(number)
+
+    def fails() -> None:
+        learner.fit(fit(learner, 9))
+        raise ConfigError("no more")
+
+    turns = Turns(learner)
+    with pytest.raises(ConfigError, match="no more"):
+        turns.run([lambda: waits(0), fails, lambda: waits(2), lambda: waits(3)])
+    assert sorted(ended) == [0, 2]
+    assert turns.run([lambda: 5]) == [5], "and can be used again"
+    learner.fit(fit(learner, 0))
+
+
+def test_a_client_that_fails_leaves_the_others_as_they_are(tmp_path):
+    asked = clumsy("fit")
+    play(asked, tmp_path / "a")
+    train = asked.train.model_copy(update={"engine": "stack", "width": 4})
+    play(asked.model_copy(update={"train": train}), tmp_path / "b")
+    a, b = (Records(tmp_path / name).metrics() for name in "ab")
+    assert list(a["failed"]) == list(b["failed"])
+    assert any(client == CLIENT for failed in b["failed"] for client, _ in failed)
