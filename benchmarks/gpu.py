@@ -1,0 +1,290 @@
+"""What a GPU makes of fedbench: steps, whole rounds, and every method, each as a ratio or a difference in one run.
+
+    python benchmarks/gpu.py [PART ...] [--device cuda] [--quick] [--json FILE]
+    python benchmarks/gpu.py --check        every part and the tests that need a GPU, in less than ten minutes
+
+One process without Ray and W&B (`--hosts 0`). Parts:
+steps     one client's gradient steps: the bare loop of PyTorch, and fedbench's engines, samples a second and ratios
+rounds    whole rounds of W0 and W1 (benchmarks/throughput.py), evaluation off, against the bare loop in this process
+cifar10   1,500 rounds of 50 clients with 50 images, batches of 10, one epoch (pfl-research's benchmark), minutes
+busy      share of the time in which the GPU computes, in rounds of W1, and what the processor does most
+methods   two rounds of all methods on the device and on the processor: accuracies in points, and what fails
+With `--device cpu --quick` all of it runs on any machine, to see that it does.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+from benchmarks.throughput import WORKLOADS, Workload  # noqa: E402
+
+STEPS = {
+    "mlp, batch 32": Workload("mlp", (1, 8, 8), 320, 1, 1, 32, 1, hidden=[64]),
+    "avgcnn, batch 10": Workload("avgcnn", (3, 32, 32), 100, 1, 1, 10, 1),
+    "avgcnn, batch 50": Workload("avgcnn", (3, 32, 32), 500, 1, 1, 50, 1),
+    "resnet18, batch 32": Workload("resnet18", (3, 32, 32), 128, 1, 1, 32, 1),
+}
+PFL_RESEARCH = Workload("avgcnn", (3, 32, 32), 50, 1000, 50, 10, 1)
+ROUNDS = 1500
+ENGINES: dict[str, dict[str, Any]] = {
+    "loop": {"engine": "loop"},
+    "stack of 10": {"engine": "stack", "width": 10},
+    "stack of 50": {"engine": "stack", "width": 50},
+}
+
+
+def synchronise(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def seconds(work: Callable[[], Any], device: str, repeats: int) -> float:
+    """Median of some repeats after one to warm up."""
+    work()
+    found = []
+    for _ in range(repeats):
+        synchronise(device)
+        begun = time.perf_counter()
+        work()
+        synchronise(device)
+        found.append(time.perf_counter() - begun)
+    return statistics.median(found)
+
+
+class Bare:
+    """PyTorch's own loop over clients, one after another, on data that lie on the device."""
+
+    def __init__(self, workload: Workload, device: str) -> None:
+        from fedbench import models
+
+        self.workload, self.device = workload, device
+        options = {"hidden": workload.hidden} if workload.hidden else {}
+        self.model = models.build(workload.model, workload.shape, 10, **options).to(device)
+        self.start = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        self.images = torch.randn(workload.images, *workload.shape, device=device)
+        self.labels = torch.randint(0, 10, (workload.images,), device=device)
+
+    def round(self) -> None:
+        workload = self.workload
+        for _ in range(workload.share):
+            self.model.load_state_dict(self.start)
+            self.model.train()
+            optimizer = torch.optim.SGD(self.model.parameters(), 0.01, momentum=0.5, weight_decay=5e-4)
+            for _ in range(workload.epochs):
+                for index in torch.randperm(workload.images, device=self.device).split(workload.batch):
+                    optimizer.zero_grad()
+                    F.cross_entropy(self.model(self.images[index]), self.labels[index]).backward()
+                    optimizer.step()
+
+
+class Ours:
+    """Rounds of fedbench in this process, evaluation off."""
+
+    def __init__(self, workload: Workload, device: str, **train: Any) -> None:
+        from fedbench.config import Config
+        from fedbench.runtime.driver import Driver
+        from fedbench.runtime.hosts import InProcess
+        from fedbench.runtime.recorder import Recorder
+        from fedbench.studies.resolve import resolve
+        from fedbench.tasks import load
+
+        config = Config(
+            method=workload.method,
+            data={
+                "name": "benchmarks.throughput:random_images",
+                "val": 0,
+                "images": workload.images * workload.clients,
+                "shape": list(workload.shape),
+            },
+            partition={"name": "iid", "clients": workload.clients},
+            model={"name": workload.model, **({"hidden": workload.hidden} if workload.hidden else {})},
+            train={"batch_size": workload.batch, "epochs": workload.epochs, **train},
+            rounds=10**6,
+            participation=workload.share if workload.share > 1 else 1.0,
+            evaluate={"every": 10**6},
+            checkpoint={"every": 0},
+            resources={"hosts": 0, "gpus_per_host": 1 if device == "cuda" else 0},
+        )
+        config, dataset = resolve(config)
+        folder = Path(tempfile.mkdtemp(prefix="fedbench-gpu-"))
+        self.run = Driver.of(config, 0, InProcess(dataset), dataset, Recorder(folder, load(dataset.task)))
+        self.run.begin()
+
+    def round(self) -> None:
+        self.run.exchange(self.run.record.number)
+
+    @property
+    def remarks(self) -> list[str]:
+        return [line for line in self.run.recorder.warnings if "train.engine" in line]
+
+
+def steps(device: str, quick: bool) -> Iterator[dict[str, Any]]:
+    """Clients' fits without the rounds around them: fifty clients of each kind, ten where it is quick."""
+    for name, workload in STEPS.items():
+        clients = 10 if quick or workload.model == "resnet18" else 50
+        many = replace(workload, clients=clients, share=clients, images=workload.images // (4 if quick else 1))
+        samples = many.images * clients
+        base = seconds(Bare(many, device).round, device, 1 if quick else 3)
+        row: dict[str, Any] = {"what": name, "clients": clients, "bare samples/s": samples / base}
+        for engine, train in ENGINES.items():
+            if train.get("width", 1) > clients:
+                continue
+            ours = Ours(many, device, **train)
+            row[engine] = base / seconds(ours.round, device, 1 if quick else 3)
+            if ours.remarks:
+                row[f"{engine}, said"] = ours.remarks
+        yield row
+
+
+def rounds(device: str, quick: bool) -> Iterator[dict[str, Any]]:
+    for name in ("W0", "W1"):
+        workload = WORKLOADS[name]
+        repeats = 2 if quick else 10
+        base = seconds(Bare(workload, device).round, device, repeats)
+        row: dict[str, Any] = {"what": name, "bare ms": 1000 * base}
+        for engine, train in ENGINES.items():
+            if train.get("width", 1) <= workload.share:
+                row[engine] = base / seconds(Ours(workload, device, **train).round, device, repeats)
+        yield row
+
+
+def cifar10(device: str, quick: bool) -> Iterator[dict[str, Any]]:
+    workload = replace(PFL_RESEARCH, clients=100) if quick else PFL_RESEARCH
+    for engine, train in ENGINES.items():
+        one = seconds(Ours(workload, device, **train).round, device, 1 if quick else 10)
+        yield {"what": engine, "s a round": one, f"minutes of {ROUNDS} rounds": one * ROUNDS / 60}
+
+
+def busy(device: str, quick: bool) -> Iterator[dict[str, Any]]:
+    from torch.profiler import ProfilerActivity, profile
+
+    ours = Ours(WORKLOADS["W1"], device)
+    ours.round()
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
+    synchronise(device)
+    begun = time.perf_counter()
+    with profile(activities=activities) as seen:
+        for _ in range(1 if quick else 3):
+            ours.round()
+        synchronise(device)
+    wall = time.perf_counter() - begun
+    table = seen.key_averages()
+    on_device = sum(getattr(event, "self_device_time_total", 0) for event in table) / 1e6
+    yield {"what": "W1, loop", "GPU busy": on_device / wall if device == "cuda" else None, "wall s": wall}
+    for event in sorted(table, key=lambda event: -event.self_cpu_time_total)[:8]:
+        yield {"what": event.key, "calls": event.count, "processor s": event.self_cpu_time_total / 1e6}
+
+
+def methods(device: str, quick: bool) -> Iterator[dict[str, Any]]:
+    from fedbench import Config, run
+    from fedbench import methods as known
+
+    for name in known.names():
+        needs = {"public": {"size": 40}} if known.load(name).needs_public else {}
+        found: dict[str, Any] = {}
+        row: dict[str, Any] = {"what": name}
+        for place in dict.fromkeys(("cpu", device)):
+            for engine in ("loop", "stack"):
+                try:
+                    config = Config(
+                        method=name,
+                        data={"name": "benchmarks.throughput:random_images", "images": 1000, "shape": [1, 8, 8]},
+                        partition="iid",
+                        model={"name": "mlp", "hidden": [16]},
+                        train={"epochs": 1, "batch_size": 16, "engine": engine},
+                        rounds=2,
+                        resources={"hosts": 0, "gpus_per_host": 1 if place == "cuda" else 0},
+                        out=Path(tempfile.mkdtemp(prefix="fedbench-gpu-")),
+                        **needs,
+                    )
+                    found[f"{place} {engine}"] = run(config, report=False).metrics["test_accuracy"]
+                except Exception as error:
+                    row[f"{place} {engine}, failed"] = f"{type(error).__name__}: {str(error).splitlines()[0:1]}"
+        base = found.get("cpu loop")
+        for where, scores in found.items():
+            if base is not None and where != "cpu loop":
+                row[where] = 100 * float((scores - base).abs().max())
+        yield row
+
+
+PARTS: dict[str, Callable[[str, bool], Iterator[dict[str, Any]]]] = {
+    "steps": steps,
+    "rounds": rounds,
+    "cifar10": cifar10,
+    "busy": busy,
+    "methods": methods,
+}
+MEANS = {
+    "steps": "above 1: faster than the bare loop",
+    "rounds": "above 1: faster than the bare loop",
+    "cifar10": "whole rounds, evaluation off",
+    "busy": "",
+    "methods": "largest difference to the loop on the processor, in points",
+}
+
+
+def machine(device: str) -> dict[str, Any]:
+    name = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine()
+    return {"device": name, "torch": torch.__version__, "cuda": torch.version.cuda, "cores": os.cpu_count()}
+
+
+def told(row: dict[str, Any]) -> str:
+    shown = {key: f"{value:.3g}" if isinstance(value, float) else value for key, value in row.items() if key != "what"}
+    return f"  {row['what']}: " + ", ".join(f"{key} {value}" for key, value in shown.items())
+
+
+def tests() -> int:
+    """Those that need a GPU. Returns pytest's exit status."""
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "tests/engine"]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; none: all")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--quick", action="store_true", help="few repeats of small work")
+    parser.add_argument("--check", action="store_true", help="all parts and the tests that need a GPU")
+    parser.add_argument("--json", type=Path, help="also write all numbers to this file")
+    asked = parser.parse_args(argv)
+    unknown = [part for part in asked.parts if part not in PARTS]
+    if unknown:
+        parser.error(f"no part {unknown[0]}: one of {', '.join(PARTS)}")
+    if asked.device == "cuda" and not torch.cuda.is_available():
+        parser.error("no GPU is here: --device cpu --quick shows what would be measured")
+    os.chdir(ROOT)
+    torch.set_num_threads(1)
+    status = tests() if asked.check else 0
+    found: dict[str, Any] = {"machine": machine(asked.device)}
+    print(", ".join(f"{key} {value}" for key, value in found["machine"].items()), flush=True)
+    for part in asked.parts or PARTS:
+        begun = time.perf_counter()
+        print(f"{part}{': ' if MEANS[part] else ''}{MEANS[part]}", flush=True)
+        rows = found[part] = []
+        for row in PARTS[part](asked.device, asked.quick):
+            rows.append(row)
+            print(told(row), flush=True)
+            if asked.json:
+                asked.json.write_text(json.dumps(found, indent=1))
+        print(f"  ({time.perf_counter() - begun:.0f} s)", flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
