@@ -3,7 +3,8 @@
     python benchmarks/gpu.py [PART ...] [--device cuda] [--quick] [--json FILE]
     python benchmarks/gpu.py --check        every part and the tests that need a GPU, in less than ten minutes
 
-One process without Ray and W&B (`--hosts 0`). Parts:
+One process without Ray and W&B (`--hosts 0`): beside torch, torchvision, lightning and pandas it needs pydantic, PyYAML,
+pyarrow, rich, scipy and safetensors, and pytest for --check. Parts:
 steps     one client's gradient steps: the bare loop of PyTorch, and fedbench's engines, samples a second and ratios
 rounds    whole rounds of W0 and W1 (benchmarks/throughput.py), evaluation off, against the bare loop in this process
 cifar10   1,500 rounds of 50 clients with 50 images, batches of 10, one epoch (pfl-research's benchmark), minutes
@@ -32,7 +33,7 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-from benchmarks.throughput import WORKLOADS, Workload  # noqa: E402
+from benchmarks.throughput import WORKLOADS, Workload, asked  # noqa: E402
 
 STEPS = {
     "mlp, batch 32": Workload("mlp", (1, 8, 8), 320, 1, 1, 32, 1, hidden=[64]),
@@ -97,31 +98,14 @@ class Ours:
     """Rounds of fedbench in this process, evaluation off."""
 
     def __init__(self, workload: Workload, device: str, **train: Any) -> None:
-        from fedbench.config import Config
         from fedbench.runtime.driver import Driver
         from fedbench.runtime.hosts import InProcess
         from fedbench.runtime.recorder import Recorder
         from fedbench.studies.resolve import resolve
         from fedbench.tasks import load
 
-        config = Config(
-            method=workload.method,
-            data={
-                "name": "benchmarks.throughput:random_images",
-                "val": 0,
-                "images": workload.images * workload.clients,
-                "shape": list(workload.shape),
-            },
-            partition={"name": "iid", "clients": workload.clients},
-            model={"name": workload.model, **({"hidden": workload.hidden} if workload.hidden else {})},
-            train={"batch_size": workload.batch, "epochs": workload.epochs, **train},
-            rounds=10**6,
-            participation=workload.share if workload.share > 1 else 1.0,
-            evaluate={"every": 10**6},
-            checkpoint={"every": 0},
-            resources={"hosts": 0, "gpus_per_host": 1 if device == "cuda" else 0},
-        )
-        config, dataset = resolve(config)
+        resources = {"hosts": 0, "gpus_per_host": 1 if device == "cuda" else 0}
+        config, dataset = resolve(asked(workload, train, resources))
         folder = Path(tempfile.mkdtemp(prefix="fedbench-gpu-"))
         self.run = Driver.of(config, 0, InProcess(dataset), dataset, Recorder(folder, load(dataset.task)))
         self.run.begin()
@@ -262,26 +246,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="few repeats of small work")
     parser.add_argument("--check", action="store_true", help="all parts and the tests that need a GPU")
     parser.add_argument("--json", type=Path, help="also write all numbers to this file")
-    asked = parser.parse_args(argv)
-    unknown = [part for part in asked.parts if part not in PARTS]
+    given = parser.parse_args(argv)
+    unknown = [part for part in given.parts if part not in PARTS]
     if unknown:
         parser.error(f"no part {unknown[0]}: one of {', '.join(PARTS)}")
-    if asked.device == "cuda" and not torch.cuda.is_available():
+    if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("no GPU is here: --device cpu --quick shows what would be measured")
     os.chdir(ROOT)
     torch.set_num_threads(1)
-    status = tests() if asked.check else 0
-    found: dict[str, Any] = {"machine": machine(asked.device)}
+    status = tests() if given.check else 0
+    found: dict[str, Any] = {"machine": machine(given.device)}
     print(", ".join(f"{key} {value}" for key, value in found["machine"].items()), flush=True)
-    for part in asked.parts or PARTS:
+    for part in given.parts or PARTS:
         begun = time.perf_counter()
         print(f"{part}{': ' if MEANS[part] else ''}{MEANS[part]}", flush=True)
         rows = found[part] = []
-        for row in PARTS[part](asked.device, asked.quick):
+        for row in PARTS[part](given.device, given.quick):
             rows.append(row)
             print(told(row), flush=True)
-            if asked.json:
-                asked.json.write_text(json.dumps(found, indent=1))
+            if given.json:
+                given.json.write_text(json.dumps(found, indent=1))
         print(f"  ({time.perf_counter() - begun:.0f} s)", flush=True)
     return status
 

@@ -110,35 +110,40 @@ class Bare:
             pipe.send(False)
 
 
+def asked(workload: Workload, train: dict[str, Any], resources: dict[str, Any]) -> Any:
+    """A run of it without an end and without evaluation."""
+    from fedbench.config import Config
+
+    return Config(
+        method=workload.method,
+        data={
+            "name": "benchmarks.throughput:random_images",
+            "val": 0,
+            "images": workload.images * workload.clients,
+            "shape": list(workload.shape),
+        },
+        partition={"name": "iid", "clients": workload.clients},
+        model={"name": workload.model, **({"hidden": workload.hidden} if workload.hidden else {})},
+        train={"batch_size": workload.batch, "epochs": workload.epochs, **train},
+        rounds=10**6,
+        participation=workload.share if workload.share > 1 else 1.0,
+        evaluate={"every": 10**6},
+        checkpoint={"every": 0},
+        resources=resources,
+    )
+
+
 class Ours:
     """The engine with Ray hosts, evaluation off."""
 
     def __init__(self, workload: Workload, hosts: int, precision: str) -> None:
-        from fedbench.config import Config
         from fedbench.runtime.driver import Driver
         from fedbench.runtime.ray_hosts import RayHosts
         from fedbench.runtime.recorder import Recorder
         from fedbench.studies.resolve import resolve
         from fedbench.tasks import load
 
-        config = Config(
-            method=workload.method,
-            data={
-                "name": "benchmarks.throughput:random_images",
-                "val": 0,
-                "images": workload.images * workload.clients,
-                "shape": list(workload.shape),
-            },
-            partition={"name": "iid", "clients": workload.clients},
-            model={"name": workload.model, **({"hidden": workload.hidden} if workload.hidden else {})},
-            train={"batch_size": workload.batch, "epochs": workload.epochs, "precision": precision},
-            rounds=10**6,
-            participation=workload.share,
-            evaluate={"every": 10**6},
-            checkpoint={"every": 0},
-            resources={"hosts": hosts},
-        )
-        config, dataset = resolve(config)
+        config, dataset = resolve(asked(workload, {"precision": precision}, {"hosts": hosts}))
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-throughput-"))
         self.hosts = RayHosts(hosts, 1, 0.0)
         self.run = Driver.of(config, 0, self.hosts, dataset, Recorder(self.folder, load(dataset.task)))
@@ -197,24 +202,24 @@ def main() -> None:
         help="train.precision of ours; the bare loop stays in float32",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object keyed by workload")
-    asked = parser.parse_args()
-    unknown = [name for name in asked.workloads if name not in WORKLOADS]
+    given = parser.parse_args()
+    unknown = [name for name in given.workloads if name not in WORKLOADS]
     if unknown:
         parser.error(f"no workload {unknown[0]}: one of {', '.join(WORKLOADS)}")
-    if min(asked.rounds, asked.starts, asked.processes) < 1:
+    if min(given.rounds, given.starts, given.processes) < 1:
         parser.error("--rounds, --starts and --processes are at least 1")
-    if asked.starts > asked.rounds:
-        parser.error(f"--starts {asked.starts}: every start needs a round, and --rounds is {asked.rounds}")
+    if given.starts > given.rounds:
+        parser.error(f"--starts {given.starts}: every start needs a round, and --rounds is {given.rounds}")
     from fedbench.config import Config
     from fedbench.runtime import cluster
 
     os.chdir(Path(__file__).resolve().parent.parent)
     sys.path.insert(0, os.getcwd())
     found = {}
-    with cluster.connected(Config(resources={"hosts": asked.processes})):
-        for name in asked.workloads:
-            found[name] = result = measure(name, asked.rounds, asked.starts, asked.processes, asked.precision)
-            if not asked.json:
+    with cluster.connected(Config(resources={"hosts": given.processes})):
+        for name in given.workloads:
+            found[name] = result = measure(name, given.rounds, given.starts, given.processes, given.precision)
+            if not given.json:
                 parts = ", ".join(f"{part} {1000 * s:.1f}" for part, s in result["parts_s"].items())
                 print(
                     f"{name}: ratio {result['ratio']:.3f} (ours {1000 * result['ours_s']:.1f} ms, bare "
@@ -222,7 +227,7 @@ def main() -> None:
                     f"{100 * result['busy_spread']:.1f} %",
                     flush=True,
                 )
-    if asked.json:
+    if given.json:
         print(json.dumps(found, indent=1))
 
 

@@ -80,4 +80,4 @@ def listed(rows: list[dict]) -> Iterator[str]:
         for text in (f"published: {row['effect']}", f"verdict: {row['verdict']}"):
             yield from textwrap.wrap(text, 110, initial_indent=" " * 31, subsequent_indent=" " * 33)
     total = [sum(row[key] for row in rows) for key in ("runs", "steps", "minutes")]
-    yield f"all  {total[0]:>5} {total[1]:>9,} {total[2]:>8.1f}  runs that rows share are counted once, training only"
+    yield f"all  {total[0]:>5} {total[1]:>9,} {total[2]:>8.1f}  shared runs once; a run on every core"

@@ -141,7 +141,7 @@ def outlook(contests: Sequence["Contest"]) -> Iterator[str]:
         yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in contest.plan.refused)
     runs = [config for contest in contests for config in contest.expected()]
     steps = sum(map(steps_of, runs))
-    yield f"{len(runs)} runs, {steps:.2g} gradient steps, about {duration(hours_of(runs) * 3600)} of training here"
+    yield f"{len(runs)} runs, {steps:.2g} gradient steps, about {duration(hours_of(runs) * 3600)} here"
 
 
 def read_count(flag: str, text: str | None, least: int = 1) -> int | None:

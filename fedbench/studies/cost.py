@@ -34,6 +34,10 @@ SETS = {
 """Training images, shape of one, and classes (two for numbers to predict); other sets are taken for CIFAR-10."""
 PASSES = {"co-pfl": 2.0, "fedselect": 2.0, "ditto": 2.0, "apfl": 2.0, "fedmosaic": 2.0, "fedct": 2.0}
 """Methods that make two passes over their images, or one with as many public ones, by the work of one."""
+POINTS = 2
+"""Models of a client that are evaluated."""
+LOOK = 1 / 3
+"""A forward pass, of the work of a gradient step on the same image."""
 MEASURED = 12
 """Steps that are timed, the first one not counted."""
 MOST = 1.0
@@ -63,9 +67,32 @@ def images_of(config: Config) -> float:
     return total / asked.clients * (1 - asked.test_share if asked.test == "pooled" else 1)
 
 
+def held_for_testing(config: Config) -> float:
+    """Test images of a client: what was asked for, or its share of a test part of a fifth of the training images."""
+    asked, test = config.partition, config.partition.test_share
+    if asked.test_images is not None:
+        return asked.test_images * asked.classes
+    if asked.test_size is not None:
+        return asked.test_size
+    return images_of(config) * (test / (1 - test) if asked.test == "pooled" else 1 / 5)
+
+
+def looks_of(config: Config) -> float:
+    """Images that all evaluations of a run look at."""
+    clients, sample = config.partition.clients, config.evaluate.clients
+    seen = min(clients, sample if isinstance(sample, int) else clients)
+    each = held_for_testing(config) + images_of(config) * config.data.val
+    return ceil(config.rounds / config.evaluate.every) * seen * each * POINTS
+
+
 def hours_of(configs: Iterable[Config]) -> float:
-    """Estimated hours of training with a run on every core."""
-    return sum(steps_of(config) * step_seconds(*work(config)) for config in configs) / 3600 / (os.cpu_count() or 1)
+    """Estimated hours of training and evaluation with a run on every core."""
+    return sum(map(_seconds_of, configs)) / 3600 / (os.cpu_count() or 1)
+
+
+def _seconds_of(config: Config) -> float:
+    kind = work(config)
+    return step_seconds(*kind) * (steps_of(config) + LOOK * looks_of(config) / kind[-1])
 
 
 def work(config: Config) -> tuple[str, tuple[int, ...], int, int]:

@@ -3,7 +3,7 @@
 import pytest
 
 from fedbench.config import Config
-from fedbench.studies.cost import hours_of, images_of, step_seconds, steps_of, work
+from fedbench.studies.cost import held_for_testing, hours_of, images_of, looks_of, step_seconds, steps_of, work
 
 ASKED = {"partition": {"name": "shards", "clients": 10, "classes": 2, "images": 50}, "data": {"name": "cifar10"}}
 
@@ -26,6 +26,27 @@ def test_steps_are_batches_times_epochs_times_clients_times_rounds():
     assert steps_of(base.model_copy(update={"data": base.data.model_copy(update={"val": 0})})) == 100 * 10 * 5 * 4
     half = Config(**ASKED, train={"batch_size": "full", "epochs": 1}, rounds=10, participation=0.5)
     assert steps_of(half) == 10 * 5
+
+
+@pytest.mark.parametrize(
+    ("more", "images"),
+    [
+        ({"partition": {**ASKED["partition"], "test_images": 40}}, 80),
+        ({"partition": {"name": "pathological", "train_size": 500, "test_size": 30}}, 30),
+        ({"partition": {"name": "dirichlet", "clients": 100, "test": "pooled"}}, 125),
+        ({}, 20),
+    ],
+)
+def test_test_images_of_a_client(more, images):
+    assert held_for_testing(Config(**{**ASKED, **more})) == pytest.approx(images)
+
+
+def test_evaluations_look_at_validation_and_test_images_at_both_points():
+    asked = Config(**ASKED, rounds=25, evaluate={"every": 10})
+    assert looks_of(asked) == pytest.approx(3 * 10 * (20 + 10) * 2)
+    sampled = asked.model_copy(update={"evaluate": asked.evaluate.model_copy(update={"clients": 4})})
+    assert looks_of(sampled) == pytest.approx(looks_of(asked) * 0.4)
+    assert hours_of([sampled]) < hours_of([asked])
 
 
 def test_a_step_is_measured_and_hours_follow():

@@ -23,7 +23,7 @@ def listing(scale: str) -> Iterator[str]:
         else:
             yield f"{name:<33} no runs"
         yield from textwrap.wrap(experiment.what, 110, initial_indent="    ", subsequent_indent="    ")
-    yield f"runs: tuning and final ones at scale {scale}; hours: training alone, a run on every core"
+    yield f"runs: tuning and final ones at scale {scale}; hours: a run on every core"
 
 
 def runs_of(experiment: Experiment, scale: str) -> Iterator[Config]:
