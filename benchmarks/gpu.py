@@ -3,8 +3,8 @@
     python benchmarks/gpu.py [PART ...] [--device cuda] [--quick] [--json FILE]
     python benchmarks/gpu.py --check        every part and the tests that need a GPU, in less than ten minutes
 
-One process without Ray and W&B (`--hosts 0`): beside torch, torchvision, lightning and pandas it needs pydantic, PyYAML,
-pyarrow, rich, scipy and safetensors, and pytest for --check. Parts:
+One process without Ray and W&B (`--hosts 0`): beside torch, torchvision, lightning and pandas it needs pydantic,
+PyYAML, pyarrow, rich, scipy and safetensors, and pytest for --check. Parts:
 steps     one client's gradient steps: the bare loop of PyTorch, and fedbench's engines, samples a second and ratios
 rounds    whole rounds of W0 and W1 (benchmarks/throughput.py), evaluation off, against the bare loop in this process
 cifar10   1,500 rounds of 50 clients with 50 images, batches of 10, one epoch (pfl-research's benchmark), minutes

@@ -96,10 +96,7 @@ class Group:
     def __init__(self, stack: "Stack", kind: Kind, asked: Sequence[Asked]) -> None:
         self.stack, self.kind, self.learner = stack, kind, stack.learner
         self.asked = asked
-        self.needs = {
-            name: torch.zeros(stack.width, *shape, dtype=dtype, device=stack.w.device)
-            for name, shape, dtype in kind.needs
-        }
+        self.needs = {name: stack.room(shape, dtype) for name, shape, dtype in kind.needs}
         self.mask = torch.zeros_like(stack.w, dtype=torch.bool) if kind.masked else None
         self.written: set[str] = set()
 
@@ -172,7 +169,7 @@ class Group:
         views = stack.views(self.kind.moving, row)
         before = [value._version for value in self.needs.values()]
         loss, gradients, logged = step(*self._inputs(row, index, tensors))
-        g, w, momentum = ((whole if row is None else whole[row]) for whole in (stack.g, stack.w, stack.momentum))
+        g, w = ((whole if row is None else whole[row]) for whole in (stack.g, stack.w))
         with torch.no_grad():
             if views.resting:
                 g.zero_()
@@ -181,9 +178,10 @@ class Group:
             if self.kind.edit is not None:
                 self.kind.edit(g, w, SimpleNamespace(index=index, **self._edited(row), **dict(self.kind.constants)))
             train = self.learner.train
+            whole, slope, momentum = (rows if row is None else rows[row] for rows in stack.whole)
             sgd(
-                [w],
-                [g],
+                [whole],
+                [slope],
                 [momentum] if train.momentum else [],
                 fused=True,
                 lr=self.kind.rate,

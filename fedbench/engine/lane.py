@@ -41,8 +41,9 @@ class Lane:
         self._second_size = fit.data.size if isinstance(fit.data, Paired) else None
         self._plan = learner.plan(fit)
         self._data, self._second = learner.seen_in_training(fit), learner.second_batches(fit)
-        # Batches of augmented data are drawn one after another.
-        self._at_once = self._second is None and getattr(self._data, "augmentation", None) is None
+        # Batches of augmented data are drawn one after another, and one client's own lie as they do in the loop.
+        augmented = getattr(self._data, "augmentation", None) is not None
+        self._at_once = learner.train.width > 1 and self._second is None and not augmented
         self._batches = self._walk()
         self.next = next(self._batches, None)
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ from fedbench.module.weights import Weights
 
 FAILURES = (Exception, SystemExit)
 """What users' code may raise; a model that calls sys.exit must not end the run."""
+LINE = 64
+"""Bytes."""
 
 
 class Stack:
@@ -31,7 +34,9 @@ class Stack:
     def __init__(self, learner: Trainee, width: int, alone: Callable[[Asked], Weights]) -> None:
         self.learner, self.width, self._alone = learner, width, alone
         layout, like = learner.layout, learner.w
-        self.w, self.g, self.momentum, self.start = (like.new_zeros(width, layout.size) for _ in range(4))
+        self.whole = [self.room((layout.size,), like.dtype, whole=True) for _ in ("w", "g", "momentum")]
+        self.w, self.g, self.momentum = (rows[:, : layout.size] for rows in self.whole)
+        self.start = like.new_zeros(width, layout.size)
         # Tensors of their own: batch normalisation changes no part of a row in place.
         self.buffers = [like.new_zeros(width, *slot.shape) for slot in layout.buffers]
         self.counters = [like.new_zeros(width, *slot.shape, dtype=torch.int64) for slot in layout.counters]
@@ -64,6 +69,15 @@ class Stack:
             if isinstance(error, UntraceableError):
                 self._remark(error)
             return [self._tried(asked[0])]
+
+    def room(self, shape: tuple[int, ...], dtype: torch.dtype, whole: bool = False) -> Tensor:
+        """Zeros `[K, *shape]`. Every row begins on a cache line: where it does may decide how a product is summed up.
+
+        whole: `[K, n]` with what lies between the rows.
+        """
+        size, line = prod(shape), LINE // dtype.itemsize
+        rows = torch.zeros(self.width, -(-size // line) * line, dtype=dtype, device=self.learner.device)
+        return rows if whole else rows[:, :size].view(self.width, *shape)
 
     def views(self, moving: tuple[bool, ...], row: int | None) -> "Views":
         """Tensors of a row, or of all, by which of them move."""

@@ -17,6 +17,7 @@ from fedbench.engine.losses import task_loss
 from fedbench.engine.trainee import Ledger
 from fedbench.errors import ConfigError
 from fedbench.methods.fedprox import proximal_pull
+from fedbench.models import build
 from fedbench.module.weights import Weights
 
 SIZES = (20, 16, 33, 7, 8)
@@ -156,6 +157,14 @@ def test_who_else_is_there_and_where_one_stands_changes_no_bit(net, blobs):
     for one, other, lone in zip(together, turned[::-1], alone, strict=True):
         assert_same(one, other)
         assert_same(one, lone)
+
+
+def test_what_is_left_of_an_epoch_has_its_bits_in_every_row(blobs):
+    sizes, own = (12, 13, 16, 11), lambda n: Fit(stack.initial(), blobs(n, (64,), key=(n,)))
+    stack = learner_of(lambda: build("mlp", (64,), 3, hidden=[16]), "stack", 4, batch_size=10)
+    together, _ = trained(stack, [own(n) for n in sizes])
+    for n, one in zip(sizes, together, strict=True):
+        assert_same(one, trained(stack, [own(n)])[0][0])
 
 
 def normed(net: Any) -> Any:
