@@ -45,8 +45,8 @@ class Kind:
     @property
     def traced(self) -> tuple[Any, ...]:
         """What of it a trace depends on."""
-        own = self
-        return own.function, own.constants, own.needs, own.moving, own.frozen, own.lone, own.paired
+        function, moving = (self.function, self.constants, self.needs), (self.moving, self.frozen)
+        return *function, *moving, self.lone, self.paired
 
 
 def kind_of(learner: Trainee, fit: Fit) -> Kind:
@@ -70,16 +70,16 @@ def kind_of(learner: Trainee, fit: Fit) -> Kind:
             raise UntraceableError(f"a loss or an edit of the method needs {name}, which is not a tensor")
     mask, data = None if fit.move is None else fit.move.mask, fit.data
     return Kind(
-        fit.loss and fit.loss.function,
-        tuple(sorted(constants.items())),
-        tuple((name, tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())),
-        tuple(mask is None or holds_one(mask[slot.start : slot.stop]) for slot in learner.layout.params),
-        mask is not None,
-        "train" if fit.move is None else fit.move.frozen,
-        len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1),
-        isinstance(data, Paired),
-        fit.step.edit,
-        rate_of(learner, fit),
+        function=fit.loss and fit.loss.function,
+        constants=tuple(sorted(constants.items())),
+        needs=tuple((name, tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())),
+        moving=tuple(mask is None or holds_one(mask[slot.start : slot.stop]) for slot in learner.layout.params),
+        masked=mask is not None,
+        frozen="train" if fit.move is None else fit.move.frozen,
+        lone=len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1),
+        paired=isinstance(data, Paired),
+        edit=fit.step.edit,
+        rate=rate_of(learner, fit),
     )
 
 
@@ -98,6 +98,7 @@ class Group:
         self.asked = asked
         self.needs = {name: stack.room(shape, dtype) for name, shape, dtype in kind.needs}
         self.mask = torch.zeros_like(stack.w, dtype=torch.bool) if kind.masked else None
+        self.start = torch.zeros_like(stack.w) if kind.masked else None
         self.written: set[str] = set()
 
     def train(self) -> list[Weights]:
@@ -129,10 +130,9 @@ class Group:
         needs = vars(fit.needs(stack.w))
         for name, rows in self.needs.items():
             rows[row].copy_(needs[name])
-        if self.mask is not None:
-            assert fit.move is not None
+        if self.mask is not None and self.start is not None and fit.move is not None:
             self.mask[row].copy_(fit.move.mask)
-            stack.start[row].copy_(fit.start.params)
+            self.start[row].copy_(fit.start.params)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -191,8 +191,8 @@ class Group:
                 nesterov=False,
                 maximize=False,
             )
-            if self.mask is not None:
-                mask, start = (whole if row is None else whole[row] for whole in (self.mask, stack.start))
+            if self.mask is not None and self.start is not None:
+                mask, start = (rows if row is None else rows[row] for rows in (self.mask, self.start))
                 torch.where(mask, w, start, out=w)
         self.written.update(
             name for (name, value), version in zip(self.needs.items(), before, strict=True) if value._version != version

@@ -36,7 +36,6 @@ class Stack:
         layout, like = learner.layout, learner.w
         self.whole = [self.room((layout.size,), like.dtype, whole=True) for _ in ("w", "g", "momentum")]
         self.w, self.g, self.momentum = (rows[:, : layout.size] for rows in self.whole)
-        self.start = like.new_zeros(width, layout.size)
         # Tensors of their own: batch normalisation changes no part of a row in place.
         self.buffers = [like.new_zeros(width, *slot.shape) for slot in layout.buffers]
         self.counters = [like.new_zeros(width, *slot.shape, dtype=torch.int64) for slot in layout.counters]

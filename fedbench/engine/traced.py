@@ -5,12 +5,14 @@ several at once. They read tensors that lie where they are put: a client's numbe
 and what a loss writes to are changed in place.
 """
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from lightning import LightningModule
 from torch import Tensor, nn
@@ -24,6 +26,21 @@ from fedbench.module.hooks import takes_index
 
 class UntraceableError(Exception):
     """Why a step cannot be traced, in one line."""
+
+
+class Unknown:
+    """Stands for what is another one in every step: a trace would hold it for good, so whoever asks is refused."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def _refused(self, *_: Any) -> NoReturn:
+        raise UntraceableError(f"it asks for {self._what}")
+
+    __getattr__ = __bool__ = __int__ = __index__ = __float__ = __hash__ = _refused
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refused
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __pow__ = __rpow__ = _refused
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refused
 
 
 @dataclass
@@ -70,55 +87,51 @@ class Step:
     def __init__(
         self, module: LightningModule, loss: Loss | None, shape: Shape, example: Sequence[list[Tensor]]
     ) -> None:
-        self.shape, self.record = shape, Record()
-        self._sizes = [len(group) for group in example]
-        copies = [[as_it_lies(tensor) for tensor in group] for group in example]
-        before = plain(module)
-        with logging_to(module, self.record):
+        record, copies = Record(), [[as_it_lies(tensor) for tensor in group] for group in example]
+        function = traceable(Called(module, loss), shape, [len(group) for group in example], record)
+        kept, drawn = attributes(module), streams()
+        with watched(module, record):
             try:
                 with torch.enable_grad():
-                    graph = make_fx(self._function(module, loss))(*(t for group in copies for t in group))
+                    graph = make_fx(function)(*(tensor for group in copies for tensor in group))
             except (UntraceableError, ConfigError):
                 raise
             except (Exception, SystemExit) as error:
                 text = str(error).strip().splitlines()
                 raise UntraceableError(f"{type(error).__name__}: {text[0] if text else ''}") from error
-        if plain(module) != before:
-            raise UntraceableError("it changes attributes of the module that are no tensors")
-        for node in graph.graph.nodes:
-            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-                raise UntraceableError("it draws random numbers")
-        self.logged, self._graph = self.record.calls, graph
+        if attributes(module) != kept:
+            raise UntraceableError("it changes attributes of the module that are no buffers")
+        seeded = torch.Tag.nondeterministic_seeded
+        if streams() != drawn or any(seeded in getattr(node.target, "tags", ()) for node in graph.graph.nodes):
+            raise UntraceableError("it draws random numbers")
+        self.logged, self._graph, self._moving = record.calls, graph, len(shape.moving)
 
     def __call__(self, *groups: list[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         with torch.no_grad():
             loss, *rest = self._graph(*(tensor for group in groups for tensor in group))
-        moving = len(self.shape.moving)
-        return loss, rest[:moving], rest[moving:]
+        return loss, rest[: self._moving], rest[self._moving :]
 
-    def _function(self, module: LightningModule, loss: Loss | None) -> Callable[..., list[Tensor]]:
-        shape, sizes, record = self.shape, self._sizes, self.record
-        net = Called(module, loss)
 
-        def one(moving: Any, resting: Any, buffers: Any, batch: Any, needs: Any) -> tuple[Tensor, list[Tensor]]:
-            names = (*shape.moving, *shape.resting, *shape.buffers)
-            tensors = dict(zip((f"net.{name}" for name in names), (*moving, *resting, *buffers), strict=True))
-            state = SimpleNamespace(**dict(zip(shape.needs, needs, strict=True)), **shape.constants)
-            seen = ((batch[0], batch[1]), (batch[2], batch[3])) if shape.paired else tuple(batch)
-            record.values.clear()
-            record.calls.clear()
-            value = functional_call(net, tensors, (seen, state))
-            return value.reshape(()), list(record.values)
+def traceable(net: "Called", shape: Shape, sizes: Sequence[int], record: Record) -> Callable[..., list[Tensor]]:
+    """The step as a function of all its tensors, so many of each group: loss, gradients, and what is logged."""
 
-        def whole(*flat: Tensor) -> list[Tensor]:
-            moving, *others = parted(flat, sizes)
-            moving = [tensor.detach().requires_grad_() for tensor in moving]
-            step = one if shape.width is None else vmap(one, randomness="different")
-            value, logged = step(moving, *others)
-            grads = torch.autograd.grad(value.sum(), moving, allow_unused=True, materialize_grads=True)
-            return [value.detach(), *grads, *logged]
+    def one(moving: Any, resting: Any, buffers: Any, batch: Any, needs: Any) -> tuple[Tensor, list[Tensor]]:
+        names = (*shape.moving, *shape.resting, *shape.buffers)
+        tensors = dict(zip((f"net.{name}" for name in names), (*moving, *resting, *buffers), strict=True))
+        state = SimpleNamespace(**dict(zip(shape.needs, needs, strict=True)), **shape.constants)
+        seen = ((batch[0], batch[1]), (batch[2], batch[3])) if shape.paired else tuple(batch)
+        value = functional_call(net, tensors, (seen, state))
+        return value.reshape(()), record.values
 
-        return whole
+    def whole(*flat: Tensor) -> list[Tensor]:
+        moving, *others = parted(flat, sizes)
+        moving = [tensor.detach().requires_grad_() for tensor in moving]
+        step = one if shape.width is None else vmap(one, randomness="different")
+        value, logged = step(moving, *others)
+        grads = torch.autograd.grad(value.sum(), moving, allow_unused=True, materialize_grads=True)
+        return [value.detach(), *grads, *logged]
+
+    return whole
 
 
 class Called(nn.Module):
@@ -129,10 +142,17 @@ class Called(nn.Module):
         self.net, self.loss = net, loss
 
     def forward(self, batch: Any, state: Any) -> Tensor:
+        before = [id(buffer) for buffer in self.net.buffers()]
+        value = self._value(batch, state)
+        if [id(buffer) for buffer in self.net.buffers()] != before:
+            raise UntraceableError("it puts other tensors in its buffers' places")
+        return value
+
+    def _value(self, batch: Any, state: Any) -> Tensor:
         if self.loss is not None:
             return self.loss.function(self.net, batch, state)
         own = self.net.training_step
-        found = own(batch, 0) if takes_index(self.net) else own(batch)
+        found = own(batch, Unknown("the number of the batch")) if takes_index(self.net) else own(batch)
         value = found.get("loss") if isinstance(found, dict) else found
         if not isinstance(value, Tensor) or value.numel() != 1:
             raise UntraceableError("its training_step returns no loss")
@@ -151,23 +171,36 @@ def parted(flat: Sequence[Tensor], sizes: Sequence[int]) -> list[list[Tensor]]:
     return [[next(stream) for _ in range(size)] for size in sizes]
 
 
-def plain(module: nn.Module) -> list[tuple[str, str, Any]]:
-    """Attributes of a module and all inside it that are numbers, texts and the like."""
-    kinds = (bool, int, float, str, type(None))
-    return [
-        (name, key, value)
-        for name, own in module.named_modules()
-        for key, value in vars(own).items()
-        if isinstance(value, kinds)
-    ]
+def attributes(module: nn.Module) -> list[tuple[Any, ...]]:
+    """What the attributes of a module and of all inside it hold, buffers and parameters aside.
+
+    Of numbers and texts the value, of containers the length, of tensors which one and how often it was written to.
+    """
+    found: list[tuple[Any, ...]] = []
+    for name, own in module.named_modules():
+        for key, value in vars(own).items():
+            if isinstance(value, Tensor):
+                found.append((name, key, id(value), value._version))
+            elif isinstance(value, list | dict | set):
+                found.append((name, key, len(value)))
+            elif isinstance(value, bool | int | float | str | None):
+                found.append((name, key, value))
+    return found
+
+
+def streams() -> tuple[Any, ...]:
+    """Where the global random streams of Python and NumPy are."""
+    _, state, place, *_ = np.random.get_state()
+    return random.getstate(), np.asarray(state).tobytes(), place
 
 
 @contextmanager
-def logging_to(module: LightningModule, record: Record) -> Iterator[None]:
-    """`self.log` of the module writes to a record for a while."""
-    before = module.log, module.log_dict
+def watched(module: LightningModule, record: Record) -> Iterator[None]:
+    """`self.log` of the module writes to a record for a while, and `self.trainer` is not to be asked."""
+    before = module.log, module.log_dict, module._trainer
     module.log, module.log_dict = record.log, record.log_dict  # type: ignore[method-assign]
+    module._trainer = Unknown("self.trainer")  # type: ignore[assignment]
     try:
         yield
     finally:
-        module.log, module.log_dict = before  # type: ignore[method-assign]
+        module.log, module.log_dict, module._trainer = before  # type: ignore[method-assign]

@@ -51,7 +51,7 @@ class Driver:
         self.warnings += sampled(len(self.everyone), self.context.clients)
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
-        self.models = KeptModels(self.config, self.seed, self.method, recorder.folder, trainers)
+        self.models = KeptModels(self.config, self.seed, self.method.after_fit, recorder.folder, trainers)
         self.last_fit: dict[int, Scores] = {}
         self.record = RoundRecord()
 

@@ -5,7 +5,6 @@ from functools import cached_property
 from pathlib import Path
 
 from fedbench.config import Config
-from fedbench.methods.base import Method
 from fedbench.models.state_dicts import encoded
 from fedbench.results.files import write_atomically
 from fedbench.runtime.exchange import Report
@@ -15,18 +14,21 @@ MODELS = "models"
 
 
 class KeptModels:
-    """Which models hosts hand over, and their files below a run's folder. drawn: who trains in a round."""
+    """Which models hosts hand over, and their files below a run's folder.
+
+    after_fit: where the method's models of this point come from (`Method.after_fit`). drawn: who trains in a round.
+    """
 
     def __init__(
         self,
         config: Config,
         seed: int,
-        method: type[Method] | Method,
+        after_fit: str,
         folder: Path,
         drawn: Callable[[int], Iterable[int]],
     ) -> None:
         self.wanted, self.rounds, self.name = config.save_models, config.rounds, config.method.name
-        self.after_fit = method.after_fit
+        self.after_fit = after_fit
         self.folder, self._drawn = folder / MODELS / f"seed-{seed}", drawn
 
     def asked(self, client: int, number: int) -> Sequence[str]:

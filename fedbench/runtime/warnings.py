@@ -53,8 +53,11 @@ def idle(method: Method) -> list[str]:
 
 
 def unstacked(method: Method) -> list[str]:
-    """Says whose steps no engine can put together."""
-    if method.context.train.engine != "stack" or not method.own_steps:
+    """Says whose steps no engine can put together, and that a width is for that engine alone."""
+    train = method.context.train
+    if train.engine != "stack" and train.width != TrainConfig().width:
+        return [f"train.width = {train.width}: without effect unless train.engine = stack"]
+    if train.engine != "stack" or not method.own_steps:
         return []
     return [f"train.engine = stack: {type(method).__name__} makes its steps itself, one client after another"]
 

@@ -1,7 +1,9 @@
 """Steps as lists of operations: what they compute and log, and what cannot be one."""
 
+import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -113,11 +115,59 @@ def test_what_cannot_be_traced_says_why(net):
 
     assert "aten._local_scalar_dense" in refused(net, asks)
     assert ".item()" in refused(net, asks, width=2)
-    assert refused(net, keeps) == "it changes attributes of the module that are no tensors"
+    assert refused(net, keeps) == "it changes attributes of the module that are no buffers"
     assert refused(net, draws) == "it draws random numbers"
     assert refused(net, draws, width=2) == "it draws random numbers"
     assert refused(net, counts) == "it logs 'samples', which is not a tensor"
     assert refused(net, skips) == "its training_step returns no loss"
+
+
+def own_step(step):
+    """A training_step of Net with something done before the loss."""
+
+    def training_step(self, batch, batch_idx):
+        step(self, batch_idx)
+        return F.cross_entropy(self(batch[0]), batch[1])
+
+    return training_step
+
+
+@pytest.mark.parametrize("width", [None, 2])
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (lambda net, number: number % 2, "it asks for the number of the batch"),
+        (lambda net, number: number == 0, "it asks for the number of the batch"),
+        (lambda net, number: bool(number), "it asks for the number of the batch"),
+        (lambda net, number: net.current_epoch, "it asks for self.trainer"),
+        (lambda net, number: net.trainer.max_epochs, "it asks for self.trainer"),
+        (lambda net, number: random.random(), "it draws random numbers"),
+        (lambda net, number: np.random.rand(), "it draws random numbers"),
+        (lambda net, number: net.seen.append(1), "it changes attributes of the module that are no buffers"),
+        (lambda net, number: net.total.add_(1), "it changes attributes of the module that are no buffers"),
+        (lambda net, number: setattr(net, "centre", net.centre + 1), "it puts other tensors in its buffers' places"),
+    ],
+)
+def test_what_is_another_one_in_every_step_is_not_held_for_good(step, why, width, net):
+    class Own(net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen, self.total = [], torch.zeros(())
+            self.register_buffer("centre", torch.zeros(2))
+
+        training_step = own_step(step)
+
+    module = Own()
+    trainer = module._trainer
+    with pytest.raises(UntraceableError) as caught:
+        traced(module, width=width)
+    assert str(caught.value) == why
+    assert module._trainer is trainer
+
+
+def test_a_number_of_the_batch_that_nobody_asks_for_is_no_obstacle(net):
+    step, parts = traced(type("Own", (net,), {"training_step": own_step(lambda net, number: None)})())
+    assert torch.isfinite(step(*parts)[0])
 
 
 def test_batch_normalisation_changes_its_statistics_in_place(net):

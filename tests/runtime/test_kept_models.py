@@ -8,7 +8,6 @@ import torch
 from fedbench import models
 from fedbench.config import Config
 from fedbench.data.partitions import partition
-from fedbench.methods.fedavg import FedAvg
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.kept_models import KeptModels
 from fedbench.studies.resolve import resolve
@@ -103,7 +102,7 @@ def test_nothing_is_kept_unless_it_is_asked_for(tmp_path):
 def test_who_is_asked_and_when(tmp_path):
     drawn = {1: [0, 1], 2: [1], 3: [0]}
     config = small(rounds=3).model_copy(update={"save_models": True})
-    asked = KeptModels(config, 0, FedAvg, tmp_path, drawn.__getitem__).asked
+    asked = KeptModels(config, 0, "fit", tmp_path, drawn.__getitem__).asked
     assert [list(asked(client, 0)) for client in (0, 1, 2)] == [[], [], ["resting"]], "2 never trains"
     assert [list(asked(client, 1)) for client in (0, 1, 2)] == [[], ["after_fit"], ["resting"]]
     assert [list(asked(client, 3)) for client in (0, 1, 2)] == [["after_agg", "resting"]] * 3

@@ -9,7 +9,7 @@ from fedbench.aggregation.aggregator import make
 from fedbench.config import AggregatorConfig
 from fedbench.errors import ConfigError
 from fedbench.runtime.warnings import said as said_of
-from fedbench.runtime.warnings import sampled, tied, unheeded
+from fedbench.runtime.warnings import sampled, tied, unheeded, unstacked
 from fedbench.studies.resolve import resolve
 from tests.runtime.networks import Awkward
 from tests.runtime.rounds import driver, small
@@ -89,3 +89,17 @@ def test_a_sample_of_the_clients_is_said():
     assert sampled(10, 10) == []
     (line,) = sampled(1000, 100_000)
     assert line.startswith("scores are those of 1,000 of 100,000 clients")
+
+
+@pytest.mark.parametrize(
+    ("method", "train", "line"),
+    [
+        ("apfl", {"engine": "stack"}, "train.engine = stack: APFL makes its steps itself, one client after another"),
+        ("fedavg", {"width": 4}, "train.width = 4: without effect unless train.engine = stack"),
+        ("fedavg", {"engine": "stack", "width": 4}, None),
+        ("apfl", {}, None),
+    ],
+)
+def test_what_the_stack_is_not_for(method, train, line):
+    config, dataset = resolve(small(method, **{f"train__{key}": value for key, value in train.items()}))
+    assert unstacked(driver(config, dataset).method) == ([line] if line else [])
