@@ -203,7 +203,10 @@ class ResourcesConfig(Section):
 
 
 class CheckpointConfig(Section):
-    every: int = Field(10, ge=0, description="rounds between checkpoints; 0: none")
+    every: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+        "auto",
+        description="rounds between checkpoints; auto: as often as they take a twentieth of the time at most; 0: none",
+    )
 
 
 class WandbConfig(Section):

@@ -130,6 +130,15 @@ def write_arrays_atomically(path: Path, arrays: Mapping[str, np.ndarray]) -> Non
     write_atomically(path, sink.getvalue())
 
 
+def flush(path: Path) -> None:
+    """Have a file on disk, whatever happens to the machine. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def append_lines(path: Path, lines: Iterable[str]) -> None:
     """Appends whole lines to a jsonl file and flushes them to disk; a half-written last line is cut off first."""
     text = "".join(line + "\n" for line in lines).encode()

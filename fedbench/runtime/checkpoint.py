@@ -1,80 +1,100 @@
-"""Checkpoints: whole or absent. A folder `round-<t>` is written under another name, flushed and renamed."""
+"""Checkpoints: files `round-<t>.safetensors`, whole or absent, with the hosts' states in shards beside them."""
 
-import os
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from safetensors import SafetensorError
 
 from fedbench.errors import ConfigError
+from fedbench.results.files import PART, flush
 from fedbench.runtime import trees
+from fedbench.runtime.shards import Shards, Snapshot
+from fedbench.runtime.store import Versions
 
-FORMAT = 2
+FORMAT = 3
 """Counted up with every change of what a checkpoint holds."""
-PREFIX, OLD = "round-", ".old-"
-DRIVER = "driver.safetensors"
+PREFIX, SUFFIX = "round-", ".safetensors"
+SHARE = 0.05
+"""Of a run's time that checkpoints may take where they come as often as that allows."""
 
 
-def save(folder: Path, round: int, content: dict[str, Any], more: Callable[[Path], None] = lambda folder: None) -> None:
-    """Write the checkpoint of a round and drop older ones. Raises OSError, and leaves the older ones as they were.
+class Checkpoints:
+    """Those of a run under way.
 
-    more: called with the folder under way, for what others write into it: the hosts' shards.
+    folder: in which they are; every: so many rounds, "auto", or 0 for none; rounds: of the run, whose last needs none.
     """
-    unfinished, finished = folder / f".{PREFIX}{round:06d}", folder / f"{PREFIX}{round:06d}"
-    shutil.rmtree(unfinished, ignore_errors=True)
+
+    def __init__(self, folder: Path, every: int | Literal["auto"], rounds: int) -> None:
+        self._folder, self._every, self._rounds = folder, every, rounds
+        self._shards = Shards(folder)
+        self._ended, self._took = time.perf_counter(), 0.0
+
+    def due(self, round: int) -> bool:
+        """Whether there is one after a round. Which rounds have one changes no number of a run."""
+        if not self._every or not 0 < round < self._rounds:
+            return False
+        if self._every == "auto":
+            return self._took <= SHARE * (time.perf_counter() - self._ended)
+        return round % self._every == 0
+
+    def keep(
+        self, round: int, content: Callable[[], dict[str, Any]], versions: Sequence[Versions], snapshot: Snapshot
+    ) -> None:
+        """Write the checkpoint of a round: the driver's content, and the states of these versions at the hosts.
+
+        Raises OSError, and leaves the one before as it was.
+        """
+        begun = time.perf_counter()
+        try:
+            shards = self._shards.write(round, versions, snapshot)
+            save(self._folder, round, {**content(), "shards": shards})
+            self._shards.settle()
+        except OSError as error:
+            raise OSError(f"checkpoint of round {round} could not be written: {str(error).splitlines()[0]}") from error
+        finally:
+            self._ended = time.perf_counter()
+            self._took = self._ended - begun
+
+    def shards(self, kept: dict[str, Any]) -> list[Path]:
+        """The files with the states of a checkpoint that was read. Raises ConfigError where one is gone."""
+        return self._shards.named(kept["shards"])
+
+
+def save(folder: Path, round: int, content: dict[str, Any]) -> None:
+    """Write the checkpoint of a round and drop older ones. Raises OSError, and leaves the older ones as they were."""
+    finished = folder / f"{PREFIX}{round:06d}{SUFFIX}"
+    unfinished = folder / f".{finished.name}{PART}"
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        unfinished.mkdir(parents=True)
-        more(unfinished)
-        trees.write({**content, "format": FORMAT}, unfinished / DRIVER)
-        for path in unfinished.iterdir():
-            _flush(path)
-        _aside(finished)
+        trees.write({**content, "format": FORMAT}, unfinished)
+        flush(unfinished)
         unfinished.rename(finished)
-    except OSError as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise OSError(f"checkpoint of round {round} could not be written: {str(error).splitlines()[0]}") from error
-    for old in _finished(folder):
-        if old != finished:
-            _aside(old)
-    for old in folder.glob(f"{OLD}*"):
-        shutil.rmtree(old, ignore_errors=True)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
+    for old in {*_finished(folder), *folder.glob(f".{PREFIX}*{PART}")} - {finished}:
+        old.unlink(missing_ok=True)
 
 
-def _aside(folder: Path) -> None:
-    """Take a checkpoint out of the way, whole, until the one that takes its place counts."""
-    aside = folder.with_name(f"{OLD}{folder.name}")
-    shutil.rmtree(aside, ignore_errors=True)
-    with suppress(FileNotFoundError):
-        folder.rename(aside)
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def load(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The newest checkpoint that is whole, its folder and the driver's part of it; or None.
+def load(folder: Path) -> dict[str, Any] | None:
+    """What is in the newest checkpoint that is whole, or None.
 
     Raises ConfigError for one that another version of fedbench wrote.
     """
-    for found in reversed([*sorted(folder.glob(f"{OLD}*")), *_finished(folder)]):
+    for path in reversed(_finished(folder)):
         try:
-            content = trees.read(found / DRIVER)
+            content = trees.read(path) if path.is_file() else {}
         except (OSError, SafetensorError):
             continue
         if content.pop("format", None) != FORMAT:
             raise ConfigError(
-                f"{found}: written by another version of fedbench, which can go on with it; delete {folder.parent} to "
+                f"{path}: written by another version of fedbench, which can go on with it; delete {folder.parent} to "
                 "run it anew"
             )
-        return found, content
+        return content
     return None
 
 
@@ -82,5 +102,10 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def is_one(name: str) -> bool:
+    """Whether a file in a run's folder is a checkpoint, which must not be there before its shards are."""
+    return Path(name).name.startswith(PREFIX) and name.endswith(SUFFIX)
+
+
 def _finished(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"{PREFIX}*")) if folder.is_dir() else []
+    return sorted(folder.glob(f"{PREFIX}*"))

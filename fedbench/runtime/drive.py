@@ -83,7 +83,7 @@ def _driven(
         recorder = Recorder(folder, load(dataset.task))
         found = checkpoint.load(folder / "checkpoint") if resume else None
         if found:
-            recorder.restore(found[1]["recorder"])
+            recorder.restore(found["recorder"])
             on_event({"restored": True})
         else:
             recorder.start()

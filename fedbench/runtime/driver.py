@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from fedbench.config import Config
@@ -13,9 +12,10 @@ from fedbench.data.prepared import Prepared
 from fedbench.methods.base import ExtraPass
 from fedbench.methods.messages import Message, Upload
 from fedbench.results.schema import COSTS, Line
-from fedbench.runtime import checkpoint, trees
+from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory
 from fedbench.runtime.build import Parts, assembled
+from fedbench.runtime.checkpoint import Checkpoints
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, RoundRecord, Scores, Setup
 from fedbench.runtime.host import resident_mb
 from fedbench.runtime.hosts import Hosts, torch_threads
@@ -23,6 +23,7 @@ from fedbench.runtime.kept_models import KeptModels
 from fedbench.runtime.placement import Costs, Homes
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.sampling import evaluated, participants
+from fedbench.runtime.store import Versions
 from fedbench.runtime.warnings import idle, said, sampled, tied, unheeded, unstacked
 
 Event = dict[str, Any]
@@ -52,6 +53,7 @@ class Driver:
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
         self.models = KeptModels(self.config, self.seed, self.method.after_fit, recorder.folder, trainers)
+        self.checkpoints = Checkpoints(recorder.folder / "checkpoint", self.config.checkpoint.every, self.config.rounds)
         self.last_fit: dict[int, Scores] = {}
         self.record = RoundRecord()
 
@@ -76,22 +78,22 @@ class Driver:
 
     # -- the exchanges ------------------------------------------------------------------------------------------------
 
-    def run(self, kept: tuple[Path, dict[str, Any]] | None = None) -> None:
-        """All exchanges, or those after a checkpoint: its folder and the driver's part of it."""
+    def run(self, kept: dict[str, Any] | None = None) -> None:
+        """All exchanges, or those after a checkpoint: the driver's part of it."""
         with torch_threads(self.config.train.threads):
             self.begin(kept)
             for number in range(self.record.number, self.config.rounds + 1):
                 self.exchange(number)
             self.end()
 
-    def begin(self, kept: tuple[Path, dict[str, Any]] | None = None) -> None:
+    def begin(self, kept: dict[str, Any] | None = None) -> None:
         """Set up hosts and server."""
         self.hosts.begin(self.setup)
         self._tell_remarks()
         for line in self.warnings:
             self.warn(line)
         if kept:
-            self._restore(*kept)
+            self._restore(kept)
         else:
             self._extra_pass(0)
 
@@ -278,33 +280,33 @@ class Driver:
     # -- what is kept -------------------------------------------------------------------------------------------------
 
     def _checkpoint(self) -> None:
-        every, round = self.config.checkpoint.every, self.record.number
-        if not every or round % every or not 0 < round < self.config.rounds:
-            return
-        versions = [self.homes.versions(host) for host in range(self.hosts.count)]
-        content = {
+        """A checkpoint, where one is due; a full disk costs it, not the run."""
+        round = self.record.number
+        if self.checkpoints.due(round):
+            try:
+                self.checkpoints.keep(round, self._content, self._versions(), self.hosts.snapshot)
+            except OSError as error:
+                self.warn(f"{error}; the run goes on, the checkpoint before it stays")
+
+    def _content(self) -> dict[str, Any]:
+        self.recorder.keep()
+        return {
             "server": self.server.state(),
             "record": vars(self.record),
             "last_fit": self.last_fit,
             "kept": {client: (home.kept, home.nbytes) for client, home in self.homes.of.items()},
+            "recorder": self.recorder.state(),
         }
-        self.save(round, content, lambda folder: self.hosts.snapshot(versions, folder))
 
-    def save(self, round: int, content: dict[str, Any], more: Callable[[Path], None] = lambda folder: None) -> None:
-        """Write a checkpoint; a full disk costs the checkpoint, not the run."""
-        try:
-            self.recorder.keep()
-            content["recorder"] = self.recorder.state()
-            checkpoint.save(self.recorder.folder / "checkpoint", round, content, more)
-        except OSError as error:
-            self.warn(f"{error}; the run goes on, the checkpoint before it stays")
+    def _versions(self) -> list[Versions]:
+        return [self.homes.versions(host) for host in range(self.hosts.count)]
 
-    def _restore(self, folder: Path, kept: dict[str, Any]) -> None:
+    def _restore(self, kept: dict[str, Any]) -> None:
         self.server = self.method.Server(**kept["server"])
         self.record = RoundRecord(**kept["record"])
         self.last_fit = kept["last_fit"]
         self.homes.settle(kept["kept"], self.costs)
-        self.hosts.restore([self.homes.versions(host) for host in range(self.hosts.count)], folder)
+        self.hosts.restore(self._versions(), self.checkpoints.shards(kept))
 
     def _finish(
         self,

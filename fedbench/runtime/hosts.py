@@ -26,24 +26,16 @@ class Hosts(Protocol):
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         """Move private states, send every host its order, and return all replies."""
 
-    def snapshot(self, versions: Sequence[Versions], folder: Path) -> None:
-        """Have every host write its shard of a checkpoint: the states of the clients at home there."""
+    def snapshot(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
+        """Have every host write its shard of a checkpoint, these states of its clients; none where it has none."""
 
-    def restore(self, versions: Sequence[Versions], folder: Path) -> None:
+    def restore(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
         """Have every host take the states of its clients over from the shards of a checkpoint."""
 
     def end(self) -> None:
         """Forget the run."""
 
     def close(self) -> None: ...
-
-
-def shards(folder: Path) -> list[Path]:
-    return sorted(folder.glob("states-*.safetensors"))
-
-
-def shard(folder: Path, host: int) -> Path:
-    return folder / f"states-{host}.safetensors"
 
 
 class InProcess:
@@ -66,11 +58,12 @@ class InProcess:
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         return [self._host.work(order) for order in orders]
 
-    def snapshot(self, versions: Sequence[Versions], folder: Path) -> None:
-        self._host.store.snapshot(versions[0], shard(folder, 0))
+    def snapshot(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
+        if versions[0]:
+            self._host.store.snapshot(versions[0], paths[0])
 
-    def restore(self, versions: Sequence[Versions], folder: Path) -> None:
-        for path in shards(folder):
+    def restore(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
+        for path in paths:
             self._host.store.restore(versions[0], path)
 
     def end(self) -> None:

@@ -188,41 +188,36 @@ class RayHosts:
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
-    def snapshot(self, versions: Sequence[Versions], folder: Path) -> None:
+    def snapshot(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
         """Hosts on this machine write their shards; those of others are sent here to be written."""
-        from fedbench.runtime.hosts import shard
         from fedbench.runtime.store import write_shard
 
-        paths = [shard(folder.absolute(), index) for index in range(self.count)]
-
         def asked(index: int) -> Any:
-            actor = self._actors[index]
-            near = self._near[index]
-            return actor.snapshot.remote(versions[index], paths[index]) if near else actor.give.remote(versions[index])
+            own, actor, path = versions[index], self._actors[index], paths[index].absolute()
+            return actor.snapshot.remote(own, path) if self._near[index] else actor.give.remote(own)
 
-        for index, answer in self._all("while states were kept", asked):
+        for index, answer in self._all([i for i, own in enumerate(versions) if own], "while states were kept", asked):
             if answer is not None:
-                write_shard(answer[1], paths[index])
+                write_shard(versions[index], answer[1], paths[index])
 
-    def restore(self, versions: Sequence[Versions], folder: Path) -> None:
+    def restore(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
         """Hosts on this machine read the shards; the others get the states of their clients."""
-        from fedbench.runtime.hosts import shards
         from fedbench.runtime.store import contents_of
 
-        paths = shards(folder.absolute())
+        whole = [path.absolute() for path in paths]
 
         def asked(index: int) -> Any:
-            actor = self._actors[index]
+            own, actor = versions[index], self._actors[index]
             if self._near[index]:
-                return actor.restore.remote(versions[index], paths)
-            return actor.take.remote(versions[index], contents_of(versions[index], paths))
+                return actor.restore.remote(own, whole)
+            return actor.take.remote(own, contents_of(own, whole))
 
-        for _ in self._all("while states were restored", asked):
+        for _ in self._all(range(self.count), "while states were restored", asked):
             pass
 
-    def _all(self, during: str, ask: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:
-        """What every host answers, all at work at the same time."""
-        for index, reference in enumerate([ask(i) for i in range(self.count)]):
+    def _all(self, indices: Sequence[int], during: str, ask: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:
+        """What hosts answer, all at work at the same time."""
+        for index, reference in [(i, ask(i)) for i in indices]:
             yield index, self._answered(index, during, partial(ask, index), reference)
 
     # -- end ----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -71,13 +71,12 @@ class ClientStore(ABC):
 
     def snapshot(self, versions: Versions, path: Path) -> None:
         """Write the clients' states into one file: a host's shard of a checkpoint. Raises OSError, StateLostError."""
-        trees.write({client: self._read(client, round) for client, round in versions.items()}, path)
+        trees.write({client: (round, self._read(client, round)) for client, round in versions.items()}, path)
 
     def restore(self, versions: Versions, path: Path) -> None:
         """Take over those of the clients' states that are in a shard."""
-        for client, state in trees.read(path).items():
-            if client in versions:
-                self._write(client, versions[client], state)
+        for client, state in _asked(versions, path):
+            self._write(client, versions[client], state)
 
     def drop(self, client: int) -> None:
         """Forget a client."""
@@ -189,12 +188,19 @@ def open_store(folder: Path | None) -> ClientStore:
     return DiskStore(folder) if folder else MemoryStore()
 
 
-def write_shard(contents: Mapping[int, np.ndarray], path: Path) -> None:
+def write_shard(versions: Versions, contents: Mapping[int, np.ndarray], path: Path) -> None:
     """Write what a store gave as a shard of a checkpoint. Raises OSError."""
-    trees.write({client: trees.from_bytes(content.tobytes()) for client, content in contents.items()}, path)
+    trees.write({c: (round, trees.from_bytes(contents[c].tobytes())) for c, round in versions.items()}, path)
 
 
 def contents_of(versions: Versions, shards: Sequence[Path]) -> dict[int, np.ndarray]:
     """The clients' states out of the shards of a checkpoint, as a store takes them."""
-    found = {client: state for path in shards for client, state in trees.read(path).items() if client in versions}
-    return {client: np.frombuffer(trees.to_bytes(state), np.uint8) for client, state in found.items()}
+    found = (item for path in shards for item in _asked(versions, path))
+    return {client: np.frombuffer(trees.to_bytes(state), np.uint8) for client, state in found}
+
+
+def _asked(versions: Versions, shard: Path) -> Iterator[tuple[int, StateFields]]:
+    """Of a shard, which may hold states that clients had before, those of these versions."""
+    for client, (round, state) in trees.read(shard).items():
+        if versions.get(client) == round:
+            yield client, state

@@ -37,9 +37,9 @@ class Keeper:
     def write(self, folder: Path, files: Mapping[str, bytes], whole: Sequence[str]) -> None:
         """Take over files that have changed, and remove those that are not among the names of all.
 
-        The driver's part of a checkpoint, without which it does not count, is written last.
+        Checkpoints are written last: they count once they are there, and need their shards then.
         """
-        for name in sorted(files, key=lambda name: (name.endswith(checkpoint.DRIVER), name)):
+        for name in sorted(files, key=lambda name: (checkpoint.is_one(name), name)):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(folder / name, files[name])
         for name in set(names(folder)) - set(whole):

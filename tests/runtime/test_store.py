@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedbench.runtime import trees
-from fedbench.runtime.store import ClientStore, DiskStore, MemoryStore, StateLostError, open_store
+from fedbench.runtime.store import ClientStore, DiskStore, MemoryStore, StateLostError, contents_of, open_store
 
 
 def state(number: float) -> dict:
@@ -133,6 +133,20 @@ def test_every_store_writes_its_own_shard_and_takes_its_clients_of_all(store, tm
     assert [first(anew.load(client, 6)) for client in (2, 3)] == [2, 3]
     with pytest.raises(StateLostError):
         anew.load(1, 4)
+
+
+def test_of_shards_only_the_state_of_the_round_that_is_asked_for_is_taken(store, tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    for shard, round in ((old, 4), (new, 6)):
+        store.save(1, round, state(round))
+        store.snapshot({1: round}, shard)
+    for order in ([old, new], [new, old]):
+        anew = MemoryStore()
+        for shard in order:
+            anew.restore({1: 6}, shard)
+        assert first(anew.load(1, 6)) == 6
+        anew.take({1: 4}, contents_of({1: 4}, order))
+        assert first(anew.load(1, 4)) == 4
 
 
 def test_a_shard_lacks_no_state(store, tmp_path):

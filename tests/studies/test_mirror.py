@@ -37,18 +37,18 @@ def test_a_machine_that_does_not_works_on_a_copy_and_sends_it_home(job, local_ra
     with home_in(local_ray, tmp_path / "study") as home, brought(job, unseen(home)) as (own, send):
         assert own.folder != job.folder
         assert files(own.folder) == {"config.yaml": "seeds: [0]"}
-        first, second = (own.folder / "checkpoint" / f"round-00000{n}" for n in (2, 4))
-        first.mkdir(parents=True)
-        (first / checkpoint.DRIVER).write_text("2")
+        first, second = (own.folder / "checkpoint" / f"round-00000{n}.safetensors" for n in (2, 4))
+        first.parent.mkdir(parents=True)
+        first.write_text("2")
         (own.folder / ".lock").touch()
         send()
-        assert files(job.folder) == {"config.yaml": "seeds: [0]", f"checkpoint/{first.name}/{checkpoint.DRIVER}": "2"}
+        assert files(job.folder) == {"config.yaml": "seeds: [0]", f"checkpoint/{first.name}": "2"}
         first.rename(second)
         (own.folder / "metrics.jsonl").write_text("{}")
     assert files(job.folder) == {
         "config.yaml": "seeds: [0]",
         "metrics.jsonl": "{}",
-        f"checkpoint/{second.name}/{checkpoint.DRIVER}": "2",
+        f"checkpoint/{second.name}": "2",
     }
     assert not first.exists()
     assert not list((tmp_path / "scratch").iterdir())
@@ -67,12 +67,14 @@ def test_what_was_done_before_an_error_is_at_home_too(job, local_ray, tmp_path):
 
 
 def test_a_checkpoint_counts_when_all_of_it_is_there(tmp_path, monkeypatch):
-    """Shards are written before the driver's part, whatever their names."""
+    """Shards are written before what names them."""
     written: list[str] = []
     monkeypatch.setattr("fedbench.studies.mirror.write_atomically", lambda path, content: written.append(path.name))
-    shards = [f"checkpoint/round-000002/{name}" for name in (checkpoint.DRIVER, "states-0.safetensors", "zz")]
-    Keeper().write(tmp_path, dict.fromkeys(shards, b""), shards)
-    assert written == ["states-0.safetensors", "zz", checkpoint.DRIVER]
+    checkpoint.save(tmp_path / "checkpoint", 2, {})
+    kept = ["checkpoint/round-000002.safetensors", "checkpoint/states/000002-0.safetensors", "zz"]
+    assert [path.name for path in tmp_path.rglob("round-*")] == [Path(kept[0]).name]
+    Keeper().write(tmp_path, dict.fromkeys(kept, b""), kept)
+    assert written == ["000002-0.safetensors", "zz", "round-000002.safetensors"]
 
 
 def test_a_file_that_is_gone_by_the_time_it_is_read_is_left_out(tmp_path):

@@ -1,0 +1,67 @@
+"""Private states in checkpoints: a state is written once, in the shard of the host that had it, until it changes."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from fedbench.errors import ConfigError
+from fedbench.results.files import flush
+from fedbench.runtime.store import Versions
+
+FOLDER = "states"
+MOST_OLD = 0.5
+"""Share of the states in shards that may be out of date: beyond it, all are written anew."""
+
+Snapshot = Callable[[Sequence[Versions], Sequence[Path]], None]
+"""Has every host write states of its clients into its file; none where it has none to write."""
+
+
+class Shards:
+    """The files `states/ROUND-HOST.safetensors` beside the checkpoints of a run, and which states they hold.
+
+    folder: of the checkpoints. One that counts names its shards; files that none names any more are removed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / FOLDER
+        self._held: dict[Path, Versions] = {}
+
+    def write(self, round: int, versions: Sequence[Versions], snapshot: Snapshot) -> list[str]:
+        """Keep the states of a round, by host; the names of the shards that have them. Raises OSError.
+
+        Those that no shard has are written. What was there before stays until `settle`.
+        """
+        wanted = {client: kept for own in versions for client, kept in own.items()}
+        held = {path: old for path, old in self._held.items() if any(wanted.get(c) == k for c, k in old.items())}
+        if sum(map(len, held.values())) * MOST_OLD > len(wanted):
+            held = {}
+        there = {item for old in held.values() for item in old.items()}
+        due = [{c: k for c, k in own.items() if (c, k) not in there} for own in versions]
+        paths = [self.folder / f"{round:06d}-{host}.safetensors" for host in range(len(due))]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            snapshot(due, paths)
+            for path, own in zip(paths, due, strict=True):
+                if own:
+                    flush(path)
+        except OSError:
+            for path in paths:
+                path.unlink(missing_ok=True)
+            raise
+        self._held = held | {path: own for path, own in zip(paths, due, strict=True) if own}
+        return [path.name for path in self._held]
+
+    def settle(self) -> None:
+        """The checkpoint counts that names what was written: what it does not name goes."""
+        for path in set(self.folder.glob("*")) - self._held.keys():
+            path.unlink(missing_ok=True)
+
+    def named(self, names: Iterable[str]) -> list[Path]:
+        """The shards of a checkpoint. Raises ConfigError for one that is gone."""
+        paths = [self.folder / name for name in names]
+        for path in paths:
+            if not path.is_file():
+                run = self.folder.parent.parent
+                raise ConfigError(
+                    f"{path}: missing, the checkpoint needs it; bring it back, or delete {run} to run it anew"
+                )
+        return paths
