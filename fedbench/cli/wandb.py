@@ -1,13 +1,15 @@
 """`fedbench wandb STUDY`: studies sent to W&B out of their records, with a workspace laid out."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
 from fedbench.cli.parse import parse, study_folder
+from fedbench.config import WandbConfig
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,20 +43,25 @@ def main(argv: list[str]) -> int:
                 f"--{key}: a study was run as it was run; wandb takes {', '.join(f'--wandb.{k}' for k in KEYS)}"
             )
     from fedbench.results.plan import studies_in
-    from fedbench.results.wandb_study import WandbStudy
+    from fedbench.results.wandb_study import WandbStudy, is_overview, send_overview
 
     how = way(config.wandb.mode)
     place = {**given.get("wandb", {}), "mode": "online" if how == "online" else "offline"}
     studies = [WandbStudy.load(path, place) for path in studies_in(folder)]
+    overviews = [partial(send_overview, folder, WandbConfig(**place))] if is_overview(folder) else []
     for study in studies:
         print("\n".join(plan_lines(study)))
+    for _ in overviews:
+        print(f"{folder}: one run for table and page over these")
     if asked.dry_run:
         return OK
     if how == "online":
         for study in studies:
             online(study)
+        for send in overviews:
+            print(f"table and page over all: {send().url}")
     else:
-        print("\n".join(offline(studies) if how == "offline" else nothing_sent(how, argv)))
+        print("\n".join(offline(studies, overviews) if how == "offline" else nothing_sent(how, argv)))
     return OK
 
 
@@ -100,8 +107,8 @@ def online(study: "WandbStudy") -> None:
         print(f"warning: the workspace could not be laid out ({type(error).__name__}: {error})")
 
 
-def offline(studies: "list[WandbStudy]") -> Iterator[str]:
-    """Write what is missing of offline files; the command that sends them all."""
+def offline(studies: "list[WandbStudy]", overviews: Sequence[Callable[[], Any]]) -> Iterator[str]:
+    """Write what is missing of offline files; the command that sends them all. overviews: write the pages over them."""
     from fedbench.results.wandb_study import send, send_study
 
     paths: list[str] = []
@@ -110,9 +117,15 @@ def offline(studies: "list[WandbStudy]") -> Iterator[str]:
             if not seed.sent_offline():
                 send(seed)
             paths += [quote(str(path)) for path in seed.segments()]
-        paths += [quote(str(Path(send_study(study).dir).parent))]
+        paths += [_folder(send_study(study))]
+    paths += [_folder(write()) for write in overviews]
     yield "to send them, on a machine with an account that sees these folders:"
     yield " \\\n  ".join(["  wandb sync", *dict.fromkeys(paths)])
+
+
+def _folder(run: Any) -> str:
+    """Of the offline files of a run."""
+    return quote(str(Path(run.dir).parent))
 
 
 def nothing_sent(how: str, argv: list[str]) -> list[str]:

@@ -161,9 +161,12 @@ def log_page(folder: Path, config: Config, warn: Warn = warnings.warn) -> None:
     if "wandb" not in config.loggers:
         return
     try:
-        from fedbench.results.wandb_study import WandbStudy, send_study
+        from fedbench.results.wandb_study import WandbStudy, is_overview, send_overview, send_study
 
-        send_study(WandbStudy.load(folder), warn)
+        if is_overview(folder):
+            send_overview(folder, config.wandb, warn)
+        else:
+            send_study(WandbStudy.load(folder), warn)
     except Exception as error:  # a mirror of the records must never cost the study itself
         warn(f"W&B has not got the page of {folder} ({type(error).__name__}: {error})")
 

@@ -49,7 +49,7 @@ class Made:
     @classmethod
     def read(cls, folder: Path) -> "Made":
         """As a folder has it; without cells where it has none yet. Raises ConfigError where it is damaged."""
-        if not (folder / FILE).exists():
+        if not is_reproduction(folder):
             return cls("", "", "full", [], {}, None, [])
         return read_as(cls, folder / FILE)
 
@@ -132,3 +132,8 @@ def _scored(cell: MadeCell, run: Records) -> str:
     said += [f"client {cell.client}"] if cell.client is not None else []
     said += ["best round on test"] if cell.choice != LAST else []
     return ", ".join(said)
+
+
+def is_reproduction(folder: Path) -> bool:
+    """Whether the folder holds a reproduction of published numbers."""
+    return (folder / FILE).exists()

@@ -13,13 +13,24 @@ import wandb
 from fedbench.config import Config, WandbConfig
 from fedbench.config.files import load_yaml
 from fedbench.results.logged import Spent, by_round, metric_values, trace_distributions, trace_values
+from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Entry, Plan, study_name
+from fedbench.results.published import is_reproduction
 from fedbench.results.reader import Records
 from fedbench.results.tables import final_table
-from fedbench.results.wandb_log import LONGEST, WandbLog, Warn, described, group_of, started, table, tags
+from fedbench.results.wandb_log import LONGEST, WandbLog, Warn, described, group_of, plain, started, table, tags
 from fedbench.results.wandb_segments import last_round, segments
 
-PAGE = ("report.html", "table.csv", "table.md", "table.tex", "groups.csv", "plan.json")
+PAGE = (
+    "report.html",
+    "table.csv",
+    "table.md",
+    "table.tex",
+    "groups.csv",
+    "plan.json",
+    "matrix.json",
+    "reproduction.json",
+)
 """The files of a study that go along as an artifact, those that are there."""
 ROLE = "study"
 
@@ -143,21 +154,34 @@ def send_study(study: WandbStudy, warn: Warn | None = None) -> Any:
     warn: as of `started`.
     """
     config = study.config
-    told = sha256(f"{study.group}/{study.name}".encode()).hexdigest()[:12]
-    arguments = {
-        "id": f"{ROLE}-{told}",
+    more = {
         "group": study.group,
-        "job_type": ROLE,
-        "name": study.name[-LONGEST:],
         "tags": tags(config.wandb.tags, config.data.name, config.partition.name, ROLE),
         "config": {**study.plan.config, "kind": study.plan.kind, "choices": study.plan.choices},
     }
-    run = started(study.place, study.folder, arguments, warn)
-    run.summary["final_table"] = table(study.table)
-    artifact = wandb.Artifact(f"page-{told}", "report", description=f"page and tables of {study.name}")
-    for name in PAGE:
-        if (study.folder / name).exists():
-            artifact.add_file(str(study.folder / name), name=name)
+    return _send_page(study.folder, study.place, study.table, more, warn)
+
+
+def is_overview(folder: Path) -> bool:
+    """Whether the folder holds a study whose parts are studies: over settings, or of published cells."""
+    return is_matrix(folder) or is_reproduction(folder)
+
+
+def send_overview(folder: Path, place: WandbConfig, warn: Warn | None = None) -> Any:
+    """Give W&B the table and the page over the parts of a study, each of which is sent as a study of its own."""
+    more = {"group": plain(place.group or study_name(folder))[:LONGEST], "tags": tags(place.tags, ROLE)}
+    return _send_page(folder, place, pd.read_csv(folder / "table.csv"), more, warn)
+
+
+def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[str, Any], warn: Warn | None) -> Any:
+    name = study_name(folder)
+    told = sha256(f"{more['group']}/{name}".encode()).hexdigest()[:12]
+    run = started(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": name[-LONGEST:], **more}, warn)
+    run.summary["final_table"] = table(rows)
+    artifact = wandb.Artifact(f"page-{told}", "report", description=f"page and tables of {name}")
+    for file in PAGE:
+        if (folder / file).exists():
+            artifact.add_file(str(folder / file), name=file)
     run.log_artifact(artifact)
     run.finish()
     return run

@@ -12,6 +12,7 @@ import pandas as pd
 from fedbench.config import Config
 from fedbench.config.keys import flat, nested
 from fedbench.errors import ConfigError
+from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
 from fedbench.studies import folder as places
@@ -78,11 +79,13 @@ def compare(
         hold(contests, at_once, watch)
         return Comparison(folder)
     with places.made(folder):
-        hold(contests, at_once, watch)
+        new = hold(contests, at_once, watch)
         matrix.write(folder)
     from fedbench.report import make_report
 
     make_report(folder)
+    if new:
+        log_page(folder, config)
     return Comparison(folder)
 
 

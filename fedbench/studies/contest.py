@@ -214,8 +214,8 @@ class Contest:
             self.plan.choices[contender.label] = max(known, key=lambda pair: pair[0])[1]
 
 
-def hold(contests: Sequence[Contest], at_once: int | None = None, watch: Watch | None = None) -> None:
-    """Do what is missing of contests, stage by stage side by side, and write their pages.
+def hold(contests: Sequence[Contest], at_once: int | None = None, watch: Watch | None = None) -> bool:
+    """Do what is missing of contests, stage by stage side by side, and write their pages; whether anything was missing.
 
     Raises ConfigError before the first trial.
     """
@@ -226,6 +226,7 @@ def hold(contests: Sequence[Contest], at_once: int | None = None, watch: Watch |
         make_report(contest.folder)
         if new:
             log_page(contest.folder, contest.jobs[0].config)
+    return new
 
 
 def _hold(contests: Sequence[Contest], at_once: int | None, watch: Watch | None) -> bool:

@@ -3,6 +3,8 @@
 import pytest
 
 from fedbench.cli.wandb import main
+from fedbench.report import make_report
+from fedbench.results.matrix import Matrix, settings_of
 from tests.report.conftest import write_comparison
 from tests.results.conftest import no_account  # noqa: F401
 from tests.results.wandb_files import OfflineRun, segments
@@ -49,6 +51,26 @@ def test_a_folder_above_studies_means_all_of_them(study, capsys):
     said = capsys.readouterr().out
     assert "group cmp\n" in said
     assert "group other/alpha 0.1\n" in said
+
+
+def test_a_study_over_settings_has_a_run_for_the_page_over_all(tmp_path, capsys):
+    folder = tmp_path / "both"
+    for alpha in (0.1, 0.5):
+        write_comparison(folder / "settings" / f"alpha={alpha}", {"fedper": 0.8}, seeds=[0])
+    matrix = Matrix({}, {"partition.alpha": [0.1, 0.5]}, settings_of({"partition.alpha": [0.1, 0.5]}))
+    matrix.write(folder)
+    make_report(folder)
+    assert main([str(folder), "--wandb.mode", "offline"]) == 0
+    said = capsys.readouterr().out
+    assert f"{folder}: one run for table and page over these\n" in said
+    (own,) = segments(folder)
+    assert str(own.parent) in said
+    run = OfflineRun(own)
+    assert (run.run.display_name, run.run.run_group, run.run.job_type) == ("both", "both", "study")
+    files = {entry.path for entry in run.artifacts["report"].manifest.contents}
+    assert files == {"report.html", "table.csv", "table.md", "table.tex", "matrix.json"}
+    columns, rows = run.table("final_table")
+    assert {row[columns.index("setting")] for row in rows} == {"alpha=0.1", "alpha=0.5"}
 
 
 def test_disabled_by_the_environment_nothing_is_sent(study, capsys, monkeypatch):

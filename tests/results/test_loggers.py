@@ -116,6 +116,14 @@ def test_the_page_of_a_study_goes_to_wandb_where_that_is_asked_for_and_enabled(t
     assert len(segments(tmp_path)) == (mode == "offline")
 
 
+def test_so_does_the_page_over_the_parts_of_a_study(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    (tmp_path / "reproduction.json").write_text("{}")
+    (tmp_path / "table.csv").write_text("method,ours\nfedavg,90\n")
+    log_page(tmp_path, Config(loggers=["wandb"]), pytest.fail)
+    assert len(segments(tmp_path)) == 1
+
+
 def test_a_page_that_cannot_be_logged_is_one_warning(tmp_path):
     said = []
     log_page(tmp_path / "nowhere", Config(loggers=["wandb"]), said.append)

@@ -10,6 +10,7 @@ import pandas as pd
 from fedbench.config import Config
 from fedbench.config.keys import nested
 from fedbench.errors import ConfigError
+from fedbench.results.loggers import log_page
 from fedbench.results.plan import Plan
 from fedbench.results.published import Made, MadeCell
 from fedbench.studies import folder as places
@@ -71,7 +72,7 @@ def reproduce(
         contests.setdefault(str(contest.folder), contest)
         made[cell.name] = record(experiment, cell, contest, folder)
     with places.made(folder):
-        hold(list(contests.values()), at_once, watch)
+        new = hold(list(contests.values()), at_once, watch)
         order = [cell.name for cell in experiment.cells]
         known = sorted(made.values(), key=lambda cell: order.index(cell.name))
         changed = {**(experiment.small.values if scale == "small" else {}), **given_by(config)}
@@ -79,6 +80,8 @@ def reproduce(
     from fedbench.report import make_report
 
     make_report(folder)
+    if new:
+        log_page(folder, config)
     return Reproduction(folder)
 
 
