@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
 from fedbench.engine.fit import Fit, Paired
@@ -22,18 +23,24 @@ from fedbench.module.weights import Weights
 if TYPE_CHECKING:
     from fedbench.engine.stack import Stack
 
-PLAIN = (str, bool, type(None), FunctionType)
+Need = tuple[str, tuple[int, ...], torch.dtype]
+PLAIN = (str, bool, int, float, type(None), FunctionType)
+AFTER = "_post_accumulate_grad_hooks"
 MOMENTUM = "momentum_buffer"
 """torch.optim's name of it."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What fits have in common that are stepped together, batches aside."""
+    """What fits have in common that are stepped together, batches aside.
+
+    needs, edited: names and shapes of what the loss needs, and of what the edit needs beside it, which no trace holds.
+    """
 
     function: Any
     constants: tuple[tuple[str, Any], ...]
-    needs: tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
+    needs: tuple[Need, ...]
+    edited: tuple[Need, ...]
     moving: tuple[bool, ...]
     masked: bool
     frozen: str
@@ -60,8 +67,12 @@ def kind_of(learner: Trainee, fit: Fit) -> Kind:
         raise UntraceableError(f"train.optimizer = {learner.optimizer}")
     if learner.train.precision == "bf16-mixed":
         raise UntraceableError("train.precision = bf16-mixed")
+    if learner.train.batch_size == "full":
+        raise UntraceableError("train.batch_size = full: batches of several clients have no size in common")
     if learner.hooks.calls:
         raise UntraceableError(f"the model overrides {', '.join(learner.hooks.calls)}")
+    if hooked(learner.module):
+        raise UntraceableError("the model has hooks on gradients")
     needs = vars(fit.needs(learner.w))
     tensors = {name: value for name, value in needs.items() if isinstance(value, Tensor)}
     constants = {name: value for name, value in needs.items() if name not in tensors}
@@ -69,18 +80,39 @@ def kind_of(learner: Trainee, fit: Fit) -> Kind:
         if not is_plain(value):
             raise UntraceableError(f"a loss or an edit of the method needs {name}, which is not a tensor")
     mask, data = None if fit.move is None else fit.move.mask, fit.data
+    described = [(name, tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())]
+    own = fit.loss.needs if fit.loss else {}
     return Kind(
-        function=fit.loss and fit.loss.function,
+        function=fit.loss and known(fit.loss.function, "loss"),
         constants=tuple(sorted(constants.items())),
-        needs=tuple((name, tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())),
+        needs=tuple(need for need in described if need[0] in own),
+        edited=tuple(need for need in described if need[0] not in own),
         moving=tuple(mask is None or holds_one(mask[slot.start : slot.stop]) for slot in learner.layout.params),
         masked=mask is not None,
         frozen="train" if fit.move is None else fit.move.frozen,
         lone=len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1),
         paired=isinstance(data, Paired),
-        edit=fit.step.edit,
+        edit=fit.step.edit and known(fit.step.edit, "edit"),
         rate=rate_of(learner, fit),
     )
+
+
+def hooked(module: nn.Module) -> bool:
+    """Whether something is called with gradients on their way back, which a trace would not do again."""
+    own = [getattr(m, name) for m in module.modules() for name in ("_backward_hooks", "_backward_pre_hooks")]
+    tensors = [getattr(p, name) for p in module.parameters() for name in ("_backward_hooks", AFTER)]
+    return any(own) or any(tensors)
+
+
+def known(function: Any, what: str) -> Any:
+    """By what a loss or an edit is known again in the next fit. Raises UntraceableError where something hides in it."""
+    if isinstance(function, partial):
+        told = (*function.args, *function.keywords.items())
+        if is_plain((function.func, *told)):
+            return function.func, told
+    elif is_plain(function):
+        return function
+    raise UntraceableError(f"the {what} of the method holds more than constants")
 
 
 def is_plain(value: Any) -> bool:
@@ -96,7 +128,10 @@ class Group:
     def __init__(self, stack: "Stack", kind: Kind, asked: Sequence[Asked]) -> None:
         self.stack, self.kind, self.learner = stack, kind, stack.learner
         self.asked = asked
-        self.needs = {name: stack.room(shape, dtype) for name, shape, dtype in kind.needs}
+        self.needs = {
+            name: torch.zeros(stack.width, *shape, dtype=dtype, device=stack.w.device)
+            for name, shape, dtype in (*kind.needs, *kind.edited)
+        }
         self.mask = torch.zeros_like(stack.w, dtype=torch.bool) if kind.masked else None
         self.start = torch.zeros_like(stack.w) if kind.masked else None
         self.written: set[str] = set()
@@ -105,7 +140,7 @@ class Group:
         """The trained weights of all. Raises UntraceableError where the steps cannot be traced."""
         stack, learner = self.stack, self.learner
         with learner.in_train_mode(self.asked[0].fit):
-            lanes = going = [Lane(learner, asked, row) for row, asked in enumerate(self.asked)]
+            lanes = going = [Lane(learner, asked) for asked in self.asked]
             for lane in lanes:
                 self._load(lane)
             while going:
@@ -175,14 +210,13 @@ class Group:
                 g.zero_()
             for view, gradient in zip(views.gradients, gradients, strict=True):
                 view.copy_(gradient)
-            if self.kind.edit is not None:
-                self.kind.edit(g, w, SimpleNamespace(index=index, **self._edited(row), **dict(self.kind.constants)))
+            if (edit := self.asked[0].fit.step.edit) is not None:
+                edit(g, w, SimpleNamespace(index=index, **self._edited(row), **dict(self.kind.constants)))
             train = self.learner.train
-            whole, slope, momentum = (rows if row is None else rows[row] for rows in stack.whole)
             sgd(
-                [whole],
-                [slope],
-                [momentum] if train.momentum else [],
+                [w],
+                [g],
+                [stack.momentum if row is None else stack.momentum[row]] if train.momentum else [],
                 fused=True,
                 lr=self.kind.rate,
                 momentum=train.momentum,
@@ -201,7 +235,8 @@ class Group:
 
     def _inputs(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
         views = self.stack.views(self.kind.moving, row)
-        needs = [value if row is None else value[row] for value in self.needs.values()]
+        whole = [self.needs[name] for name, *_ in self.kind.needs]
+        needs = [value if row is None else value[row] for value in whole]
         return [views.moving, views.resting, views.buffers, [*tensors], [*needs, index]]
 
     def _edited(self, row: int | None) -> dict[str, Tensor]:
@@ -230,7 +265,7 @@ class Group:
             moving=tuple(name for name in moves if moves[name]),
             resting=tuple(name for name in moves if not moves[name]),
             buffers=tuple(slot.name for slot in (*layout.buffers, *layout.counters)),
-            needs=(*self.needs, "index"),
+            needs=(*(name for name, *_ in self.kind.needs), "index"),
             constants=dict(self.kind.constants),
             paired=self.kind.paired,
             width=width,
@@ -273,8 +308,6 @@ def split(vector: Tensor, slots: Sequence[Slot]) -> list[Tensor]:
 
 def stacked(parts: Sequence[Tensor], rows: Sequence[int], width: int) -> Tensor:
     """Tensors of some rows as one of all; what the other rows hold is of no matter."""
-    if len(parts) == width:
-        return torch.stack(list(parts))
     filled = [parts[0]] * width
     for row, part in zip(rows, parts, strict=True):
         filled[row] = part

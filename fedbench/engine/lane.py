@@ -14,10 +14,11 @@ from fedbench.module.logs import Logs
 
 @dataclass(frozen=True)
 class Asked:
-    """A fit, and where its cost is kept."""
+    """A fit, where its cost is kept, and its row in the stack: the same one for all fits of a client."""
 
     fit: Fit
     ledger: Ledger
+    row: int = 0
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Batch:
 class Lane:
     """One fit's batches, in their order, and what came of them. next: the batch to come, or None."""
 
-    def __init__(self, learner: Trainee, asked: Asked, row: int) -> None:
-        self.asked, self.row, self.done = asked, row, 0
+    def __init__(self, learner: Trainee, asked: Asked) -> None:
+        self.asked, self.row, self.done = asked, asked.row, 0
         self.logs, self.logged = Logs(), dict[str, float]()
         fit = asked.fit
         size = learner.train.batch_size

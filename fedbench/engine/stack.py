@@ -1,15 +1,15 @@
 """The engine of several clients in one gradient step: their numbers are the rows of matrices `[K, N]`.
 
-K is the same in every step, whoever takes part: a row's bits depend on K and on nothing else in the other rows. Batches
-of the run's size are stepped together, each client's next one with those of the others; what is left at the end of an
-epoch is stepped alone. With K = 1 every step is one client's, by the operations of the loop.
+K is the same in every step, whoever takes part, and a client has the same row in all of them, by its number: where a
+row lies may decide how its products are summed up. So its bits depend on K and its number, and on nothing in the other
+rows. Batches of the run's size are stepped together, each client's next one with those of the others; what is left at
+the end of an epoch is stepped alone. With K = 1 every step is one client's, by the operations of the loop.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 from typing import Any
 
 import torch
@@ -24,8 +24,6 @@ from fedbench.module.weights import Weights
 
 FAILURES = (Exception, SystemExit)
 """What users' code may raise; a model that calls sys.exit must not end the run."""
-LINE = 64
-"""Bytes."""
 
 
 class Stack:
@@ -34,8 +32,7 @@ class Stack:
     def __init__(self, learner: Trainee, width: int, alone: Callable[[Asked], Weights]) -> None:
         self.learner, self.width, self._alone = learner, width, alone
         layout, like = learner.layout, learner.w
-        self.whole = [self.room((layout.size,), like.dtype, whole=True) for _ in ("w", "g", "momentum")]
-        self.w, self.g, self.momentum = (rows[:, : layout.size] for rows in self.whole)
+        self.w, self.g, self.momentum = (like.new_zeros(width, layout.size) for _ in range(3))
         # Tensors of their own: batch normalisation changes no part of a row in place.
         self.buffers = [like.new_zeros(width, *slot.shape) for slot in layout.buffers]
         self.counters = [like.new_zeros(width, *slot.shape, dtype=torch.int64) for slot in layout.counters]
@@ -45,7 +42,7 @@ class Stack:
         self.remarks: dict[str, None] = {}
 
     def train(self, asked: Sequence[Asked]) -> list[Weights | BaseException]:
-        """The trained weights of every fit, or why it has none. At most `width` fits."""
+        """The trained weights of every fit, or why it has none. No two of them have the same row."""
         found: dict[int, Weights | BaseException] = {}
         groups: dict[Kind, list[int]] = defaultdict(list)
         for place, one in enumerate(asked):
@@ -68,15 +65,6 @@ class Stack:
             if isinstance(error, UntraceableError):
                 self._remark(error)
             return [self._tried(asked[0])]
-
-    def room(self, shape: tuple[int, ...], dtype: torch.dtype, whole: bool = False) -> Tensor:
-        """Zeros `[K, *shape]`. Every row begins on a cache line: where it does may decide how a product is summed up.
-
-        whole: `[K, n]` with what lies between the rows.
-        """
-        size, line = prod(shape), LINE // dtype.itemsize
-        rows = torch.zeros(self.width, -(-size // line) * line, dtype=dtype, device=self.learner.device)
-        return rows if whole else rows[:, :size].view(self.width, *shape)
 
     def views(self, moving: tuple[bool, ...], row: int | None) -> "Views":
         """Tensors of a row, or of all, by which of them move."""

@@ -6,8 +6,8 @@ and what a loss writes to are changed in place.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -16,8 +16,11 @@ import numpy as np
 import torch
 from lightning import LightningModule
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.func import functional_call, vmap
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from fedbench.engine.fit import Loss
 from fedbench.errors import ConfigError
@@ -38,6 +41,7 @@ class Unknown:
         raise UntraceableError(f"it asks for {self._what}")
 
     __getattr__ = __bool__ = __int__ = __index__ = __float__ = __hash__ = _refused
+    __str__ = __repr__ = __format__ = _refused
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refused
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __pow__ = __rpow__ = _refused
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refused
@@ -87,29 +91,62 @@ class Step:
     def __init__(
         self, module: LightningModule, loss: Loss | None, shape: Shape, example: Sequence[list[Tensor]]
     ) -> None:
-        record, copies = Record(), [[as_it_lies(tensor) for tensor in group] for group in example]
-        function = traceable(Called(module, loss), shape, [len(group) for group in example], record)
-        kept, drawn = attributes(module), streams()
-        with watched(module, record):
-            try:
-                with torch.enable_grad():
-                    graph = make_fx(function)(*(tensor for group in copies for tensor in group))
-            except (UntraceableError, ConfigError):
-                raise
-            except (Exception, SystemExit) as error:
-                text = str(error).strip().splitlines()
-                raise UntraceableError(f"{type(error).__name__}: {text[0] if text else ''}") from error
-        if attributes(module) != kept:
-            raise UntraceableError("it changes attributes of the module that are no buffers")
+        twin = copied(module)
+        kept, drawn = attributes(twin), streams()
+        (graph, record), (again, _) = (traced(twin, loss, shape, example) for _ in range(2))
         seeded = torch.Tag.nondeterministic_seeded
+        if attributes(twin) != kept:
+            raise UntraceableError("it changes attributes of the module that are no buffers")
         if streams() != drawn or any(seeded in getattr(node.target, "tags", ()) for node in graph.graph.nodes):
             raise UntraceableError("it draws random numbers")
+        if not is_same(graph, again):
+            raise UntraceableError("it does something else in every step")
         self.logged, self._graph, self._moving = record.calls, graph, len(shape.moving)
 
     def __call__(self, *groups: list[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         with torch.no_grad():
             loss, *rest = self._graph(*(tensor for group in groups for tensor in group))
         return loss, rest[: self._moving], rest[self._moving :]
+
+
+def copied(module: LightningModule) -> LightningModule:
+    """A twin to be traced: whatever tracing does to it leaves the module alone. Raises UntraceableError."""
+    memo = {id(module._trainer): Unknown("self.trainer")} if module._trainer is not None else {}
+    try:
+        twin = deepcopy(module, memo)
+    except Exception as error:
+        raise UntraceableError(f"the module cannot be copied ({type(error).__name__}: {error})") from error
+    twin._trainer = Unknown("self.trainer")  # type: ignore[assignment]
+    return twin
+
+
+def traced(
+    module: LightningModule, loss: Loss | None, shape: Shape, example: Sequence[list[Tensor]]
+) -> tuple[GraphModule, Record]:
+    """The operations of a step, and what is logged in it. Raises UntraceableError.
+
+    Tensors hold no numbers meanwhile: whoever asks for one, which would be the example's for good, is refused.
+    """
+    record, copies = Record(), [as_it_lies(tensor) for group in example for tensor in group]
+    module.log, module.log_dict = record.log, record.log_dict  # type: ignore[method-assign]
+    function = traceable(Called(module, loss), shape, [len(group) for group in example], record)
+    try:
+        with torch.enable_grad():
+            return make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*copies), record
+    except (UntraceableError, ConfigError):
+        raise
+    except (GuardOnDataDependentSymNode, DynamicOutputShapeException, DataDependentOutputException) as error:
+        raise UntraceableError("it asks for a number that only a step has") from error
+    except (Exception, SystemExit) as error:
+        text = str(error).strip().splitlines()
+        raise UntraceableError(f"{type(error).__name__}: {text[0] if text else ''}") from error
+
+
+def is_same(graph: GraphModule, other: GraphModule) -> bool:
+    """Whether two traces do the same operations with the same constants."""
+    own, others = ({k: v for k, v in vars(g).items() if isinstance(v, Tensor)} for g in (graph, other))
+    same = own.keys() == others.keys() and all(torch.equal(value, others[key]) for key, value in own.items())
+    return same and graph.code == other.code
 
 
 def traceable(net: "Called", shape: Shape, sizes: Sequence[int], record: Record) -> Callable[..., list[Tensor]]:
@@ -192,15 +229,3 @@ def streams() -> tuple[Any, ...]:
     """Where the global random streams of Python and NumPy are."""
     _, state, place, *_ = np.random.get_state()
     return random.getstate(), np.asarray(state).tobytes(), place
-
-
-@contextmanager
-def watched(module: LightningModule, record: Record) -> Iterator[None]:
-    """`self.log` of the module writes to a record for a while, and `self.trainer` is not to be asked."""
-    before = module.log, module.log_dict, module._trainer
-    module.log, module.log_dict = record.log, record.log_dict  # type: ignore[method-assign]
-    module._trainer = Unknown("self.trainer")  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        module.log, module.log_dict, module._trainer = before  # type: ignore[method-assign]

@@ -104,7 +104,11 @@ class Host:
             self.store.drop(client)
         works = [partial(self._next, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
         with seeds.preserved_streams():
-            reports = self._turns.run(works) if self._turns else [work() for work in works]
+            reports = (
+                self._turns.run(works, [task.client for task in order.tasks])
+                if self._turns
+                else [work() for work in works]
+            )
         busy = time.perf_counter() - begun
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
         remarks = [*self.learner.stack.remarks] if self.learner.stack else []

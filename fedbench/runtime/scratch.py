@@ -21,7 +21,8 @@ LOCK = ".owner"
 class Scratch:
     """A folder in this machine's shared memory, or among its temporary files where that is small.
 
-    bytes: how many it may come to hold; where they are very many, it is among the temporary files in any case.
+    base: a folder of the user's, in which ours has its own; bytes: how many it may come to hold; where they are very
+    many, it is among the temporary files in any case.
 
     Its owner holds a lock in it, which ends with the owner's process however that ends. Whoever makes a folder removes
     those that nobody holds, so that no process id is ever looked at. name: of a folder that is taken over where it is
@@ -30,7 +31,7 @@ class Scratch:
 
     def __init__(self, base: Path | None = None, name: str | None = None, bytes: int = 0) -> None:
         room = shared_memory() if bytes <= LARGE else Path(tempfile.gettempdir())
-        base = base or room / f"fedbench-{os.getuid()}"
+        base = (base or room) / f"fedbench-{os.getuid()}"
         base.mkdir(parents=True, exist_ok=True)
         with folder_lock(base):
             fresh = uuid.uuid4().hex[:16]
@@ -53,9 +54,9 @@ def shared_memory() -> Path:
 
 
 def sweep(base: Path) -> None:
-    """Remove the folders below whose owners are gone."""
+    """Remove the folders below whose owners are gone; those that never had one are not ours."""
     for folder in base.iterdir():
-        if folder.is_dir() and not _is_held(folder):
+        if (folder / LOCK).exists() and not _is_held(folder):
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -7,8 +7,8 @@ and each goes on with its own. Who is done makes place for the next one.
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
@@ -26,10 +26,13 @@ class EndedError(BaseException):
 
 
 class Turn(Generic[T]):
-    """One client's work on its way. seconds: that it has run, and its share of the fits in which it took part."""
+    """One client's work on its way, and its row in the stack.
 
-    def __init__(self, work: Callable[[], T], ledger: Ledger) -> None:
-        self.work, self.ledger, self.seconds = work, ledger, 0.0
+    seconds: that it has run, and its share of the fits in which it took part.
+    """
+
+    def __init__(self, work: Callable[[], T], ledger: Ledger, row: int) -> None:
+        self.work, self.ledger, self.row, self.seconds = work, ledger, row, 0.0
         self.fit: Fit | None = None
         self.answer: Weights | BaseException | None = None
         self.error: BaseException | None = None
@@ -60,11 +63,15 @@ class Turn(Generic[T]):
     def run(self) -> None:
         """From outside: let it run until it waits for a fit, or is done."""
         self._go.release()
-        self._back.acquire()
+        try:
+            self._back.acquire()
+        except BaseException:  # Ctrl-C: it works until it waits, and may not go on by itself
+            self._back.acquire()
+            raise
 
 
 class Turns:
-    """Works through pieces of work that ask the learner for fits, `width` at a time."""
+    """Works through pieces of work that ask the learner for fits, at most `width` at a time."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
@@ -78,19 +85,28 @@ class Turns:
         passed = time.perf_counter() - self._begun
         return passed if self._now is None else self._now.seconds + passed
 
-    def run(self, works: Sequence[Callable[[], T]]) -> list[T]:
-        """The results in the order of the work. What a piece of work raises ends the others too."""
+    def run(self, works: Sequence[Callable[[], T]], clients: Sequence[int]) -> list[T]:
+        """The results in the order of the work. What a piece of work raises ends the others too.
+
+        clients: whose work it is. A client's row in the stack goes by its number, and who has it waits for its turn.
+        """
         learner, stack = self.learner, self.learner.stack
         assert stack is not None
         alone, ledger = learner.together, learner.ledger
-        waiting, turns, active = deque(works), list[Turn[T]](), list[Turn[T]]()
+        turns = [
+            Turn(work, Ledger(learner.device), client % stack.width)
+            for work, client in zip(works, clients, strict=True)
+        ]
+        waiting, active = defaultdict[int, deque[int]](deque), list[Turn[T]]()
+        for place, turn in enumerate(turns):
+            waiting[turn.row].append(place)
         learner.together = self._ask
         try:
-            while waiting or active:
-                while waiting and len(active) < stack.width:
-                    turn = Turn(waiting.popleft(), Ledger(learner.device))
+            while active or any(waiting.values()):
+                while free := self._free(waiting, active):
+                    turn = turns[min(waiting[row][0] for row in free)]
+                    waiting[turn.row].popleft()
                     self._threads.submit(turn.go)
-                    turns.append(turn)
                     active.append(turn)
                     self._let(turn)
                     active = [turn for turn in active if turn.fit is not None]
@@ -106,6 +122,11 @@ class Turns:
             learner.together, learner.ledger, self._now = alone, ledger, None
         return [turn.result for turn in turns]
 
+    @staticmethod
+    def _free(waiting: Mapping[int, deque[int]], active: Sequence[Turn[T]]) -> set[int]:
+        """Rows that somebody waits for and nobody has."""
+        return {row for row, places in waiting.items() if places} - {turn.row for turn in active}
+
     def _let(self, turn: Turn[T]) -> None:
         self._now, self.learner.ledger, self._begun = turn, turn.ledger, time.perf_counter()
         turn.run()
@@ -120,7 +141,7 @@ class Turns:
             return
         begun, stack = time.perf_counter(), self.learner.stack
         assert stack is not None
-        found = stack.train([Asked(turn.fit, turn.ledger) for turn in turns if turn.fit is not None])
+        found = stack.train([Asked(turn.fit, turn.ledger, turn.row) for turn in turns if turn.fit is not None])
         share = (time.perf_counter() - begun) / len(turns)
         for turn, answer in zip(turns, found, strict=True):
             turn.answer, turn.seconds = answer, turn.seconds + share

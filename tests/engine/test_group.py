@@ -1,6 +1,7 @@
 """Which fits go together."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -49,6 +50,12 @@ def test_what_differs_in_more_than_numbers_is_of_another_kind(stacking, blobs):
     ]
     kinds = [kind_of(stacking, other) for other in different]
     assert len(set(kinds)) == len(different)
+    told = [replace(fit, loss=Loss(partial(own_loss, net="a")), stream=f"{n}") for n in range(2)]
+    assert len({kind_of(stacking, other) for other in told}) == 1
+    assert kind_of(stacking, told[0]) != kind_of(stacking, replace(fit, loss=Loss(partial(own_loss, net="b"))))
+    sized = [kind_of(stacking, replace(fit, step=Step(proximal_pull, of=anchor[:n]))) for n in (1, 2)]
+    assert sized[0] != sized[1]
+    assert sized[0].traced == sized[1].traced, "a trace does not know what edits need"
     pulled = [replace(fit, step=Step(proximal_pull, anchor=anchor * n, mu=n)) for n in (1, 2)]
     assert len({kind_of(stacking, other) for other in pulled}) == 1
     scattered = [replace(fit, move=Move(torch.arange(len(anchor)) % 2 == n)) for n in range(2)]
@@ -61,14 +68,32 @@ def test_who_cannot_be_stacked(net, stacking, blobs):
     own = Learner(net(), train, optimizer="module")
     adam = Learner(net(), train, optimizer="adam")
     half = Learner(net(), train.model_copy(update={"precision": "bf16-mixed"}), optimizer="sgd")
+    whole, anchor = train.model_copy(update={"batch_size": "full"}), stacking.initial().params
     hooked = Learner(type("Hooked", (net,), {"on_train_start": lambda self: None})(), train, optimizer="sgd")
+    clipped, watching = net(), net()
+    clipped.head.weight.register_hook(lambda g: g.clamp(-1, 1))
+    watching.body.register_full_backward_hook(lambda module, slopes, outer: None)
+    hooks = [Learner(module, train, optimizer="sgd") for module in (clipped, watching)]
     asked = [
+        *((learner, fit, "the model has hooks on gradients") for learner in hooks),
         (own, fit, "the model's own optimiser makes the steps"),
         (adam, fit, "train.optimizer = adam"),
         (half, fit, "train.precision = bf16-mixed"),
         (hooked, fit, "the model overrides on_train_start"),
         (stacking, replace(fit, step=Step(rule=torch.optim.SGD)), "the method brings an optimiser"),
         (stacking, replace(fit, loss=Loss(own_loss, of=[1])), "needs of, which is not a tensor"),
+        (stacking, replace(fit, loss=Loss(partial(own_loss, s=anchor))), "the loss of the method holds .*"),
+        (
+            stacking,
+            replace(fit, loss=Loss(lambda net, b, s: anchor.sum())),
+            "the loss of the method holds .*",
+        ),
+        (
+            stacking,
+            replace(fit, step=Step(lambda g, w, s: g.add_(anchor))),
+            "the edit of the method holds .*",
+        ),
+        (Learner(net(), whole, optimizer="sgd"), fit, "batches of several clients have no size in common"),
     ]
     for learner, one, why in asked:
         with pytest.raises(UntraceableError, match=f"{why}$"):

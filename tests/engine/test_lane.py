@@ -16,7 +16,7 @@ def stacking(net) -> Learner:
 
 
 def walked(learner: Learner, fit: Fit) -> tuple[list[Batch], list[bool]]:
-    lane = Lane(learner, Asked(fit, Ledger(learner.device)), 0)
+    lane = Lane(learner, Asked(fit, Ledger(learner.device)))
     batches, whole = [], []
     while lane.next is not None:
         whole.append(lane.is_full)
@@ -78,7 +78,7 @@ def test_without_a_size_no_batch_is_like_those_of_others(net, blobs):
 
 
 def test_logged_values_are_those_of_their_epoch(stacking, blobs):
-    lane = Lane(stacking, Asked(Fit(stacking.initial(), blobs(20)), Ledger(stacking.device)), 0)
+    lane = Lane(stacking, Asked(Fit(stacking.initial(), blobs(20)), Ledger(stacking.device)))
     for value in (1.0, 2.0, 6.0, 10.0, 20.0, 30.0):
         lane.log([("loss", {})], [torch.tensor(value)], lane.taken())
     assert lane.logged == {"loss": pytest.approx((8 * 10 + 8 * 20 + 4 * 30) / 20)}

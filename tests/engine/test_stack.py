@@ -34,8 +34,10 @@ def learner_of(net: Any, engine: str, width: int = 1, device: str = "cpu", **tra
     return Learner(net(), config, optimizer="sgd", device=device)
 
 
-def trained(learner: Learner, fits: Sequence[Fit]) -> tuple[list[Weights], list[Ledger]]:
-    """By the loop one after another, by the stack so many at a time as it takes."""
+def trained(
+    learner: Learner, fits: Sequence[Fit], clients: Sequence[int] | None = None
+) -> tuple[list[Weights], list[Ledger]]:
+    """By the loop one after another, by the stack so many at a time as it takes. clients: by which they have rows."""
     ledgers = [Ledger(learner.device) for _ in fits]
     if learner.stack is None:
         found = []
@@ -43,8 +45,9 @@ def trained(learner: Learner, fits: Sequence[Fit]) -> tuple[list[Weights], list[
             learner.ledger = ledger
             found.append(learner.fit(fit))
         return found, ledgers
-    asked = [Asked(*both) for both in zip(fits, ledgers, strict=True)]
     width = learner.stack.width
+    rows = [client % width for client in clients or range(len(fits))]
+    asked = [Asked(*each) for each in zip(fits, ledgers, rows, strict=True)]
     parts = [learner.stack.train(asked[i : i + width]) for i in range(0, len(asked), width)]
     return [weights for part in parts for weights in part], ledgers
 
@@ -148,23 +151,17 @@ def blobs_of(blobs: Callable, dtype: torch.dtype, *args: Any, **more: Any) -> An
     return found
 
 
-def test_who_else_is_there_and_where_one_stands_changes_no_bit(net, blobs):
-    stack = learner_of(net, "stack", 4)
-    asked = partial(fits, "edit", stack, blobs)
-    together, _ = trained(stack, asked())
-    turned, _ = trained(stack, asked()[::-1])
-    alone = [trained(stack, [fit])[0][0] for fit in asked()]
-    for one, other, lone in zip(together, turned[::-1], alone, strict=True):
-        assert_same(one, other)
-        assert_same(one, lone)
-
-
-def test_what_is_left_of_an_epoch_has_its_bits_in_every_row(blobs):
-    sizes, own = (12, 13, 16, 11), lambda n: Fit(stack.initial(), blobs(n, (64,), key=(n,)))
-    stack = learner_of(lambda: build("mlp", (64,), 3, hidden=[16]), "stack", 4, batch_size=10)
-    together, _ = trained(stack, [own(n) for n in sizes])
-    for n, one in zip(sizes, together, strict=True):
-        assert_same(one, trained(stack, [own(n)])[0][0])
+@pytest.mark.parametrize("hidden", [10, 11, 16, 25, 30])
+@pytest.mark.parametrize("size", [10, 8])
+def test_who_else_is_there_and_who_is_asked_first_changes_no_bit(hidden, size, blobs):
+    """Layers whose rows begin in the middle of a cache line are summed up by the place that they have there."""
+    stack = learner_of(lambda: build("mlp", (64,), 3, hidden=[hidden]), "stack", 10, batch_size=size)
+    sizes = {0: 30, 13: 24, 2: 12, 5: 33, 7: 20, 11: 16, 9: 11}  # no two have a row in common
+    own = lambda client: Fit(stack.initial(), blobs(sizes[client], (64,), key=(client,)))  # noqa: E731
+    together = dict(zip(sizes, trained(stack, [own(client) for client in sizes], [*sizes])[0], strict=True))
+    for clients in ([*sizes][::-1], [7, 13], *([client] for client in sizes)):
+        for client, found in zip(clients, trained(stack, [own(c) for c in clients], clients)[0], strict=True):
+            assert_same(found, together[client])
 
 
 def normed(net: Any) -> Any:

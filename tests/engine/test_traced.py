@@ -113,7 +113,7 @@ def test_what_cannot_be_traced_says_why(net):
     def skips(self, batch):
         return None
 
-    assert "aten._local_scalar_dense" in refused(net, asks)
+    assert refused(net, asks) == "it asks for a number that only a step has"
     assert ".item()" in refused(net, asks, width=2)
     assert refused(net, keeps) == "it changes attributes of the module that are no buffers"
     assert refused(net, draws) == "it draws random numbers"
@@ -122,12 +122,17 @@ def test_what_cannot_be_traced_says_why(net):
     assert refused(net, skips) == "its training_step returns no loss"
 
 
+def count(counts: dict[str, int]) -> float:
+    counts["n"] += 1
+    return float(counts["n"])
+
+
 def own_step(step):
     """A training_step of Net with something done before the loss."""
 
     def training_step(self, batch, batch_idx):
-        step(self, batch_idx)
-        return F.cross_entropy(self(batch[0]), batch[1])
+        value = step(self, batch_idx)
+        return F.cross_entropy(self(batch[0]), batch[1]) * (value if isinstance(value, float) else 1)
 
     return training_step
 
@@ -139,6 +144,7 @@ def own_step(step):
         (lambda net, number: number % 2, "it asks for the number of the batch"),
         (lambda net, number: number == 0, "it asks for the number of the batch"),
         (lambda net, number: bool(number), "it asks for the number of the batch"),
+        (lambda net, number: f"{number}", "it asks for the number of the batch"),
         (lambda net, number: net.current_epoch, "it asks for self.trainer"),
         (lambda net, number: net.trainer.max_epochs, "it asks for self.trainer"),
         (lambda net, number: random.random(), "it draws random numbers"),
@@ -146,6 +152,9 @@ def own_step(step):
         (lambda net, number: net.seen.append(1), "it changes attributes of the module that are no buffers"),
         (lambda net, number: net.total.add_(1), "it changes attributes of the module that are no buffers"),
         (lambda net, number: setattr(net, "centre", net.centre + 1), "it puts other tensors in its buffers' places"),
+        (lambda net, number: count(net.counts), "it does something else in every step"),
+        (lambda net, number: next(net.rates), "it does something else in every step"),
+        (lambda net, number: net.stream.normal(), "it does something else in every step"),
     ],
 )
 def test_what_is_another_one_in_every_step_is_not_held_for_good(step, why, width, net):
@@ -153,6 +162,7 @@ def test_what_is_another_one_in_every_step_is_not_held_for_good(step, why, width
         def __init__(self) -> None:
             super().__init__()
             self.seen, self.total = [], torch.zeros(())
+            self.counts, self.rates, self.stream = {"n": 0}, iter([0.1, 0.2, 0.3]), np.random.default_rng(0)
             self.register_buffer("centre", torch.zeros(2))
 
         training_step = own_step(step)
@@ -163,6 +173,37 @@ def test_what_is_another_one_in_every_step_is_not_held_for_good(step, why, width
         traced(module, width=width)
     assert str(caught.value) == why
     assert module._trainer is trainer
+    assert (module.counts, next(module.rates), module.seen) == ({"n": 0}, 0.1, []), "tracing leaves no trace"
+    assert float(module.total) == 0
+
+
+@pytest.mark.parametrize("width", [None, 2])
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        lambda batch: float(batch[1].numpy().max()),
+        lambda batch: float(max(batch[1].tolist())),
+        lambda batch: float(len(torch.unique(batch[1]))),
+        lambda batch: float(len(batch[1][batch[1] > 0])),
+        lambda batch: float(bool(batch[0].sum() > 0)),
+    ],
+    ids=["numpy", "list", "unique", "chosen", "asked"],
+)
+def test_numbers_of_the_example_are_not_held_for_good(numbers, width, net):
+    def training_step(self, batch):
+        return F.cross_entropy(self(batch[0]), batch[1]) * numbers(batch)
+
+    assert refused(net, training_step, width)
+
+
+def test_a_module_that_cannot_be_copied_says_so(net):
+    class Held(net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.files = (line for line in ())
+
+    with pytest.raises(UntraceableError, match=r"the module cannot be copied .TypeError: .*generator"):
+        traced(Held())
 
 
 def test_a_number_of_the_batch_that_nobody_asks_for_is_no_obstacle(net):

@@ -51,7 +51,7 @@ def test_one_runs_at_a_time_in_order_and_who_is_done_makes_place(learner):
         return number, learner.ledger.steps, threading.current_thread()
 
     asked = [2, 1, 1, 0, 1]
-    found = Turns(learner).run([lambda n=n, fits=fits: work(n, fits) for n, fits in enumerate(asked)])
+    found = Turns(learner).run([lambda n=n, fits=fits: work(n, fits) for n, fits in enumerate(asked)], range(5))
     assert [(number, steps) for number, steps, _ in found] == [(n, 2 * fits) for n, fits in enumerate(asked)]
     first = [(0, 0), (1, 0), (2, 0)]
     second = [(0, 1), (1, "end"), (2, "end"), (3, 0)]
@@ -72,7 +72,7 @@ def test_everyone_has_an_account_and_a_clock_of_his_own(learner):
         return learner.ledger, turns.clock() - begun
 
     before = learner.ledger
-    (a, quick), (b, slow), (c, last) = turns.run([lambda n=n: work(n) for n in range(3)])
+    (a, quick), (b, slow), (c, last) = turns.run([lambda n=n: work(n) for n in range(3)], range(3))
     assert len({id(before), id(a), id(b), id(c)}) == 4
     assert learner.ledger is before
     assert slow > 0.5
@@ -102,9 +102,9 @@ def test_what_one_raises_ends_the_others(learner):
 
     turns = Turns(learner)
     with pytest.raises(ConfigError, match="no more"):
-        turns.run([lambda: waits(0), fails, lambda: waits(2), lambda: waits(3)])
+        turns.run([lambda: waits(0), fails, lambda: waits(2), lambda: waits(3)], range(4))
     assert sorted(ended) == [0, 2]
-    assert turns.run([lambda: 5]) == [5], "and can be used again"
+    assert turns.run([lambda: 5], [0]) == [5], "and can be used again"
     learner.fit(fit(learner, 0))
 
 
