@@ -152,7 +152,7 @@ class TrainConfig(Section):
         description="loop: fedbench's own; stack: the same for several clients in one step, faster for tiny models; "
         "trainer: lightning.Trainer, slower, for modules that need it",
     )
-    width: PositiveInt = Field(10, description="clients in one step (engine = stack)")
+    width: int = Field(10, ge=1, le=1000, description="clients in one step (engine = stack)")
     threads: PositiveInt = Field(1, description="torch threads per host")
 
 

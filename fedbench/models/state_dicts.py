@@ -26,6 +26,10 @@ def load(module: nn.Module, path: Path) -> None:
     for name in sorted(given.keys() - own.keys()):
         raise ConfigError(f"{where}: the model has no '{name}', which is in it; {nearest(name, own)}")
     for name, tensor in given.items():
+        if tensor.layout != torch.strided or tensor.is_meta or tensor.is_complex():
+            raise ConfigError(f"{where}: '{name}' is sparse, complex or without numbers; save plain tensors")
+        if not tensor.isfinite().all():
+            raise ConfigError(f"{where}: '{name}' holds values that are not finite; give the model of an earlier step")
         if tensor.shape != own[name].shape:
             shapes = f"{list(tensor.shape)}, and the model's is {list(own[name].shape)}"
             raise ConfigError(f"{where}: '{name}' has the shape {shapes}")
@@ -41,12 +45,13 @@ def read(path: Path) -> dict[str, Tensor]:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ConfigError(f"{where}: cannot be read ({error.strerror or error})") from None
-    except (SafetensorError, UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except (SafetensorError, UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, AttributeError) as error:
         what = "holds more than tensors" if isinstance(error, UnpicklingError) else "is damaged or of another kind"
         raise ConfigError(f"{where}: it {what}; write it with torch.save(model.state_dict(), PATH)") from None
     if isinstance(found, dict) and isinstance(found.get(LIGHTNING), dict):
         found = found[LIGHTNING]
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+    named = isinstance(found, dict) and all(isinstance(own, str) and isinstance(found[own], Tensor) for own in found)
+    if not found or not named:
         raise ConfigError(f"{where}: no state dict is in it; write it with torch.save(model.state_dict(), PATH)")
     return found
 

@@ -130,6 +130,11 @@ def write_arrays_atomically(path: Path, arrays: Mapping[str, np.ndarray]) -> Non
     write_atomically(path, sink.getvalue())
 
 
+def anew(folder: Path) -> str:
+    """What to do about a file of a run that is gone or damaged."""
+    return f"bring it back, or delete {folder} to run it anew"
+
+
 def flush(path: Path) -> None:
     """Have a file on disk, whatever happens to the machine. Raises OSError."""
     handle = os.open(path, os.O_RDONLY)

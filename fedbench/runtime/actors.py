@@ -26,7 +26,8 @@ class DriverActor:
         with_hosts(assignments, self._events.append, group=group)
 
     def events(self) -> list[Event]:
-        taken, self._events[:] = list(self._events), []
+        taken = self._events[:]
+        del self._events[: len(taken)]  # the run may have added others meanwhile
         return taken
 
 

@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors import SafetensorError
-
 from fedbench.errors import ConfigError
-from fedbench.results.files import PART, flush
+from fedbench.results.files import PART, anew, flush
 from fedbench.runtime import trees
 from fedbench.runtime.shards import Shards, Snapshot
 from fedbench.runtime.store import Versions
@@ -80,21 +78,22 @@ def save(folder: Path, round: int, content: dict[str, Any]) -> None:
 
 
 def load(folder: Path) -> dict[str, Any] | None:
-    """What is in the newest checkpoint that is whole, or None.
+    """What is in the newest checkpoint that can be read, or None where there is none.
 
-    Raises ConfigError for one that another version of fedbench wrote.
+    Raises ConfigError where none can be read, and for one that another version of fedbench wrote.
     """
-    for path in reversed(_finished(folder)):
+    found = _finished(folder)
+    for path in reversed(found):
         try:
             content = trees.read(path) if path.is_file() else {}
-        except (OSError, SafetensorError):
+        except OSError:
             continue
         if content.pop("format", None) != FORMAT:
-            raise ConfigError(
-                f"{path}: written by another version of fedbench, which can go on with it; delete {folder.parent} to "
-                "run it anew"
-            )
+            line = "written by another version of fedbench, which can go on with it"
+            raise ConfigError(f"{path}: {line}; delete {folder.parent} to run it anew")
         return content
+    if found:
+        raise ConfigError(f"{found[-1]}: damaged; {anew(folder.parent)}")
     return None
 
 

@@ -86,6 +86,7 @@ def _driven(
             recorder.restore(found["recorder"])
             on_event({"restored": True})
         else:
+            checkpoint.remove(folder / "checkpoint")
             recorder.start()
         try:
             Driver.of(config, config.seeds[0], hosts, dataset, recorder, on_event).run(found)

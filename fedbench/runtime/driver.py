@@ -108,14 +108,12 @@ class Driver:
     def exchange(self, number: int) -> None:
         """One message to every host and back: a model is evaluated, and the next one trained out of it."""
         begun = time.perf_counter()
-        last = number >= self.config.rounds
+        last = number == self.config.rounds
         # 1. who trains, who is evaluated
         self.server.round = number + 1
         self.server.participants = [] if last else self.drawn(number + 1)
         trainers = [] if last else self._trainers(self.server.participants)
         evaluate = self.everyone if self._due(number) else []
-        if last and not evaluate:
-            return
         # 2. the model goes out
         tasks = self._tasks(number, trainers, evaluate)
         dealt, moves = self.homes.deal(tasks, self.costs.of, self.costs.measured)
@@ -127,7 +125,7 @@ class Driver:
         received = time.perf_counter()
         reports = sorted((report for reply in replies for report in reply.reports), key=lambda report: report.client)
         # 4. the round that made the model is known
-        self._note_unevaluated(trainers, reports)
+        self._note_failed([report for report in reports if report.client not in trainers], "was not evaluated")
         for line in (*self.models.take(number, reports), *(line for reply in replies for line in reply.remarks)):
             self.warn(line)
         lines = self._record(reports) if evaluate else []
@@ -208,7 +206,9 @@ class Driver:
         dealt, _ = self.homes.deal(tasks, self.costs.of, movable=False)
         orders = [Order(number, own, extra=True, gone=self.homes.told(host)) for host, own in enumerate(dealt)]
         reports = [report for reply in self.hosts.exchange(orders) for report in reply.reports]
-        answers = {r.client: r.answer for r in sorted(reports, key=lambda r: r.client) if r.answer is not None}
+        reports.sort(key=lambda report: report.client)
+        self._note_failed(reports, "did not answer")
+        answers = {report.client: report.answer for report in reports if report.answer is not None}
         self.record.bytes_down += question.nbytes * len(tasks)
         self.record.bytes_up += sum(answer.nbytes for answer in answers.values())
         self.method.conclude(self.server, answers)
@@ -249,12 +249,12 @@ class Driver:
                 self.warn(line)
             self.server.traces, self.server.warnings = {}, []
 
-    def _note_unevaluated(self, trainers: Sequence[int], reports: Sequence[Report]) -> None:
-        """Failures of clients that were only to be evaluated."""
+    def _note_failed(self, reports: Sequence[Report], what: str) -> None:
+        """Failures of clients that were not to be trained."""
         for report in reports:
-            if report.failure is not None and report.client not in trainers:
+            if report.failure is not None:
                 where = f"seed {self.seed}, round {self.record.number}"
-                self.warn(f"{where}: client {report.client} was not evaluated: {report.failure}")
+                self.warn(f"{where}: client {report.client} {what}: {report.failure}")
                 self.record.failed.append((report.client, report.failure))
 
     def _record(self, reports: Sequence[Report]) -> list[Line]:

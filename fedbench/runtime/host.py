@@ -137,6 +137,8 @@ class Host:
                 f"{type(error).__name__}: {text[0] if text else ''} ({Path(where.filename).name}:{where.lineno})"
             )
             report.upload = report.kept = None
+            for found in (report.scores, report.models):
+                found.pop("after_fit", None)  # of a fit that does not count
         return report
 
     def _answer(self, client: Client, report: Report) -> None:
@@ -185,11 +187,19 @@ class Host:
                 self._score(task, client, "after_fit", personal, report)
         with self._measured(report, "train_seconds"):
             # Last, so that whatever fails before leaves no trace.
-            if not client.state.is_empty:
-                report.kept = self.store.save(client.id, client.round, vars(client.state))
+            if task.kept or not client.state.is_empty:
+                report.kept = self._saved(client)
             upload.trained = None
             report.upload = on_cpu(upload)
             self._ship(report)
+
+    def _saved(self, client: Client) -> int:
+        """Bytes of the private state, which is kept. Raises ConfigError where there is no room: it concerns the run."""
+        try:
+            return self.store.save(client.id, client.round, vars(client.state))
+        except OSError as error:
+            line = f"the private state of client {client.id} cannot be kept: {str(error).splitlines()[0]}"
+            raise ConfigError(f"{line}; make room, or give resources.scratch, and the same command goes on") from error
 
     @contextmanager
     def _measured(self, report: Report, name: str) -> Iterator[None]:

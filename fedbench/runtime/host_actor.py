@@ -104,8 +104,7 @@ class HostActor:
         self._host.store.snapshot(versions, path)
 
     def restore(self, versions: Versions, paths: Sequence[Path]) -> None:
-        for path in paths:
-            self._host.store.restore(versions, path)
+        self._host.store.restore(versions, paths)
 
     def end(self) -> None:
         """Let go of what lies on this machine alone."""

@@ -48,6 +48,7 @@ class InProcess:
         self._scratch: Scratch | None = None
 
     def begin(self, setup: Setup) -> None:
+        self.end()
         resources = setup.config.resources
         if resources.states == "disk" or (resources.states == "auto" and setup.state_bytes > LARGE):
             self._scratch = Scratch(resources.scratch, bytes=setup.state_bytes)
@@ -63,8 +64,7 @@ class InProcess:
             self._host.store.snapshot(versions[0], paths[0])
 
     def restore(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
-        for path in paths:
-            self._host.store.restore(versions[0], path)
+        self._host.store.restore(versions[0], paths)
 
     def end(self) -> None:
         if self._scratch:

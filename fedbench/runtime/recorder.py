@@ -72,6 +72,7 @@ class Recorder:
         self.traces = Columns(TRACE_COLUMNS, schema.TRACES_SCHEMA)
         self.tables = {"clients.parquet": self.clients, "traces.parquet": self.traces}
         self.kept = 0
+        self.pieces: dict[str, list[str]] = {name: [] for name in self.tables}
         self.warnings: list[str] = []
 
     def start(self) -> None:
@@ -121,33 +122,39 @@ class Recorder:
     def keep(self) -> None:
         """Write the rows since the last checkpoint into pieces of their own. Raises OSError, and holds them then."""
         (self.folder / files.PIECES).mkdir(parents=True, exist_ok=True)
-        for name, rows in self.tables.items():
-            if len(rows):
-                files.write_tables_atomically(self._piece(name, self.kept + 1), [rows.table()], rows.layout)
-        for rows in self.tables.values():
+        filled = [(name, self._piece(name, self.kept + 1), rows) for name, rows in self.tables.items() if len(rows)]
+        for _, path, rows in filled:
+            files.write_tables_atomically(path, [rows.table()], rows.layout)
+        for name, path, rows in filled:
+            self.pieces[name].append(path.name)
             rows.clear()
         self.kept += 1
 
     def write_tables(self) -> None:
         """clients.parquet and traces.parquet, whole, out of the pieces and the rows since."""
         for name, rows in self.tables.items():
-            parts = (pq.read_table(path) for path in files.pieces(self.folder, name))
+            parts = (pq.read_table(path) for path in self._known(name))
             files.write_tables_atomically(self.folder / name, chain(parts, [rows.table()]), rows.layout)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: how many pieces there were, and how long metrics.jsonl was."""
+        """What a checkpoint keeps: which pieces there were, and how long metrics.jsonl was."""
         length = _length(self.folder / "metrics.jsonl")
-        return {"kept": self.kept, "warnings": list(self.warnings), "length": length}
+        pieces = {name: list(own) for name, own in self.pieces.items()}
+        return {"kept": self.kept, "pieces": pieces, "warnings": list(self.warnings), "length": length}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to a checkpoint: later rows and lines are cut off, but for seconds, of which the last count."""
+        """Go back to a checkpoint: later rows and lines are cut off, but for seconds, of which the last count.
+
+        Raises ConfigError where something is gone that the checkpoint knows.
+        """
         path = self.folder / "metrics.jsonl"
         if _length(path) < state["length"]:
-            raise ConfigError(
-                f"{path}: missing or cut, the checkpoint knows {state['length']} bytes of it; bring it back, or delete "
-                f"{self.folder} to run it anew"
-            )
+            known = f"the checkpoint knows {state['length']} bytes of it"
+            raise ConfigError(f"{path}: missing or cut, {known}; {files.anew(self.folder)}")
         self.kept, self.warnings = state["kept"], list(state["warnings"])
+        self.pieces = {name: list(own) for name, own in state["pieces"].items()}
+        for piece in chain.from_iterable(map(self._known, self.tables)):
+            _check_whole(piece, self.folder)
         self._forget_rows()
         if _length(path) > state["length"]:
             os.truncate(path, state["length"])
@@ -157,9 +164,11 @@ class Recorder:
         """Whatever is not in the pieces that count."""
         for name in self.tables:
             (self.folder / name).unlink(missing_ok=True)
-            known = {self._piece(name, number) for number in range(1, self.kept + 1)}
-            for path in set(files.pieces(self.folder, name)) - known:
+            for path in set(files.pieces(self.folder, name)).difference(self._known(name)):
                 path.unlink()
+
+    def _known(self, name: str) -> list[Path]:
+        return [self.folder / files.PIECES / piece for piece in self.pieces[name]]
 
     def _piece(self, name: str, number: int) -> Path:
         stem, dot, suffix = name.partition(".")
@@ -170,6 +179,14 @@ def _values(scores: dict[int, Scores], split: str, metric: str) -> list[float]:
     """The clients' means, ascending by client; those without the split or the metric are left out."""
     held = [by_split[split] for _, by_split in sorted(scores.items()) if split in by_split]
     return [mean_of(score, metric) for score in held if metric in score]
+
+
+def _check_whole(piece: Path, folder: Path) -> None:
+    """Raises ConfigError for a table of a run's folder that is missing or cannot be read."""
+    try:
+        pq.read_metadata(piece)
+    except (OSError, pa.ArrowException):
+        raise ConfigError(f"{piece}: missing or damaged, the checkpoint knows it; {files.anew(folder)}") from None
 
 
 def _length(path: Path) -> int:

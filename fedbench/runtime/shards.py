@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fedbench.errors import ConfigError
-from fedbench.results.files import flush
+from fedbench.results.files import anew, flush
 from fedbench.runtime.store import Versions
 
 FOLDER = "states"
@@ -60,8 +60,5 @@ class Shards:
         paths = [self.folder / name for name in names]
         for path in paths:
             if not path.is_file():
-                run = self.folder.parent.parent
-                raise ConfigError(
-                    f"{path}: missing, the checkpoint needs it; bring it back, or delete {run} to run it anew"
-                )
+                raise ConfigError(f"{path}: missing, the checkpoint needs it; {anew(self.folder.parents[1])}")
         return paths

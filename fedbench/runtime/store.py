@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 
+from fedbench.errors import ConfigError
+from fedbench.results.files import anew
 from fedbench.runtime import trees
 
 StateFields = dict[str, Any]
@@ -73,9 +74,9 @@ class ClientStore(ABC):
         """Write the clients' states into one file: a host's shard of a checkpoint. Raises OSError, StateLostError."""
         trees.write({client: (round, self._read(client, round)) for client, round in versions.items()}, path)
 
-    def restore(self, versions: Versions, path: Path) -> None:
-        """Take over those of the clients' states that are in a shard."""
-        for client, state in _asked(versions, path):
+    def restore(self, versions: Versions, shards: Sequence[Path]) -> None:
+        """Take the clients' states over from the shards of a checkpoint. Raises ConfigError where one is in none."""
+        for client, state in _asked(versions, shards):
             self._write(client, versions[client], state)
 
     def drop(self, client: int) -> None:
@@ -119,6 +120,8 @@ class MemoryStore(ClientStore):
         return deepcopy(self._held[client][round])  # what a failing client did to its state must not stay
 
     def _write(self, client: int, round: int, state: StateFields) -> None:
+        if client not in self._held:
+            trees.packed(state)  # what no checkpoint can hold is the client's failure, and not the run's
         self._held.setdefault(client, {})[round] = state
 
     def _content(self, client: int, round: int) -> np.ndarray:
@@ -160,7 +163,7 @@ class DiskStore(ClientStore):
     def _read(self, client: int, round: int) -> StateFields:
         try:
             return trees.read(self._path(client, round))
-        except (OSError, SafetensorError):
+        except OSError:
             raise StateLostError(client, round) from None
 
     def _write(self, client: int, round: int, state: StateFields) -> None:
@@ -194,13 +197,22 @@ def write_shard(versions: Versions, contents: Mapping[int, np.ndarray], path: Pa
 
 
 def contents_of(versions: Versions, shards: Sequence[Path]) -> dict[int, np.ndarray]:
-    """The clients' states out of the shards of a checkpoint, as a store takes them."""
-    found = (item for path in shards for item in _asked(versions, path))
-    return {client: np.frombuffer(trees.to_bytes(state), np.uint8) for client, state in found}
+    """The clients' states out of the shards of a checkpoint, as a store takes them. Raises ConfigError."""
+    return {client: np.frombuffer(trees.to_bytes(state), np.uint8) for client, state in _asked(versions, shards)}
 
 
-def _asked(versions: Versions, shard: Path) -> Iterator[tuple[int, StateFields]]:
-    """Of a shard, which may hold states that clients had before, those of these versions."""
-    for client, (round, state) in trees.read(shard).items():
-        if versions.get(client) == round:
-            yield client, state
+def _asked(versions: Versions, shards: Sequence[Path]) -> Iterator[tuple[int, StateFields]]:
+    """Of shards, which may hold states that clients had before, those of these versions."""
+    missing = set(versions)
+    for shard in shards:
+        try:
+            held = trees.read(shard)
+        except OSError:
+            raise ConfigError(f"{shard}: damaged; {anew(shard.parents[2])}") from None
+        for client, (round, state) in held.items():
+            if versions.get(client) == round:
+                missing.discard(client)
+                yield client, state
+    for client in sorted(missing):
+        where = shards[0].parent if shards else "the checkpoint"
+        raise ConfigError(f"{where}: the state of client {client} is missing, the checkpoint needs it")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save, save_file
 from torch import Tensor
@@ -46,8 +47,11 @@ class Packing:
         known = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
         if known in self._places and tensor.numel():
             return self._places[known]
+        while place in self.tensors:  # as that of "b" in "a" is that of "a/b"
+            place += "'"
+        tensor = tensor.cpu()
         shared = storage in self._storages and tensor.numel()
-        self.tensors[place] = tensor.clone() if shared else tensor.cpu().contiguous()
+        self.tensors[place] = tensor.clone(memory_format=torch.contiguous_format) if shared else tensor.contiguous()
         self._storages.add(storage)
         self._places[known] = place
         return place
@@ -115,7 +119,13 @@ def write(tree: Any, path: Path) -> None:
 def read(path: Path) -> Any:
     """The tree in a file, memory-mapped: what is written to its tensors stays the reader's own.
 
-    Raises OSError or SafetensorError for what is no such file.
+    Raises OSError for what is no such file.
     """
-    with safe_open(path, "pt") as file:
-        return unpacked({name: file.get_tensor(name) for name in file.keys()}, file.metadata())  # noqa: SIM118
+    try:
+        with safe_open(path, "pt") as file:
+            tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    except SafetensorError as error:
+        raise OSError(f"{path}: {error}") from None
+    if not metadata or REST not in metadata:
+        raise OSError(f"{path}: holds tensors, and no tree of them")
+    return unpacked(tensors, metadata)

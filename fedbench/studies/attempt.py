@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from math import inf
 from typing import Any
@@ -113,7 +113,7 @@ def attempted(job: Job, dataset: Dataset, partition: Partition, watch: Watcher) 
         try:
             yield attempt
         except ConfigError:
-            if state == "new" and not _has_numbers(job):
+            if state == "new" and not _has_begun(job):
                 for name in description.FILES:
                     (job.folder / name).unlink(missing_ok=True)
             raise
@@ -121,15 +121,17 @@ def attempted(job: Job, dataset: Dataset, partition: Partition, watch: Watcher) 
             attempt.close("failed")
 
 
-def _has_numbers(job: Job) -> bool:
-    path = job.folder / "metrics.jsonl"
-    return path.exists() and path.stat().st_size > 0
+def _has_begun(job: Job) -> bool:
+    """Whether there is anything that the same command may go on from."""
+    kept = [job.folder / "metrics.jsonl", *(job.folder / "checkpoint").rglob("*")]
+    return any(path.is_file() and path.stat().st_size > 0 for path in kept)
 
 
 def _rounds(attempts: Sequence[Attempt], dataset: Dataset) -> None:
     config = attempts[0].job.config
     if config.resources.hosts == 0:
-        drive_all(_assigned(attempts), InProcess(dataset), dataset, partial(_tell, attempts))
+        with closing(InProcess(dataset)) as hosts:
+            drive_all(_assigned(attempts), hosts, dataset, partial(_tell, attempts))
     elif cluster.inside_a_trial():
         with_hosts(_assigned(attempts), partial(_tell, attempts), dataset)
     else:

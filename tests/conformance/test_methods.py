@@ -15,11 +15,13 @@ from fedbench.config import Config
 from fedbench.methods import names
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
-from fedbench.runtime import checkpoint, trees
+from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import drive
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Relocation, Reply
 from fedbench.runtime.host import Host
-from fedbench.runtime.hosts import InProcess, shards
+from fedbench.runtime.hosts import InProcess
+from fedbench.runtime.shards import Shards
+from fedbench.runtime.store import MemoryStore
 from fedbench.studies.resolve import check, resolve
 from tests.runtime.rounds import play, read, small, stop
 
@@ -274,8 +276,9 @@ def of_checkpoint(folder: Path) -> tuple[dict[int, Any], dict[int, int]]:
     """Private states of all shards, and the rounds in which they were saved."""
     found = checkpoint.load(folder / "checkpoint")
     assert found is not None
-    states = {client: state for path in shards(found[0]) for client, state in trees.read(path).items()}
-    return dict(sorted(states.items())), {client: round for client, (round, _) in found[1]["kept"].items()}
+    kept, store = {client: round for client, (round, _) in found["kept"].items()}, MemoryStore()
+    store.restore(kept, Shards(folder / "checkpoint").named(found["shards"]))
+    return {client: store.load(client, round) for client, round in sorted(kept.items())}, kept
 
 
 @every_method

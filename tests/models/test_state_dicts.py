@@ -62,6 +62,19 @@ def test_what_is_no_state_dict_of_the_model_is_one_line(tmp_path):
     assert "no state dict is in it; write it with torch.save(model.state_dict(), PATH)" in refused(tmp_path / "list.pt")
     torch.save(mlp(), tmp_path / "module.pt")
     assert "it holds more than tensors" in refused(tmp_path / "module.pt")
+    for name, value, line in (
+        ("nan.pt", torch.full_like(state[first], torch.nan), f"'{first}' holds values that are not finite"),
+        ("sparse.pt", state[first].to_sparse(), f"'{first}' is sparse, complex or without numbers"),
+        ("complex.pt", state[first].to(torch.complex64), f"'{first}' is sparse, complex or without numbers"),
+    ):
+        torch.save({**state, first: value}, tmp_path / name)
+        assert line in refused(tmp_path / name)
+    for name, content in (("key.pt", {**state, 3: state[first]}), ("empty.pt", {})):
+        torch.save(content, tmp_path / name)
+        assert "no state dict is in it" in refused(tmp_path / name)
+    for text in ("hi\n", "hello world", "{}"):
+        (tmp_path / "text.pt").write_text(text)
+        assert "model.weights" in refused(tmp_path / "text.pt")
     for name in ("cut.pt", "cut.safetensors"):
         (tmp_path / name).write_bytes((tmp_path / "w.pt").read_bytes()[:100])
         assert "it is damaged or of another kind" in refused(tmp_path / name), name

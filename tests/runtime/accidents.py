@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,13 +12,15 @@ from torch import Tensor
 
 from fedbench.config import Config
 from fedbench.methods.base import Point
-from fedbench.methods.client import Client, Predictor
+from fedbench.methods.client import Client, Predictor, PrivateState
+from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.fedcac import FedCAC
 from fedbench.methods.fedper import FedPer
-from fedbench.methods.messages import Upload
+from fedbench.methods.messages import Message, Upload
 from fedbench.module.weights import Weights
 from tests.runtime.networks import Awkward
 from tests.runtime.rounds import small
+from tests.runtime.watchful import Watchful
 
 CLASS, CLIENT = 3, 3
 
@@ -53,6 +56,34 @@ class Resting(Awkward):
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:  # type: ignore[override]
         return None
+
+
+@dataclass
+class Light(PrivateState):
+    on: int = 0
+
+
+class Blinking(FedAvg):
+    """FedAvg whose clients keep a light that is on after every other round."""
+
+    State = Light
+
+    def train(self, client: Client, received: Weights) -> Upload:
+        before, client.state.on = client.state.on, 1 - client.state.on
+        trained = client.fit(received, client.train)
+        return self.upload(client, trained, traces={"before": float(before)})
+
+
+class Mute(Watchful):
+    """One client has no answer."""
+
+    def answer(self, client: Client) -> Message:
+        if client.id == CLIENT:
+            raise RuntimeError("no answer")
+        return super().answer(client)
+
+    def conclude(self, server: Any, answers: dict[int, Message]) -> None:
+        assert sorted(answers) == [client for client in range(10) if client != CLIENT]
 
 
 class Clumsy(FedPer):

@@ -57,6 +57,9 @@ def test_a_damaged_one_is_passed_over(damage, tmp_path):
     whole = (tmp_path / FIRST).read_bytes()
     (tmp_path / SECOND).write_bytes(whole[: len(whole) // 2] if damage is None else damage)
     assert loaded(tmp_path)["round"] == 1
+    (tmp_path / FIRST).unlink()
+    with pytest.raises(ConfigError, match=f"{SECOND}: damaged; .*delete {tmp_path.parent} to run it anew"):
+        checkpoint.load(tmp_path)
 
 
 def test_one_of_another_version_is_refused_in_one_line(tmp_path):
@@ -106,8 +109,7 @@ def test_every_checkpoint_has_the_states_of_its_round(tmp_path):
         run.train(round % 2, round)
         run.keep(round)
         found, anew = loaded(tmp_path), MemoryStore()
-        for shard in run.kept.shards(found):
-            anew.restore(found["kept"], shard)
+        anew.restore(found["kept"], run.kept.shards(found))
         held = {client: float(anew.load(client, kept)["params"][0]) for client, kept in found["kept"].items()}
         assert held == run.versions
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fedbench.errors import ConfigError
+from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import RESTARTS, Assignment, drive, drive_all
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.store import StateLostError
@@ -63,6 +64,13 @@ def test_a_run_whose_states_were_lost_goes_on_and_leaves_the_same_numbers(every,
     assert read(tmp_path / "lost") == play(config, tmp_path / "quiet")
     said = [event["warning"] for event in told if "warning" in event]
     assert said == [f"the private state of client 3, saved in round 3, is lost with its host: going on {where}"]
+
+
+def test_a_run_that_begins_anew_leaves_nothing_to_go_on_from(tmp_path):
+    config = small("fedper", checkpoint={"every": 1})
+    stop(config, tmp_path, 3)
+    stop(config, tmp_path, 1)
+    assert checkpoint.load(tmp_path / "checkpoint") is None
 
 
 def test_a_run_whose_states_are_lost_again_and_again_ends_with_a_line(tmp_path):

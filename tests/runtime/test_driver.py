@@ -97,6 +97,13 @@ def test_a_client_that_cannot_be_evaluated_is_reported(tmp_path):
     assert set(seen["client"]) == set(range(10)) - {CLIENT}
 
 
+def test_a_client_that_does_not_answer_is_reported(tmp_path):
+    summary = run(small("tests.runtime.accidents:Mute", rounds=3, out=str(tmp_path)), report=False).summary
+    said = [line for line in summary["warnings"] if "did not answer" in line]
+    assert [line[: len("seed 0, round 0")] for line in said] == ["seed 0, round 0", "seed 0, round 2"]
+    assert [(round, client) for _, round, client, _ in summary["failed"]] == [(1, CLIENT), (2, CLIENT)]
+
+
 def test_failures_survive_a_stop(tmp_path):
     config = clumsy("fit", checkpoint={"every": 1})
     stop(config, tmp_path / "b", 4)

@@ -7,13 +7,14 @@ from itertools import product
 import pytest
 import torch
 
+from fedbench.errors import ConfigError
 from fedbench.results.reader import Records
 from fedbench.runtime.exchange import ClientTask, Order
 from fedbench.runtime.host import Host
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.accidents import CLIENT, broken, clumsy
-from tests.runtime.rounds import SCENES, driver, play, small
+from tests.runtime.rounds import SCENES, driver, largest_file, play, small
 from tests.runtime.watchful import Watchful
 
 
@@ -42,6 +43,22 @@ def test_classes_and_domains_add_up_to_the_whole_and_leave_the_lines_as_they_are
         assert own["correct"].sum() == pytest.approx((whole["test_accuracy"] * whole["test_n"]).loc[tuple(key)])
 
 
+def test_no_room_for_a_state_is_no_failure_of_the_client(tmp_path):
+    """Left out, it would change the numbers of a run that can go on once there is room."""
+    config, dataset = resolve(small("local"))
+    run = driver(config, dataset, tmp_path)
+    host = Host.of(replace(run.setup, states=tmp_path / "states"), dataset)
+    task = ClientTask(CLIENT, run.method.send(run.server, CLIENT), train=True, after_fit=True)
+    with largest_file(100), pytest.raises(ConfigError, match=f"state of client {CLIENT} cannot be kept: .*make room"):
+        host.work(Order(0, [task]))
+
+
+def test_a_state_that_is_as_in_the_beginning_again_is_kept(tmp_path):
+    play(small("tests.runtime.accidents:Blinking", rounds=4), tmp_path)
+    seen = Records(tmp_path).traces().query("client == 0 and name == 'before'")
+    assert seen["value"].tolist() == [0, 1, 0, 1]
+
+
 @pytest.mark.parametrize("in_files", [True, False])
 @pytest.mark.parametrize("when", ["fit", "fitted"])
 def test_a_client_that_fails_leaves_no_trace_in_its_state(when, in_files, tmp_path):
@@ -55,6 +72,7 @@ def test_a_client_that_fails_leaves_no_trace_in_its_state(when, in_files, tmp_pa
         held.append(host.store.load(CLIENT, 1))
     assert report.failure is not None
     assert report.upload is report.kept is None
+    assert not report.scores
     assert held[0].keys() == held[1].keys()
     assert held[1]["counters"] is None
     assert torch.equal(held[0]["params"], held[1]["params"])

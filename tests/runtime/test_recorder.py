@@ -1,6 +1,8 @@
 """Records: what is written is what the clients scored."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,6 +128,36 @@ def test_rows_that_found_no_room_are_kept_the_next_time(tmp_path):
         recorder.keep()
     assert recorder.state()["kept"] == 0
     recorder.keep()
+    assert len(Records(tmp_path).clients()) == 10
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"no table", "cut"])
+def test_rows_that_a_checkpoint_knows_and_that_are_gone_are_said(damage, tmp_path):
+    recorder = filled(tmp_path)
+    recorder.keep()
+    state, piece = recorder.state(), tmp_path / files.PIECES / "clients-000001.parquet"
+    whole = piece.read_bytes()
+    piece.unlink()
+    if damage is not None:
+        piece.write_bytes(whole[:-20] if damage == "cut" else damage)
+    with pytest.raises(ConfigError, match=f"{piece}: missing or damaged, .* delete {tmp_path} to run it anew"):
+        Recorder(tmp_path, TASK).restore(state)
+
+
+def test_rows_of_a_checkpoint_that_did_not_come_about_count_once(tmp_path, monkeypatch):
+    """There is room for the first table and none for the second."""
+    recorder, write = filled(tmp_path), files.write_tables_atomically
+
+    def full(path: Path, *rest: Any) -> None:
+        if path.name.startswith("traces"):
+            raise OSError(28, "No space left on device")
+        write(path, *rest)
+
+    monkeypatch.setattr(files, "write_tables_atomically", full)
+    with pytest.raises(OSError):
+        recorder.keep()
+    monkeypatch.undo()
+    recorder.write_tables()
     assert len(Records(tmp_path).clients()) == 10
 
 

@@ -25,16 +25,21 @@ def test_the_living_keep_their_folders_and_the_dead_lose_theirs(tmp_path):
         assert os.path.exists(f"{theirs}/held")
         owner.send_signal(signal.SIGKILL)
     other = Scratch(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([mine.folder.name, other.folder.name])
+    (ours,) = tmp_path.iterdir()
+    assert sorted(path.name for path in ours.iterdir()) == sorted([mine.folder.name, other.folder.name])
     mine.close()
     other.close()
-    assert not list(tmp_path.iterdir())
+    assert not list(ours.iterdir())
 
 
-def test_what_nobody_ever_held_is_removed(tmp_path):
-    (tmp_path / "left").mkdir()
+def test_what_is_not_ours_stays(tmp_path):
+    """The user may name a folder with whatever is in it."""
+    theirs = [tmp_path / "thesis" / "chapter.tex", tmp_path / f"fedbench-{os.getuid()}" / "notes" / "a.txt"]
+    for file in theirs:
+        file.parent.mkdir(parents=True)
+        file.touch()
     Scratch(tmp_path).close()
-    assert not list(tmp_path.iterdir())
+    assert all(file.exists() for file in theirs)
 
 
 def test_what_may_become_very_large_is_on_a_disk(tmp_path, monkeypatch):

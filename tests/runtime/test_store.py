@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 
+from fedbench.errors import ConfigError
 from fedbench.runtime import trees
 from fedbench.runtime.store import ClientStore, DiskStore, MemoryStore, StateLostError, contents_of, open_store
 
@@ -128,8 +130,7 @@ def test_every_store_writes_its_own_shard_and_takes_its_clients_of_all(store, tm
     store.snapshot({1: 4, 2: 6}, shards[0])
     others.snapshot({3: 6}, shards[1])
     anew = DiskStore(tmp_path / "anew")
-    for shard in shards:
-        anew.restore({2: 6, 3: 6}, shard)
+    anew.restore({2: 6, 3: 6}, shards)
     assert [first(anew.load(client, 6)) for client in (2, 3)] == [2, 3]
     with pytest.raises(StateLostError):
         anew.load(1, 4)
@@ -142,17 +143,41 @@ def test_of_shards_only_the_state_of_the_round_that_is_asked_for_is_taken(store,
         store.snapshot({1: round}, shard)
     for order in ([old, new], [new, old]):
         anew = MemoryStore()
-        for shard in order:
-            anew.restore({1: 6}, shard)
+        anew.restore({1: 6}, order)
         assert first(anew.load(1, 6)) == 6
         anew.take({1: 4}, contents_of({1: 4}, order))
         assert first(anew.load(1, 4)) == 4
+
+
+def test_a_state_that_no_shard_has_and_a_damaged_shard_are_named(store, tmp_path):
+    shard = tmp_path / "run" / "checkpoint" / "states" / "000004-0.safetensors"
+    shard.parent.mkdir(parents=True)
+    store.save(1, 4, state(1))
+    store.snapshot({1: 4}, shard)
+    for take in (store.restore, contents_of):
+        with pytest.raises(ConfigError, match="the state of client 2 is missing"):
+            take({1: 4, 2: 4}, [shard])
+        with pytest.raises(ConfigError, match="the state of client 1 is missing"):
+            take({1: 5}, [shard])
+    whole = shard.read_bytes()
+    foreign = save({"w": torch.zeros(3)})
+    for content in (whole[: len(whole) // 2], b"", b"nothing that anybody wrote", foreign):
+        shard.write_bytes(content)
+        for take in (store.restore, contents_of):
+            with pytest.raises(ConfigError, match=f"{shard.name}: damaged; .*delete {tmp_path / 'run'} to run it anew"):
+                take({1: 4}, [shard])
 
 
 def test_a_shard_lacks_no_state(store, tmp_path):
     store.save(1, 4, state(1))
     with pytest.raises(StateLostError):
         store.snapshot({1: 4, 2: 4}, tmp_path / "shard")
+
+
+@pytest.mark.parametrize("wrong", [{1, 2}, np.ones(2), Path("x"), print], ids=["set", "array", "object", "function"])
+def test_what_is_no_plain_data_is_refused_when_it_is_saved_first(wrong, store):
+    with pytest.raises(TypeError, match="keep tensors, weights, numbers, strings, lists and dicts"):
+        store.save(0, 1, {"held": [wrong]})
 
 
 @pytest.mark.parametrize("wrong", [np.ones(2), Path("x"), print], ids=["array", "object", "function"])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from fedbench.module.weights import Weights
 from fedbench.runtime import trees
@@ -69,6 +70,23 @@ def test_a_tensor_that_is_there_twice_is_kept_once_and_overlapping_ones_apart(th
     assert torch.equal(found["b"][0], whole)
     assert torch.equal(found["part"], whole[3:7])
     assert len(trees.to_bytes({"a": whole, "b": whole})) < 6000
+
+
+def test_tensors_whose_places_read_alike_are_kept_apart(there_and_back):
+    found = there_and_back({"a/b": torch.ones(2), "a": {"b": torch.zeros(2)}, 1: torch.ones(3), "1": torch.zeros(3)})
+    assert [float(v.sum()) for v in (found["a/b"], found["a"]["b"], found[1], found["1"])] == [2, 0, 3, 0]
+
+
+def test_a_tensor_and_its_transpose_are_kept(there_and_back):
+    whole = torch.arange(6.0).view(2, 3)
+    found = there_and_back({"w": whole, "t": whole.t()})
+    assert torch.equal(found["w"].t(), found["t"])
+
+
+def test_tensors_of_somebody_else_are_no_tree(tmp_path):
+    save_file({"w": torch.ones(2)}, tmp_path / "tree")
+    with pytest.raises(OSError, match="holds tensors, and no tree of them"):
+        trees.read(tmp_path / "tree")
 
 
 def test_what_is_read_is_the_readers_own(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.errors import ConfigError
+from fedbench.runtime import checkpoint
 from fedbench.studies.attempt import attempted, perform
 from fedbench.studies.description import FILES
 from fedbench.studies.job import Job
@@ -63,6 +64,20 @@ def test_a_refusal_takes_nothing_away_from_a_run_that_had_begun(tmp_path):
     with pytest.raises(ConfigError, match="no"):
         fail(job, dataset, dealt, ConfigError("no"))
     assert {path.name: path.read_bytes() for path in job.folder.iterdir()} == before
+
+
+def test_a_refusal_in_the_midst_leaves_what_the_same_command_goes_on_from(tmp_path):
+    """Before the first line of metrics.jsonl, with a checkpoint."""
+    job, dataset, dealt = asked(tmp_path / "a")
+
+    def stopped() -> None:
+        with attempted(job, dataset, dealt, lambda event: None):
+            checkpoint.save(job.folder / "checkpoint", 1, {})
+            raise ConfigError("Ray has died; give the same command again")
+
+    with pytest.raises(ConfigError, match="Ray has died"):
+        stopped()
+    assert {path.name for path in job.folder.iterdir()} >= {"config.yaml", "environment.json", "checkpoint"}
 
 
 def test_a_job_that_is_done_by_then_is_left_out(tmp_path):

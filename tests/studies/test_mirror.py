@@ -51,7 +51,7 @@ def test_a_machine_that_does_not_works_on_a_copy_and_sends_it_home(job, local_ra
         f"checkpoint/{second.name}": "2",
     }
     assert not first.exists()
-    assert not list((tmp_path / "scratch").iterdir())
+    assert not [path for path in (tmp_path / "scratch").rglob("*") if path.is_file()]
     assert not (job.folder / "checkpoint" / first.name).exists()
 
 
