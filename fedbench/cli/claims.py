@@ -1,6 +1,7 @@
 """`fedbench claims`: the claims of papers, listed with their cost or tested."""
 
 import textwrap
+from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,7 +39,7 @@ def main(argv: list[str]) -> int:
     if "-h" in argv or "--help" in argv:
         print("\n".join([USAGE, *(f"--{f'{f.name} {f.metavar}':<30}{f.description}" for f in FLAGS), "", SOURCES]))
         return OK
-    config, asked = parse(argv, FLAGS, "fedbench claims")
+    config, asked = parse(argv, FLAGS, "fedbench claims", expected)
     keys = harmless_keys(config)
     at_once = read_count("trials", asked.trials)
     from fedbench.studies.claims.rows import DATA
@@ -46,8 +47,8 @@ def main(argv: list[str]) -> int:
     from fedbench.studies.sources import asked_sources
 
     sources = asked_sources([word for text in asked.sources for word in text.split(",") if word], list(DATA))
-    only = [word for text in asked.only for word in text.split(",") if word]
-    if not only:
+    only = asked_rows(asked)
+    if not asked.only:
         print("\n".join(listed(listing(sources, config.out).to_dict("records"))))
         return OK
     stages = Stages("claims", config)
@@ -62,6 +63,23 @@ def main(argv: list[str]) -> int:
     print(f"results: {config.out or 'results'}/{KIND}")
     print(f"report:  {done.report}")
     return OK
+
+
+def asked_rows(asked: Namespace) -> list[str]:
+    """The rows that --only names. Raises ConfigError where it names none."""
+    only = [word for text in asked.only for word in text.split(",") if word]
+    if asked.only and not only:
+        raise ConfigError("--only: names no row; give rows such as C1,F3, or all")
+    return only
+
+
+def expected(config: Config, asked: Namespace) -> Iterator[str]:
+    """What --print-config says of the rows that are asked for. Raises ConfigError for an unknown one."""
+    from fedbench.studies.claims.rows import chosen_rows, load_rows
+
+    harmless_keys(config)
+    for row in chosen_rows(load_rows(), asked_rows(asked) or ["all"]):
+        yield f"{row.id}: {row.statement}"
 
 
 def harmless_keys(config: Config) -> dict[str, object]:

@@ -19,7 +19,7 @@ from fedbench.results.published import is_reproduction
 from fedbench.results.reader import Records
 from fedbench.results.tables import final_table
 from fedbench.results.wandb_log import LONGEST, WandbLog, Warn, described, group_of, plain, started, table, tags
-from fedbench.results.wandb_segments import last_round, segments
+from fedbench.results.wandb_segments import last_round, mark_synced, segments
 
 PAGE = (
     "report.html",
@@ -176,6 +176,7 @@ def send_overview(folder: Path, place: WandbConfig, warn: Warn | None = None) ->
 def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[str, Any], warn: Warn | None) -> Any:
     name = study_name(folder)
     told = sha256(f"{more['group']}/{name}".encode()).hexdigest()[:12]
+    before = segments(folder, f"{ROLE}-{told}")
     run = started(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": name[-LONGEST:], **more}, warn)
     run.summary["final_table"] = table(rows)
     artifact = wandb.Artifact(f"page-{told}", "report", description=f"page and tables of {name}")
@@ -184,4 +185,6 @@ def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[
             artifact.add_file(str(folder / file), name=file)
     run.log_artifact(artifact)
     run.finish()
+    for segment in before:  # all of it is in the new one
+        mark_synced(segment)
     return run

@@ -54,12 +54,17 @@ def idle(method: Method) -> list[str]:
 
 def unstacked(method: Method) -> list[str]:
     """Says whose steps no engine can put together, and that a width is for that engine alone."""
-    train = method.context.train
+    train, most = method.context.train, max(method.context.sizes)
     if train.engine != "stack" and train.width != TrainConfig().width:
         return [f"train.width = {train.width}: without effect unless train.engine = stack"]
-    if train.engine != "stack" or not method.own_steps:
+    if train.engine != "stack":
         return []
-    return [f"train.engine = stack: {type(method).__name__} makes its steps itself, one client after another"]
+    if method.own_steps:
+        return [f"train.engine = stack: {type(method).__name__} makes its steps itself, one client after another"]
+    if train.batch_size != "full" and most < train.batch_size:
+        line = f"no client has the {train.batch_size} images of a whole batch, and smaller ones are stepped alone"
+        return [f"train.engine = stack: without effect: {line}"]
+    return []
 
 
 def tied(method: Method) -> list[str]:

@@ -31,3 +31,17 @@ def test_help_says_where_sets_come_from(capsys):
     said = capsys.readouterr().out
     assert "--sources DIR | NAME=WHERE" in said
     assert "cifar10_jpeg" in said
+
+
+def test_the_configuration_is_shown_with_the_rows_that_are_asked_for(capsys):
+    assert main(["--only", "F8,C1", "--print-config"]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# ")]
+    assert [line[:5] for line in said] == ["# F8:", "# C1:"]
+
+
+def test_rows_that_there_are_none_of_are_one_line(capsys):
+    for words in (["--only", "Z9"], ["--only", "Z9", "--print-config"]):
+        assert main(words) == 2
+        assert "--only Z9: unknown row" in capsys.readouterr().err
+    assert main(["--only", ","]) == 2
+    assert "--only: names no row; give rows such as C1,F3, or all" in capsys.readouterr().err

@@ -97,6 +97,12 @@ def test_a_sample_of_the_clients_is_said():
         ("apfl", {"engine": "stack"}, "train.engine = stack: APFL makes its steps itself, one client after another"),
         ("fedavg", {"width": 4}, "train.width = 4: without effect unless train.engine = stack"),
         ("fedavg", {"engine": "stack", "width": 4}, None),
+        (
+            "fedavg",
+            {"engine": "stack", "batch_size": 5000},
+            "train.engine = stack: without effect: no client has the 5000 images of a whole batch, "
+            "and smaller ones are stepped alone",
+        ),
         ("apfl", {}, None),
     ],
 )
