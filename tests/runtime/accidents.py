@@ -4,7 +4,7 @@ import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -76,6 +76,9 @@ class Blinking(FedAvg):
 
 class Mute(Watchful):
     """One client has no answer."""
+
+    received: ClassVar[list[tuple[int, int]]] = []
+    answered: ClassVar[list[tuple[int, float]]] = []
 
     def answer(self, client: Client) -> Message:
         if client.id == CLIENT:
