@@ -112,9 +112,11 @@ def brought(job: Job, home: Home) -> Iterator[tuple[Job, Callable[[], None]]]:
             sent.update(now)
 
     try:
-        yield replace(job, folder=own), send
+        try:
+            yield replace(job, folder=own), send
+        finally:
+            send()
     finally:
-        send()
         scratch.close()
 
 

@@ -1,7 +1,10 @@
 """Clients that take turns: in their order, one at a time, and their fits meet."""
 
+import os
+import signal
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -84,6 +87,36 @@ def test_a_fit_outside_of_turns_is_done_at_once(learner):
     learner.fit(fit(learner, 0))
     assert learner.met == [1]
     assert learner.ledger.steps == 2
+
+
+def test_an_interrupt_ends_whoever_is_at_work_too(learner):
+    """Nobody trains on in a thread of its own beside a notebook's next cell."""
+    told = []
+
+    def work() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)  # which the main thread gets
+            for number in range(3):
+                learner.fit(fit(learner, number))
+                told.append(number)
+        finally:
+            told.append("end")
+
+    turns = Turns(learner)
+    with pytest.raises(KeyboardInterrupt):
+        turns.run([work, work], [0, 1])
+    assert told == ["end"]
+    assert turns.run([lambda: 5], [0]) == [5]
+
+
+def test_a_client_waits_until_its_row_is_free(learner):
+    """Clients 0, 2 and 4 have a row in common at a width of 2; who else is there has the other one."""
+    rows: list[list[int]] = []
+    learner.stack.width, train = 2, learner.stack.train
+    learner.stack.train = lambda asked: (rows.append([one.row for one in asked]), train(asked))[1]  # type: ignore
+    work = lambda number: learner.fit(fit(learner, number)) and number  # noqa: E731
+    assert Turns(learner).run([partial(work, n) for n in (0, 2, 4, 1)], (0, 2, 4, 1)) == [0, 2, 4, 1]
+    assert rows == [[0, 1], [0], [0]]
 
 
 def test_what_one_raises_ends_the_others(learner):
