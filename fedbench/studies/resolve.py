@@ -12,6 +12,7 @@ from fedbench.aggregation import aggregator
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition, resolved
+from fedbench.data.partitions.scheme import checked
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.runtime import cluster
@@ -50,6 +51,7 @@ def settled(config: Config) -> Config:
     chosen = aggregator.checked_options(config.aggregator).model_dump(mode="json")
     config.aggregator = type(config.aggregator)(name=config.aggregator.name, **chosen)
     _train_defaults(config, methods.load(config.method.name))
+    checked(config.partition)
     return config
 
 

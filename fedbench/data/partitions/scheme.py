@@ -51,7 +51,7 @@ def names() -> list[str]:
 def load(name: str) -> Scheme:
     """A scheme by its name. Raises ConfigError."""
     if name not in names() or name == FILE:
-        raise ConfigError(f"partition.name = {name!r}: must be {', '.join(names())}; {nearest(name, names())}")
+        raise ConfigError(f"partition.name = {name!r}: unknown scheme; {nearest(name, names())}")
     scheme: Scheme = import_module(f"{schemes.__name__}.{name.replace('-', '_')}").SCHEME
     return scheme
 

@@ -23,7 +23,7 @@ def test_every_file_is_a_scheme():
 
 def test_an_unknown_name_is_told_what_there_is():
     with pytest.raises(
-        ConfigError, match=r"partition.name = 'dirichlett': must be .*; did you mean dirichlet or dirichlet-fixed\?"
+        ConfigError, match=r"partition.name = 'dirichlett': unknown scheme; did you mean dirichlet or dirichlet-fixed\?"
     ):
         resolved(PartitionConfig(name="dirichlett"), False)
 
