@@ -214,5 +214,7 @@ def _asked(versions: Versions, shards: Sequence[Path]) -> Iterator[tuple[int, St
                 missing.discard(client)
                 yield client, state
     for client in sorted(missing):
-        where = shards[0].parent if shards else "the checkpoint"
-        raise ConfigError(f"{where}: the state of client {client} is missing, the checkpoint needs it")
+        where = f"{shards[0].parent}: " if shards else ""
+        raise ConfigError(
+            f"{where}the state of client {client} is missing; delete the folder of the run to run it anew"
+        )

@@ -88,7 +88,7 @@ class Turns:
     def run(self, works: Sequence[Callable[[], T]], clients: Sequence[int]) -> list[T]:
         """The results in the order of the work. What a piece of work raises ends the others too.
 
-        clients: whose work it is. A client's row in the stack goes by its number, and who has it waits for its turn.
+        clients: whose work it is. A client's row in the stack goes by its number; who finds it taken waits.
         """
         learner, stack = self.learner, self.learner.stack
         assert stack is not None
