@@ -207,7 +207,8 @@ class Campaign:
         for process in own:
             process.kill()
         folders = (self.scratch, self.temporary)
-        wrong += [f"left: {path}" for folder in folders for path in folder.iterdir()]
+        ours = f"fedbench-{os.getuid()}"  # stays, empty
+        wrong += [f"left: {path}" for folder in folders for path in folder.rglob("*") if path != folder / ours]
         hidden = [path for path in (place / "out").rglob(".*") if path.name != ".wandb"]
         wrong += [f"left: {path.relative_to(place)}" for path in [*hidden, *(place / "out").rglob("checkpoint")]]
         for folder in folders:

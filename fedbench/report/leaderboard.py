@@ -9,6 +9,7 @@ import pandas as pd
 
 from fedbench.report import typeset
 from fedbench.report.curves import cost_so_far, seed_curve
+from fedbench.report.standing import standing
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import Cell, sentence
 from fedbench.results.contrasts import Contrast, family, ranks
@@ -165,7 +166,9 @@ OTHER = {"after_agg": "after_fit", "after_fit": "after_agg"}
 def laid_out(rows: Sequence[Row], metric: Metric) -> tuple[list[str], list[list[Cell]]]:
     """The heads and lines of the table, without columns that nobody fills."""
     heads = [*SCORES, *(OTHER[row.point].replace("_", " ") for row in rows[:1]), *DIFFERENCES]
-    lines = [_line(row, metric, place) for place, row in enumerate(rows, start=1)]
+    means = {row.label: row.score.mean for row in rows}
+    tones = [standing(row.label, means, metric.higher) for row in rows]
+    lines = [_line(row, metric, place, tone) for place, (row, tone) in enumerate(zip(rows, tones, strict=True), 1)]
     for line, mark in zip(lines, marks([row.estimator for row in rows]), strict=True):
         line[0] = Cell(line[0].text + mark)
     kept = [i for i in range(len(heads)) if i < 2 or any(line[i].text for line in lines)]
@@ -196,7 +199,7 @@ def note(rows: Sequence[Row], metric: Metric) -> str:
     return f"{NOTE}; {said}" if said else NOTE
 
 
-def _line(row: Row, metric: Metric, place: int) -> list[Cell]:
+def _line(row: Row, metric: Metric, place: int, tone: str) -> list[Cell]:
     gain = row.over_local
     rest = [
         "" if row.score.sd is None else metric.number(row.score.sd),
@@ -207,7 +210,7 @@ def _line(row: Row, metric: Metric, place: int) -> list[Cell]:
         "" if gain is None or gain.p_holm is None else p_text(gain.p_holm).removeprefix("= "),
         "" if gain is None else with_half(gain.better_off, lambda share: f"{100 * share:.0f}") + " %",
     ]
-    score = Cell(with_half(row.score, metric.number), place if place < 3 else 0, row.tied)
+    score = Cell(with_half(row.score, metric.number), place if place < 3 else 0, row.tied, tone)
     return [Cell(row.label), score, *map(Cell, rest)]
 
 

@@ -14,6 +14,7 @@ from fedbench.report import typeset
 from fedbench.report.answer import plural
 from fedbench.report.leaderboard import Row, leaderboard, p_text, with_half
 from fedbench.report.parts import Part, charts
+from fedbench.report.standing import WORDS, standing
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
@@ -98,10 +99,15 @@ def lines(survey: Survey) -> list[list[Cell]]:
 
 def _column(survey: Survey, name: str) -> list[Cell]:
     board, metric = survey.boards[name], survey.first.metric
-    means = [None if label in REFERENCES else board[label].score.mean for label in survey.ordered]
-    marks = typeset.places(means, metric.higher)
+    means = {label: board[label].score.mean for label in survey.ordered}
+    marks = typeset.places([None if label in REFERENCES else mean for label, mean in means.items()], metric.higher)
     return [
-        Cell(with_half(board[label].score, metric.number), place, board[label].tied)
+        Cell(
+            with_half(board[label].score, metric.number),
+            place,
+            board[label].tied,
+            standing(label, means, metric.higher),
+        )
         for label, place in zip(survey.ordered, marks, strict=True)
     ]
 
@@ -234,6 +240,7 @@ def values(survey: Survey) -> dict[str, Any]:
         "heads": heads(survey),
         "lines": lines(survey),
         "links": [f"{setting.path}/report.html" for setting in survey.settings],
+        "tones": WORDS,
         "note": f"Test {metric.title} {point}, last round. {NOTE}.",
         "config": yaml.safe_dump(config, sort_keys=False),
         "parts": [part for part in [rank_part(survey)] if part.charts],

@@ -1,6 +1,7 @@
 """The page of a published experiment made again: ours beside the paper's numbers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -14,6 +15,7 @@ from scipy import stats
 from fedbench.report import typeset
 from fedbench.report.answer import plural
 from fedbench.report.parts import Part, charts
+from fedbench.report.standing import WORDS, standing
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT, axis, figure
 from fedbench.report.typeset import Cell
@@ -36,6 +38,21 @@ def write_published(folder: Path) -> Path:
     write_atomically(folder / "table.tex", typeset.latex(HEADS, table))
     write_atomically(folder / "report.html", page_of("published.html.j2", **values(made, found)))
     return folder / "report.html"
+
+
+def lines(found: Sequence[Compared]) -> list[list[Cell]]:
+    """A line per published number; both its columns take colour by the baselines of their own cell."""
+    table = []
+    for _, group in groupby(found, key=lambda one: one.cell):
+        own = list(group)
+        theirs = {one.method: one.published for one in own}
+        ours = {one.method: one.ours.mean for one in own if one.ours is not None}
+        for one in own:
+            cells = line(one)
+            for column, means in ((2, theirs), (3, ours)):
+                cells[column] = replace(cells[column], tone=standing(one.method, means) if one.method in means else "")
+            table.append(cells)
+    return table
 
 
 def line(one: Compared) -> list[Cell]:
@@ -153,7 +170,8 @@ def values(made: Made, found: Sequence[Compared]) -> dict[str, Any]:
         "answer": answer(made, found),
         "besides": [*([made_small] if made.scale == "small" else []), *departures(made), *orders(found)],
         "heads": HEADS,
-        "lines": [line(one) for one in found],
+        "lines": lines(found),
+        "tones": WORDS,
         "pages": [(cell.name, f"{cell.path}/report.html") for cell in made.cells],
         "parts": [Part("against", "Ours against the paper's", charts(("against", "", against(found), "")), intro)],
         "open": made.open,

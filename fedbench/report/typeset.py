@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cell:
-    """place: 1 for the best of its column, 2 for the second, 0 for others; tied: cannot be told from the best."""
+    """place: 1 for the best of its column, 2 for the second, 0 for others; tied: cannot be told from the best.
+
+    tone: its colour on a page, by where the method stands beside the baselines (`standing`).
+    """
 
     text: str
     place: int = 0
     tied: bool = False
+    tone: str = ""
 
 
 Line = Sequence[Cell]

@@ -10,10 +10,8 @@ from tests.report.reading import page_of
 PUBLISHED = {"local": 70.0, "fedper": 81.0, "fedcac": 90.0, "ditto": 75.0}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def write_published(out):
     """Three of four methods were run."""
-    out = tmp_path_factory.mktemp("published")
     write_comparison(out / "cells" / "x", {"local": 0.7, "fedper": 0.8, "fedcac": 0.85})
     numbers = [
         {"method": m, "table": "1", "mean": mean, "std": 1.0, "dataset": "d", "setting": "s"}
@@ -22,6 +20,11 @@ def folder(tmp_path_factory):
     cells = [MadeCell("d, s", "cells/x", None, False, "last", numbers)]
     Made("paper/table", "three methods", "small", ["rounds: not said; 6"], {"rounds": 6}, 3, cells).write(out)
     return out
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_published(tmp_path_factory.mktemp("published"))
 
 
 def test_numbers_stand_side_by_side(folder):
