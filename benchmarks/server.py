@@ -1,10 +1,11 @@
 """The server half alone: seconds and memory for the uploads of many participants of an avgcnn.
 
-    python benchmarks/server.py [--methods fedavg fedcac fedamp] [--participants 100 1000] [--rounds 3]
+    python benchmarks/server.py [--methods fedavg fedcac fedamp] [--participants 100 1000] [--rounds 3] [--hosts 4]
 
 Uploads are made, not trained: the start model with noise, and for fedcac a mask of half of its parameters. Each number
 comes from a process of its own; a round is one aggregation, and the first is not counted. Memory is the largest
-resident set beyond what the process had before the first upload was made; the uploads are in it.
+resident set beyond what the process had before the first upload was made; what the driver holds is in it: all uploads,
+or the totals of so many hosts, where hosts add uploads up. What that takes them is told for one upload.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,26 +26,27 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 MASKED = ("fedcac",)
 
 
-def uploads_of(parts: Any, participants: int, round: int) -> list[Any]:
-    """What so many clients would send in a round."""
+def uploads_of(parts: Any, participants: int, round: int) -> Iterator[Any]:
+    """What so many clients would send in a round, one after the other."""
     import torch
 
     from fedbench.aggregation.packed import mask_to_bits
     from fedbench.methods.messages import Upload, uncounted
 
     initial, stream = parts.learner.initial(), torch.Generator().manual_seed(round)
-    found = []
     for client in range(participants):
         fields: dict[str, Any] = {"buffers": initial.buffers.clone(), "counters": uncounted(initial.counters)}
         fields["params"] = torch.randn(initial.params.shape, generator=stream).mul_(0.01).add_(initial.params)
         if parts.config.method.name in MASKED:
             fields["mask"] = mask_to_bits(torch.rand(initial.params.shape, generator=stream) < 0.5)
-        found.append(Upload(client, 50, **fields))
-    return found
+        yield Upload(client, 50, **fields)
 
 
-def measure(method: str, participants: int, rounds: int) -> dict[str, float]:
-    """Median seconds, processor seconds and the largest memory of aggregations in this process."""
+def measure(method: str, participants: int, rounds: int, hosts: int) -> dict[str, float]:
+    """Median seconds, processor seconds and the largest memory of aggregations in this process.
+
+    And seconds that a host needs to add one upload to its total; 0 where it does not.
+    """
     import torch
 
     from fedbench.config import Config
@@ -51,6 +54,7 @@ def measure(method: str, participants: int, rounds: int) -> dict[str, float]:
     from fedbench.runtime.allocator import keep_freed_memory
     from fedbench.runtime.build import assembled, make_method
     from fedbench.runtime.host import resident_mb
+    from fedbench.runtime.sums import Total, gathered, shares
     from fedbench.studies.resolve import resolve
 
     torch.set_num_threads(1)
@@ -62,17 +66,25 @@ def measure(method: str, participants: int, rounds: int) -> dict[str, float]:
     context = replace(parts.context, sizes=(50,) * participants, drawn=participants)
     parts = replace(parts, context=context, method=make_method(config, context))
     server, before = parts.method.start(parts.learner.initial()), resident_mb()
-    walls, clocks = [], []
+    walls, clocks, added = [], [], [0.0]
+    share = shares(parts.method, range(participants))
     for round in range(rounds + 1):
         server.round, server.participants, server.traced = round + 1, list(range(participants)), False
-        uploads = uploads_of(parts, participants, round)
+        uploads, totals = [], [Total() for _ in range(hosts)]
+        for upload in uploads_of(parts, participants, round):
+            begun = time.process_time()
+            if share:
+                totals[upload.client % hosts].take(upload, share[upload.client])
+                added.append(time.process_time() - begun)
+            uploads.append(upload)
         wall, clock = time.perf_counter(), time.process_time()
-        parts.method.aggregate(server, uploads)
+        parts.method.aggregate(server, gathered(uploads, totals, share))
         walls.append(time.perf_counter() - wall)
         clocks.append(time.process_time() - clock)
-        del uploads
+        del uploads, totals
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"s": statistics.median(walls[1:]), "cpu_s": statistics.median(clocks[1:]), "mb": peak - before}
+    cost = {"s": statistics.median(walls[1:]), "cpu_s": statistics.median(clocks[1:]), "mb": peak - before}
+    return cost | {"added_s": statistics.median(added)}
 
 
 def main() -> None:
@@ -80,23 +92,26 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["fedavg", "fedcac", "fedamp"])
     parser.add_argument("--participants", nargs="+", type=int, default=[100, 1000])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--here", action="store_true", help="measure the first of both in this process, as JSON")
     asked = parser.parse_args()
-    if min(*asked.participants, asked.rounds) < 1:
-        parser.error("--participants and --rounds are at least 1")
+    if min(*asked.participants, asked.rounds, asked.hosts) < 1:
+        parser.error("--participants, --rounds and --hosts are at least 1")
     if asked.here:
-        print(json.dumps(measure(asked.methods[0], asked.participants[0], asked.rounds)))
+        print(json.dumps(measure(asked.methods[0], asked.participants[0], asked.rounds, asked.hosts)))
         return
     for method in asked.methods:
         for count in asked.participants:
-            words = ["--methods", method, "--participants", str(count), "--rounds", str(asked.rounds), "--here"]
+            words = ["--methods", method, "--participants", str(count), "--rounds", str(asked.rounds)]
+            words += ["--hosts", str(asked.hosts), "--here"]
             told = subprocess.run(
                 [sys.executable, __file__, *words], check=True, stdout=subprocess.PIPE, cwd=os.getcwd()
             )
             cost = json.loads(told.stdout)
             print(
                 f"{method}, {count} participants: {cost['s']:.2f} s, {cost['cpu_s']:.2f} s of processors, "
-                f"{cost['mb']:.0f} MB",
+                f"{cost['mb']:.0f} MB"
+                + (f"; {1000 * cost['added_s']:.1f} ms at a host for every upload" if cost["added_s"] else ""),
                 flush=True,
             )
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pydantic import ValidationError
@@ -26,7 +26,11 @@ class Aggregator(ABC):
 
     Counters of batches are never averaged: each is the largest one. What a method uploads beside its model, such as
     statistics of features, it combines by its own rule.
+
+    mean_suffices: it makes the same of one model, the weighted mean of all, as of all of them.
     """
+
+    mean_suffices: ClassVar[bool] = False
 
     class Options(Section):
         """Options as `aggregator.<option>`."""

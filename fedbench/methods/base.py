@@ -45,7 +45,9 @@ class Method:
     (`Client.training`) and refuses lightning.Trainer. plain_steps: these are plain ones, so that the optimiser, its
     momentum, decay and memory have no part in them. own_optimizer: it brings an optimiser, so that the module's own is
     never used. averages: its `aggregate` is the one here, or calls it for the shared model, so that it takes any
-    aggregator; a class with an `aggregate` of its own must say so.
+    aggregator; a class with an `aggregate` of its own must say so. mean_suffices: its `aggregate` makes the same of one
+    upload, the weighted mean of all (of counters the largest), as of all of them, so that hosts may add them up; a
+    class with an `aggregate` of its own must say so too.
     """
 
     about: ClassVar[About] = About("")
@@ -75,11 +77,14 @@ class Method:
     plain_steps: ClassVar[bool] = False
     own_optimizer: ClassVar[bool] = False
     averages: ClassVar[bool] = True
+    mean_suffices: ClassVar[bool] = True
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        if "aggregate" in vars(cls) and "averages" not in vars(cls):
-            cls.averages = False
+        if "aggregate" in vars(cls):
+            for trait in ("averages", "mean_suffices"):
+                if trait not in vars(cls):
+                    setattr(cls, trait, False)
 
     def __init__(self, options: Any, context: Context) -> None:
         self.options, self.context = options, context

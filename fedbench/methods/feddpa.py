@@ -53,6 +53,7 @@ class FedDPA(Method):
         "Yang et al., NeurIPS",
         2023,
     )
+    mean_suffices = True
 
     class Options(Method.Options):
         threshold: float = Field(

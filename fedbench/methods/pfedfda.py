@@ -77,7 +77,7 @@ class PFedFDA(Method):
         means: Tensor | None = None
         covariance: Tensor | None = None
 
-    needs_head = averages = True
+    needs_head = averages = mean_suffices = True
 
     def check(self) -> tuple[str, ...]:
         options = self.options

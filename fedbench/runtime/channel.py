@@ -66,7 +66,7 @@ class DriverEnd:
             references.append(found)
             return Attached(len(references) - 1, referred=True)
 
-        uploads = sum(task.train for task in order.tasks) if near else 0
+        uploads = sum(task.train and task.share is None for task in order.tasks) if near else 0
         files = [self._arena.take(self._upload_bytes) for _ in range(uploads)]
         return PackedOrder(changed(order, change), arrays, files), references
 
@@ -93,18 +93,17 @@ class DriverEnd:
     def opened(self, packed: PackedOrder, reply: Reply, arrays: Sequence[np.ndarray]) -> Reply:
         """A host's reply with its tensors, the server's own to write to. Files that it did not use are free again."""
         unused = set(packed.files)
-        for report in reply.reports:
-            for message in report.messages():
-                held: dict[str, Any] = dict(message.tensors)
-                places = {name: place for name, place in held.items() if isinstance(place, Place)}
-                if places:
-                    read = self._arena.read(list(places.values()))
-                    held.update(zip(places, read, strict=True))
-                    self._upload_bytes = max(place.end for place in places.values())
-                    unused -= {place.file for place in places.values()}
-                message.tensors = {
-                    n: as_tensor(arrays[t.index]).clone() if isinstance(t, Attached) else t for n, t in held.items()
-                }
+        for message in reply.messages():
+            held: dict[str, Any] = dict(message.tensors)
+            places = {name: place for name, place in held.items() if isinstance(place, Place)}
+            if places:
+                read = self._arena.read(list(places.values()))
+                held.update(zip(places, read, strict=True))
+                self._upload_bytes = max(place.end for place in places.values())
+                unused -= {place.file for place in places.values()}
+            message.tensors = {
+                n: as_tensor(arrays[t.index]).clone() if isinstance(t, Attached) else t for n, t in held.items()
+            }
         for file in unused:
             self._arena.give_back(file)
         return reply
@@ -149,9 +148,8 @@ class HostEnd:
             arrays.append(found.contiguous().numpy())
             return Attached(len(arrays) - 1)
 
-        for report in reply.reports:
-            for message in report.messages():
-                message.tensors = {n: change(t) for n, t in message.tensors.items()}
+        for message in reply.messages():
+            message.tensors = {n: change(t) for n, t in message.tensors.items()}
         return reply, arrays
 
 

@@ -24,6 +24,7 @@ from fedbench.runtime.placement import Costs, Homes
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.sampling import evaluated, participants
 from fedbench.runtime.store import Versions
+from fedbench.runtime.sums import Total, gathered, shares
 from fedbench.runtime.warnings import idle, said, sampled, tied, unheeded, unstacked
 
 Event = dict[str, Any]
@@ -138,7 +139,7 @@ class Driver:
         if not last:
             for host, reply in enumerate(replies):
                 self.homes.learn(number + 1, host, reply.reports)
-            self._aggregate(trainers, reports, tasks)
+            self._aggregate(trainers, reports, tasks, [reply.total for reply in replies])
             self._extra_pass(number + 1)
         aggregated = time.perf_counter()
         self._checkpoint()
@@ -175,6 +176,7 @@ class Driver:
         fit_counts = self.method.after_fit == "fit"
         seen, drawn = set(evaluate), set(trainers)
         shown = self._last_fits(drawn.intersection(self.everyone), number + 1) if fit_counts else set()
+        share = shares(self.method, trainers)
         return [
             ClientTask(
                 client,
@@ -186,6 +188,7 @@ class Driver:
                 train=client in drawn,
                 after_fit=client in shown,
                 keep=self.models.asked(client, number),
+                share=share.get(client),
             )
             for client in sorted(seen | drawn)
         ]
@@ -215,7 +218,9 @@ class Driver:
 
     # -- what comes back ----------------------------------------------------------------------------------------------
 
-    def _aggregate(self, trainers: Sequence[int], reports: Sequence[Report], tasks: Sequence[ClientTask]) -> None:
+    def _aggregate(
+        self, trainers: Sequence[int], reports: Sequence[Report], tasks: Sequence[ClientTask], totals: Sequence[Total]
+    ) -> None:
         """Make the next model of the uploads, and begin the record of its round."""
         round, before = self.server.round, self.record
         uploads: list[Upload] = [report.upload for report in reports if report.upload is not None]
@@ -243,7 +248,8 @@ class Driver:
                 self.record.traces.update({(report.client, k): v for k, v in (report.upload.traces | logged).items()})
         if uploads:
             self.server.traced = self._due(round)
-            self.method.aggregate(self.server, uploads)
+            share = {task.client: task.share for task in tasks if task.share is not None}
+            self.method.aggregate(self.server, gathered(uploads, totals, share))
             self.record.traces.update(self.server.traces if self.server.traced else {})
             for line in self.server.warnings:
                 self.warn(line)

@@ -13,6 +13,7 @@ from fedbench.config import Config
 from fedbench.data.partitions import Partition
 from fedbench.data.prepared import Prepared
 from fedbench.methods.messages import Message, Upload
+from fedbench.runtime.sums import Total
 from fedbench.tasks import Score
 
 POOLED = -1
@@ -46,6 +47,7 @@ class ClientTask:
     kept: the round in which the client's private state was saved, 0 before the first. resting, after_agg,
     global_model, after_fit: what is evaluated: the model of a client that sits out and whose last fit has no score,
     what it has received, the global model, and what it trains now. keep: of these, the models that the run keeps.
+    share: the weight of its upload, where the host adds uploads up.
     """
 
     client: int
@@ -57,6 +59,7 @@ class ClientTask:
     train: bool = False
     after_fit: bool = False
     keep: Sequence[str] = ()
+    share: float | None = None
 
 
 @dataclass
@@ -98,7 +101,7 @@ class Report:
 
 @dataclass
 class Reply:
-    """The message from a host. remarks: what to say once of how it works."""
+    """The message from a host. remarks: what to say once of how it works. total: of the uploads that it added up."""
 
     reports: list[Report]
     train_seconds: float
@@ -107,6 +110,11 @@ class Reply:
     process: int
     rss_mb: float
     remarks: Sequence[str] = ()
+    total: Total = field(default_factory=Total)
+
+    def messages(self) -> list[Message]:
+        """All that holds tensors."""
+        return [self.total.message, *(message for report in self.reports for message in report.messages())]
 
 
 @dataclass(frozen=True)

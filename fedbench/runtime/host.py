@@ -23,6 +23,7 @@ from fedbench.runtime.build import Parts, assembled
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
+from fedbench.runtime.sums import Total
 from fedbench.runtime.turns import Turns
 
 
@@ -102,6 +103,7 @@ class Host:
         begun = time.perf_counter()
         for client in order.gone:
             self.store.drop(client)
+        self._total = Total()
         works = [partial(self._next, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
         with seeds.preserved_streams():
             reports = (
@@ -112,7 +114,8 @@ class Host:
         busy = time.perf_counter() - begun
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
         remarks = [*self.learner.stack.remarks] if self.learner.stack else []
-        return Reply(reports, train, evaluate, busy, os.getpid(), resident_mb(), remarks)
+        on_cpu(self._total.message)
+        return Reply(reports, train, evaluate, busy, os.getpid(), resident_mb(), remarks, self._total)
 
     def _next(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
         """A task; what the one after it needs is fetched meanwhile."""
@@ -189,9 +192,10 @@ class Host:
             # Last, so that whatever fails before leaves no trace.
             if task.kept or not client.state.is_empty:
                 report.kept = self._saved(client)
-            upload.trained = None
-            report.upload = on_cpu(upload)
-            self._ship(report)
+            upload.trained, report.upload = None, upload
+            if task.share is None or not self._total.take(upload, task.share):
+                on_cpu(upload)
+                self._ship(report)
 
     def _saved(self, client: Client) -> int:
         """Bytes of the private state, which is kept. Raises ConfigError where there is no room: it concerns the run."""

@@ -18,6 +18,8 @@ class FedAdam(Aggregator):
     neither is corrected for that, as in Algorithm 2.
     """
 
+    mean_suffices = True
+
     class Options(Section):
         lr: float = Field(0.1, gt=0, description="server learning rate, eta")
         beta1: float = Field(0.9, ge=0, lt=1, description="decay of the mean of updates, m")

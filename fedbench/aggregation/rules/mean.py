@@ -10,5 +10,7 @@ from fedbench.module.weights import Weights
 class Mean(Aggregator):
     """Parameters and float buffers averaged with the clients' weights."""
 
+    mean_suffices = True
+
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
         return combined(models, lambda vectors: weighted_mean(vectors, weights))

@@ -1,0 +1,31 @@
+"""Weighted sums in whole numbers, which are exact: neither their order nor who adds up what decides a bit of them.
+
+A term, a weight times a number, is rounded to a multiple of 2^-48 (3.6e-15). Weights sum to 1 at most, so that a sum is
+no larger than the largest number, and 64 bits hold it where that is below 2^14.
+"""
+
+import torch
+from torch import Tensor
+
+SCALE, LIMIT = 2.0**48, 2.0**14
+
+CHUNK = 1 << 20
+"""Elements that are turned into whole numbers at once."""
+
+
+def fits(vector: Tensor) -> bool:
+    """Whether every number is finite and below the limit."""
+    return bool((vector.abs() < LIMIT).all())
+
+
+def add_term(total: Tensor, vector: Tensor, weight: float) -> None:
+    """Add `weight * vector` to a sum. total: int64, of the vector's shape; weight: in [0, 1]."""
+    own, sums = vector.detach().reshape(-1), total.view(-1)
+    for start in range(0, len(own), CHUNK):
+        part = slice(start, start + CHUNK)
+        sums[part] += (own[part].to(torch.float64) * (weight * SCALE)).round_().to(torch.int64)
+
+
+def value(total: Tensor) -> Tensor:
+    """The sum as float64."""
+    return total.to(torch.float64).div_(SCALE)
