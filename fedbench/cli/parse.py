@@ -16,10 +16,12 @@ def parse(
     extra_flags: Sequence[Flag] = (),
     prog: str = "fedbench run",
     more: Callable[[Config, Namespace], Iterable[str]] = lambda config, asked: (),
+    shown: Callable[[Config, Namespace], Config] = lambda config, asked: config,
 ) -> tuple[Config, Namespace]:
     """The configuration that the flags ask for, and the flags that are not part of it.
 
-    Prints and exits for --help and --print-config. more: lines that --print-config shows besides. Raises ConfigError.
+    Prints and exits for --help and --print-config. shown: what the second shows, where that is not just what was
+    asked; more: lines beside it. Raises ConfigError.
     """
     flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
     asked, pairs = read(argv, flags)
@@ -29,7 +31,7 @@ def parse(
     config = Config(**nested(layered(asked.preset, asked.config, pairs)))
     if asked.print_config:
         besides = [f"# {line}" for line in more(config, asked)]
-        print("\n".join([config_text(config), *besides]))
+        print("\n".join([config_text(shown(config, asked)), *besides]))
         raise SystemExit(0)
     return config, asked
 

@@ -1,9 +1,18 @@
 """`fedbench reproduce`: the papers' tables, listed with their cost or made again."""
 
+from argparse import Namespace
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import Stages, read_count
+from fedbench.cli.stages import Stages, outlook, read_count
+from fedbench.config import Config
+
+if TYPE_CHECKING:
+    from fedbench.studies.contest import Contest
 
 FLAGS = (
     Flag("cells", "words of the cells that are made, such as a data set; without it all", "WORD,...", many=True),
@@ -23,23 +32,20 @@ FLAGS = (
 def main(argv: list[str]) -> int:
     """Lists the experiments, one of them in full, or makes one again and prints ours beside the paper's."""
     name, words = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
-    config, asked = parse(words, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]")
+    said = {"more": partial(expected, name), "shown": partial(protocol, name)} if name else {}
+    config, asked = parse(words, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]", **said)
     at_once = read_count("trials", asked.trials)
     from fedbench.report.published import as_text
-    from fedbench.studies.published.experiment import sets
     from fedbench.studies.published.listing import listing
     from fedbench.studies.published.reproduce import reproduce
-    from fedbench.studies.sources import asked_sources
 
-    scale = asked.scale or "full"
     if name is None:
-        print("\n".join(listing(scale)))
+        print("\n".join(listing(asked.scale or "full")))
         return OK
-    sources = asked_sources([word for text in asked.sources for word in text.split(",") if word], sets())
-    cells = [word for text in asked.cells for word in text.split(",") if word]
+    chosen = choice(asked)
     stages = Stages(f"tuning for {name}", config)
     try:
-        made = reproduce(name, config, cells=cells, scale=scale, sources=sources, at_once=at_once, watch=stages.update)
+        made = reproduce(name, config, **chosen, at_once=at_once, watch=stages.update)
     finally:
         stages.stop()
     print(as_text(made.folder))
@@ -48,3 +54,30 @@ def main(argv: list[str]) -> int:
     print(f"results: {made.folder}")
     print(f"report:  {made.report}")
     return OK
+
+
+def choice(asked: Namespace) -> dict[str, Any]:
+    """What of the experiment is run, at which scale, and on which data. Raises ConfigError."""
+    from fedbench.studies.published.experiment import sets
+    from fedbench.studies.sources import asked_sources
+
+    sources = asked_sources([word for text in asked.sources for word in text.split(",") if word], sets())
+    cells = [word for text in asked.cells for word in text.split(",") if word]
+    return {"cells": cells, "scale": asked.scale or "full", "sources": sources}
+
+
+def protocol(name: str, config: Config, asked: Namespace) -> Config:
+    """What --print-config shows: the paper's protocol for the first of the cells. Raises ConfigError."""
+    return chosen_contests(name, config, asked)[0].config
+
+
+def expected(name: str, config: Config, asked: Namespace) -> Iterator[str]:
+    """What it says beside it, of all cells. Raises ConfigError."""
+    return outlook(chosen_contests(name, config, asked))
+
+
+def chosen_contests(name: str, config: Config, asked: Namespace) -> list["Contest"]:
+    """The runs of all cells that are asked for. Raises ConfigError."""
+    from fedbench.studies.published.reproduce import contests_of, distinct
+
+    return distinct(contests_of(name, config, **choice(asked))[1])

@@ -17,3 +17,17 @@ def test_mistakes_are_one_line(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
     assert all(line.startswith("fedbench: error: ") for line in lines)
+
+
+def test_what_it_would_run_is_shown_without_running_it(capsys, tmp_path):
+    words = ["co-pfl/main", "--cells", "cifar10", "--seeds", "0", "--out", str(tmp_path / "out")]
+    assert main([*words, "--print-config", "--rounds", "7"]) == 0
+    text = capsys.readouterr().out
+    assert "name: resnet18" in text
+    assert "rounds: 7" in text
+    assert "# cifar10, clients=10 s=2 m_bound=50: local: 3 points of train.lr" in text
+    assert "# 33 runs, " in text
+    assert not (tmp_path / "out").exists()
+    assert main([*words, "--print-config", "--train.lr", "0.01"]) == 0
+    assert "local: 1 point of its defaults" in capsys.readouterr().out
+    assert main(["co-pfl/main", "--cells", "svhn", "--print-config"]) == 2

@@ -58,21 +58,12 @@ def reproduce(
     any run.
     """
     config = config or Config()
-    if scale not in SCALES:
-        raise ConfigError(f"--scale {scale}: must be {' or '.join(SCALES)}")
-    experiment = Experiment.load(name)
-    if not experiment.cells:
-        raise ConfigError(f"{name}: {experiment.what}")
-    root = (config.out or Path("results")).absolute()
-    folder = config.out or root / KIND / (config.name or f"{name.replace('/', '-')}-{scale}")
+    experiment, contests = contests_of(name, config, cells, scale, sources or {})
+    folder = folder_of(name, config, scale)
     made = {cell.name: cell for cell in Made.read(folder).cells}
-    contests: dict[str, Contest] = {}
-    for cell in experiment.chosen(cells):
-        contest = contest_of(experiment, cell, config, scale, sources or {}, folder, root)
-        contests.setdefault(str(contest.folder), contest)
-        made[cell.name] = record(experiment, cell, contest, folder)
+    made |= {cell.name: record(experiment, cell, contest, folder) for cell, contest in contests}
     with places.made(folder):
-        new = hold(list(contests.values()), at_once, watch)
+        new = hold(distinct(contests), at_once, watch)
         order = [cell.name for cell in experiment.cells]
         known = sorted(made.values(), key=lambda cell: order.index(cell.name))
         changed = {**(experiment.small.values if scale == "small" else {}), **given_by(config)}
@@ -83,6 +74,30 @@ def reproduce(
     if new:
         log_page(folder, config)
     return Reproduction(folder)
+
+
+def contests_of(
+    name: str, config: Config, cells: Sequence[str], scale: str, sources: Mapping[str, str]
+) -> tuple[Experiment, list[tuple[Cell, Contest]]]:
+    """The experiment, and the runs of its chosen cells. Raises ConfigError."""
+    if scale not in SCALES:
+        raise ConfigError(f"--scale {scale}: must be {' or '.join(SCALES)}")
+    experiment, root = Experiment.load(name), (config.out or Path("results")).absolute()
+    if not experiment.cells:
+        raise ConfigError(f"{name}: {experiment.what}")
+    asked = config, scale, sources, folder_of(name, config, scale), root
+    return experiment, [(cell, contest_of(experiment, cell, *asked)) for cell in experiment.chosen(cells)]
+
+
+def distinct(cells: Sequence[tuple[Cell, Contest]]) -> list[Contest]:
+    """Their runs; those of cells that differ by a client alone once."""
+    return [*{contest.folder: contest for _, contest in cells}.values()]
+
+
+def folder_of(name: str, config: Config, scale: str) -> Path:
+    """Where the reproduction lies."""
+    root = Path("results").absolute()
+    return config.out or root / KIND / (config.name or f"{name.replace('/', '-')}-{scale}")
 
 
 def contest_of(
