@@ -38,6 +38,12 @@ def possible() -> bool:
     )
 
 
+def apart(*hidden: Path | str, name: str | None = None) -> list[str]:
+    """What a command begins with that has processes, shared memory and these folders of its own, and a host name."""
+    own = [f"mount -t tmpfs tmpfs '{path}'" for path in ("/dev/shm", *hidden)] + [f"hostname {name}"] * bool(name)
+    return [*NAMESPACE, "--uts", "sh", "-c", " && ".join([*own, 'exec "$@"']), "sh"]
+
+
 class Machines:
     """A head with two cores, where the caller is, and workers with one core, an empty cache and memory of their own.
 
@@ -80,9 +86,7 @@ class Machines:
             command = [*NAMESPACE, *command]
         else:
             environment["FEDBENCH_CACHE"] = str(self.folder / name)
-            own = [f"mount -t tmpfs tmpfs '{path}'" for path in ("/dev/shm", self.folder / "ray", *self._hidden)]
-            alone = " && ".join([*own, f"hostname {name}", 'exec "$@"'])
-            command = [*NAMESPACE, "--uts", "sh", "-c", alone, "sh", *command]
+            command = [*apart(self.folder / "ray", *self._hidden, name=name), *command]
         with (self.folder / f"{name}.log").open("w") as log:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,13 +58,13 @@ def descendants(number: int) -> list[Process]:
 
 
 class Command:
-    """A fedbench command under way."""
+    """A fedbench command under way. within: words before it, of a program that runs it."""
 
-    def __init__(self, *words: str, cwd: Path) -> None:
+    def __init__(self, *words: str, cwd: Path, within: Sequence[str] = ()) -> None:
         self.log = cwd / "output.txt"
         with open(self.log, "a") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "fedbench", *words],
+                [*within, sys.executable, "-m", "fedbench", *words],
                 cwd=cwd,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -126,9 +126,9 @@ def listening() -> set[str]:
 
 
 @contextmanager
-def started(*words: str, cwd: Path) -> Iterator[Command]:
+def started(*words: str, cwd: Path, within: Sequence[str] = ()) -> Iterator[Command]:
     """A command; whatever it leaves behind is ended."""
-    command = Command(*words, cwd=cwd)
+    command = Command(*words, cwd=cwd, within=within)
     try:
         yield command
     finally:

@@ -3,9 +3,11 @@
 import pytest
 
 from fedbench.config import Config
+from fedbench.data import cache
 from fedbench.results.reader import Records
 from fedbench.studies.run import run
 from tests.end_to_end.commands import rounds_in, started
+from tests.machines import apart, possible
 from tests.runtime.rounds import read
 
 ASKED = {
@@ -84,3 +86,20 @@ def test_the_command_is_interrupted_then_killed_and_given_again(undisturbed, tmp
     assert not (out / "checkpoint").exists()
     for process in left:
         process.kill()
+
+
+@pytest.mark.skipif(not possible(), reason="mount namespaces are not allowed here")
+def test_the_machine_of_the_command_is_lost_and_another_one_goes_on(undisturbed, tmp_path):
+    """Both see --out; processes, shared memory and the cache of the first one are gone with it."""
+    out = tmp_path / "out"
+    with started(*WORDS, "--hosts", "2", cwd=tmp_path, within=apart(cache.root())) as command:
+        command.until(lambda: rounds_in(out) >= 20, "round 10 was recorded")
+        family = command.family()
+        command.kill()
+    assert family
+    first = rounds_in(out)
+    assert first < 120
+    with started(*WORDS, "--hosts", "2", cwd=tmp_path, within=apart(cache.root())) as another:
+        assert another.finish() == 0, another.said()
+    assert read(out) == undisturbed
+    assert another.said().count("round 1/60 ") == 1  # it did not begin anew
