@@ -9,13 +9,16 @@ from torch import Tensor
 
 SCALE, LIMIT = 2.0**48, 2.0**14
 
-CHUNK = 1 << 20
+CHUNK = 1 << 18
 """Elements that are turned into whole numbers at once."""
 
 
 def fits(vector: Tensor) -> bool:
     """Whether every number is finite and below the limit."""
-    return bool((vector.abs() < LIMIT).all())
+    if not vector.numel():
+        return True
+    low, high = vector.aminmax()
+    return bool(low > -LIMIT) and bool(high < LIMIT)
 
 
 def add_term(total: Tensor, vector: Tensor, weight: float) -> None:
@@ -23,7 +26,8 @@ def add_term(total: Tensor, vector: Tensor, weight: float) -> None:
     own, sums = vector.detach().reshape(-1), total.view(-1)
     for start in range(0, len(own), CHUNK):
         part = slice(start, start + CHUNK)
-        sums[part] += (own[part].to(torch.float64) * (weight * SCALE)).round_().to(torch.int64)
+        term = own[part].to(torch.float64, copy=True).mul_(weight * SCALE)
+        sums[part].add_(term.round_().to(torch.int64))
 
 
 def value(total: Tensor) -> Tensor:

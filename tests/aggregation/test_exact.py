@@ -51,7 +51,8 @@ def test_the_largest_numbers_have_room():
 @pytest.mark.parametrize("bad", [LIMIT, -LIMIT, float("inf"), float("nan")])
 def test_what_does_not_fit_is_known_before(bad):
     assert fits(torch.tensor([1.0, -3.0]))
-    assert not fits(torch.tensor([1.0, bad]))
+    assert not fits(torch.tensor([1.0, bad, 2.0]))
+    assert fits(torch.tensor([]))
 
 
 def test_long_vectors_and_matrices_are_added_piece_by_piece(monkeypatch):
@@ -62,3 +63,12 @@ def test_long_vectors_and_matrices_are_added_piece_by_piece(monkeypatch):
     shaped = [vector.view(4, 6) for vector in vectors]
     assert torch.equal(whole.view(4, 6), total(shaped, weights, range(3)))
     assert CHUNK > 7
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16])
+def test_a_term_leaves_its_vector_as_it_was(kind):
+    vector, made = torch.randn(5).to(kind), torch.zeros(5).long()
+    before = vector.clone()
+    add_term(made, vector, 0.25)
+    assert torch.equal(vector, before)
+    torch.testing.assert_close(value(made), 0.25 * vector.double(), rtol=0, atol=2.0**-49)
