@@ -27,13 +27,19 @@ class Aggregator(ABC):
     Counters of batches are never averaged: each is the largest one. What a method uploads beside its model, such as
     statistics of features, it combines by its own rule.
 
-    mean_suffices: it makes the same of one model, the weighted mean of all, as of all of them.
+    mean_suffices: it makes the same of one model, the weighted mean of all, as of all of them; a class with a `combine`
+    of its own must say so.
     """
 
     mean_suffices: ClassVar[bool] = False
 
     class Options(Section):
         """Options as `aggregator.<option>`."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "combine" in vars(cls) and "mean_suffices" not in vars(cls):
+            cls.mean_suffices = False
 
     def __init__(self, options: Any = None, name: str = MEAN) -> None:
         self.options: Any = self.Options() if options is None else options

@@ -1,13 +1,14 @@
 """Weighted sums in whole numbers, which are exact: neither their order nor who adds up what decides a bit of them.
 
-A term, a weight times a number, is rounded to a multiple of 2^-48 (3.6e-15). Weights sum to 1 at most, so that a sum is
-no larger than the largest number, and 64 bits hold it where that is below 2^14.
+A term, a weight times a number, is rounded to a multiple of 2^-54 (5.6e-17), so that N terms are off by N * 2^-55 at
+most. Weights sum to 1 at most, so that a sum is no larger than the largest number, and 64 bits hold it where that is
+below 2^8.
 """
 
 import torch
 from torch import Tensor
 
-SCALE, LIMIT = 2.0**48, 2.0**14
+SCALE, LIMIT = 2.0**54, 2.0**8
 
 CHUNK = 1 << 18
 """Elements that are turned into whole numbers at once."""

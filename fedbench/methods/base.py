@@ -46,8 +46,9 @@ class Method:
     momentum, decay and memory have no part in them. own_optimizer: it brings an optimiser, so that the module's own is
     never used. averages: its `aggregate` is the one here, or calls it for the shared model, so that it takes any
     aggregator; a class with an `aggregate` of its own must say so. mean_suffices: its `aggregate` makes the same of one
-    upload, the weighted mean of all (of counters the largest), as of all of them, so that hosts may add them up; a
-    class with an `aggregate` of its own must say so too.
+    upload, the weighted mean of all (of whole numbers the largest), as of all of them, so that hosts may add them up by
+    `weights`, which are asked for beforehand, of uploads without a field; a class with an `aggregate` or `weights` of
+    its own must say so too.
     """
 
     about: ClassVar[About] = About("")
@@ -81,10 +82,10 @@ class Method:
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        if "aggregate" in vars(cls):
-            for trait in ("averages", "mean_suffices"):
-                if trait not in vars(cls):
-                    setattr(cls, trait, False)
+        place = {name: at for at, kind in reversed([*enumerate(cls.__mro__)]) for name in vars(kind)}
+        for trait, hooks in (("averages", ["aggregate"]), ("mean_suffices", ["aggregate", "weights"])):
+            if min(place[hook] for hook in hooks) < place[trait]:  # what was said was said of another hook
+                setattr(cls, trait, False)
 
     def __init__(self, options: Any, context: Context) -> None:
         self.options, self.context = options, context

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedbench.config.counts import count_of
 from fedbench.results.reader import Records, at_best_round, at_last_round
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval
@@ -80,9 +81,8 @@ def counted_participants(clients: pd.DataFrame, config: dict[str, Any], rounds: 
 
     Counted where every client was evaluated, else as the configuration asked.
     """
-    total = (config.get("partition") or {}).get("clients") or rounds["clients"]
-    share = config.get("participation") or 1.0
-    asked = pd.Series(share if share > 1 else total * share, index=rounds.index).round().clip(lower=1)
+    total, share = (config.get("partition") or {}).get("clients"), config.get("participation") or 1.0
+    asked = rounds["clients"].map(lambda clients: float(count_of(total or clients, share)))
     if (config.get("evaluate") or {}).get("clients") not in (None, "all"):
         return asked
     counted = clients[clients["participated"]].groupby(["seed", "round"])["client"].nunique().rename("counted")

@@ -10,6 +10,7 @@ from torch import Tensor
 from fedbench import methods, models
 from fedbench.aggregation import aggregator
 from fedbench.config import Config
+from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.engine.learner import Learner
@@ -17,7 +18,6 @@ from fedbench.methods.base import Method
 from fedbench.methods.server import Context
 from fedbench.models import state_dicts
 from fedbench.module import seeds
-from fedbench.runtime.sampling import count_of
 from fedbench.tasks import load
 
 

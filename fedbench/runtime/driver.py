@@ -24,7 +24,7 @@ from fedbench.runtime.placement import Costs, Homes
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.sampling import evaluated, participants
 from fedbench.runtime.store import Versions
-from fedbench.runtime.sums import Total, gathered, shares
+from fedbench.runtime.sums import Total, gathered, shares_of
 from fedbench.runtime.warnings import idle, said, sampled, tied, unheeded, unstacked
 
 Event = dict[str, Any]
@@ -176,7 +176,7 @@ class Driver:
         fit_counts = self.method.after_fit == "fit"
         seen, drawn = set(evaluate), set(trainers)
         shown = self._last_fits(drawn.intersection(self.everyone), number + 1) if fit_counts else set()
-        share = shares(self.method, trainers)
+        shares = shares_of(self.method, trainers)
         return [
             ClientTask(
                 client,
@@ -188,7 +188,7 @@ class Driver:
                 train=client in drawn,
                 after_fit=client in shown,
                 keep=self.models.asked(client, number),
-                share=share.get(client),
+                share=shares.get(client),
             )
             for client in sorted(seen | drawn)
         ]
@@ -248,8 +248,8 @@ class Driver:
                 self.record.traces.update({(report.client, k): v for k, v in (report.upload.traces | logged).items()})
         if uploads:
             self.server.traced = self._due(round)
-            share = {task.client: task.share for task in tasks if task.share is not None}
-            self.method.aggregate(self.server, gathered(uploads, totals, share))
+            shares = {task.client: task.share for task in tasks if task.share is not None}
+            self.method.aggregate(self.server, gathered(uploads, totals, shares))
             self.record.traces.update(self.server.traces if self.server.traced else {})
             for line in self.server.warnings:
                 self.warn(line)

@@ -193,9 +193,19 @@ class Host:
             if task.kept or not client.state.is_empty:
                 report.kept = self._saved(client)
             upload.trained, report.upload = None, upload
-            if task.share is None or not self._total.take(upload, task.share):
+            if task.share is not None:
+                self._add(upload, client, task.share)
+            if upload.tensors:
                 on_cpu(upload)
                 self._ship(report)
+
+    def _add(self, upload: Upload, client: Client, share: float) -> None:
+        if upload.samples != client.samples:
+            raise ConfigError(
+                f"the upload of client {client.id} says {upload.samples} samples of {client.samples}, but hosts weight "
+                "uploads before: the method's class has to say mean_suffices = False"
+            )
+        self._total.take(upload, share)
 
     def _saved(self, client: Client) -> int:
         """Bytes of the private state, which is kept. Raises ConfigError where there is no room: it concerns the run."""

@@ -1,17 +1,9 @@
 """Who takes part in a round: a pure function of the seed and the round, the same for every method."""
 
-from math import floor
 from typing import Literal
 
+from fedbench.config.counts import count_of
 from fedbench.module import seeds
-
-
-def count_of(clients: int, participation: float) -> int:
-    """How many clients take part in a round.
-
-    participation: a share in (0, 1], rounded to the nearest count and at least 1, or a count >= 2.
-    """
-    return min(clients, int(participation) if participation > 1 else max(1, floor(participation * clients + 0.5)))
 
 
 def participants(seed: int, round: int, clients: int, participation: float) -> list[int]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedbench.aggregation.exact import add_term, fits, value
+from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.methods.messages import Message, Upload
 
@@ -22,45 +23,63 @@ FEW = 64
 
 @dataclass
 class Total:
-    """What a host has added up, by field: sums of floats in whole numbers, and the largest of each counter.
+    """What a host has added up, by field: sums of floats in whole numbers, and the largest of other numbers.
 
-    kinds: of the numbers that a field's sums are made of.
+    kinds: shape and type of every field, which all uploads have in common.
     """
 
     message: Message = field(default_factory=Message)
-    kinds: dict[str, torch.dtype] = field(default_factory=dict)
+    kinds: dict[str, tuple[torch.Size, torch.dtype]] = field(default_factory=dict)
 
-    def take(self, upload: Upload, share: float) -> bool:
-        """Add an upload and empty it; False where it holds a number too large for that, and travels by itself."""
-        if not all(fits(tensor) for tensor in upload.tensors.values() if tensor.is_floating_point()):
-            return False
-        for name, tensor in upload.tensors.items():
-            self._add(name, tensor, share)
-        upload.tensors = {}
-        return True
+    def take(self, upload: Upload, share: float) -> None:
+        """Move the fields of an upload into the sums; one with a number too large for that stays in it, whole.
 
-    def _add(self, name: str, tensor: Tensor, share: float) -> None:
+        Raises ConfigError, which ends the run: what was added in part cannot be taken back.
+        """
+        kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in upload.tensors.items()}
+        self.kinds = _alike(self.kinds or kinds, kinds)
+        try:
+            for name, tensor in list(upload.tensors.items()):
+                if not tensor.is_floating_point():
+                    self._put(name, upload.tensors.pop(name))
+                elif fits(tensor):
+                    whole = torch.zeros(tensor.shape, dtype=torch.int64, device=tensor.device)
+                    add_term(self.message.tensors.setdefault(name, whole), upload.tensors.pop(name), share)
+        except Exception as error:
+            raise ConfigError(f"the upload of client {upload.client} cannot be added to others: {error}") from error
+
+    def joined(self, other: "Total") -> "Total":
+        """The total of both. Raises ConfigError where their uploads differ."""
+        if not (self.kinds and other.kinds):
+            return other if other.kinds else self
+        both = Total(Message(), _alike(self.kinds, other.kinds))
+        for total in (self, other):
+            for name, tensor in total.message.tensors.items():
+                both._put(name, tensor)
+        return both
+
+    def _put(self, name: str, tensor: Tensor) -> None:
         known = self.message.tensors
-        if tensor.is_floating_point():
-            if name not in known:
-                known[name], self.kinds[name] = torch.zeros_like(tensor, dtype=torch.int64), tensor.dtype
-            add_term(known[name], tensor, share)
+        if name not in known:
+            known[name] = tensor
+        elif self.kinds[name][1].is_floating_point:
+            known[name] = known[name] + tensor
         else:
-            known[name] = torch.maximum(known[name], tensor) if name in known else tensor.clone()
-
-    def join(self, other: "Total") -> None:
-        """Add another host's total."""
-        for name, tensor in other.message.tensors.items():
-            if name not in self.message:
-                self.message.tensors[name] = tensor
-            elif name in other.kinds:
-                self.message.tensors[name] += tensor
-            else:
-                self.message.tensors[name] = torch.maximum(self.message.tensors[name], tensor)
-        self.kinds |= other.kinds
+            known[name] = torch.maximum(known[name], tensor)
 
 
-def shares(method: Method, trainers: Sequence[int]) -> dict[int, float]:
+def _alike(
+    one: dict[str, tuple[torch.Size, torch.dtype]], other: dict[str, tuple[torch.Size, torch.dtype]]
+) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    if one != other:
+        raise ConfigError(
+            "the clients' uploads differ in fields, shapes or types, so that hosts cannot add them up: "
+            "the method's class has to say mean_suffices = False"
+        )
+    return one
+
+
+def shares_of(method: Method, trainers: Sequence[int]) -> dict[int, float]:
     """By client, the weight of its upload in the sum that hosts make; nobody's where uploads travel by themselves."""
     context = method.context
     if len(trainers) <= FEW or not (method.mean_suffices and context.aggregator.mean_suffices):
@@ -72,25 +91,22 @@ def shares(method: Method, trainers: Sequence[int]) -> dict[int, float]:
 def gathered(uploads: Sequence[Upload], totals: Sequence[Total], shares: Mapping[int, float]) -> list[Upload]:
     """What the server half gets: the uploads, or one for all where hosts added them up.
 
-    It is the weighted mean of those that came, and the largest of each counter. uploads: ascending by client; those
-    that hold tensors are in no total. shares: of all who were asked.
+    It is the weighted mean of those that came, and the largest of other numbers. uploads: ascending by client, with the
+    fields that are in no total. shares: of all who were asked.
     """
     if not shares:
         return list(uploads)
-    whole = Total()
-    for total in totals:
-        whole.join(total)
-    alone = [upload for upload in uploads if upload.tensors]
-    came = fsum(shares[upload.client] for upload in uploads) / fsum(shares.values())
+    total = reduce(Total.joined, totals)
+    part = fsum(shares[upload.client] for upload in uploads) / fsum(shares.values())
     mean = Upload(uploads[0].client, sum(upload.samples for upload in uploads))
-    fields = {name: tensor for upload in alone for name, tensor in upload.tensors.items()} | whole.message.tensors
-    for name, like in fields.items():
-        kind = whole.kinds.get(name, like.dtype)
+    for name, (shape, kind) in total.kinds.items():
+        found = total.message.tensors.get(name)
         if kind.is_floating_point:
-            summed = value(whole.message.tensors.get(name, torch.zeros_like(like, dtype=torch.int64)))
-            for upload in alone:
-                summed.add_(upload.tensors[name], alpha=shares[upload.client])
-            mean.add(**{name: summed.div_(came).to(kind)})
-        else:
-            mean.add(**{name: reduce(torch.maximum, [upload.tensors[name] for upload in alone], like)})
+            whole = torch.zeros(shape, dtype=torch.float64) if found is None else value(found)
+            for upload in uploads:
+                if name in upload:
+                    whole.add_(upload.tensors[name], alpha=shares[upload.client])
+            found = whole.div_(part).to(kind)
+        assert found is not None
+        mean.add(**{name: found})
     return [mean]

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from fedbench import models
 from fedbench.config import Config
+from fedbench.config.counts import count_of
 
 SETS = {
     "cifar10c": (50_000, (3, 32, 32), 10),
@@ -46,8 +47,7 @@ MOST = 1.0
 
 def steps_of(config: Config) -> int:
     """Gradient steps of a run, each of one batch."""
-    share, clients = config.participation, config.partition.clients
-    drawn = share if share > 1 else max(1, round(share * clients))
+    drawn = count_of(config.partition.clients, config.participation)
     images = images_of(config) * (1 - config.data.val)
     batches = 1 if config.train.batch_size == "full" else ceil(images / config.train.batch_size)
     local = config.train.steps or config.train.epochs * batches

@@ -10,6 +10,7 @@ from lightning import LightningModule
 from fedbench import methods, models
 from fedbench.aggregation import aggregator
 from fedbench.config import Config
+from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition, resolved
 from fedbench.data.partitions.scheme import checked
@@ -140,8 +141,7 @@ def layout(config: Config) -> None:
     offer = cluster.offer(resources.address) if clustered else _this_machine()
     if resources.hosts == "auto":
         most = _most_hosts(offer, resources.cpus_per_host)
-        share = config.participation
-        taking_part = int(share) if share > 1 else max(1, round(share * config.partition.clients))
+        taking_part = count_of(config.partition.clients, config.participation)
         resources.hosts = 0 if most < 2 and not clustered else max(1, min(most, taking_part))
     if resources.gpus_per_host == "auto":
         hosts = max(1, int(resources.hosts))

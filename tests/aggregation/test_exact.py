@@ -1,4 +1,4 @@
-"""Sums in whole numbers: the same in any order, and as near to the weighted mean as float64 is."""
+"""Sums in whole numbers: the same in any order, and N * 2^-55 from the weighted mean at most."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def total(vectors, weights, order) -> torch.Tensor:
     return made
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1000.0])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
 def test_no_order_and_no_grouping_changes_a_bit(scale):
     vectors, weights = rows(90, 400, scale)
     whole = total(vectors, weights, range(90))
@@ -31,12 +31,12 @@ def test_no_order_and_no_grouping_changes_a_bit(scale):
     assert not torch.equal(*floats)  # which is why
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1000.0])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
 def test_it_is_the_weighted_mean(scale):
     vectors, weights = rows(1000, 50, scale)
     found = value(total(vectors, weights, range(1000)))
     expected = sum(w * v.double() for v, w in zip(vectors, weights, strict=True))
-    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1000 * 2.0**-49)
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1000 * 2.0**-55)
     torch.testing.assert_close(found.float(), weighted_mean(vectors, weights), rtol=1e-6, atol=1e-9)
 
 
@@ -71,4 +71,4 @@ def test_a_term_leaves_its_vector_as_it_was(kind):
     before = vector.clone()
     add_term(made, vector, 0.25)
     assert torch.equal(vector, before)
-    torch.testing.assert_close(value(made), 0.25 * vector.double(), rtol=0, atol=2.0**-49)
+    torch.testing.assert_close(value(made), 0.25 * vector.double(), rtol=0, atol=2.0**-55)

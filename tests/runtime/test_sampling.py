@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from fedbench.runtime.sampling import count_of, evaluated, participants
+from fedbench.config.counts import count_of
+from fedbench.runtime.sampling import evaluated, participants
 
 
 def test_everybody_without_a_share():

@@ -4,12 +4,15 @@ import pytest
 import torch
 
 from fedbench.aggregation.exact import LIMIT
+from fedbench.aggregation.rules.mean import Mean
+from fedbench.errors import ConfigError
 from fedbench.methods import load, names
+from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.messages import Upload
 from fedbench.runtime import sums
 from fedbench.runtime.exchange import Reply
 from fedbench.runtime.ray_hosts import RayHosts
-from fedbench.runtime.sums import FEW, Total, gathered, shares
+from fedbench.runtime.sums import FEW, Total, gathered, shares_of
 from fedbench.studies.resolve import resolve
 from tests.runtime.accidents import broken
 from tests.runtime.rounds import driver, play, small
@@ -50,6 +53,20 @@ def added(uploads: list[Upload], weights: dict[int, float], hosts: int) -> Uploa
     return mean
 
 
+def assert_alike(one, other) -> None:
+    """The same within what rounding does."""
+    if isinstance(one, torch.Tensor):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_alike(one[key], other[key])
+    elif isinstance(one, float):
+        assert one == pytest.approx(other, rel=1e-5, abs=1e-7)
+    else:
+        assert one == other
+
+
 def test_every_method_whose_server_half_needs_single_uploads_says_so():
     assert {name for name in names() if not load(name).mean_suffices} == NEED_ALL
 
@@ -67,26 +84,24 @@ def test_the_mean_does_what_all_uploads_do(method, aggregator, tmp_path, monkeyp
         run = driver(config, dataset, tmp_path)
         run.run()
         servers.append(run.server)
-    for name in ("params", "buffers", "counters"):
-        one, other = (getattr(server, name) for server in servers)
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+    assert_alike(*(server.state() for server in servers))
 
 
 def test_only_rounds_of_many_are_added_up_and_only_where_the_mean_suffices():
     trainers = range(FEW + 1)
-    found = shares(made().method, trainers)
+    found = shares_of(made().method, trainers)
     assert sum(found.values()) == pytest.approx(1)
     assert sorted(found) == [*trainers]
-    assert not shares(made().method, trainers[:-1])
-    assert not shares(made("fedcac").method, trainers)
-    assert not shares(made(aggregator="median").method, trainers)
-    assert set(shares(made(method__weighting="uniform").method, trainers).values()) == {1 / (FEW + 1)}
+    assert not shares_of(made().method, trainers[:-1])
+    assert not shares_of(made("fedcac").method, trainers)
+    assert not shares_of(made(aggregator="median").method, trainers)
+    assert set(shares_of(made(method__weighting="uniform").method, trainers).values()) == {1 / (FEW + 1)}
 
 
 def test_weights_are_those_of_the_method():
     run = made(partition={"name": "dirichlet", "clients": FEW + 1})
     sizes = run.context.sizes
-    assert shares(run.method, range(FEW + 1)) == {c: pytest.approx(n / sum(sizes)) for c, n in enumerate(sizes)}
+    assert shares_of(run.method, range(FEW + 1)) == {c: pytest.approx(n / sum(sizes)) for c, n in enumerate(sizes)}
 
 
 def test_any_number_of_hosts_makes_the_same_mean():
@@ -110,7 +125,8 @@ def test_who_did_not_come_has_no_part_in_the_mean():
 
 def total_of(uploads, weights) -> Total:
     total = Total()
-    assert all(total.take(upload, weights[upload.client]) for upload in uploads)
+    for upload in uploads:
+        total.take(upload, weights[upload.client])
     assert not any(upload.tensors for upload in uploads)
     return total
 
@@ -133,6 +149,106 @@ def test_numbers_too_large_for_a_sum_travel_and_count(all_of_them):
     torch.testing.assert_close(means[0].buffers, expected)
     torch.testing.assert_close(means[0].params, sum(0.25 * u.params for u in large()))
     assert means[0].counters.tolist() == [3, 7]
+
+
+def test_only_the_field_with_a_large_number_travels():
+    upload = uploads_of(1)[0]
+    upload.tensors["buffers"][0] = -LIMIT
+    Total().take(upload, 1.0)
+    assert [*upload.tensors] == ["buffers"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda upload: upload.add(more=torch.zeros(2)),
+        lambda upload: upload.add(params=upload.params[:-1]),
+        lambda upload: upload.add(params=upload.params[:1]),
+        lambda upload: upload.add(params=upload.params.double()),
+        lambda upload: upload.add(counters=upload.counters.int()),
+    ],
+)
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_uploads_that_differ_end_the_run_in_one_line(change, hosts):
+    """Wherever they meet: who has trained with whom decides no number."""
+    uploads = uploads_of(4)
+    change(uploads[1])
+    with pytest.raises(ConfigError, match=r"differ in fields, shapes or types.*mean_suffices = False"):
+        added(uploads, dict.fromkeys(range(4), 0.25), hosts)
+
+
+def test_an_error_while_adding_ends_the_run_because_half_of_an_upload_is_in_the_sum():
+    upload = uploads_of(1)[0]
+    upload.add(odd=torch.zeros(2, dtype=torch.complex64))
+    total = Total()
+    total.take(upload, 0.5)
+    upload = uploads_of(1)[0]
+    upload.add(odd=torch.zeros(2, dtype=torch.complex64))
+    with pytest.raises(ConfigError, match="the upload of client 0 cannot be added to others: "):
+        total.take(upload, 0.5)
+
+
+@pytest.mark.parametrize("turned", [lambda rows: rows.T, lambda rows: rows[:, ::2], lambda rows: rows[0].expand(3, 8)])
+def test_however_a_field_lies_in_memory(turned):
+    weights = dict.fromkeys(range(3), 1 / 3)
+
+    def matrices() -> list[Upload]:
+        return [Upload(u.client, 1, matrix=turned(u.params[:32].view(4, 8))) for u in uploads_of(3)]
+
+    expected = torch.stack([upload.matrix for upload in matrices()]).mean(0)
+    torch.testing.assert_close(added(matrices(), weights, 2).matrix, expected)
+
+
+class ByNumber(FedAvg):
+    """With weights of its own, which it says nothing of."""
+
+    def weights(self, uploads):
+        return [1 / len(uploads)] * len(uploads)
+
+
+class Looking:
+    """Not a method: the server half of some."""
+
+    def aggregate(self, server, uploads):
+        super().aggregate(server, uploads)
+
+
+class Mixed(Looking, FedAvg):
+    pass
+
+
+class Sure(ByNumber):
+    mean_suffices = True
+
+
+class Child(Sure):
+    pass
+
+
+class Clipped(Mean):
+    def combine(self, models, weights, current, memory):
+        return super().combine(models, weights, current, memory)
+
+
+def test_hooks_of_a_users_class_are_trusted_only_where_it_says_so():
+    assert [kind.mean_suffices for kind in (FedAvg, ByNumber, Mixed, Sure, Child)] == [True, False, False, True, True]
+    assert [kind.averages for kind in (FedAvg, ByNumber, Mixed)] == [True, True, False]
+    assert [kind.mean_suffices for kind in (Mean, Clipped)] == [True, False]
+
+
+class Claiming(FedAvg):
+    """Says other numbers of samples than it trained on."""
+
+    def train(self, client, received):
+        upload = super().train(client, received)
+        upload.samples = 1
+        return upload
+
+
+def test_weights_that_come_too_late_end_the_run(tmp_path):
+    config, dataset = resolve(small(f"{__name__}:Claiming", **MANY))
+    with pytest.raises(ConfigError, match=r"says 1 samples of .*mean_suffices = False"):
+        driver(config, dataset, tmp_path).run()
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedper"])
