@@ -14,6 +14,12 @@ class ConfigError(Exception):
         return " ".join(filter(None, map(str.strip, super().__str__().splitlines())))
 
 
+def first_line(error: BaseException) -> str:
+    """What somebody else's exception says first, or its type where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__
+
+
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
     """A sentence that lists the known names closest to `name`, or all of them when none is close."""
     known = sorted(known)

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError
 
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 
 
 class PlainLoader(yaml.SafeLoader):
@@ -47,7 +47,7 @@ def parse_value(text: str) -> Any:
     try:
         return yaml.load(text, PlainLoader)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{text!r} is not a value in YAML ({str(error).splitlines()[0]})") from None
+        raise ConfigError(f"{text!r} is not a value in YAML ({first_line(error)})") from None
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
@@ -66,5 +66,5 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
 
 def _where(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    problem = getattr(error, "problem", None) or first_line(error)
     return f"line {mark.line + 1}: {problem}" if mark else problem

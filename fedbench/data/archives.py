@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
 from fedbench.data.cache import OnProgress
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 
 Wanted = Callable[[str], bool]
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
@@ -50,8 +50,7 @@ def extract(path: Path, folder: Path, wanted: Wanted, progress: OnProgress | Non
     except Exception as error:  # damaged, encrypted, packed in an unknown way: the two modules raise whatever comes
         if isinstance(error, OSError) and error.errno in DISK:
             raise
-        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"{path}: the archive is damaged or not whole ({text})") from error
+        raise ConfigError(f"{path}: the archive is damaged or not whole ({first_line(error)})") from error
 
 
 def shown(path: Path, members: list, progress: OnProgress | None) -> Iterable:

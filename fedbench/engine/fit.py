@@ -9,12 +9,12 @@ from lightning import LightningModule
 from torch import Tensor
 from torch.optim import Optimizer
 
+from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 
 Edit = Callable[[Tensor, Tensor, Any], None]
 LossFunction = Callable[[LightningModule, Any, Any], Tensor]
 Rule = Callable[..., Optimizer]
-Key = tuple[int | str, ...]
 
 
 class Batches(Protocol):

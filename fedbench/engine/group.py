@@ -14,7 +14,7 @@ from fedbench.engine.fit import Fit, Paired
 from fedbench.engine.lane import Asked, Lane
 from fedbench.engine.module_optimizer import own_optimizer
 from fedbench.engine.optimizers import rate_of
-from fedbench.engine.traced import Shape, Step, UntraceableError
+from fedbench.engine.traced import Shape, TracedStep, UntraceableError
 from fedbench.engine.trainee import Trainee
 from fedbench.module.layout import Slot
 from fedbench.module.masks import choose, holds_one
@@ -198,7 +198,9 @@ class Group:
         self.stack.losses[lane.row].add_(loss)
         lane.log(step.logged, logged, batch)
 
-    def _move(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> tuple[Step, Tensor, list[Tensor]]:
+    def _move(
+        self, row: int | None, index: Tensor, tensors: Sequence[Tensor]
+    ) -> tuple[TracedStep, Tensor, list[Tensor]]:
         """A gradient step of one row, or of all: its trace, the loss, and what the module logs."""
         stack, step = self.stack, self._step(row, index, tensors)
         views = stack.views(self.kind.moving, row)
@@ -245,7 +247,7 @@ class Group:
             return {name: value[row] for name, value in self.needs.items()}
         return {name: value.unsqueeze(-1) if value.dim() == 1 else value for name, value in self.needs.items()}
 
-    def _step(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> Step:
+    def _step(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> TracedStep:
         """Traced for this kind of fits and these shapes, once. Raises UntraceableError."""
         width = None if row is not None else self.stack.width
         key = self.kind.traced, width, tuple((tuple(t.shape), t.dtype, t.stride()) for t in tensors)
@@ -258,7 +260,7 @@ class Group:
 
     def _traced(
         self, row: int | None, index: Tensor, tensors: Sequence[Tensor], width: int | None
-    ) -> Step | UntraceableError:
+    ) -> TracedStep | UntraceableError:
         layout = self.learner.layout
         moves = dict(zip((slot.name for slot in layout.params), self.kind.moving, strict=True))
         shape = Shape(
@@ -271,7 +273,7 @@ class Group:
             width=width,
         )
         try:
-            return Step(self.learner.module, self.asked[0].fit.loss, shape, self._inputs(row, index, tensors))
+            return TracedStep(self.learner.module, self.asked[0].fit.loss, shape, self._inputs(row, index, tensors))
         except UntraceableError as error:
             return error
 

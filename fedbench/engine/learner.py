@@ -14,10 +14,10 @@ from fedbench.config import TrainConfig
 from fedbench.engine import loop, trainer
 from fedbench.engine.fit import Amount, Batches, Fit
 from fedbench.engine.lane import Asked
-from fedbench.engine.module_optimizer import first_line_of, module_optimizer
+from fedbench.engine.module_optimizer import module_optimizer
 from fedbench.engine.stack import Stack
 from fedbench.engine.trainee import Trainee
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 from fedbench.module import seeds
 from fedbench.module.hooks import Hooks
 from fedbench.module.masks import holds_one
@@ -141,4 +141,4 @@ def told(what: str) -> Iterator[None]:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{what}: {type(error).__name__}: {first_line_of(error)}") from error
+        raise ConfigError(f"{what}: {type(error).__name__}: {first_line(error)}") from error

@@ -142,8 +142,3 @@ def as_vectors(state: OptimizerState, layout: Layout) -> OptimizerState:
 
 def _cloned(state: OptimizerState) -> OptimizerState:
     return {k: {n: v.clone() if isinstance(v, Tensor) else v for n, v in s.items()} for k, s in state.items()}
-
-
-def first_line_of(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return text[0].strip() if text else type(error).__name__

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedbench.engine.group import Group, Kind, kind_of
 from fedbench.engine.lane import Asked
-from fedbench.engine.traced import Step, UntraceableError
+from fedbench.engine.traced import TracedStep, UntraceableError
 from fedbench.engine.trainee import Trainee
 from fedbench.module.layout import Slot
 from fedbench.module.weights import Weights
@@ -37,7 +37,7 @@ class Stack:
         self.buffers = [like.new_zeros(width, *slot.shape) for slot in layout.buffers]
         self.counters = [like.new_zeros(width, *slot.shape, dtype=torch.int64) for slot in layout.counters]
         self.losses = torch.zeros(width, dtype=torch.float64, device=like.device)
-        self.steps: dict[Any, Step | UntraceableError] = {}
+        self.steps: dict[Any, TracedStep | UntraceableError] = {}
         self._views: dict[Any, Views] = {}
         self.remarks: dict[str, None] = {}
 

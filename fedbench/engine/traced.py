@@ -23,7 +23,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from fedbench.engine.fit import Loss
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 from fedbench.module.hooks import takes_index
 
 
@@ -81,7 +81,7 @@ class Shape:
     width: int | None
 
 
-class Step:
+class TracedStep:
     """The traced step: `step(moving, resting, buffers, batch, needs)`, each a list of tensors.
 
     Returns the loss, the gradients of the moving parameters and what the module logs; in a stack every tensor has the
@@ -138,8 +138,7 @@ def traced(
     except (GuardOnDataDependentSymNode, DynamicOutputShapeException, DataDependentOutputException) as error:
         raise UntraceableError("it asks for a number that only a step has") from error
     except (Exception, SystemExit) as error:
-        text = str(error).strip().splitlines()
-        raise UntraceableError(f"{type(error).__name__}: {text[0] if text else ''}") from error
+        raise UntraceableError(f"{type(error).__name__}: {first_line(error)}") from error
 
 
 def is_same(graph: GraphModule, other: GraphModule) -> bool:

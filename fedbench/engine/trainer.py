@@ -3,7 +3,7 @@
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -14,10 +14,11 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch.optim import Optimizer
 
 from fedbench.engine.fit import Fit
-from fedbench.engine.module_optimizer import as_vectors, first_line_of, module_optimizer, own_optimizer, restrain
+from fedbench.engine.module_optimizer import as_vectors, module_optimizer, own_optimizer, restrain
 from fedbench.engine.optimizers import built_in
 from fedbench.engine.trainee import BatchPlan, Trainee
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
+from fedbench.silence import silenced
 
 
 def run(learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
@@ -33,7 +34,7 @@ def run(learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
             try:
                 trainer.fit(learner.module, PlannedBatches(learner, fit, plan))
             except MisconfigurationException as error:
-                raise ConfigError(f"lightning.Trainer: {first_line_of(error)}") from error
+                raise ConfigError(f"lightning.Trainer: {first_line(error)}") from error
             finally:
                 learner.module._trainer = None
         learner.ledger.logged.update({k: float(v) for k, v in trainer.callback_metrics.items() if v.numel() == 1})
@@ -134,14 +135,9 @@ def _as_asked(learner: Trainee, steps: FitSteps) -> Iterator[None]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Lightning announces devices and missing loaders at every fit."""
-    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric", "lightning")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+    with ExitStack() as quiet:
+        for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
+            quiet.enter_context(silenced(name, logging.ERROR))
+        quiet.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        yield

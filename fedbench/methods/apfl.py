@@ -13,12 +13,14 @@ Where we decide:
 - Two optimisers. Popular code has one, and steps w twice; or it trains v on its own loss and folds w into v.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from pydantic import Field
 
+from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Upload
@@ -54,6 +56,11 @@ class APFL(Method):
         alpha: float | None = None
 
     own_steps = True
+
+    def check(self) -> Iterable[str]:
+        if self.options.mixing == "logits" and not self.context.classes:
+            raise ConfigError("method.mixing = 'logits': works on class scores, and the targets are numbers")
+        return ()
 
     def train(self, client: Client, received: Weights) -> Upload:
         own, alpha = self._own(client)

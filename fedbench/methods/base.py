@@ -160,6 +160,23 @@ class Method:
         model = aggregator.combine(models, weights, weights_of(server), server.aggregator)
         server.params, server.buffers, server.counters = model.params, model.buffers, model.counters
 
+    def weights(self, uploads: Sequence[Upload]) -> list[float]:
+        """Weights of the uploads, summing to 1: by training images, or uniform."""
+        if self.options.weighting == "uniform":
+            return [1 / len(uploads)] * len(uploads)
+        return normalised([u.samples for u in uploads])
+
+    def resting(self, client: Client) -> Weights:
+        """What is evaluated as trained at a client that sits out, where no score of a fit is known.
+
+        Before its first training: the start model as the client has it.
+        """
+        initial, state = client.initial, client.state
+        return initial.replace(
+            params=self.own.put(initial.params, state.params),
+            buffers=self.own_buffers.put(initial.buffers, state.buffers),
+        )
+
     # -- what a method uses -------------------------------------------------------------------------------------------
 
     def upload(
@@ -178,23 +195,6 @@ class Method:
             "counters": uncounted(trained.counters),
         }
         return Upload(client.id, client.samples, trained, traces, **{**fields, **more})
-
-    def weights(self, uploads: Sequence[Upload]) -> list[float]:
-        """Weights of the uploads, summing to 1: by training images, or uniform."""
-        if self.options.weighting == "uniform":
-            return [1 / len(uploads)] * len(uploads)
-        return normalised([u.samples for u in uploads])
-
-    def resting(self, client: Client) -> Weights:
-        """What is evaluated as trained at a client that sits out, where no score of a fit is known.
-
-        Before its first training: the start model as the client has it.
-        """
-        initial, state = client.initial, client.state
-        return initial.replace(
-            params=self.own.put(initial.params, state.params),
-            buffers=self.own_buffers.put(initial.buffers, state.buffers),
-        )
 
     def global_model(self, server: Any, initial: Weights) -> Weights | None:
         """The global model, where the method has one."""

@@ -45,7 +45,6 @@ class Predictor:
     """A personal model that is not a single vector. scores: class scores `[n, C]` of data."""
 
     scores: Callable[[Batches], Tensor]
-    weights: Weights | None = None
 
 
 @dataclass

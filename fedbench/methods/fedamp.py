@@ -142,9 +142,8 @@ class FedAMP(Method):
         return message
 
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
-        for u in uploads:  # copied, because an upload's memory may be shared with others
-            server.models.setdefault(u.client, torch.empty_like(u.params)).copy_(u.params)
-            server.model_buffers[u.client] = u.buffers.clone()
+        server.models.update({u.client: u.params for u in uploads})
+        server.model_buffers.update({u.client: u.buffers for u in uploads})
         everyone = range(self.context.clients)
         models = [server.models.get(i, server.params) for i in everyone]
         buffers = [server.model_buffers.get(i, server.buffers) for i in everyone]

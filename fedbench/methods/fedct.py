@@ -30,6 +30,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
 from fedbench.methods.parts.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
+from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 
 
@@ -80,7 +81,7 @@ class Union:
     public: Batches
 
     @property
-    def key(self) -> tuple[int | str, ...]:
+    def key(self) -> Key:
         return self.own.key
 
     def __len__(self) -> int:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from fedbench.engine.fit import Batches, Loss, OneBatch
 from fedbench.engine.losses import task_loss_through
+from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Upload
@@ -58,6 +59,9 @@ class FedPHP(Method):
         participations: int = 0
 
     def check(self) -> Iterable[str]:
+        for name, value in (("transfer", "kd"), ("predictor", "ensemble")):
+            if getattr(self.options, name) == value and not self.context.classes:
+                raise ConfigError(f"method.{name} = '{value}': works on class scores, and the targets are numbers")
         if self.options.transfer != "kd":
             self.context.layout.mask("head")
         return ()

@@ -90,8 +90,7 @@ class PerFedCKT(Local):
         return message
 
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
-        for u in uploads:  # copied, because the uploads' memory is not the server's
-            server.signals[u.client] = u.signal.clone()
+        server.signals.update({u.client: u.signal for u in uploads})
         clusters, server.centres = k_means(
             [u.signal for u in uploads], self.options.num_clusters, self.options.kmeans_max_iter
         )

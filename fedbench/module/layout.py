@@ -15,7 +15,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from fedbench.errors import ConfigError, nearest
 from fedbench.module.masks import Masks
 
-Role = Literal["body", "head", "norm", "any_norm", "tied", "linear"]
+Role = Literal["body", "head", "norm", "any_norm", "tied"]
 NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 """The types of normalisation layers: `norm` is the first of them, `any_norm` all."""
 
@@ -148,7 +148,7 @@ class Layout:
         )
 
     def _of_role(self, role: Role) -> Callable[[Slot], bool]:
-        if role not in ("norm", "any_norm", "linear") and self.head_name is None:
+        if role not in ("norm", "any_norm") and self.head_name is None:
             raise ConfigError(
                 "this method needs to know the model's classifier: name it with --model.head NAME "
                 f"(the last layer is '{self.last_module}') or give the module an attribute `head`"

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 
 T = TypeVar("T")
 
@@ -232,7 +232,7 @@ def read_table(path: Path, schema: pa.Schema, problems: list[str]) -> pa.Table:
     try:
         return pq.read_table(path).select(schema.names).cast(schema)
     except (pa.ArrowException, OSError, KeyError) as error:
-        problems.append(f"{path.name} cannot be read and is left out ({str(error).splitlines()[0]})")
+        problems.append(f"{path.name} cannot be read and is left out ({first_line(error)})")
         return schema.empty_table()
 
 

@@ -1,6 +1,5 @@
 """Mirrors of a run's records: W&B, CSV, TensorBoard, any Lightning Logger. The truth stays in metrics.jsonl."""
 
-import importlib
 import inspect
 import json
 import warnings
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.import_string import import_string
 from fedbench.results.files import write_json_atomically
 from fedbench.results.logged import LoggedRow, Spent, by_round, metric_values, trace_distributions, trace_values
 from fedbench.results.plan import Entry
@@ -211,12 +211,11 @@ def _tensorboard(folder: Path) -> Logger:
 
 def _own(name: str, folder: Path) -> Logger:
     """A user's Logger; it gets the run's folder as `save_dir` if its constructor takes one."""
-    module, _, attribute = name.partition(":")
+    kind: Any = import_string(name, "loggers =")
     try:
-        kind = getattr(importlib.import_module(module), attribute)
         takes_folder = "save_dir" in inspect.signature(kind).parameters
         logger = kind(save_dir=str(folder)) if takes_folder else kind()
-    except (ImportError, SyntaxError, AttributeError, TypeError) as error:
+    except Exception as error:
         raise ConfigError(f"loggers = {name!r}: cannot be made ({error}); package.module:Class is expected") from None
     if not hasattr(logger, "log_metrics"):
         raise ConfigError(f"loggers = {name!r}: is no Lightning Logger, it has no log_metrics")

@@ -16,7 +16,7 @@ import wandb
 
 from fedbench import tasks
 from fedbench.config import Config, WandbConfig
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 from fedbench.results.files import read_json
 from fedbench.results.plan import Entry, point_name
 from fedbench.results.reader import Records, at_best_round
@@ -174,9 +174,9 @@ def started(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn: W
     except wandb.Error as error:
         if possible != "online":
             raise
-        first = next(iter(str(error).splitlines()), type(error).__name__)
+        said = first_line(error)
         wandb.teardown()  # the failed start still holds the id
-        _offline_instead(warn, "W&B cannot be reached", first)
+        _offline_instead(warn, "W&B cannot be reached", said)
         return wandb.init(mode="offline", settings=_settings(), **own)
 
 

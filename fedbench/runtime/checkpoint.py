@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 from fedbench.results.files import PART, anew, flush
 from fedbench.runtime import trees
 from fedbench.runtime.shards import Shards, Snapshot
@@ -51,7 +51,7 @@ class Checkpoints:
             save(self._folder, round, {**content(), "shards": shards})
             self._shards.settle()
         except OSError as error:
-            raise OSError(f"checkpoint of round {round} could not be written: {str(error).splitlines()[0]}") from error
+            raise OSError(f"checkpoint of round {round} could not be written: {first_line(error)}") from error
         finally:
             self._ended = time.perf_counter()
             self._took = self._ended - begun

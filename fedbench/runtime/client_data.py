@@ -13,8 +13,7 @@ from fedbench.data.augmentation import Augmentation
 from fedbench.data.dataset import Dataset, Split
 from fedbench.data.noise import client_targets
 from fedbench.data.partitions import Partition
-
-Key = tuple[int | str, ...]
+from fedbench.module.seeds import Key
 
 
 class ClientData:

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any
 
 from fedbench.config import Config
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 from fedbench.runtime.liveness import RayLostError, check_alive
 from fedbench.runtime.room import check_resources
 
@@ -129,13 +129,13 @@ def patiently(start: Callable[[], object], undo: Callable[[], object]) -> None:
             start()
             return
         except Exception as error:  # Ray raises bare ones
-            said = str(error).strip().splitlines() or [type(error).__name__]
+            said = first_line(error)
             with suppress(Exception):
                 undo()
             if attempt < STARTS - 1:
-                logging.getLogger("fedbench").warning("Ray did not start, it is tried again: %s", said[0])
+                logging.getLogger("fedbench").warning("Ray did not start, it is tried again: %s", said)
     raise ConfigError(
-        f"Ray could not be started in {STARTS} attempts ({said[0]}): free some of the machine's memory or cores, or "
+        f"Ray could not be started in {STARTS} attempts ({said}): free some of the machine's memory or cores, or "
         "run in one process with --hosts 0"
     )
 

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from fedbench.data.dataset import Dataset
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 from fedbench.methods.base import ExtraPass
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Message, Upload, weights_of
 from fedbench.module import seeds
+from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 from fedbench.runtime.build import Parts, assembled
 from fedbench.runtime.client_data import ClientData
@@ -79,12 +80,12 @@ class Host:
         found = self.store.load(task.client, task.kept)
         return self.method.State(**found) if found else None
 
-    def _split(self, number: int, part: str, key: tuple[int | str, ...]) -> Any:
+    def _split(self, number: int, part: str, key: Key) -> Any:
         if number != POOLED:
             return self.data.split([number], part, key)
         return self.data.split(range(self.context.clients) if part == "train" else [], part, key)
 
-    def _key(self, number: int, round: int) -> tuple[int | str, ...]:
+    def _key(self, number: int, round: int) -> Key:
         return (self.seed, number, round) if number != POOLED else (self.seed, round, "pool")
 
     def _at(self, client: Client, round: int, rate_of: int | None = None) -> Client:
@@ -135,10 +136,8 @@ class Host:
             raise
         except (Exception, SystemExit) as error:  # a model that calls sys.exit must not end the run
             where = traceback.extract_tb(error.__traceback__)[-1]
-            text = str(error).strip().splitlines()
-            report.failure = (
-                f"{type(error).__name__}: {text[0] if text else ''} ({Path(where.filename).name}:{where.lineno})"
-            )
+            place = f"{Path(where.filename).name}:{where.lineno}"
+            report.failure = f"{type(error).__name__}: {first_line(error)} ({place})"
             report.upload = report.kept = None
             for found in (report.scores, report.models):
                 found.pop("after_fit", None)  # of a fit that does not count
@@ -212,7 +211,7 @@ class Host:
         try:
             return self.store.save(client.id, client.round, vars(client.state))
         except OSError as error:
-            line = f"the private state of client {client.id} cannot be kept: {str(error).splitlines()[0]}"
+            line = f"the private state of client {client.id} cannot be kept: {first_line(error)}"
             raise ConfigError(f"{line}; make room, or give resources.scratch, and the same command goes on") from error
 
     @contextmanager

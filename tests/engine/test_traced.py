@@ -10,12 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedbench.engine.fit import Loss
-from fedbench.engine.traced import Shape, Step, UntraceableError
+from fedbench.engine.traced import Shape, TracedStep, UntraceableError
 
 NAMES = ("body.0.weight", "body.0.bias", "head.weight", "head.bias")
 
 
-def traced(module: Any, loss: Loss | None = None, width: int | None = None, constants: Any = None) -> tuple[Step, list]:
+def traced(
+    module: Any, loss: Loss | None = None, width: int | None = None, constants: Any = None
+) -> tuple[TracedStep, list]:
     """The step of four of six samples in which the last layer moves, and its inputs."""
     module.log = module.log_dict = lambda *args, **options: None
     own = dict(module.named_parameters())
@@ -26,7 +28,7 @@ def traced(module: Any, loss: Loss | None = None, width: int | None = None, cons
     parts = [[own[n].detach() for n in NAMES[2:]], [own[n].detach() for n in NAMES[:2]], [], batch, [*needs.values()]]
     if width:
         parts = [[torch.stack([tensor.clone()] * width) for tensor in part] for part in parts]
-    return Step(module, loss, shape, parts), parts
+    return TracedStep(module, loss, shape, parts), parts
 
 
 @pytest.fixture
@@ -224,7 +226,7 @@ def test_batch_normalisation_changes_its_statistics_in_place(net):
     x, y = torch.randn(4, 6), torch.tensor([0, 1, 2, 0])
     copies = [tensor.clone() for tensor in kept.values()]
     shape = Shape((*own,), (), (*kept,), (), {}, False, None)
-    step = Step(module, None, shape, [[p.detach() for p in own.values()], [], copies, [x, y], []])
+    step = TracedStep(module, None, shape, [[p.detach() for p in own.values()], [], copies, [x, y], []])
     assert all(torch.equal(a, b) for a, b in zip(copies, kept.values(), strict=True)), "tracing changes nothing"
     step([p.detach() for p in own.values()], [], copies, [x, y], [])
     module(x)

@@ -135,6 +135,15 @@ def test_partitions_of_all_seeds_are_drawn_and_methods_share_them():
             dict(data="digits", evaluate={"by": ["class", "domain"]}),
             "evaluate.by = domain: data digits has none to tell apart; leave it out",
         ),
+        (
+            dict(partition="iid", method={"name": "apfl", "mixing": "logits"}),
+            "method.mixing = 'logits': works on class",
+        ),
+        (dict(partition="iid", method={"name": "fedphp", "transfer": "kd"}), "method.transfer = 'kd': works on class"),
+        (
+            dict(partition="iid", method={"name": "fedphp", "predictor": "ensemble"}),
+            "method.predictor = 'ensemble': works on class scores, and the targets are numbers",
+        ),
         (dict(partition="iid", model="avgcnn"), "model avgcnn: it is for images, and the data have samples of (10,)"),
     ],
 )

@@ -20,7 +20,7 @@ from fedbench.data.partitions.rows import PARTS, Partition, client_rows
 from fedbench.data.partitions.scheme import unused
 from fedbench.data.partitions.validation import held_for_validation
 from fedbench.data.public import draw_public
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 
 
 def from_file(dataset: Dataset, config: Config, seed: int) -> Partition:
@@ -89,7 +89,7 @@ def _load(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"partition.path = {path}: cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"partition.path = {path}: not valid JSON ({str(error).splitlines()[0]})") from None
+        raise ConfigError(f"partition.path = {path}: not valid JSON ({first_line(error)})") from None
     if not isinstance(tree, dict):
         raise ConfigError(f"partition.path = {path}: an object with a list `clients` is expected")
     return tree

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fedbench.data.cache import Block
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 
 BLOCK = 1000
 
@@ -47,9 +47,5 @@ def sliced(images: np.ndarray, labels: np.ndarray, domain: int | None = None) ->
         yield Block(first[start : start + BLOCK], own, None if domain is None else np.full(len(own), domain))
 
 
-def in_one_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
 def unreadable(path: Path, kind: str, error: Exception) -> ConfigError:
-    return ConfigError(f"{path}: not a whole {kind} file ({in_one_line(error)})")
+    return ConfigError(f"{path}: not a whole {kind} file ({first_line(error)})")

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from fedbench.data.cache import Block
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 
 GREY = {"1", "L", "LA"}
 COLOUR = {"RGB", "RGBA", "P", "PA", "CMYK", "YCbCr"}
@@ -42,9 +42,9 @@ def opened(data: bytes | Path, where: str) -> Image.Image:
 
 def reason(error: Exception) -> str:
     """What a library's exception says, in one line."""
-    text = str(error).strip().splitlines()
+    text = first_line(error)
     # Pillow names the memory address of a stream it cannot read: of no use to anybody.
-    return text[0] if text and "BytesIO" not in text[0] else "unknown format"
+    return "unknown format" if "BytesIO" in text else text
 
 
 def channels_of(items: Iterable[Item]) -> int:

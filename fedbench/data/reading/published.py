@@ -20,7 +20,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.data import archives, cache
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.constants import constants_of
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 
 PATIENCE = 20.0
 """Seconds without an answer after which a download is given up."""
@@ -304,4 +304,4 @@ def fetch_from(address: str, expected: str, path: Path, progress: Callable[[int,
 def told_by(error: BaseException) -> str:
     if isinstance(error, urllib.error.URLError) and isinstance(error.reason, socket.timeout | TimeoutError):
         return "no answer"
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(":")
+    return first_line(error).rstrip(":")

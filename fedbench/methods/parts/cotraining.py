@@ -27,6 +27,7 @@ from fedbench.methods.messages import Field as MessageField
 from fedbench.methods.messages import Message, Upload, encoded
 from fedbench.methods.parts.privacy import LabelNoise
 from fedbench.methods.server import Context, ServerState
+from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 
 
@@ -184,7 +185,7 @@ class Relabelled:
     labels: Tensor
 
     @property
-    def key(self) -> tuple[int | str, ...]:
+    def key(self) -> Key:
         return self.images.key
 
     def __len__(self) -> int:
