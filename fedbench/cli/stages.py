@@ -93,7 +93,7 @@ class Stages:
         failed = sum(found.status == "failed" for found in outcomes.values())
         done = sum(found.status != "missing" for found in outcomes.values())
         if self._progress is not None:
-            self._progress.update(done, failed, running, None)
+            self._progress.update(done, failed, running)
 
     def stop(self) -> None:
         """Ends the display."""

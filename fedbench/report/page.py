@@ -54,7 +54,6 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
     return page_of(
         "page.html.j2",
         kind=study.plan.kind,
-        metric=study.metric,
         title=f"{what} on {(study.config.get('data') or {}).get('name', study.folder.name)}",
         asked=answer.asked(study),
         answer=verdicts.comparison_answer(study, rows) if alike else answer.answer(study),

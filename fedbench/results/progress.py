@@ -86,14 +86,11 @@ class Progress(Display):
         self._rounds, self._seeds = rounds, list(seeds)
         self._now: dict[int, int] = {}
         self._first: tuple[float, int] | None = None
-        self._scores = ""
         self._begin(title, rounds * len(self._seeds))
 
     def update(self, event: Mapping[str, Any]) -> None:
-        """After a round: `{"seed", "round", "rounds", "lines": [lines of metrics.jsonl], "metric": the primary one,
-        "seconds"}`.
-
-        Rounds without `lines` (not evaluated) move the bar only; an event `{"warning": text}` is a warning.
+        """After an evaluated round: `{"seed", "round", "lines": [lines of metrics.jsonl], "metric": the primary one,
+        "seconds"}`; an event `{"warning": text}` is a warning.
         """
         if "warning" in event:
             self.warn(event["warning"])
@@ -101,17 +98,11 @@ class Progress(Display):
         seed, now = event["seed"], event["round"]
         self._now[seed] = now
         self._first = self._first or (self._clock(), self._completed())
-        self._scores = scores(event["lines"], event["metric"]) or self._scores
-        if self._bar is not None or event["lines"]:
-            self._show(self._completed(), self._what(seed, now), self._text(event), self._left(event), self._over())
+        self._show(self._completed(), self._what(seed, now), _text(event), self._left(event), self._over())
 
     def _what(self, seed: int, now: int) -> str:
         name = f"seed {seed}" if len(self._seeds) > 1 else ""
         return name if self._bar is not None else f"{name}  round {now}/{self._rounds}".strip()
-
-    def _text(self, event: Mapping[str, Any]) -> str:
-        pace = f"{event['seconds']:.2g} s/round" if event.get("seconds") else ""
-        return "  ".join(part for part in (self._scores, pace) if part)
 
     def _skipped(self) -> int:
         """Rounds of the seeds that an earlier start finished: seeds run in order, and these were never heard of."""
@@ -133,6 +124,11 @@ class Progress(Display):
         return time_left(pace, self._rounds * len(self._seeds) - self._completed())
 
 
+def _text(event: Mapping[str, Any]) -> str:
+    pace = f"{event['seconds']:.2g} s/round" if event.get("seconds") else ""
+    return "  ".join(part for part in (scores(event["lines"], event["metric"]), pace) if part)
+
+
 def scores(lines: Sequence[Mapping[str, Any]], metric: Metric) -> str:
     """`after fit 81.2%  after agg 79.0%` from the lines of one round."""
     tested = {line["point"]: value for line in lines if (value := line[f"test_{metric.name}"]) is not None}
@@ -141,7 +137,7 @@ def scores(lines: Sequence[Mapping[str, Any]], metric: Metric) -> str:
 
 
 class GridProgress(Display):
-    """The trials of a grid: done, failed, running, and the best so far."""
+    """The trials of a grid: done, failed and running."""
 
     def __init__(self, total: int, console: Console | None = None, clock: Clock = time.monotonic) -> None:
         super().__init__(console, clock)
@@ -158,13 +154,13 @@ class GridProgress(Display):
         if self._bar is not None:
             self._bar.update(self._task, total=total)
 
-    def update(self, done: int, failed: int, running: Sequence[str], best: str | None) -> None:
-        """`done` counts every trial that ended, failed and stopped ones too; `running` and `best` are names."""
+    def update(self, done: int, failed: int, running: Sequence[str]) -> None:
+        """`done` counts every trial that ended, failed and stopped ones too; `running` holds names."""
         if self._skipped is None:
             self._skipped = done  # finished by an earlier start, so they say nothing about the pace
         what = "trials" if self._bar is not None else f"trials {done}/{self.total}"
         parts = [f"{failed} failed" if failed else "", f"running {', '.join(running)}" if running else ""]
-        text = "  ".join(part for part in [*parts, f"best {best}" if best else ""] if part)
+        text = "  ".join(part for part in parts if part)
         fresh = done - self._skipped
         pace = (self._clock() - self._started) / fresh if fresh else 0.0
         self._show(done, what, text, time_left(pace, self.total - done), done >= self.total)

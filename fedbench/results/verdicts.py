@@ -40,10 +40,6 @@ class Verdict:
     def fails(self) -> bool:
         return self.word == FAILS
 
-    @property
-    def decided(self) -> bool:
-        return self.holds or self.fails
-
 
 # -- differences -------------------------------------------------------------------------------------------------------
 

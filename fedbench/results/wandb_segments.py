@@ -19,11 +19,6 @@ def mark_synced(segment: Path) -> None:
     segment.with_suffix(".wandb.synced").touch()
 
 
-def is_synced(segment: Path) -> bool:
-    """Whether `wandb sync` has sent a segment, or is to leave it out."""
-    return segment.with_suffix(".wandb.synced").exists()
-
-
 def last_round(found: list[Path]) -> int | None:
     """The last round in the segments of a run, -1 where they have none; None without segments."""
     rounds = [int(row["round"]) for path in found for row in history(path) if "round" in row]

@@ -60,13 +60,6 @@ def test_plain_lines_come_once_a_second_at_most_but_first_and_last_always():
     assert [line.split("  ")[0] for line in lines[1:]] == ["round 1/100", "round 100/100"]
 
 
-def test_rounds_without_evaluation_print_nothing():
-    progress = Progress(plain(), Clock())
-    progress.start("t", 10, [0])
-    progress.update(event(1) | {"lines": []})
-    assert progress.console.file.getvalue() == "t\n"
-
-
 def test_a_stopped_run_shows_its_last_line():
     progress = Progress(plain(), Clock())
     progress.start("t", 10, [0])
@@ -110,18 +103,18 @@ def test_a_terminal_gets_a_live_bar():
     assert "after agg 50.0%" in text
 
 
-def test_grid_lines_name_what_runs_and_what_is_best():
+def test_grid_lines_name_what_runs():
     clock = Clock()
     progress = GridProgress(4, plain(), clock)
     progress.start("grid of 4")
-    progress.update(0, 0, ["tau=0.3"], None)
+    progress.update(0, 0, ["tau=0.3"])
     clock.now = 30.0
-    progress.update(2, 1, ["tau=0.5"], "tau=0.3 81.0%")
+    progress.update(2, 1, ["tau=0.5"])
     progress.stop()
     assert progress.console.file.getvalue().splitlines() == [
         "grid of 4",
         "trials 0/4  running tau=0.3",
-        "trials 2/4  1 failed  running tau=0.5  best tau=0.3 81.0%  30 s left",
+        "trials 2/4  1 failed  running tau=0.5  30 s left",
     ]
 
 
