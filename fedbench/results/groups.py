@@ -37,7 +37,7 @@ def _place(by: str, group: str) -> tuple[str, int, str]:
 
 def _row(own: pd.DataFrame) -> dict[str, float | None]:
     seeds = own.groupby("seed")
-    found = interval(pooled(own["seed"], own["value"], own["n"]))
+    found = interval(pooled(own["seed"], own["value"], own["n"]).tolist())
     return {
         "seeds": len(found.values),
         "mean": found.mean,

@@ -5,13 +5,13 @@ A reading is a series over (seed, client); client -1 stands for all clients of a
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from fedbench.results.reader import Records
+from fedbench.results.statistics import pooled
 from fedbench.results.tables import LAST, chosen, clients_at
 from fedbench.tasks import Metric
 
@@ -45,10 +45,6 @@ class Frames:
     def _own(self, table: pd.DataFrame) -> pd.DataFrame:
         return table[table["seed"].isin(list(self.seeds))].reset_index(drop=True)
 
-    @cached_property
-    def partition(self) -> dict[str, Any]:
-        return self.records.partition()
-
     @property
     def metric(self) -> Metric:
         return self.records.metric()
@@ -67,7 +63,7 @@ Arms = Mapping[str, Frames]
 def accuracy(runs: Frames, point: str, choice: str = LAST) -> pd.Series:
     """The metric on test of every client, shares in points, at the last round or another choice of it."""
     values = last_clients(runs, point, choice).set_index(INDEX)[f"test_{runs.metric.name}"]
-    return values * (100.0 if runs.metric.share else 1.0)
+    return values * runs.metric.factor
 
 
 def last_clients(runs: Frames, point: str, choice: str = LAST) -> pd.DataFrame:
@@ -97,16 +93,8 @@ def _gap(shares: np.ndarray, counts: np.ndarray, batch: int) -> float:
 
 def pooled_accuracy(runs: Frames, point: str) -> pd.Series:
     """The share of correct samples over all clients' test samples together, in points."""
-    own = accuracy(runs, point).rename("value").reset_index()
-    sizes = {
-        (int(seed), client): len(rows["test"])
-        for seed, dealt in runs.partition.items()
-        for client, rows in enumerate(dealt["clients"])
-    }
-    own["n"] = [sizes[key] for key in zip(own["seed"], own["client"], strict=True)]
-    own["value"] *= own["n"]
-    sums = own.groupby("seed")[["value", "n"]].sum()
-    return per_seed(sums["value"] / sums["n"])
+    rows = last_clients(runs, point)
+    return per_seed(pooled(rows["seed"], rows[f"test_{runs.metric.name}"] * runs.metric.factor, rows["test_n"]))
 
 
 def decline(runs: Frames, point: str, window: int = 5) -> pd.Series:

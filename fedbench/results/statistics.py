@@ -67,10 +67,10 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
     return Interval(mean, mean - half, mean + half, known)
 
 
-def pooled(seeds: pd.Series, values: pd.Series, counts: pd.Series) -> list[float]:
+def pooled(seeds: pd.Series, values: pd.Series, counts: pd.Series) -> pd.Series:
     """Per seed the mean over all samples, out of means over so many; without the seeds that lack a count."""
     sums = pd.DataFrame({"sum": values * counts, "count": counts.where(values.notna())}).groupby(seeds).sum(min_count=1)
-    return [float(value) for value in (sums["sum"] / sums["count"]).dropna()]
+    return (sums["sum"] / sums["count"]).dropna()
 
 
 def worst_tenth(values: Sequence[float] | np.ndarray, higher: bool = True) -> float:

@@ -75,10 +75,6 @@ class Made:
     def traces(self) -> pd.DataFrame:
         return pd.DataFrame(self.rows, columns=["seed", "round", "client", "name", "value"])
 
-    def partition(self) -> dict[str, Any]:
-        dealt = [{"test": list(range(size))} for size in self.sizes]
-        return {str(seed): {"clients": dealt} for seed in self.points["after_agg"]}
-
 
 def frames(seeds: Sequence[int] = SEEDS, **numbers: Any) -> Frames:
     return Frames(Made(**numbers), seeds)  # type: ignore[arg-type]
