@@ -94,7 +94,7 @@ def tried_curves(study: Study) -> go.Figure | None:
         seeds = [e for e in plan.entries if (e.role, e.label, e.name) == (entry.role, entry.label, entry.name)]
         begun = [study.folder / e.path for e in seeds if is_run(study.folder / e.path)]
         frame = Records(*begun).metrics() if begun else pd.DataFrame()
-        if len(frame) and len(curve := seed_curve(metric, frame, study.point, plan.split)):
+        if len(frame) and len(curve := seed_curve(metric, frame, study.point, "val")):
             colour = LIGHT["c1"] if entry.values == plan.choices.get(entry.label) else LIGHT["quiet"]
             curves[entry.name] = (curve, colour, "solid")
     if len(curves) < 2:

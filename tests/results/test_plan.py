@@ -32,6 +32,13 @@ def test_it_is_read_back_as_it_was_written(tmp_path):
     assert Plan.read(tmp_path) == plan()
 
 
+def test_what_it_does_not_know_it_leaves_aside(tmp_path):
+    plan().write(tmp_path)
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"split": "val"}))  # as in plans of before
+    assert Plan.read(tmp_path) == plan()
+
+
 def test_what_it_answers():
     asked = plan()
     assert asked.labels() == ["fedcac", "local"]
