@@ -7,6 +7,7 @@ from functools import partial
 import pandas as pd
 
 from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.typeset import sentence
 from fedbench.results.estimators import SAMPLES, marks
 from fedbench.results.tables import CHOICES, LAST
 from fedbench.tasks import Metric
@@ -77,7 +78,7 @@ def final(study: Study) -> Table:
         f"* Best test {study.metric.label} of any round: chosen on test, so optimistic; printed because some papers "
         "report it.",
         "Pooled: over the test samples of all clients." if "pooled" in table.heads else "",
-        f"{study.remark[:1].upper()}{study.remark[1:]}." if study.remark else "",
+        f"{sentence(study.remark)}." if study.remark else "",
         without_validation(study),
     ]
     return table

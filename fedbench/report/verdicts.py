@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from fedbench.report.answer import doubts, plural, points, span
 from fedbench.report.leaderboard import Row, p_text
 from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.typeset import sentence
 from fedbench.results.contrasts import Contrast
 from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.tasks import Metric
@@ -74,6 +75,6 @@ def _over_local(study: Study, rows: Sequence[Row]) -> list[str]:
         else:
             groups[["undecided", "better than training alone", "worse than it"][sign]].append(row.label)
     said = "; ".join(f"{name}: {listed(labels)}" for name, labels in groups.items() if labels)
-    lines = [f"{said[:1].upper()}{said[1:]}." if said else ""]
+    lines = [f"{sentence(said)}." if said else ""]
     lines += [f"{listed(labels)}: ahead or behind, but {doubt}." for doubt, labels in doubtful.items()]
     return [line for line in lines if line]

@@ -10,6 +10,7 @@ import numpy as np
 from fedbench.config import Config
 from fedbench.data import Dataset, Partition, cache
 from fedbench.data.constants import constants_of
+from fedbench.report.answer import plural, size
 from fedbench.report.preview import Preview, Sheet, Table, write_preview
 
 MOST_CLASSES = 30
@@ -84,10 +85,6 @@ def kind(dataset: Dataset) -> str:
     return f"{colour} images of {width} × {height} pixels"
 
 
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
 def tiles(dataset: Dataset) -> list[tuple[str, str, str]]:
     found = [
         (f"{dataset.train_rows:,}", f"training {noun(dataset)}", ""),
@@ -101,13 +98,7 @@ def tiles(dataset: Dataset) -> list[tuple[str, str, str]]:
         found.append((f"{width} × {height}", "pixels", plural(channels, "channel")))
     else:
         found.append((" × ".join(map(str, dataset.shape)), "features" if dataset.mean else "tokens", "of each sample"))
-    return [*found, (size_text(dataset.samples.nbytes), "decoded", "mapped, one copy per machine")]
-
-
-def size_text(count: int) -> str:
-    """Bytes in words."""
-    unit, scale = next((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if count >= s or u == "kB")
-    return f"{count / scale:.3g} {unit}"
+    return [*found, (size(dataset.samples.nbytes), "decoded", "mapped, one copy per machine")]
 
 
 def sheets(dataset: Dataset, groups: TargetGroups, counts: np.ndarray) -> list[Sheet]:
@@ -186,7 +177,7 @@ def data_facts(dataset: Dataset, config: Config, parted: Partition | None) -> li
         ("mean", ", ".join(f"{value:.4f}" for value in dataset.mean)),
         ("deviation", ", ".join(f"{value:.4f}" for value in dataset.std)),
         ("constants from", source),
-        ("cache", f"{dataset.folder} ({size_text(cache.size_on_disk(dataset.folder))})"),
+        ("cache", f"{dataset.folder} ({size(cache.size_on_disk(dataset.folder))})"),
     ]
     if parted:
         asked = {k: v for k, v in config.partition.model_dump().items() if k in config.partition.model_fields_set}

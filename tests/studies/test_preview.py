@@ -12,7 +12,6 @@ from fedbench.studies.preview import (
     chosen,
     domain_table,
     partition_table,
-    size_text,
     spread_of_tiles,
     tiles,
 )
@@ -49,7 +48,6 @@ def test_what_is_said_of_a_data_set_fits_its_kind():
         ("10", "test samples"),
         ("1", "target numbers"),
     ]
-    assert [size_text(count) for count in (12, 3_456_789, 2 * 10**9)] == ["0.012 kB", "3.46 MB", "2 GB"]
 
 
 def test_images_are_chosen_at_even_distances_and_of_every_domain():
