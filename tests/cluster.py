@@ -19,8 +19,8 @@ from typing import Any
 
 import yaml
 
+from fedbench.report.scores import as_text
 from fedbench.report.study import Study
-from fedbench.results.tables import as_text
 from tests.end_to_end.commands import Process, descendants
 
 ROOT = Path(__file__).parents[1]

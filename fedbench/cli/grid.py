@@ -31,8 +31,8 @@ FLAGS = (
 def main(argv: list[str]) -> int:
     """Runs or goes on with a grid; prints the final table, what failed or was stopped, and where the results are."""
     config, asked = parse(argv, FLAGS, prog="fedbench grid", more=expected)
+    from fedbench.report.scores import as_text
     from fedbench.report.study import Study
-    from fedbench.results.tables import as_text
     from fedbench.studies.grid import grid
 
     stages = Stages(f"grid of {config.method.name} on {config.data.name}", config)

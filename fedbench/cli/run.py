@@ -18,8 +18,9 @@ FLAGS = (Flag("resume", "go on with the run in the output folder; a mistake wher
 def main(argv: list[str]) -> int:
     """Runs what the flags ask for; prints the final table and where the results are."""
     config, asked = parse(argv, FLAGS, prog="fedbench run")
+    from fedbench.report.scores import as_text
     from fedbench.results.estimators import estimator
-    from fedbench.results.tables import as_text, final_table
+    from fedbench.results.tables import final_table
     from fedbench.studies.run import run
 
     watched = Watched(config)

@@ -1,4 +1,4 @@
-"""The tables of scores on a page: every method at its points, and single classes and domains."""
+"""The tables of scores: every method at its points, on a page and in a terminal, and single classes and domains."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,9 +6,9 @@ from functools import partial
 
 import pandas as pd
 
+from fedbench.report import typeset
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.typeset import sentence
-from fedbench.results.estimators import SAMPLES, marks
+from fedbench.results.estimators import SAMPLES, marks, remark
 from fedbench.results.tables import CHOICES, LAST
 from fedbench.tasks import Metric
 
@@ -44,60 +44,86 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
 
-HEADS = (
-    "last round",
-    "sd",
-    "pooled",
-    "worst tenth",
-    "over local",
-    "clients that gain",
-    "best-val round",
-    "best on test*",
-)
+IN_TEXT = ("last round", "sd", "pooled", "worst tenth", "best-val round", "best on test*", "over local")
+EXPLAINED = {
+    "sd": "sd over seeds",
+    "pooled": "pooled over all test samples",
+    "best on test*": "* chosen on test: optimistic",
+}
 
 
 def final(study: Study) -> Table:
-    """The final table: the study's own point first, the best mean first, without columns that nobody fills."""
-    mark = dict(zip(study.estimators, marks([*study.estimators.values()]), strict=True))
-    found: dict[str, list[tuple[float, Line]]] = {point: [] for point in dict.fromkeys([study.point, *POINT_NAMES])}
-    for (method, point), rows in study.table.groupby(["method", "point"], sort=False):
-        by = {str(row["choice"]): row for _, row in rows.iterrows()}
-        own = Line(str(method), f"{method}{mark[str(method)]}", _cells(study.metric, by))
-        found[str(point)].append((float(by[LAST]["mean"]) if LAST in by else 0.0, own))
-    sign = -1 if study.metric.higher else 1
-    ordered = {p: [line for _, line in sorted(own, key=lambda pair: sign * pair[0])] for p, own in found.items()}
-    lines = [line for own in ordered.values() for line in own]
-    kept = [i for i in range(len(HEADS)) if any(line.cells[i].text for line in lines)]
-    for line in lines:
-        line.cells[:] = [line.cells[i] for i in kept]
-    spread = ", sd over seeds" if "sd" in (HEADS[i] for i in kept) else ""
+    """The final table: the study's own point first, the best mean first."""
+    heads, lines = _lines(study.table, study.metric)
+    spread = ", sd over seeds" if "sd" in heads else ""
     intro = f"Test {study.metric.title}: mean over clients and seeds ± half of the 95 % interval over seeds{spread}."
-    table = Table("table", "Final table", intro, [HEADS[i] for i in kept])
-    table.parts = {POINT_NAMES[point]: own for point, own in ordered.items() if own}
+    table = Table("table", "Final table", intro, heads)
+    means = study.table[study.table["choice"] == LAST].set_index(["method", "point"])["mean"]
+    ordered = sorted(lines, key=lambda place: float(means.get(place, 0.0)), reverse=study.metric.higher)
+    for point in dict.fromkeys([study.point, *POINT_NAMES]):
+        if own := [lines[place] for place in ordered if place[1] == point]:
+            table.parts[POINT_NAMES[point]] = own
     table.notes = [
         f"* Best test {study.metric.label} of any round: chosen on test, so optimistic; printed because some papers "
         "report it.",
         "Pooled: over the test samples of all clients." if "pooled" in table.heads else "",
-        f"{sentence(study.remark)}." if study.remark else "",
+        f"{typeset.sentence(study.remark)}." if study.remark else "",
         without_validation(study),
     ]
     return table
 
 
-def _cells(metric: Metric, by: dict[str, pd.Series]) -> list[Cell]:
+def as_text(table: pd.DataFrame, metric: Metric) -> str:
+    """The final table for a terminal, in the table's own order and in ASCII."""
+    heads, lines = _lines(table, metric)
+    shown = [head for head in IN_TEXT if head in heads]
+    rows = []
+    for (_, point), line in lines.items():
+        by_head = dict(zip(heads, line.cells, strict=True))
+        rows.append([typeset.Cell(text) for text in (line.label, point, *(_ascii(by_head[head]) for head in shown))])
+    what = f"{metric.label} in %" if metric.share else metric.label
+    notes = [
+        f"test {what}, mean over clients and seeds, +- 95 % interval over seeds",
+        *(EXPLAINED[head] for head in shown if head in EXPLAINED),
+        remark(metric, table["estimator"].tolist()),
+    ]
+    return f"{typeset.plain(['method', 'point', *shown], rows, left=2)}\n{'; '.join(filter(None, notes))}"
+
+
+def _ascii(cell: Cell) -> str:
+    return f"{cell.text} {cell.small}".strip().replace("±", "+-").replace("\u2212", "-") or "-"
+
+
+def _lines(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[tuple[str, str], Line]]:
+    """The heads of the columns that somebody fills, and by method and point their line."""
+    kinds = dict(zip(table["method"], table["estimator"], strict=True))
+    mark = dict(zip(kinds, marks([*kinds.values()]), strict=True))
+    groups = table.groupby(["method", "point"], sort=False)
+    found = {(str(method), str(point)): _cells(metric, rows) for (method, point), rows in groups}
+    names = next(iter(found.values()), {})
+    heads = [head for head in names if any(cells[head].text for cells in found.values())]
+    return heads, {
+        (method, point): Line(method, f"{method}{mark[method]}", [cells[head] for head in heads])
+        for (method, point), cells in found.items()
+    }
+
+
+def _cells(metric: Metric, rows: pd.DataFrame) -> dict[str, Cell]:
+    """Of a method at a point, by the heads of their columns. rows: one for every choice of the round."""
+    by = {str(row["choice"]): row for _, row in rows.iterrows()}
     last, best, test = (by.get(choice) for choice in CHOICES)
     number, half = partial(_number, metric), partial(_half, metric)
     share = "" if last is None or pd.isna(last["share_gains"]) else f"{100 * last['share_gains']:.0f} %"
-    return [
-        Cell(number(last, "mean"), half(last, "mean", "high"), "strong"),
-        Cell(number(last, "sd")),
-        Cell(number(last, "pooled")),
-        Cell(number(last, "worst_tenth")),
-        Cell(number(last, "gain", signed=True), half(last, "gain", "gain_high")),
-        Cell(share),
-        Cell(number(best, "mean"), half(best, "mean", "high")),
-        Cell(number(test, "mean"), style="quiet"),
-    ]
+    return {
+        "last round": Cell(number(last, "mean"), half(last, "mean", "high"), "strong"),
+        "sd": Cell(number(last, "sd")),
+        "pooled": Cell(number(last, "pooled")),
+        "worst tenth": Cell(number(last, "worst_tenth")),
+        "over local": Cell(number(last, "gain", signed=True), half(last, "gain", "gain_high")),
+        "clients that gain": Cell(share),
+        "best-val round": Cell(number(best, "mean"), half(best, "mean", "high")),
+        "best on test*": Cell(number(test, "mean"), style="quiet"),
+    }
 
 
 def _number(metric: Metric, row: pd.Series | None, name: str, signed: bool = False) -> str:

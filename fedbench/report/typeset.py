@@ -21,11 +21,14 @@ Line = Sequence[Cell]
 LATEX = {"%": r"\%", "_": r"\_", "±": r"$\pm$", "−": "$-$", "\u00a0": "~", "< ": "$<$ "}
 
 
-def plain(heads: Sequence[str], lines: Sequence[Line]) -> str:
-    """Aligned columns, the first one to the left; `=` marks a tie."""
+def plain(heads: Sequence[str], lines: Sequence[Line], left: int = 1) -> str:
+    """Aligned columns, the first ones to the left; `=` marks a tie."""
     rows = [list(heads), *([cell.text + " =" * cell.tied for cell in line] for line in lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    text = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+    text = [
+        "  ".join([*map(str.ljust, row[:left], widths), *map(str.rjust, row[left:], widths[left:])]).rstrip()
+        for row in rows
+    ]
     return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
 
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from fedbench.results.estimators import SAMPLES, marks, remark
+from fedbench.results.estimators import SAMPLES
 from fedbench.results.reader import at_best_round, at_last_round
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import Interval, interval, paired_difference, pooled, share_that_gains
@@ -128,57 +128,3 @@ def difference(
     if baseline not in metrics or method not in metrics:
         return None
     return paired_difference(*pair(metric, method, baseline, point, LAST, metrics, clients), metric)
-
-
-def as_text(table: pd.DataFrame, metric: Metric) -> str:
-    """The table as aligned plain text: one line per method and point."""
-    head = ["method", "point", *NUMBERS]
-    groups = [rows for _, rows in table.groupby(["method", "point"], sort=False)]
-    kinds = [str(rows["estimator"].iloc[0]) for rows in groups]
-    lines = [head, *(_cells(rows, metric, mark) for rows, mark in zip(groups, marks(kinds), strict=True))]
-    kept = [i for i in range(len(head)) if i < 2 or any(line[i] != "-" for line in lines[1:])]
-    widths = [max(len(line[i]) for line in lines) for i in kept]
-    text = [_aligned([line[i] for i in kept], widths) for line in lines]
-    what = f"{metric.label} in %" if metric.share else metric.label
-    told = [EXPLAINED[head[i]] for i in kept if head[i] in EXPLAINED]
-    said = remark(metric, kinds)
-    notes = [f"test {what}, mean over clients and seeds, +- 95 % interval over seeds", *told, *([said] if said else [])]
-    return "\n".join([text[0], "-" * len(text[0]), *text[1:], "; ".join(notes)])
-
-
-NUMBERS = ("last round", "sd", "pooled", "worst tenth", "best-val round", "best on test*", "over local")
-EXPLAINED = {
-    "sd": "sd over seeds",
-    "pooled": "pooled over all test samples",
-    "best on test*": "* chosen on test: optimistic",
-}
-
-
-def _cells(rows: pd.DataFrame, metric: Metric, mark: str) -> list[str]:
-    by = {str(row["choice"]): row for _, row in rows.iterrows()}
-    last, best, test = (by.get(choice) for choice in CHOICES)
-    first = rows.iloc[0]
-    return [
-        f"{first['method']}{mark}",
-        str(first["point"]),
-        _number(last, metric, "mean", "high"),
-        _number(last, metric, "sd"),
-        _number(last, metric, "pooled"),
-        _number(last, metric, "worst_tenth"),
-        _number(best, metric, "mean", "high"),
-        _number(test, metric, "mean"),
-        _number(last, metric, "gain", "gain_high", signed=True),
-    ]
-
-
-def _number(row: pd.Series | None, metric: Metric, name: str, high: str | None = None, signed: bool = False) -> str:
-    if row is None or pd.isna(row[name]):
-        return "-"
-    text = metric.difference(row[name]).replace("\u2212", "-") if signed else metric.number(row[name])
-    return text if high is None or pd.isna(row[high]) else f"{text} +- {metric.number(row[high] - row[name])}"
-
-
-def _aligned(cells: list[str], widths: list[int]) -> str:
-    names = [cell.ljust(width) for cell, width in zip(cells[:2], widths[:2], strict=True)]
-    numbers = [cell.rjust(width) for cell, width in zip(cells[2:], widths[2:], strict=True)]
-    return "  ".join([*names, *numbers]).rstrip()

@@ -14,6 +14,7 @@ def test_plain_text_is_aligned():
         "b           90.0 =",
         "c                7",
     ]
+    assert plain(HEADS, LINES, left=2).splitlines()[2:] == ["fed_a   91.2 ± 0.8", "b       90.0 =", "c       7"]
 
 
 def test_markdown_has_the_best_in_bold():
