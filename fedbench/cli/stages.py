@@ -135,7 +135,7 @@ def outlook(contests: Sequence["Contest"]) -> Iterator[str]:
     for contest in contests:
         inside = f"{contest.setting}: " if contest.setting else ""
         for contender in contest.contenders:
-            count = max(len(contest.points[contender.label]), contender.samples)
+            count = contender.tries
             keys = ", ".join(contest.points[contender.label][0]) or "its defaults"
             yield f"{inside}{contender.label}: {count} {'point' if count == 1 else 'points'} of {keys}"
         yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in contest.plan.refused)

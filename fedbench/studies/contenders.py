@@ -1,7 +1,8 @@
 """Methods that are compared, and what each of them is tuned over."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle, islice
 
 from fedbench import methods
 from fedbench.aggregation.aggregator import MEAN
@@ -38,9 +39,14 @@ class Contender:
     refused: tuple[tuple[Values, str], ...] = ()
 
     @property
+    def tries(self) -> int:
+        """How many points are tried, those that will be proposed included."""
+        return max(len(self.points), self.samples)
+
+    @property
     def tuned(self) -> bool:
         """Whether there is a choice."""
-        return max(len(self.points), self.samples) > 1
+        return self.tries > 1
 
     @classmethod
     def named(cls, text: str) -> "Contender":
@@ -77,6 +83,19 @@ class Contender:
             tree.pop("aggregator", None)
         asked = {methods.full_key(self.method, key): value for key, value in flat(tree).items()}
         return Config(**nested({**asked, **self.fixed, **(values or {})}))
+
+    def runs(
+        self, config: Config, seeds: Sequence[int], tune_seeds: Sequence[int] = TUNE_SEEDS
+    ) -> Iterator[tuple[Config, int]]:
+        """Configuration and seed of what it will run: the points that are tried, then the final runs at the first.
+
+        Where points are not known yet, known ones stand for them.
+        """
+        for point in islice(cycle(self.points), self.tries) if self.tuned else ():
+            asked = self.config(config, {**point, **self.trial})
+            yield from ((asked, seed) for seed in tune_seeds)
+        final = self.config(config, self.points[0])
+        yield from ((final, seed) for seed in self.seeds or seeds)
 
     def _seen(self, asked: Config) -> Values:
         """What a run has where a point says nothing, which conditions see."""

@@ -103,15 +103,12 @@ class Contest:
         return [self._job(contender, values, seed, "candidate", contender.trial) for seed in self.tune_seeds]
 
     def expected(self) -> list[Config]:
-        """What will be run; points that are not known yet stand for the first."""
-        found = []
-        for contender in self.contenders:
-            points, seeds = self.points[contender.label], contender.seeds or self.config.seeds
-            tried = [points[i % len(points)] for i in range(max(len(points), contender.samples))]
-            trials = tried * len(self.tune_seeds) if contender.tuned else []
-            found += [contender.config(self.config, {**values, **contender.trial}) for values in trials]
-            found += [contender.config(self.config, points[0])] * len(seeds)
-        return [settled(config) for config in found]
+        """What will be run, what is there already included."""
+        return [
+            settled(asked)
+            for contender in self.contenders
+            for asked, _ in contender.runs(self.config, self.config.seeds, self.tune_seeds)
+        ]
 
     def recall(self) -> None:
         """Take up the points that an earlier command proposed in this folder, as many as are asked for."""

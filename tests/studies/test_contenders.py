@@ -54,6 +54,18 @@ def test_what_is_set_is_not_tuned():
     assert len(Contender.named("fedcac").tuned_over(space, Config(), 3).points) == 3
 
 
+def test_it_runs_its_points_on_the_tuning_seeds_and_the_first_one_on_the_final_ones():
+    points = ({"train.lr": 0.1}, {"train.lr": 0.2})
+    own = Contender("local", "local", {"rounds": 9}, points, {"rounds": 3}, samples=3)
+    found = [(asked.train.lr, asked.rounds, seed) for asked, seed in own.runs(Config(), [0, 1], [90])]
+    assert found == [(0.1, 3, 90), (0.2, 3, 90), (0.1, 3, 90), (0.1, 9, 0), (0.1, 9, 1)]
+
+
+def test_without_a_choice_there_are_final_runs_alone_on_its_own_seeds_where_it_has_some():
+    assert [seed for _, seed in Contender("local", "local").runs(Config(), [0, 1])] == [0, 1]
+    assert [seed for _, seed in Contender("local", "local", seeds=(7,)).runs(Config(), [0, 1])] == [7]
+
+
 def test_a_baseline_has_the_aggregator_that_is_asked_for_only_where_it_averages():
     config = Config(aggregator={"name": "trimmed-mean", "share": 0.2})
     assert Contender.baseline("fedavg-ft").config(config).aggregator == config.aggregator

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from fedbench.config import Config
 from fedbench.config.keys import nested
-from fedbench.studies.contenders import TUNE_SEEDS
 from fedbench.studies.cost import hours_of, steps_of
 from fedbench.studies.published.experiment import Experiment, names
 
@@ -15,7 +14,7 @@ def listing(scale: str) -> Iterator[str]:
     yield f"{'experiment':<33} {'cells':>5} {'numbers':>7} {'runs':>5} {'steps':>11} {'hours':>8}  data"
     for name in names():
         experiment = Experiment.load(name)
-        configs = list(runs_of(experiment, scale))
+        configs = runs_of(experiment, scale)
         sets = ", ".join(dict.fromkeys(cell.dataset for cell in experiment.cells))
         if configs:
             counts = f"{len(experiment.cells):>5} {len(experiment.numbers):>7} {len(configs):>5}"
@@ -26,16 +25,11 @@ def listing(scale: str) -> Iterator[str]:
     yield f"runs: tuning and final ones at scale {scale}; hours: a run on every core"
 
 
-def runs_of(experiment: Experiment, scale: str) -> Iterator[Config]:
+def runs_of(experiment: Experiment, scale: str) -> list[Config]:
     """What is run for all cells, those that cells share once."""
-    seen: set[str] = set()
+    found: dict[tuple[str, int], Config] = {}
     for cell in experiment.cells:
         asked = Config(**nested(experiment.values(cell, scale)))
         for contender in experiment.contenders(cell, scale):
-            tried = [{**values, **contender.trial} for values in contender.points] if len(contender.points) > 1 else []
-            for values, count in [(v, len(TUNE_SEEDS)) for v in tried] + [(contender.points[0], len(asked.seeds))]:
-                config = contender.config(asked, values)
-                told = f"{config.key()} {values}"
-                if told not in seen:
-                    seen.add(told)
-                    yield from [config] * count
+            found |= {(config.key(), seed): config for config, seed in contender.runs(asked, asked.seeds)}
+    return list(found.values())
