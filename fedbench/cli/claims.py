@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from fedbench.cli import OK, command
-from fedbench.cli.flags import Flag
+from fedbench.cli.flags import Flag, words
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import Stages, read_count
+from fedbench.cli.stages import Stages, read_count, side_by_side
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.errors import ConfigError
@@ -16,7 +16,7 @@ from fedbench.errors import ConfigError
 FLAGS = (
     Flag("only", "rows to run or to go on with, by id, or all; without it all are listed", "ID,...", many=True),
     Flag("sources", "where the sets of images are: see below", "DIR | NAME=WHERE ...", many=True),
-    Flag("trials", "most runs side by side [whole number >= 1 or auto; default auto: as many as fit]", "N"),
+    side_by_side("runs"),
 )
 USAGE = """usage: fedbench claims [--only ID,...] [--sources DIR | NAME=WHERE ...] [--trials N] [--out DIR]
 
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     from fedbench.studies.claims.study import KIND, claims, entries, listing, said
     from fedbench.studies.sources import asked_sources
 
-    sources = asked_sources([word for text in asked.sources for word in text.split(",") if word], list(DATA))
+    sources = asked_sources(words(asked.sources), list(DATA))
     only = asked_rows(asked)
     if not asked.only:
         print("\n".join(listed(listing(sources, config.out).to_dict("records"))))
@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
 
 def asked_rows(asked: Namespace) -> list[str]:
     """The rows that --only names. Raises ConfigError where it names none."""
-    only = [word for text in asked.only for word in text.split(",") if word]
+    only = words(asked.only)
     if asked.only and not only:
         raise ConfigError("--only: names no row; give rows such as C1,F3, or all")
     return only

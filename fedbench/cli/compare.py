@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.cli import OK, command
-from fedbench.cli.flags import Flag
+from fedbench.cli.flags import Flag, words
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_values, tuning_of
+from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_values, side_by_side, tuning_of
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.matrix import Matrix, is_matrix
@@ -36,7 +36,7 @@ FLAGS = (
     ),
     Flag("space", "paper: the grids of the methods' papers, where they name one", "paper"),
     *TUNING,
-    Flag("trials", "most trials side by side [whole number >= 1 or auto; default auto: as many as fit]", "N"),
+    side_by_side("trials"),
 )
 
 
@@ -104,7 +104,7 @@ def told(folder: Path) -> str:
 def read_methods(texts: list[str]) -> list[str]:
     """`["a,b:x=1,y=2,c"]` -> `["a", "b:x=1,y=2", "c"]`: a word with `=` and no colon goes on with a variant."""
     names: list[str] = []
-    for word in (word for text in texts for word in text.split(",") if word):
+    for word in words(texts):
         if "=" in word and ":" not in word.partition("=")[0]:
             if not names or "=" not in names[-1]:
                 raise ConfigError(f"--methods {word}: belongs to no method; a variant is written NAME:key=value,...")

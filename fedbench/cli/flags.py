@@ -177,8 +177,13 @@ def _items(values: list[str], text: bool) -> list[Any]:
     joined = " ".join(values).strip()
     if joined.startswith("["):
         return list(parse_value(joined) or [])
-    words = [word for value in values for word in value.split(",") if word]
-    return words if text else [parse_value(word) for word in words]
+    found = words(values)
+    return found if text else [parse_value(word) for word in found]
+
+
+def words(texts: Sequence[str]) -> list[str]:
+    """What a flag of many values names: `["a", "b,c"]` -> `["a", "b", "c"]`."""
+    return [word for text in texts for word in text.split(",") if word]
 
 
 def _is_text(annotation: Any) -> bool:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from fedbench.cli import OK, command
-from fedbench.cli.flags import Flag, yaml_value
+from fedbench.cli.flags import Flag, words, yaml_value
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_space, tuning_of
+from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_space, side_by_side, tuning_of
 from fedbench.config import Config
 
 FLAGS = (
@@ -18,7 +18,7 @@ FLAGS = (
         "KEY=V1,V2",
         many=True,
     ),
-    Flag("trials", "most trials side by side [whole number >= 1 or auto; default auto: as many as fit]", "N"),
+    side_by_side("trials"),
     Flag("tune", "most points of each method's space [whole number >= 1; default: all of the method's]", "N"),
     *TUNING,
     Flag(
@@ -66,7 +66,7 @@ def study_of(asked: Namespace) -> dict[str, Any]:
 
 def read_baselines(texts: list[str]) -> list[str] | None:
     """The methods to run beside the best point, `none` for none; None when not given. Raises ConfigError."""
-    names = [name for text in texts for name in text.split(",") if name]
+    names = words(texts)
     if names == ["none"]:
         return []
     from fedbench.methods import load

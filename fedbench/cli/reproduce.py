@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fedbench.cli import OK, command
-from fedbench.cli.flags import Flag
+from fedbench.cli.flags import Flag, words
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import Stages, outlook, read_count
+from fedbench.cli.stages import Stages, outlook, read_count, side_by_side
 from fedbench.config import Config
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ FLAGS = (
         "DIR | NAME=WHERE",
         many=True,
     ),
-    Flag("trials", "most runs side by side [whole number >= 1 or auto; default auto: as many as fit]", "N"),
+    side_by_side("runs"),
 )
 
 
 @command
 def main(argv: list[str]) -> int:
     """Lists the experiments, one of them in full, or makes one again and prints ours beside the paper's."""
-    name, words = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
+    name, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
     said = {"more": partial(expected, name), "shown": partial(protocol, name)} if name else {}
-    config, asked = parse(words, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]", **said)
+    config, asked = parse(rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]", **said)
     at_once = read_count("trials", asked.trials)
     from fedbench.report.published import as_text
     from fedbench.studies.published.listing import listing
@@ -61,9 +61,8 @@ def choice(asked: Namespace) -> dict[str, Any]:
     from fedbench.studies.published.experiment import sets
     from fedbench.studies.sources import asked_sources
 
-    sources = asked_sources([word for text in asked.sources for word in text.split(",") if word], sets())
-    cells = [word for text in asked.cells for word in text.split(",") if word]
-    return {"cells": cells, "scale": asked.scale or "full", "sources": sources}
+    sources = asked_sources(words(asked.sources), sets())
+    return {"cells": words(asked.cells), "scale": asked.scale or "full", "sources": sources}
 
 
 def protocol(name: str, config: Config, asked: Namespace) -> Config:

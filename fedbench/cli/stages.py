@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from fedbench.cli.flags import Flag
+from fedbench.cli.flags import Flag, words
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
@@ -42,6 +42,11 @@ TUNING = (
         "SHARE",
     ),
 )
+
+
+def side_by_side(what: str) -> Flag:
+    """The flag for how many trials, or runs, are made at once; `read_count` reads it."""
+    return Flag("trials", f"most {what} side by side [whole number >= 1 or auto; default auto: as many as fit]", "N")
 
 
 def tuning_of(asked: Namespace, least: int = 1, **more: Any) -> dict[str, Any]:
@@ -156,7 +161,7 @@ def read_count(flag: str, text: str | None, least: int = 1) -> int | None:
 
 def read_seeds(texts: list[str]) -> list[int] | None:
     """`0 1 2` or `0,1,2`; None when not given."""
-    values = [parse_value(word) for text in texts for word in text.split(",") if word]
+    values = [parse_value(word) for word in words(texts)]
     if not texts:
         return None
     try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.cli.flags import KEYS, PRESETS, Flag, read
+from fedbench.cli.flags import KEYS, PRESETS, Flag, read, words
 from fedbench.cli.parse import parse
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
@@ -40,6 +40,11 @@ def test_arguments_of_an_own_model_are_flags():
 )
 def test_lists_may_be_written_in_any_way(line):
     assert config(line).seeds == [0, 1, 2]
+
+
+def test_words_may_be_written_with_commas_and_spaces():
+    assert words(["a", "b,c,", ",d"]) == ["a", "b", "c", "d"]
+    assert words([",", ""]) == []
 
 
 @pytest.mark.parametrize(
