@@ -21,8 +21,7 @@ from fedbench.runtime.driver import Event
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.liveness import RayLostError, check_alive, check_node, outliving
 from fedbench.runtime.room import PATIENCE, reserve
-from fedbench.studies import description
-from fedbench.studies import folder as places
+from fedbench.studies import description, places
 from fedbench.studies.job import Job
 
 DRIVER_RESTARTS = 5

@@ -15,7 +15,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
-from fedbench.studies import folder as places
+from fedbench.studies import places
 from fedbench.studies.contenders import TUNE_SEEDS, Contender, distinct
 from fedbench.studies.contest import Contest, hold
 from fedbench.studies.cost import steps_of

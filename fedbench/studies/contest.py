@@ -15,7 +15,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
 from fedbench.runtime.liveness import outliving
-from fedbench.studies import folder as places
+from fedbench.studies import places
 from fedbench.studies.contenders import Contender
 from fedbench.studies.execute import Watch, execute, room_for
 from fedbench.studies.job import Job, Outcome

@@ -11,7 +11,7 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.runtime import cluster
 from fedbench.silence import silenced
-from fedbench.studies import folder as places
+from fedbench.studies import places
 from fedbench.studies.job import Job, Outcome
 from fedbench.studies.resolve import layout
 from fedbench.studies.steering import More, halving, name_of, prepared, queue, watcher

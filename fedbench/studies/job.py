@@ -8,7 +8,7 @@ from fedbench.config import Config
 from fedbench.results.files import read_json, write_json_atomically
 from fedbench.results.plan import Entry, EntryRole, point_name
 from fedbench.results.reader import Records
-from fedbench.studies import folder as places
+from fedbench.studies import places
 
 ERROR = "error.txt"
 STOPPED = ".stopped.json"

@@ -16,7 +16,7 @@ from fedbench.results.loggers import log_page
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.runtime.kept_models import MODELS
-from fedbench.studies import folder as places
+from fedbench.studies import places
 from fedbench.studies.attempt import Watcher, perform
 from fedbench.studies.gather import gather
 from fedbench.studies.job import Job

@@ -13,8 +13,8 @@ from fedbench.results.files import write_json_atomically
 from fedbench.results.plan import Entry, Plan
 from fedbench.studies.contenders import Contender
 from fedbench.studies.contest import Contest
-from fedbench.studies.folder import changes
 from fedbench.studies.job import Job
+from fedbench.studies.places import changes
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space
 from fedbench.tasks import load

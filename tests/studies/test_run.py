@@ -7,7 +7,7 @@ import pytest
 
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
-from fedbench.studies.folder import default_name
+from fedbench.studies.places import default_name
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.rounds import RECORDS, read, small

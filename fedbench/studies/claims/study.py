@@ -18,7 +18,7 @@ from fedbench.results.plan import Plan, is_study
 from fedbench.results.reader import Records
 from fedbench.results.readings import POINTS, Frames, accuracy
 from fedbench.results.verdicts import of_seeds
-from fedbench.studies import folder as places
+from fedbench.studies import places
 from fedbench.studies.claims.cost import new_runs
 from fedbench.studies.claims.judge import Judged, judged
 from fedbench.studies.claims.rows import SETTINGS, Row, chosen_rows, load_rows, read

@@ -13,7 +13,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import Plan
 from fedbench.results.published import Made, MadeCell
-from fedbench.studies import folder as places
+from fedbench.studies import places
 from fedbench.studies.contenders import TUNE_SEEDS
 from fedbench.studies.contest import Contest, hold
 from fedbench.studies.execute import Watch

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.studies.folder import alone_in, default_name, state_of
+from fedbench.studies.places import alone_in, default_name, state_of
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.rounds import described, small
