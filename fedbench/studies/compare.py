@@ -16,7 +16,7 @@ from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
 from fedbench.studies import places
-from fedbench.studies.contenders import TUNE_SEEDS, Contender, distinct
+from fedbench.studies.contenders import BASELINES, TUNE_SEEDS, Contender, distinct
 from fedbench.studies.contest import Contest, hold
 from fedbench.studies.cost import steps_of
 from fedbench.studies.execute import Watch
@@ -25,8 +25,6 @@ from fedbench.studies.search import Search
 from fedbench.studies.space import Space
 from fedbench.studies.tuning import Tuning, asked_with_seeds, need_validation
 
-ALWAYS = ("local", "centralized", "fedavg-ft")
-"""Without them a table says nothing about collaboration."""
 SETTINGS = ("data", "partition", "public", "model", "train", "rounds", "participation")
 """Sections and keys of which settings are made."""
 
@@ -125,7 +123,7 @@ class Asked:
     def contest(self, config: Config, folder: Path, setting: str = "") -> Contest:
         """The comparison in one setting. Raises ConfigError."""
         named = [contender.label for contender in self.contenders]
-        entrants = [*self.contenders, *(Contender.baseline(name) for name in ALWAYS if name not in named)]
+        entrants = [*self.contenders, *(Contender.baseline(name) for name in BASELINES if name not in named)]
         counts: dict[str, int] = {}
         if self.tuning.most != 0:
             need_validation(config)

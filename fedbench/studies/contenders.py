@@ -15,6 +15,8 @@ from fedbench.studies.resolve import settled
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values
 
+BASELINES = ("local", "centralized", "fedavg-ft")
+"""Without them a table says nothing about collaboration."""
 TUNE_SEEDS = (90,)
 """Never among the final ones, so that nothing is chosen on what is reported."""
 

@@ -13,14 +13,12 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
-from fedbench.studies.contenders import TUNE_SEEDS, Contender, distinct
+from fedbench.studies.contenders import BASELINES, TUNE_SEEDS, Contender, distinct
 from fedbench.studies.contest import Contest, hold
 from fedbench.studies.execute import Watch
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values, check_space
 from fedbench.studies.tuning import Tuning, asked_with_seeds, need_validation
-
-BASELINES = ("local", "centralized", "fedavg-ft")
 
 
 @dataclass(frozen=True)

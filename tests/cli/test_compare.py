@@ -2,8 +2,9 @@
 
 import pytest
 
-from fedbench.cli.compare import read_methods
+from fedbench.cli.compare import FLAGS, read_methods
 from fedbench.errors import ConfigError
+from fedbench.studies.contenders import BASELINES
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,11 @@ from fedbench.errors import ConfigError
 )
 def test_names_and_variants_come_apart(texts, names):
     assert read_methods(texts) == names
+
+
+def test_the_help_names_the_baselines():
+    said = {flag.name: flag.description for flag in FLAGS}
+    assert f"beside {', '.join(BASELINES[:-1])} and {BASELINES[-1]}: " in said["methods"]
 
 
 @pytest.mark.parametrize("texts", [[], [","], ["tau=1"], ["fedper,tau=1"]])

@@ -2,14 +2,20 @@
 
 import pytest
 
-from fedbench.cli.grid import read_baselines
+from fedbench.cli.grid import FLAGS, read_baselines
 from fedbench.errors import ConfigError
+from fedbench.studies.contenders import BASELINES
 
 
 def test_flags_of_the_grid_are_read():
     assert read_baselines(["local,fedavg"]) == ["local", "fedavg"]
     assert read_baselines(["none"]) == []
     assert read_baselines([]) is None
+
+
+def test_the_help_names_the_baselines():
+    said = {flag.name: flag.description for flag in FLAGS}
+    assert f"[default {','.join(BASELINES)}]" in said["baselines"]
 
 
 def test_a_baseline_that_is_none():

@@ -8,8 +8,8 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
-from fedbench.studies.compare import ALWAYS, Asked, compare, contests_of
-from fedbench.studies.contenders import Contender
+from fedbench.studies.compare import Asked, compare, contests_of
+from fedbench.studies.contenders import BASELINES, Contender
 from fedbench.studies.contest import Contest, hold
 from fedbench.studies.tuning import Tuning
 from tests.runtime.rounds import small
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("compare")
 
 
 METHODS = ["fedprox:mu=0.5"]
-LABELS = ["fedprox mu=0.5", *ALWAYS]
+LABELS = ["fedprox mu=0.5", *BASELINES]
 OVER = {"participation": [0.5, 1]}
 SETTINGS = ["participation=0.5", "participation=1"]
 
@@ -109,7 +109,7 @@ def planned(names: list[str], space: str | None = None, **more) -> Contest:
 def test_budgets_in_steps_give_fewer_points_to_longer_runs():
     contest = planned(["co-pfl", "fedavg"], tune=6, budget_steps=True)
     assert {label: len(points) for label, points in contest.points.items()} == {
-        **dict.fromkeys(["fedavg", *ALWAYS], 6),
+        **dict.fromkeys(["fedavg", *BASELINES], 6),
         "co-pfl": 3,
     }
     assert contest.plan.budgets["co-pfl"] == 3
@@ -135,4 +135,4 @@ def test_what_will_be_run_is_known_before():
     contest = planned(["fedper"], search="random", samples=5, tune_seeds=[90, 91])
     runs = contest.expected()
     assert len(runs) == 4 * (5 * 2 + 3)
-    assert {config.method.name for config in runs} == {"fedper", *ALWAYS}
+    assert {config.method.name for config in runs} == {"fedper", *BASELINES}
