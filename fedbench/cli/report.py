@@ -1,4 +1,4 @@
-"""`fedbench report DIR`: (re)makes the page of a run or a grid."""
+"""`fedbench report DIR`: (re)makes the page of a run or a study."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from fedbench.report import make_report
 
 USAGE = """usage: fedbench report DIR
 
-(Re)makes report.html in the folder of a run or of a grid from the records there, and prints its path."""
+(Re)makes report.html in the folder of a run or of a study from the records there, and prints its path."""
 
 
 @command

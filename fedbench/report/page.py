@@ -30,7 +30,7 @@ PLACE_KEYS = ("out", "name", "resources.", "checkpoint.", "loggers", "wandb.")
 
 
 def write_page(folder: Path) -> Path:
-    """Writes report.html into the folder of a run or a grid and returns its path."""
+    """Writes report.html into the folder of a run, a grid or a comparison and returns its path."""
     study = Study.load(folder)
     rows = leaderboard(study) if study.plan.subject is None else []
     if rows:

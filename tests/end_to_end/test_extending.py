@@ -23,7 +23,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, code in shown:
         assert not (folder / name).exists()
         (folder / name).write_text(code)
-    assert len(shown) == 4
+    assert len(shown) == 5
     return folder
 
 
