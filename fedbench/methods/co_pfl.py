@@ -35,6 +35,7 @@ from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, encoded, sparse, uncounted
 from fedbench.methods.parts.contributions import cut_alike, deviation, leave_out
+from fedbench.methods.parts.mask_shares import by_tensor
 from fedbench.methods.parts.moments import Pairs, fresh, train_part
 from fedbench.methods.server import ServerState
 from fedbench.module.masks import choose, holds_one, without
@@ -266,8 +267,8 @@ class CoPFL(Method):
         server.trace("live_share", live)
         if server.traced:
             counts = mask_counts(masks, self.context.layout.size)
-            for s in self.context.layout.layers():
-                server.trace(f"personal_share/{s.name}", float(counts[s.start : s.stop].sum()) / (s.size * len(masks)))
+            for name, share in by_tensor("personal_share", self.context.layout.params, counts, len(masks)).items():
+                server.trace(name, share)
         for client, alpha in server.alphas.items():
             server.trace("alpha", alpha, client)
         if live < LEAST_SHARED:

@@ -102,7 +102,7 @@ class FedCAC(Method):
         scores = sensitivity(received, trained)
         stream = client.generator("mask") if self.options.selection == "random" else None
         mask = torch.empty(scores.shape, dtype=torch.bool, device=scores.device)
-        for layer in self.context.layout.layers():
+        for layer in self.context.layout.params:
             part = slice(layer.start, layer.stop)
             mask[part] = self._critical_in_layer(scores[part], int(self.options.tau * layer.size), stream)
         return mask
@@ -191,7 +191,7 @@ class FedCAC(Method):
         if self.options.collaboration == "time_varying":
             server.trace("threshold", threshold(overlap, server.round / self.beta))
         counts = mask_counts(masks, self.context.layout.size)
-        parts = {f"/{layer.name}": counts[layer.start : layer.stop] for layer in self.context.layout.layers()}
+        parts = {f"/{layer.name}": counts[layer.start : layer.stop] for layer in self.context.layout.params}
         for name, part in {"": counts, **parts}.items():
             server.trace(f"critical_share{name}", float(part.mean()) / len(clients))
             server.trace(f"mask_agreement{name}", common_share(part, len(clients)))

@@ -15,7 +15,7 @@ Where we decide:
 - FedOBP's benchmark of "FedDPA" is `threshold_mode=quantile` with `training=joint`, and neither constraint nor privacy.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Literal
@@ -31,8 +31,8 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, uncounted
+from fedbench.methods.parts.mask_shares import by_tensor
 from fedbench.methods.parts.pulls import pull_to
-from fedbench.module.layout import Slot
 from fedbench.module.masks import choose, holds_one
 from fedbench.module.weights import Weights
 
@@ -120,7 +120,8 @@ class FedDPA(Method):
         joint = self.options.training == "joint"
         trained = client.fit(received, client.train) if joint else self.alternate(client, received)
         client.state.local = trained.params
-        shares = mask_shares(self.context.layout.params, received.mask)
+        shares = by_tensor("personal_share", self.context.layout.params, received.mask)
+        shares["personal_share"] = float(received.mask.sum()) / len(received.mask)
         return self.upload(client, trained, traces=shares, params=self.update(client, trained.params))
 
     def alternate(self, client: Client, received: MergedByFisher) -> Weights:
@@ -167,10 +168,3 @@ class FedDPA(Method):
 def noise_deviation(bound: float, multiplier: float, participants: int) -> float:
     """Standard deviation of a client's noise: the variances of all participants add up to (bound * multiplier)^2."""
     return bound * multiplier / sqrt(participants)
-
-
-def mask_shares(slots: Sequence[Slot], mask: Tensor) -> dict[str, float]:
-    """Share of personal parameters in the model and in every tensor."""
-    counts = torch.stack([mask[slot.start : slot.stop].sum() for slot in slots]).tolist()
-    shares = {f"personal_share/{slot.name}": count / slot.size for slot, count in zip(slots, counts, strict=True)}
-    return {"personal_share": sum(counts) / len(mask), **shares}

@@ -31,6 +31,7 @@ from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Upload, sparse
 from fedbench.methods.parts.growth import grown, scopes
+from fedbench.methods.parts.mask_shares import by_tensor
 from fedbench.module.masks import choose, holds_one, without
 from fedbench.module.weights import Weights
 
@@ -176,9 +177,8 @@ class FedSelect(Method):
         server.params = masked_mean([u.params for u in uploads], shared, self.weights(uploads), before)
         if server.traced:
             counts = mask_counts(torch.stack([u.mask for u in uploads]), layout.size)
-            for slot in layout.layers():
-                share = float(counts[slot.start : slot.stop].sum()) / (slot.size * len(uploads))
-                server.trace(f"personal_share/{slot.name}", share)
+            for name, share in by_tensor("personal_share", layout.params, counts, len(uploads)).items():
+                server.trace(name, share)
 
 
 def part_of_gradient(g: Tensor, w: Tensor, s: Any) -> None:

@@ -35,6 +35,7 @@ from fedbench.methods.messages import Encoded, Upload
 from fedbench.methods.parts.blocks import Blocks, selected
 from fedbench.methods.parts.gate_training import GateTraining, through_gate
 from fedbench.methods.parts.gates import Gate, copied
+from fedbench.methods.parts.mask_shares import by_tensor
 from fedbench.module import seeds
 from fedbench.module.masks import choose
 from fedbench.module.weights import Weights
@@ -174,8 +175,8 @@ class PFedGate(Method):
         kept = self.blocks.spread(gate.kept)  # [N]
         params = choose(kept, trained.params, received.params)
         size = params.element_size() * int(kept.sum()) + ceil(len(gate.kept) / 8)
-        parts = {f"/{slot.name}": kept[slot.start : slot.stop] for slot in self.context.layout.params}
-        traces |= {f"active_share{name}": float(part.double().mean()) for name, part in {"": kept, **parts}.items()}
+        traces["active_share"] = float(kept.sum()) / len(kept)
+        traces |= by_tensor("active_share", self.context.layout.params, kept)
         return self.upload(client, trained.replace(params=params), traces=traces, params=Encoded(params, size))
 
     def personal(self, client: Client, model: Weights, point: Point) -> Weights | Predictor:

@@ -94,10 +94,6 @@ class Layout:
     def counter_size(self) -> int:
         return self.counters[-1].stop if self.counters else 0
 
-    def layers(self) -> tuple[Slot, ...]:
-        """The parameter tensors: a weight and its bias are two."""
-        return self.params
-
     def mask(self, role: Role) -> Tensor:
         """bool `[N]`, true on the parameters of this role. Raises ConfigError where no head is declared."""
         return self.masks(role).params

@@ -539,14 +539,14 @@ def test_the_step_before_is_not_sent_to_who_needs_no_gradient_score():
 
 def test_what_still_moves_at_the_server_is_traced_and_its_end_is_said():
     simulation = run(rounds=2)
-    layers = [slot.name for slot in simulation.context.layout.layers()]
+    layers = [slot.name for slot in simulation.context.layout.params]
     traces = simulation.log[1].traces
     now = bits_to_mask(simulation.server.mask, 59)
     assert traces[-1, "live_share"] == pytest.approx(1 - now.sum().item() / 59)
     assert 0.5 < traces[-1, "live_share"] < 1
     assert [name for client, name in traces if client == -1 and "/" in name] == [f"personal_share/{n}" for n in layers]
     shares = [traces[i, "personal_share"] for i in range(3)]
-    layer_sizes = [slot.size for slot in simulation.context.layout.layers()]
+    layer_sizes = [slot.size for slot in simulation.context.layout.params]
     by_layer = sum(n * traces[-1, f"personal_share/{name}"] for name, n in zip(layers, layer_sizes, strict=True)) / 59
     assert close(by_layer, [sum(shares) / 3], digits=9)
     assert not simulation.recorder.warnings

@@ -446,11 +446,9 @@ def test_traces():
     first, second = (seen.traces for seen in mine.log)
     pairs = [first[i, f"overlap/{j}"] for i in range(4) for j in range(4) if i != j]
     assert first[-1, "mask_agreement"] == pytest.approx(sum(pairs) / 12)
-    layers = {s.name: int(0.5 * s.size) / s.size for s in mine.context.layout.layers()}
+    layers = {s.name: int(0.5 * s.size) / s.size for s in mine.context.layout.params}
     assert {n: first[-1, f"critical_share/{n}"] for n in layers} == pytest.approx(layers)
-    assert first[-1, "critical_share"] == pytest.approx(
-        sum(int(0.5 * s.size) for s in mine.context.layout.layers()) / 59
-    )
+    assert first[-1, "critical_share"] == pytest.approx(sum(int(0.5 * s.size) for s in mine.context.layout.params) / 59)
     assert first[-1, "threshold"] == max(pairs)
     assert sum(first[i, "collaborators"] for i in range(4)) >= 2
     assert [second[i, "collaborators"] for i in range(4)] == [0] * 4

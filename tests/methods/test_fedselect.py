@@ -77,7 +77,7 @@ def test_all_layers_may_compete():
 
 def test_biases_and_the_like_are_personal_on_request_only():
     layout = Simulation("fedselect", blobs([9]), module=Mlp(norm=True)).context.layout
-    weights = [slot.name for slot in layout.layers() if slot.name.endswith("weight")]
+    weights = [slot.name for slot in layout.params if slot.name.endswith("weight")]
     assert weights == ["body.0.weight", "body.1.weight", "head.weight"]
     assert len(scopes(layout, "layer", False)) == 3
     assert len(scopes(layout, "layer", True)) == 6
@@ -347,7 +347,7 @@ def test_invariants_of_a_run(norm):
     layout = simulation.context.layout
     before = {i: torch.zeros(layout.size, dtype=torch.bool) for i in range(3)}
     biases = torch.zeros(layout.size, dtype=torch.bool)
-    for slot in layout.layers():
+    for slot in layout.params:
         biases[slot.start : slot.stop] = not slot.name.endswith("weight")
     for _ in range(4):
         seen = simulation.round()
@@ -358,7 +358,7 @@ def test_invariants_of_a_run(norm):
             assert not mask[biases].any()
             assert torch.equal(bits_to_mask(upload.mask, layout.size), old)
             assert not upload.params[old].any()
-            assert all(mask[s.start : s.stop].sum() <= s.size // 2 for s in layout.layers())
+            assert all(mask[s.start : s.stop].sum() <= s.size // 2 for s in layout.params)
             assert torch.equal(seen.after_agg[i].params[old], seen.after_fit[i].params[old])
             assert torch.equal(seen.after_agg[i].buffers, seen.after_fit[i].buffers)
             shared_by_all &= ~old
@@ -413,7 +413,7 @@ def test_mask_shares_are_traced():
     traces, size = simulation.log[1].traces, simulation.context.layout.size
     assert traces[0, "personal_share"] == pytest.approx(int(simulation.states[0].mask.sum()) / size)
     used = [bits_to_mask(simulation.log[1].uploads[i].mask, size) for i in range(3)]
-    slot = simulation.context.layout.layers()[0]
+    slot = simulation.context.layout.params[0]
     share = sum(int(m[slot.start : slot.stop].sum()) for m in used) / (3 * slot.size)
     assert traces[-1, f"personal_share/{slot.name}"] == pytest.approx(share)
 

@@ -30,7 +30,6 @@ def test_slots_are_in_registration_order_without_gaps():
     assert [(s.start, s.stop) for s in layout.params] == [(0, 12), (12, 15), (15, 18), (18, 21), (21, 27), (27, 29)]
     assert [s.shape for s in layout.params][:2] == [(3, 4), (3,)]
     assert layout.size == 29
-    assert layout.layers() == layout.params
 
 
 def test_buffers_by_kind():

@@ -13,7 +13,7 @@ Scope = slice | Tensor
 
 def scopes(layout: Layout, scope: str, mask_biases: bool) -> list[Scope]:
     """Places of the entries that compete with each other: a slice for each layer, or one mask `[N]` of all."""
-    layers = [slot for slot in layout.layers() if mask_biases or slot.name.endswith("weight")]
+    layers = [slot for slot in layout.params if mask_biases or slot.name.endswith("weight")]
     parts: list[Scope] = [slice(slot.start, slot.stop) for slot in layers]
     if scope == "layer":
         return parts

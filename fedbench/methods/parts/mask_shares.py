@@ -1,8 +1,9 @@
-"""How the ones of a mask lie over a model's layers."""
+"""How the ones of a mask lie over a model's tensors and layers."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +13,11 @@ from fedbench.module.layout import Slot
 def behind(slots: Iterable[Slot], size: int) -> list[Slot]:
     """The same tensors in a vector that has so many numbers before them."""
     return [replace(slot, start=slot.start + size, stop=slot.stop + size) for slot in slots]
+
+
+def by_tensor(name: str, slots: Iterable[Slot], ones: Tensor | np.ndarray, masks: int = 1) -> dict[str, float]:
+    """`NAME/TENSOR`: the share of ones in every tensor. ones: of so many masks together `[N]`, bool or counted."""
+    return {f"{name}/{s.name}": float(ones[s.start : s.stop].sum()) / (s.size * masks) for s in slots}
 
 
 def mask_traces(slots: Iterable[Slot], mask: Tensor | None) -> dict[str, float]:
