@@ -143,8 +143,6 @@ class Campaign:
             return f"{MARK}={self.token}".encode() in Path(f"/proc/{process.number}/environ").read_bytes()
         return False
 
-    # -- one fault ----------------------------------------------------------------------------------------------------
-
     def play(self, fault: Fault) -> Outcome:
         """A run and what happens to it; its folder is kept only where something is wrong."""
         expected = self.undisturbed(fault)
@@ -215,8 +213,6 @@ class Campaign:
             shutil.rmtree(folder)
             folder.mkdir()
         return wrong
-
-    # -- what is expected ---------------------------------------------------------------------------------------------
 
     def undisturbed(self, fault: Fault) -> dict[str, bytes]:
         """The records of the same command where nothing happens to it, without Ray."""

@@ -40,9 +40,6 @@ def validate(cluster: dict[str, Any]) -> dict[str, Any]:
     return prepared
 
 
-# -- ray up -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_ray_accepts_it(name):
     prepared = validate(read(name))
@@ -136,8 +133,6 @@ def test_own_machines_all_start():
     assert "RAY_enable_autoscaler_v2=0" in read("clusters/local.yaml")["head_start_ray_commands"][-1]
 
 
-# -- KubeRay ----------------------------------------------------------------------------------------------------------
-
 CLUSTER_KEYS = {"rayVersion", "enableInTreeAutoscaling", "autoscalerOptions", "headGroupSpec", "workerGroupSpecs"}
 GROUP_KEYS = {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"}
 JOB_KEYS = {"entrypoint", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished", "backoffLimit", "rayClusterSpec"}
@@ -216,8 +211,6 @@ def test_manifests_and_image_have_the_ray_of_the_constraints():
     ignored = (ROOT / "clusters" / "kuberay" / "Dockerfile.dockerignore").read_text()
     assert {line[1:] for line in ignored.splitlines() if line.startswith("!")} == copied
 
-
-# -- Slurm ------------------------------------------------------------------------------------------------------------
 
 SLURM = ROOT / "clusters" / "slurm.sbatch"
 

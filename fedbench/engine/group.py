@@ -169,8 +169,6 @@ class Group:
             self.mask[row].copy_(fit.move.mask)
             self.start[row].copy_(fit.start.params)
 
-    # -- steps --------------------------------------------------------------------------------------------------------
-
     def _step_together(self, lanes: Sequence[Lane]) -> None:
         stack, batches = self.stack, [lane.taken() for lane in lanes]
         rows = [lane.row for lane in lanes]
@@ -276,8 +274,6 @@ class Group:
             return TracedStep(self.learner.module, self.asked[0].fit.loss, shape, self._inputs(row, index, tensors))
         except UntraceableError as error:
             return error
-
-    # -- the end ------------------------------------------------------------------------------------------------------
 
     def _finished(self, lane: Lane) -> Weights:
         """Hand over what the fit has changed."""

@@ -41,8 +41,6 @@ class Learner(Trainee):
         with told(f"{name}.configure_optimizers fails"):
             module_optimizer(self.module)
 
-    # -- training -----------------------------------------------------------------------------------------------------
-
     def fit(self, fit: Fit) -> Weights:
         """The trained weights."""
         if fit.move is not None and not holds_one(fit.move.mask):
@@ -88,8 +86,6 @@ class Learner(Trainee):
             training.finish()
         self.check()
         training.weights = self.weights()
-
-    # -- before round 1 -----------------------------------------------------------------------------------------------
 
     def probe(self, data: Batches, outputs: int) -> None:
         """A forward pass and a gradient step before round 1. Raises ConfigError for what would fail then."""

@@ -104,8 +104,6 @@ class Looks(FlatModule):
                 parameter.requires_grad_(True)
                 parameter.grad = None
 
-    # -- predictions --------------------------------------------------------------------------------------------------
-
     def logits(self, weights: Weights, data: Batches) -> Tensor:
         """Outputs `[n, C]`, in the order of the data: class scores, or what else the task has."""
         return torch.cat([logits for logits, _ in self._predictions(weights, data)])
@@ -157,8 +155,6 @@ class Looks(FlatModule):
         """Places of all data, so many at a time."""
         return torch.arange(len(data), device=self.device).split(size)
 
-    # -- gradients ----------------------------------------------------------------------------------------------------
-
     def gradient(
         self,
         weights: Weights,
@@ -205,8 +201,6 @@ class Looks(FlatModule):
                 names = [slot.name for slot in self.layout.params]
                 self._squares = SquaredGradients(self.module, names, self.task.loss, self._noise_like(data))
         return self._squares
-
-    # -- the module ---------------------------------------------------------------------------------------------------
 
     def forward_order(self, data: Batches) -> list[str]:
         """Dotted names of the module and all submodules as a forward pass enters them (`entered_order`).

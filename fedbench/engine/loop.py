@@ -62,8 +62,6 @@ class Training:
         """The numbers in training `[N]`, to be written to in place."""
         return self.learner.w
 
-    # -- batches ------------------------------------------------------------------------------------------------------
-
     def __iter__(self) -> Iterator[Any]:
         """All batches, epoch after epoch."""
         return chain.from_iterable(self.epochs())
@@ -132,8 +130,6 @@ class Training:
                 batch = self.hooks.transferred(batch, self.learner.device)
             self._fetched = index, batch
         return self._fetched[1]
-
-    # -- steps --------------------------------------------------------------------------------------------------------
 
     def step(self, batch: Any, at: At | None = None) -> None:
         """One step of the optimiser. at: where, given `w`, the gradient is taken, instead of at `w`."""

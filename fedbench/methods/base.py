@@ -37,6 +37,9 @@ class Method:
 
     State: what a client keeps; Server: what the server keeps; both dataclasses.
 
+    Hooks, each with FedAvg's answer. Of the client: private, begin, receive, train, personal, resting; of the server:
+    start, send, aggregate, weights, global_model; of both: check, adapt_model.
+
     Traits. about: for the table of methods. train_defaults: its own defaults of `train.*` keys. trains: who trains in a
     round: the clients drawn for it, all, or one model on the pooled data. after_fit: where the scores of the point
     after_fit come from: the fit, or another point that is the same by definition. has_global: whether there is a global
@@ -94,8 +97,6 @@ class Method:
         counters = context.layout.counters_beside(buffers) if private.counters is None else private.counters
         self.shared, self.shared_buffers = Entries(~private.params), Entries(~buffers)
         self.own, self.own_buffers, self.own_counters = Entries(private.params), Entries(buffers), Entries(counters)
-
-    # -- what a method may change -------------------------------------------------------------------------------------
 
     def check(self) -> Iterable[str]:
         """Lines to say once before round 1. Raises ConfigError for what makes no sense."""
@@ -176,8 +177,6 @@ class Method:
             params=self.own.put(initial.params, state.params),
             buffers=self.own_buffers.put(initial.buffers, state.buffers),
         )
-
-    # -- what a method uses -------------------------------------------------------------------------------------------
 
     def upload(
         self, client: Client, trained: Weights, *, traces: dict[str, float] | None = None, **more: MessageField

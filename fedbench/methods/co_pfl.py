@@ -148,8 +148,6 @@ class CoPFL(Method):
                 "train.keep_optimizer have no effect"
             )
 
-    # -- the client half ----------------------------------------------------------------------------------------------
-
     def receive(self, client: Client) -> Weights:
         received, state = super().receive(client), client.state
         if state.trained is None:
@@ -224,8 +222,6 @@ class CoPFL(Method):
                 others = torch.cat([leave_out(a, b, share).to(delta.dtype) for a, b in cut_alike(others, own)])
             scores["score_prediction"] = client.learner.loss(trained.replace(params=others), client.train)
         return scores
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def start(self, initial: Weights) -> Any:
         server: Any = super().start(initial)

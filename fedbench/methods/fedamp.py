@@ -114,8 +114,6 @@ class FedAMP(Method):
         least = self.context.train.lr * self.options.lam
         return max(self.options.alpha * self.options.alpha_decay**falls, least)
 
-    # -- the client half ----------------------------------------------------------------------------------------------
-
     def receive(self, client: Client) -> Weights:
         received = super().receive(client)
         if self.options.start == "cloud":
@@ -131,8 +129,6 @@ class FedAMP(Method):
         if self.options.start == "local":
             client.state.trained = trained.params
         return self.upload(client, trained)
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def send(self, server: Any, client: int) -> Message:
         """The client's mixture: a row that the next aggregation writes over."""

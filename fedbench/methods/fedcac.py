@@ -91,8 +91,6 @@ class FedCAC(Method):
         buffers, counters = torch.full((layout.buffer_size,), local), torch.full((layout.counter_size,), True)
         return Masks(layout.nothing().params, buffers, counters)
 
-    # -- the client half ----------------------------------------------------------------------------------------------
-
     def train(self, client: Client, received: Weights) -> Upload:
         trained = client.fit(received, client.train)
         return self.upload(client, trained, mask=mask_to_bits(self.critical(client, received.params, trained.params)))
@@ -115,8 +113,6 @@ class FedCAC(Method):
         if self.options.ties == "threshold":
             return above_threshold(scores, count)
         return largest(scores if self.options.selection == "sensitivity" else -scores, count)
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def send(self, server: Any, client: int) -> Message:
         """The client's merged model, or the first one of all.

@@ -100,8 +100,6 @@ class FedDPA(Method):
         if options.noise_multiplier and not options.clip:
             yield "feddpa: noise on updates that are not clipped promises no privacy: set method.clip = true"
 
-    # -- the client half ----------------------------------------------------------------------------------------------
-
     def receive(self, client: Client) -> MergedByFisher:
         shared, local = super().receive(client), client.state.local
         own = client.initial.params if local is None else local
@@ -153,8 +151,6 @@ class FedDPA(Method):
             noise = torch.randn(len(update), dtype=torch.float64, generator=client.generator("noise"))
             update.add_(noise.to(update.device), alpha=deviation)
         return update.to(trained.dtype)
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def send(self, server: Any, client: int) -> Message:
         return super().send(server, client).add(participants=uncounted(len(server.participants)))

@@ -81,8 +81,6 @@ class FedMosaic(CoTraining):
             raise ConfigError("method.expertise_sigma > 0: equal expertise is not sent and gets no noise, set it to 0")
         return lines
 
-    # -- training -----------------------------------------------------------------------------------------------------
-
     def learn(self, client: Client, received: Weights, public: Relabelled | None) -> tuple[Weights, dict[str, float]]:
         """The trained model, and the round's means of lambda and of the two losses that it comes from."""
         means = RoundMeans(client.learner.device)
@@ -130,8 +128,6 @@ class FedMosaic(CoTraining):
     def _public_batch(self) -> int:
         return public_batch(self.options.public_batch_size, self.context)
 
-    # -- votes --------------------------------------------------------------------------------------------------------
-
     def votes(self, client: Client, trained: Weights) -> dict[str, MessageField]:
         """What is uploaded: `labels` [U], or noisy one-hot `rows` [U, C], and `expertise` [U] unless it is equal."""
         stream = client.generator("privacy")
@@ -159,8 +155,6 @@ class FedMosaic(CoTraining):
 
     def weight(self, upload: Upload) -> Tensor:
         return upload.expertise if "expertise" in upload else super().weight(upload)
-
-    # -- what noise spends --------------------------------------------------------------------------------------------
 
     @cached_property
     def account(self) -> Account:

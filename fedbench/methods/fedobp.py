@@ -122,8 +122,6 @@ class FedOBP(Method):
         """What is compared, kept and merged: the parameters `[N]`, and with `include_buffers` the statistics."""
         return torch.cat([weights.params, weights.buffers]) if self.options.include_buffers else weights.params
 
-    # -- before training ----------------------------------------------------------------------------------------------
-
     def receive(self, client: Client) -> Weights:
         """The received model with the client's own numbers where the mask is 1 (eq. 9)."""
         shared, state, options = super().receive(client), client.state, self.options
@@ -171,8 +169,6 @@ class FedOBP(Method):
             chosen = min_max(chosen)
         personal = above_quantile(chosen, self.options.quantile, self.rule)
         return part.put(torch.zeros_like(scores, dtype=torch.bool), personal)
-
-    # -- training -----------------------------------------------------------------------------------------------------
 
     def train(self, client: Client, received: Weights) -> Upload:
         trained, state = client.fit(received, client.train), client.state

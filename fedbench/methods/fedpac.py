@@ -88,8 +88,6 @@ class FedPAC(Method):
         own = {"combined": Masks(head.params, nothing.buffers), "local": head, "average": nothing}
         return own[self.options.classifier]
 
-    # -- the client half ----------------------------------------------------------------------------------------------
-
     def receive(self, client: Client) -> Weights:
         received, message = super().receive(client), client.message
         return received.replace(params=self.own.put(received.params, message.head)) if "head" in message else received
@@ -130,8 +128,6 @@ class FedPAC(Method):
         """z `[n, d]` of the training images in evaluation mode, float64, and their labels."""
         features = client.learner.features(weights, client.train)
         return features.flatten(1).to(torch.float64), client.train.labels.to(features.device)
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def start(self, initial: Weights) -> Any:
         server: Any = super().start(initial)

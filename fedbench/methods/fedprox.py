@@ -71,8 +71,6 @@ class FedProx(ExtraPass):
         if self.options.mu_schedule == "adaptive":
             server.trace("mu", server.mu)
 
-    # -- the adaptive weight ------------------------------------------------------------------------------------------
-
     def question(self, server: Any) -> Message | None:
         """The new model, for its loss."""
         if self.options.mu_schedule == "constant" or server.round == 0:

@@ -104,8 +104,6 @@ class FedSelect(Method):
             raise ConfigError("train.epochs = 0: fedselect trains at least 1 epoch")
         return ()
 
-    # -- the client half ----------------------------------------------------------------------------------------------
-
     def receive(self, client: Client) -> Weights:
         received, state = super().receive(client), client.state
         if state.trained is None:
@@ -167,8 +165,6 @@ class FedSelect(Method):
         compete = scopes(self.context.layout, options.scope, options.mask_biases)
         rate, limit = options.personalization_rate, options.personalization_limit
         return grown(mask, (trained - start).abs(), compete, rate, limit)
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         before, layout = server.params, self.context.layout

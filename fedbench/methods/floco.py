@@ -110,8 +110,6 @@ class Floco(ExtraPass):
         """The coordinates stay at the client."""
         return Masks(layout.nothing().params, mixture_masks(layout).buffers)
 
-    # -- coordinates --------------------------------------------------------------------------------------------------
-
     @cached_property
     def mixtures(self) -> Masks:
         return mixture_masks(self.context.layout)
@@ -136,8 +134,6 @@ class Floco(ExtraPass):
         near = client.message.centre.cpu() if "centre" in client.message else None
         inside = self.options.subregion_sampling == "l1_simplex"
         return walk((steps, self.options.endpoints), draw, near, self.options.rho, inside)
-
-    # -- the client half ----------------------------------------------------------------------------------------------
 
     def receive(self, client: Client) -> Weights:
         return self.at(super().receive(client), self.centre(client))
@@ -190,8 +186,6 @@ class Floco(ExtraPass):
         """The model trained last, at the centre that the client has got since."""
         last = client.state.personal or client.state.last or super().resting(client)
         return self.at(last, self.centre(client))
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def send(self, server: Any, client: int) -> Message:
         message = super().send(server, client)

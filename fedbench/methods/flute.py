@@ -78,8 +78,6 @@ class FLUTE(Method):
         weight, _ = self.context.layout.linear_head()
         return Entries(self.context.layout.under([weight.name]).params)
 
-    # -- the client half ----------------------------------------------------------------------------------------------
-
     def receive(self, client: Client) -> Weights:
         received = super().receive(client)
         return received.replace(params=self.head.put(received.params, client.message.head))
@@ -120,8 +118,6 @@ class FLUTE(Method):
         head = self.context.layout.head_name if lambda_3 else None  # what the features go into
         norm = options.feature_norm
         return Loss(regularised_loss, weight=weight.name, present=present, head=head, feature_norm=norm, **lambdas)
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def start(self, initial: Weights) -> Any:
         server: Any = super().start(initial)

@@ -64,8 +64,6 @@ class LGFedAvg(Method):
     def private(self, layout: Layout) -> Masks:
         return layout.masks("body") & ~layout.under(self.options.extra_shared)
 
-    # -- the client half ----------------------------------------------------------------------------------------------
-
     def receive(self, client: Client) -> Weights:
         message = client.message
         if client.round < self.options.pretrain_rounds:
@@ -79,8 +77,6 @@ class LGFedAvg(Method):
         if client.round <= self.options.pretrain_rounds:
             return self.fedavg.train(client, received)
         return super().train(client, received)
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def start(self, initial: Weights) -> Any:
         if not self.options.pretrain_rounds:

@@ -64,8 +64,6 @@ class PerFedCKT(Local):
         public_batch(self.options.public_batch_size, self.context)
         return ()
 
-    # -- the client half ----------------------------------------------------------------------------------------------
-
     def train(self, client: Client, received: Weights) -> Upload:
         options, loss = self.options, None
         data: Batches = client.train
@@ -80,8 +78,6 @@ class PerFedCKT(Local):
         """What a client says of the public images, `[U, C]`."""
         logits = client.learner.logits(trained, client.public).to(client.learner.dtype)
         return logits.softmax(1) if self.options.signal == "probs" else logits
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def send(self, server: Any, client: int) -> Message:
         message = super().send(server, client)

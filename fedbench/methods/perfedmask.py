@@ -88,8 +88,6 @@ class PerFedMask(Method):
     def private(self, layout: Layout) -> Masks:
         return layout.masks("head")
 
-    # -- who trains what ----------------------------------------------------------------------------------------------
-
     @cached_property
     def capabilities(self) -> list[float]:
         """nu of every client."""
@@ -116,8 +114,6 @@ class PerFedMask(Method):
         chosen = [layer.names for layer, mark in zip(self.layers, layers.tolist(), strict=True) if mark]
         return self.context.layout.under(name for names in chosen for name in names)
 
-    # -- the client half ----------------------------------------------------------------------------------------------
-
     def train(self, client: Client, received: Weights) -> Upload:
         layers = client.message.layers
         inside = self.trained_by(layers)
@@ -139,8 +135,6 @@ class PerFedMask(Method):
             return model
         amount, step = Amount(epochs=self.options.ft_epochs), Step(lr=self.options.ft_lr)
         return client.fit(model, client.train, "ft", amount, step=step)
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def send(self, server: Any, client: int) -> Message:
         body, layers = server.params, torch.from_numpy(self.masks[client].astype(np.uint8))

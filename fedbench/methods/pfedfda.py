@@ -92,8 +92,6 @@ class PFedFDA(Method):
     def private(self, layout: Layout) -> Masks:
         return Masks(layout.mask("head"), layout.nothing().buffers)
 
-    # -- the client half ----------------------------------------------------------------------------------------------
-
     def receive(self, client: Client) -> Weights:
         return self.with_head_of(self.common(client), client, super().receive(client))
 
@@ -154,8 +152,6 @@ class PFedFDA(Method):
         params[weight.start : weight.stop] = slopes.flatten()
         params[bias.start : bias.stop] = offsets + self.prior(client).log()
         return weights.replace(params=params)
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def start(self, initial: Weights) -> Any:
         server: Any = super().start(initial)

@@ -104,8 +104,6 @@ class PFedGate(Method):
             raise ConfigError("train.batch_size = 1: the gate has BatchNorm and trains on 2 images or more at a time")
         return ()
 
-    # -- the gate -----------------------------------------------------------------------------------------------------
-
     @cached_property
     def blocks(self) -> Blocks:
         return Blocks.of(self.context.layout, self.options.blocks_per_tensor)
@@ -140,8 +138,6 @@ class PFedGate(Method):
         if share == 1:
             return torch.ones_like(factors)
         return factors.new_tensor(selected(factors.tolist(), blocks.sizes, blocks.linear, blocks.first, share))
-
-    # -- rounds -------------------------------------------------------------------------------------------------------
 
     def train(self, client: Client, received: Weights) -> Upload:
         if not self.options.gate:

@@ -115,9 +115,6 @@ def first_reaching(study: Study, label: str, target: float) -> tuple[int, float 
     return number, float(sent[number]) if number in sent.index else None
 
 
-# -- as files ----------------------------------------------------------------------------------------------------------
-
-
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Numbers, a column each; shares and scores as in records, unknown ones empty."""
 

@@ -82,9 +82,6 @@ def of_seed(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     return table[table["seed"] == seed].reset_index(drop=True)
 
 
-# -- who overlaps with whom --------------------------------------------------------------------------------------------
-
-
 def alike_overlap(
     arms: Arms, point: str, label: str, classes: Sequence[Sequence[int]], rounds: Sequence[int]
 ) -> Verdict:
@@ -133,9 +130,6 @@ def mantel(first: np.ndarray, second: np.ndarray, draws: int = PERMUTATIONS) -> 
     return seen, (1 + int(np.sum(np.array(drawn) >= seen - 1e-12))) / (draws + 1)
 
 
-# -- whom clients trust ------------------------------------------------------------------------------------------------
-
-
 def little_trust(arms: Arms, point: str, label: str, below: float = 0.1, share: float = 0.5) -> Verdict:
     """At the last round lambda is small, with the public loss above the private one, for so many of the clients."""
     tables = {name: trust_table(arms[label], name) for name in ("lambda", "loss_private", "loss_public")}
@@ -179,9 +173,6 @@ def shut_rounds(runs: Frames, client: int, below: float) -> dict[int, int | None
         start = int(np.flatnonzero(above)[-1]) + 1 if above.any() else 0
         found[int(str(seed))] = int(rounds[start]) if start < len(rounds) else None
     return found
-
-
-# -- bytes, points, estimators -----------------------------------------------------------------------------------------
 
 
 def fewer_bytes(arms: Arms, point: str, small: Sequence[str], large: str, factor: float) -> Verdict:

@@ -41,9 +41,6 @@ class Verdict:
         return self.word == FAILS
 
 
-# -- differences -------------------------------------------------------------------------------------------------------
-
-
 def better(difference: pd.Series, delta: float) -> Verdict:
     """Above 0; weaker than published where it is surely below delta; not at all where it is so and not above 0."""
     found = of_seeds(difference)
@@ -129,9 +126,6 @@ def open_word(difference: pd.Series, found: Interval) -> str:
     return LEANING if leaning else UNDECIDED
 
 
-# -- orders and properties ---------------------------------------------------------------------------------------------
-
-
 def ordered(means: Mapping[str, float], published: Sequence[str], least: float) -> Verdict:
     """Kendall's tau of the order of means with a published one, best first: `least` holds, 0 or less does not."""
     ranks = [-place for place in range(len(published))]
@@ -150,9 +144,6 @@ def property_of(flags: Mapping[int, bool], least: int | None = None, note: str =
     if flags and right >= (len(flags) if least is None else least):
         return Verdict(HOLDS, note=said)
     return Verdict(FAILS if right < len(flags) / 2 else UNDECIDED, note=said)
-
-
-# -- several verdicts --------------------------------------------------------------------------------------------------
 
 
 def all_of(parts: Sequence[Verdict]) -> str:

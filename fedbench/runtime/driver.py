@@ -77,8 +77,6 @@ class Driver:
         setup = Setup(config, seed, dealt, known, state_bytes=state_bytes)
         return cls(parts, setup, hosts, recorder, on_event, [*dataset.warnings, *dealt.warnings])
 
-    # -- the exchanges ------------------------------------------------------------------------------------------------
-
     def run(self, kept: dict[str, Any] | None = None) -> None:
         """All exchanges, or those after a checkpoint: the driver's part of it."""
         with torch_threads(self.config.train.threads):
@@ -169,8 +167,6 @@ class Driver:
             clients = clients.difference(self.drawn(round))
         return clients
 
-    # -- messages -----------------------------------------------------------------------------------------------------
-
     def _tasks(self, number: int, trainers: Sequence[int], evaluate: Sequence[int]) -> list[ClientTask]:
         has_global = bool(evaluate) and self._global_model() is not None
         fit_counts = self.method.after_fit == "fit"
@@ -215,8 +211,6 @@ class Driver:
         self.record.bytes_down += question.nbytes * len(tasks)
         self.record.bytes_up += sum(answer.nbytes for answer in answers.values())
         self.method.conclude(self.server, answers)
-
-    # -- what comes back ----------------------------------------------------------------------------------------------
 
     def _aggregate(
         self, trainers: Sequence[int], reports: Sequence[Report], tasks: Sequence[ClientTask], totals: Sequence[Total]
@@ -282,8 +276,6 @@ class Driver:
                 self.recorder.add_clients(self.seed, record.number, point, scores, took_part)
         self.recorder.add_traces(self.seed, record.number, record.traces)
         return lines
-
-    # -- what is kept -------------------------------------------------------------------------------------------------
 
     def _checkpoint(self) -> None:
         """A checkpoint, where one is due; a full disk costs it, not the run."""

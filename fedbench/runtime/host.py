@@ -50,8 +50,6 @@ class Host:
         data = ClientData(setup.config, dataset, setup.partition, learner.device, learner.dtype)
         return cls(parts, data, open_store(setup.states), **more)
 
-    # -- clients ------------------------------------------------------------------------------------------------------
-
     def client(self, task: ClientTask, round: int) -> Client:
         """The client as it stands when it holds the model of a round. Raises StateLostError."""
         number, state = task.client, self._state(task)
@@ -96,8 +94,6 @@ class Host:
             if split is not None:
                 split.key = self._key(client.id, round)
         return client
-
-    # -- work ---------------------------------------------------------------------------------------------------------
 
     def work(self, order: Order) -> Reply:
         """Every task of an order, in its order. A client that fails is reported and leaves no trace."""

@@ -59,8 +59,6 @@ class RayHosts:
         )
         return actor.remote()
 
-    # -- begin --------------------------------------------------------------------------------------------------------
-
     def begin(self, setup: Setup) -> None:
         from fedbench.runtime.channel import DriverEnd
         from fedbench.runtime.scratch import Scratch
@@ -109,8 +107,6 @@ class RayHosts:
             return self._ray.get(reference, timeout=seconds)
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, ConfigError | StateLostError | OSError) else error from None
-
-    # -- exchanges ----------------------------------------------------------------------------------------------------
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         self._channel.begin_exchange()
@@ -186,8 +182,6 @@ class RayHosts:
             "back, or go on with fewer --hosts"
         )
 
-    # -- checkpoints --------------------------------------------------------------------------------------------------
-
     def snapshot(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
         """Hosts on this machine write their shards; those of others are sent here to be written."""
         from fedbench.runtime.store import write_shard
@@ -219,8 +213,6 @@ class RayHosts:
         """What hosts answer, all at work at the same time."""
         for index, reference in [(i, ask(i)) for i in indices]:
             yield index, self._answered(index, during, partial(ask, index), reference)
-
-    # -- end ----------------------------------------------------------------------------------------------------------
 
     def end(self) -> None:
         if self._scratch is not None:

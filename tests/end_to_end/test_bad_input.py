@@ -276,9 +276,6 @@ def test_a_method_with_a_syntax_error(refused):
     assert "importing unfinished failed (SyntaxError" in refused(["run", "--method", "unfinished:Mine", *QUICK])
 
 
-# -- data --------------------------------------------------------------------------------------------------------------
-
-
 def png(seed: int, side: int = 8) -> bytes:
     stream = io.BytesIO()
     Image.fromarray(np.random.default_rng(seed).integers(0, 256, (side, side), np.uint8)).save(stream, "PNG")
@@ -347,9 +344,6 @@ def test_a_damaged_image_file_is_named(refused, tmp_path):
     (tmp_path / "pets" / "dog" / "3.png").write_bytes(png(3)[:60])
     told = refused(["run", "--data", f"folder:{tmp_path / 'pets'}", *QUICK])
     assert "pets/dog/3.png" in told
-
-
-# -- folders and machines ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["run", "grid"])

@@ -51,8 +51,6 @@ def run(rounds=4, norm=False, clients=SIZES, **options) -> Simulation:
     return simulation.run(rounds)
 
 
-# -- scores
-
 DELTA, STEP = torch.tensor([1.0, 2, 0, -1]), torch.tensor([0.5, 1, -0.5, 0])
 
 
@@ -158,8 +156,6 @@ def test_the_prediction_score_sees_the_statistics_after_training():
     assert close(simulation.log[0].traces[0, "score_prediction"], [loss], digits=5)
 
 
-# -- the mask
-
 CHANGE = torch.tensor([0.3, -0.5, 0.1, 0.5, 0, -0.5, 0.2, 0.05]).abs()
 
 
@@ -203,9 +199,6 @@ def test_masks_only_grow_and_keep_to_the_budget(changes, p, gamma, select_from, 
         assert grown.sum() <= floored_share(gamma, len(changes))
         assert grown.sum() - mask.sum() <= floored_share(p, len(changes))
         mask = grown
-
-
-# -- the phases
 
 
 def mamo(**options) -> Simulation:
@@ -345,8 +338,6 @@ def test_the_runs_momentum_and_optimizer_have_no_effect_and_it_says_so():
     assert not list(plain.method.check())
 
 
-# -- the server
-
 MODELS = [[1.0, 2, 3, 4], [5.0, 6, 7, 8], [9.0, 10, 11, 12]]
 MASKS = ["1000", "0010", "0010"]
 
@@ -423,9 +414,6 @@ def test_absent_clients_keep_what_is_theirs_and_weigh_nothing():
     assert torch.equal(simulation.log[2].after_agg[2].params[mask], kept.trained[mask])
     assert float(simulation.method.send(simulation.server, 2).alpha) == 0
     assert float(simulation.method.send(simulation.server, 0).alpha) > 0
-
-
-# -- whole rounds
 
 
 @pytest.mark.parametrize("norm", [False, True])

@@ -47,8 +47,6 @@ def passes(losses, gradients=1, **options):
     return taught([SLOPE] * gradients, [1.0] * 4, losses, **{"most": DEFAULT.start_max_epochs, **options})[2]
 
 
-# -- the weights, in numbers
-
 SLOPE = [0.4, -0.6, 0.2, -0.8]
 
 
@@ -96,9 +94,6 @@ def test_mixtures_lie_between_own_and_received(gradients, eta):
     assert ((weights >= 0) & (weights <= 1)).all()
     assert (found >= torch.minimum(OWN, RECEIVED) - 1e-6).all()
     assert (found <= torch.maximum(OWN, RECEIVED) + 1e-6).all()
-
-
-# -- whole rounds
 
 
 def test_without_learning_it_is_fedavg():

@@ -56,9 +56,6 @@ def mixed(models, weights) -> Tensor:
     return torch.stack(out)
 
 
-# -- the weights
-
-
 def test_squared_distances():
     assert distances(*PLACES).tolist() == [[0, 1, 4], [1, 0, 5], [4, 5, 0]]
 
@@ -152,9 +149,6 @@ def assert_weights(weights: Tensor, vectors: list[Tensor]) -> None:
     assert (u >= w.min(0).values - 1e-5).all()
 
 
-# -- the schedule and the pull
-
-
 def test_alpha_falls_in_steps():
     method = run(rounds=0).method
     assert close([method.alpha(t) for t in (1, 30, 31, 60, 61)], [1e4, 1e4, 1e3, 1e3, 1e2])
@@ -202,9 +196,6 @@ def test_rounds_by_hand():
         assert seen.traces[0, "weight/1"] == pytest.approx(float(xi[0, 1]), abs=1e-6)
 
 
-# -- equivalences
-
-
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize(
     "options",
@@ -242,9 +233,6 @@ def test_a_clients_first_step_feels_no_pull(options):
 def test_one_client_mixes_with_nobody():
     for options in ({}, {"variant": "heur", "self_weight": 0.2}):
         assert_same(run(sizes=[20], lam=0, **options), run("local", sizes=[20]))
-
-
-# -- what is received and evaluated
 
 
 def test_training_starts_at_the_mixture_or_at_the_own_model():
@@ -290,9 +278,6 @@ def test_running_statistics_stay_at_the_client():
     assert not equal(mine.log[1].after_fit[0], run(norm=True, rounds=2, alpha=0.3, sigma=1.0).log[1].after_fit[0])
 
 
-# -- who takes part
-
-
 def test_the_last_upload_of_everyone_is_mixed_for_everyone():
     mine = run(rounds=3, draw=lambda t: [[0], [1], [0]][t - 1], alpha=0.3, sigma=1.0, lam=0.5)
     first, second, third = mine.log
@@ -325,9 +310,6 @@ def test_the_server_keeps_copies():
 def test_evaluating_changes_nothing():
     mine = Simulation("fedamp", blobs(SIZES), module=Mlp(True), alpha=0.3, sigma=1.0).run(3, evaluate=False)
     assert_same(run(norm=True, alpha=0.3, sigma=1.0), mine, ["after_fit"])
-
-
-# -- options
 
 
 @pytest.mark.parametrize(
@@ -398,9 +380,6 @@ def test_clipping_is_said():
     assert traced(eager).diagonal().tolist() == [0, 0, 0]
 
 
-# -- bytes
-
-
 @pytest.mark.parametrize(
     ("options", "floats"),
     [({}, 79), ({"variant": "heur"}, 79), ({"bn_stats": "local"}, 69), ({"start": "local"}, 69)],
@@ -410,9 +389,6 @@ def test_bytes(options, floats):
     assert mine.context.layout.size + mine.context.layout.buffer_size == 79
     for seen in mine.log:
         assert set(seen.up.values()) == set(seen.down.values()) == {4 * floats}
-
-
-# -- what it is for
 
 
 def accuracy(mine: Simulation, tests: list[Data]) -> float:

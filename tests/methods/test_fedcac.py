@@ -70,8 +70,6 @@ def upload(client: int, params, mask: str, buffers=(), samples=10) -> Upload:
     return Upload(client, samples, params=torch.as_tensor(params).float(), buffers=torch.tensor(buffers), mask=packed)
 
 
-# -- sensitivity and masks
-
 RECEIVED = [0.5, -0.2, 0.3, 0, 1, -0.4, 0.25, 0.8]
 TRAINED = [0.6, -0.4, 0.1, 0.1, 0.9, -0.4, 0.35, 0.7]
 
@@ -148,9 +146,6 @@ def test_a_mask_has_exactly_its_share_and_prefers_large_scores(scores, tau):
     mask = largest(s, count)
     order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
     assert sorted(order[:count]) == mask.nonzero().flatten().tolist()
-
-
-# -- overlap, threshold, collaborators ---------------------------------------------------------------------------------
 
 
 def test_overlaps():
@@ -241,8 +236,6 @@ def test_invariants_of_overlap_and_collaborators(masks, beta):
         assert t > beta or now.any()
         before = now
 
-
-# -- the merge
 
 MODELS = {
     "A": [1.0, 2, 3, 4, 5, 6, 7, 8],
@@ -344,8 +337,6 @@ def test_the_merge_stays_between_the_trained_models(clients, round, data):
         assert (server.rows[i] >= trained.min(0).values - 1e-5).all()
         assert (server.rows[i] <= trained.max(0).values + 1e-5).all()
 
-
-# -- whole rounds
 
 SIZES = [9, 17, 12, 30]
 

@@ -34,8 +34,6 @@ def method(classes=3, public=4, rounds=10, **options) -> FedCT:
     return made
 
 
-# -- votes
-
 LABELS = [(0, 2, 1, 2), (1, 2, 1, 0), (2, 1, 0, 1), (0, 1, 0, 2)]
 
 
@@ -88,9 +86,6 @@ def test_how_many_labels_changed_is_traced():
         seen = mine.round()
         assert seen.traces[-1, "changed"] == int((mine.server.labels != before).sum())
         before = mine.server.labels
-
-
-# -- what is trained on
 
 
 class Linear(LightningModule):
@@ -189,9 +184,6 @@ def test_every_option_changes_the_result():
     assert len({tuple(params.tolist()) for params in found}) == len(found)
 
 
-# -- equivalences
-
-
 @pytest.mark.parametrize("options", [{}, *OPTIONS])
 @pytest.mark.parametrize("norm", [False, True])
 def test_round_1_is_a_local_round(options, norm):
@@ -264,9 +256,6 @@ def test_clients_of_one_image_and_batches_of_one(combine):
     assert not equal(mine.log[2].after_fit[0], mine.log[1].after_fit[0])
 
 
-# -- who votes when
-
-
 def test_only_participants_vote_and_who_returns_gets_the_newest_labels():
     mine = run(rounds=2, draw=lambda t: [[0, 1], [1]][t - 1])
     assert torch.equal(mine.server.labels, mine.log[1].uploads[1].labels)
@@ -286,9 +275,6 @@ def test_a_communication_period_keeps_the_labels():
     assert voted == [{False}, {True}, {False}, {True}, {False}]
     assert_same(run(rounds=2, communication_period=2), run("local", rounds=2))
     assert not equal(mine.log[2].after_fit[0], run("local").log[2].after_fit[0])
-
-
-# -- bytes
 
 
 @pytest.mark.parametrize(
@@ -311,9 +297,6 @@ def test_bytes_of_rounds():
     mine = run(norm=True)
     assert [seen.up[0] for seen in mine.log] == [10, 10, 10]
     assert [seen.down[0] for seen in mine.log] == [0, 10, 10]
-
-
-# -- privacy
 
 
 @pytest.mark.parametrize(
@@ -363,9 +346,6 @@ def test_noise_reaches_the_vote():
 def test_options_that_contradict_each_other_are_refused(options):
     with pytest.raises(ConfigError, match=r"method\."):
         method(**options)
-
-
-# -- what it is for
 
 
 def test_similar_clients_with_few_images_gain_over_local_training():

@@ -44,8 +44,6 @@ def personal(fisher, **options) -> set[int]:
     return set(made.mask(torch.tensor(fisher, dtype=torch.float64)).nonzero().flatten().tolist())
 
 
-# -- the mask, in numbers
-
 FISHER = [0.1, 0.5, 0.9, 0.3, 2, 2, 2]
 
 
@@ -70,8 +68,6 @@ def test_min_max_reaches_both_ends(values):
     assert float(z.min()) == 0
     assert float(z.max()) == (1 if len(set(values)) > 1 else 0)
 
-
-# -- the constraint, in numbers
 
 W, G, RECEIVED = [1.0, 2, 0, -1], [0.5, 1.0, 0, 1], [0.25, 1.0, 0, -0.75]
 M = [1.0, 0, 0, 1]
@@ -161,9 +157,6 @@ def test_the_pull_by_tensors_serves_a_stack_of_clients():
         assert torch.equal(row, g[i])
 
 
-# -- clipping and noise
-
-
 def update(made, delta, participants=4):
     start = torch.ones(len(delta), dtype=torch.float64)
     message = Message(params=start, participants=uncounted(participants))
@@ -229,9 +222,6 @@ def test_the_own_model_knows_neither_clipping_nor_noise():
 
 def test_a_huge_bound_clips_nothing():
     assert_same(run(clip=True, clipping_bound=1e6, lambda_2=0), run(clipping_bound=1e6, lambda_2=0))
-
-
-# -- whole rounds
 
 
 def later(t):

@@ -42,9 +42,6 @@ def method(classes=3, public=4, rounds=10, **options) -> FedMosaic:
     return made
 
 
-# -- lambda
-
-
 @pytest.mark.parametrize(
     ("private", "public", "expected"),
     [(0.5, 0.5, 1), (0.5, 1.25, 0.223130), (0.8, 0.2, 2.117), (1e-9, 1e-9, 1), (0, 1, 0), (0, 0, 1)],
@@ -87,8 +84,6 @@ def test_there_is_no_lambda_before_there_are_labels():
     mine = run(rounds=1)
     assert all(isnan(mine.log[0].traces[i, "lambda"]) for i in range(3))
 
-
-# -- votes
 
 LABELS = [(0, 1, 2, 0), (1, 1, 0, 2), (1, 2, 2, 1)]
 EXPERTISE = [(0.7, 0.2, 0.1, 0.4), (0.3, 0.3, 0.6, 0.4), (0.4, 0.5, 0.5, 0.4)]
@@ -164,9 +159,6 @@ def test_votes_are_those_of_the_trained_model_in_evaluation_mode():
             assert torch.equal(upload.labels, logits.argmax(1))
             shares = mine.data[i].labels.bincount(minlength=4) / len(mine.data[i])
             assert torch.allclose(upload.expertise.float(), shares[upload.labels].clamp(min=1e-6))
-
-
-# -- the loss
 
 
 class Linear(LightningModule):
@@ -280,9 +272,6 @@ def test_public_batch_size(asked, batch, expected):
     assert seen == [expected] * 3
 
 
-# -- equivalences
-
-
 @pytest.mark.parametrize("norm", [False, True])
 def test_a_lambda_of_0_is_local_training(norm):
     assert_same(run(norm=norm, lambda_mode="fixed", lambda_value=0), run("local", norm=norm))
@@ -374,9 +363,6 @@ def test_evaluating_changes_nothing():
     assert_same(run(norm=True), silent, ["after_fit"])
 
 
-# -- who votes when
-
-
 def test_only_participants_vote_and_who_returns_gets_the_newest_labels():
     mine = run(draw=lambda t: [[0, 1], [1], [0, 2]][t - 1])
     assert {i for i, name in mine.log[1].traces if name == "agreement"} == {1}
@@ -393,9 +379,6 @@ def test_a_communication_period_keeps_the_labels():
     first, second = mine.log[2].traces[0, "lambda"], mine.log[3].traces[0, "lambda"]
     assert first != second
     assert_same(run(rounds=2, communication_period=2), run("local", rounds=2))
-
-
-# -- bytes
 
 
 @pytest.mark.parametrize(
@@ -431,9 +414,6 @@ def test_labels_are_sent_again_only_when_they_are_new():
     assert [seen.down[0] for seen in mine.log] == [0, 0, 10, 0, 10]
     assert [seen.down.get(2) for seen in mine.log] == [0, 0, 10, None, 10]
     assert [seen.up[0] for seen in mine.log] == [0, 10 + 160, 0, 10 + 160, 0]
-
-
-# -- privacy
 
 
 @pytest.mark.parametrize("options", [{"label_privacy": "krr"}, {"label_privacy": "xor", "label_sensitivity": 2}])
@@ -568,9 +548,6 @@ def test_what_is_spent_is_traced_every_round():
 def test_options_that_contradict_each_other_are_refused(options):
     with pytest.raises(ConfigError, match=r"method\."):
         method(**options)
-
-
-# -- what it is for
 
 
 def test_a_client_with_permuted_labels_stops_trusting_the_others():

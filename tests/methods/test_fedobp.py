@@ -51,9 +51,6 @@ def personal(mask) -> set[int]:
     return set(mask.nonzero().flatten().tolist())
 
 
-# -- scores, quantile and merge, in numbers
-
-
 def test_the_score_is_the_squared_distance():
     assert close(received(six()).scores, [0.015625, 0.25, 0, 0.015625, 0.0625, 0.0625])
 
@@ -155,9 +152,6 @@ def test_masks(scores, low, high, rule):
     assert torch.equal(six(quantile=low, quantile_rule=rule).mask(scores * 0.125), many)
     rank = -int(-low * 6 // 1) if rule == "inf" else int(low * 5 + 1e-9) + 1
     assert int(many.sum()) <= 6 - rank
-
-
-# -- whole rounds
 
 
 def run(name="fedobp", rounds=4, norm=False, clients=SIZES, **options) -> Simulation:

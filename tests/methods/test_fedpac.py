@@ -52,9 +52,6 @@ def programme(moments, spreads, i):
     return far @ far.T + np.diag(spreads)
 
 
-# -- the numbers of the specification ---------------------------------------------------------------------------------
-
-
 def test_statistics_of_a_head():
     moments, spreads = statistics()
     assert close(moments[0], [1.333333, 0.666667, 0, 0.333333])
@@ -120,8 +117,6 @@ def test_centroids():
     assert close(found[:2], [1.333333, 0.333333, 3, 3])
     assert found[2].isnan().all()
 
-
-# -- invariants -------------------------------------------------------------------------------------------------------
 
 clients = st.integers(1, 5).flatmap(
     lambda n: st.lists(
@@ -192,9 +187,6 @@ def test_a_bias_that_all_heads_share_is_in_every_mix():
     for i, head in made.server.heads.items():
         assert torch.allclose(head[:20], before[i][:20])
         assert torch.allclose(head[20:], before[i][20:] + 0.5)
-
-
-# -- rounds -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("norm", [False, True])

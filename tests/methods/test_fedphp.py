@@ -27,9 +27,6 @@ def run(rounds=3, norm=False, method="fedphp", **options) -> Simulation:
     return made.run(rounds)
 
 
-# -- the numbers of the specification ---------------------------------------------------------------------------------
-
-
 def test_discrepancy_and_its_gradient():
     a = A.clone().requires_grad_()
     value = mmd(a, taught=B)
@@ -79,8 +76,6 @@ class Pair(Quadratic):
         super().__init__(start=(1.0, 2.0), curvature=(1.0, 1.0))
 
 
-# -- invariants -------------------------------------------------------------------------------------------------------
-
 points = st.integers(1, 5).flatmap(
     lambda n: st.tuples(*[st.lists(st.lists(st.floats(-5, 5), min_size=2, max_size=2), min_size=n, max_size=n)] * 2)
 )
@@ -125,9 +120,6 @@ def test_the_share_of_the_past_never_falls_nor_passes_its_limit(count, rounds, d
     shares = [past_share(mu, z, rounds, drawn, drawn + more) for z in (count, count + 1)]
     assert 0 <= shares[0] <= shares[1] <= mu
     assert past_share(mu, 0, rounds, drawn, drawn + more) == 0
-
-
-# -- training ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("norm", [False, True])

@@ -48,8 +48,6 @@ def run(rounds=4, norm=False, clients=SIZES, **options) -> Simulation:
     return Simulation("fedselect", blobs(clients), module=Mlp(norm), draw=draw, train=train, **options).run(rounds)
 
 
-# -- selection
-
 CHANGE = torch.tensor([0.3, 0.1, 0.3, 0.2, 0, 0.4, 0.4, 0.4])
 
 
@@ -127,9 +125,6 @@ def test_change_counts_from_the_received_model_or_from_the_last_growth():
     first = run(rounds=2, delta_reference="last_update", **options)
     change = (first.log[1].after_fit[0].params - first.initial.params).abs()
     assert torch.equal(first.states[0].mask, grown(torch.zeros(59, dtype=torch.bool), change, compete, 0.1, 1.0))
-
-
-# -- training
 
 
 class Sum(LightningModule):
@@ -233,8 +228,6 @@ def test_a_pass_moves_its_own_part_only(norm, keep):
     assert all(torch.equal(a[2], b[1]) for a, b in pairwise(calls))
 
 
-# -- the server
-
 MODELS, MASKS = [[1.0, 2, 3], [4.0, 5, 6], [7.0, 8, 9]], ["101", "001", "011"]
 
 
@@ -293,9 +286,6 @@ def test_an_absent_client_returns_to_the_server_where_its_last_training_was_shar
     assert torch.equal(after[~held.kept], simulation.server.params[~held.kept])
     new = run(rounds=2, draw=lambda t: [0, 1])
     assert torch.equal(new.log[1].after_agg[2].params, new.server.params)
-
-
-# -- whole rounds
 
 
 @pytest.mark.parametrize("norm", [False, True])

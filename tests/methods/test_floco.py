@@ -51,8 +51,6 @@ def mixed(simulation, weights) -> Weights:
     return weights.replace(params=params, buffers=weights.buffers[~simulation.method.mixtures.buffers])
 
 
-# -- the projection, in numbers
-
 ROWS = torch.tensor([[0.5, 0.2, -0.1], [-0.3, 0.1, 0.4], [0, 0, 0]], dtype=torch.float64)
 THIRDS = [1 / 3] * 3
 X = torch.tensor([[1.0, 0, 0, 2], [0, 1, 0, 1], [2, 0, 1, 0], [0, 0, 3, 1]])
@@ -123,8 +121,6 @@ def test_centres_lie_in_the_simplex(rows, z):
     assert torch.allclose(found.sum(1), torch.ones(len(rows), dtype=torch.float64))
 
 
-# -- coordinates, in numbers
-
 BETA = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
 
 
@@ -186,9 +182,6 @@ def test_every_batch_has_coordinates_of_its_own():
     assert len(seen) == 3 * 2 * 3  # clients, epochs, batches
     assert len({tuple(a.tolist()) for a in seen}) == len(seen)
     assert all(close(a.sum(), [1]) for a in seen)
-
-
-# -- the model of endpoints
 
 
 def test_the_gradient_of_an_endpoint_is_its_share_of_the_mixed_weights():
@@ -277,9 +270,6 @@ class Headless(LightningModule):
 def test_heads_that_cannot_be_mixed_are_refused(module, message):
     with pytest.raises(ConfigError, match=message):
         run(module=module(), rounds=0)
-
-
-# -- whole rounds
 
 
 class FromEndpoint(Mlp):

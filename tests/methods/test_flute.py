@@ -35,9 +35,6 @@ def head_of(weights) -> torch.Tensor:
     return weights.params[-24:-4]
 
 
-# -- the numbers of the specification ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("present", "distance", "slope"),
     [
@@ -100,8 +97,6 @@ class Given(Mlp):
             self.head.weight.copy_(W)
 
 
-# -- invariants -------------------------------------------------------------------------------------------------------
-
 heads = st.tuples(st.integers(2, 5), st.integers(1, 6), st.integers(0, 10**6))
 
 
@@ -131,9 +126,6 @@ def test_the_servers_step_brings_heads_closer_to_collapse():
         )
         assert sum(after) < sum(before)
         assert all(0 <= d <= 2 for d in before + after)
-
-
-# -- rounds -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("norm", [False, True])

@@ -54,9 +54,6 @@ class Dropped(LightningModule):
         return F.cross_entropy(self(x), y)
 
 
-# -- one meta-step
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -135,9 +132,6 @@ def test_how_many_meta_steps(variant, batch, epochs, steps, samples, expected):
     assert mine.learner.ledger.steps == expected * {"fo": 2, "hf": 4, "exact": 3}[variant]
 
 
-# -- the Hessian term
-
-
 def test_hf_goes_to_exact_as_delta_goes_to_0():
     train = {**DOUBLE, "lr": 0.1, "batch_size": 8, "steps": 2}
     clients = blobs([20, 26], classes=3)
@@ -166,9 +160,6 @@ def test_the_passes_for_the_hessian_leave_statistics_alone(variant):
     assert mine.log[0].uploads[0].counters.tolist() == [6]
 
 
-# -- equivalences
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_without_alpha_it_is_fedavg(variant):
     train = {"batch_size": "full", "shuffle": False, **PLAIN}
@@ -184,9 +175,6 @@ def test_without_adaptation_the_shared_model_is_evaluated():
             assert torch.equal(seen.after_fit[i].params, upload.params)
     assert torch.equal(mine.log[-1].after_agg[0].params, mine.server.params)
     assert_same_uploads(mine, run(adapt_steps=3))
-
-
-# -- adaptation
 
 
 @pytest.mark.parametrize("steps", [1, 3])
@@ -264,9 +252,6 @@ def untrained(mine: Simulation) -> Weights:
     return mine.method.personal(client, mine.method.resting(client), "after_fit")
 
 
-# -- the server half
-
-
 def test_the_mean_is_uniform_or_by_images():
     mine = run(rounds=1, norm=True)
     uploads = list(mine.log[0].uploads.values())
@@ -286,9 +271,6 @@ def test_bytes():
     for norm, floats in ((False, 59), (True, 79)):
         for seen in run(norm=norm, variant="hf").log:
             assert set(seen.up.values()) == set(seen.down.values()) == {4 * floats}
-
-
-# -- options
 
 
 @pytest.mark.parametrize(
@@ -327,9 +309,6 @@ def test_values_out_of_range_are_refused(option):
 def test_the_other_engine_is_refused():
     with pytest.raises(ConfigError, match="steps of its own"):
         check(*resolve(small("per-fedavg", train__engine="trainer")))
-
-
-# -- what it is for
 
 
 def test_one_step_of_adaptation_gains_where_labels_are_skewed():

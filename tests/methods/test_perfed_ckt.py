@@ -34,9 +34,6 @@ def rows(values) -> list[Tensor]:
     return [torch.tensor(v, dtype=torch.float32) for v in values]
 
 
-# -- clusters
-
-
 @pytest.mark.parametrize(
     ("clusters", "assigned", "centres"),
     [
@@ -106,9 +103,6 @@ def test_other_numbers_of_clients_rename_clusters_only(values, clusters, random)
     assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
 
-# -- the loss
-
-
 def test_the_distance_sums_over_classes_and_averages_over_images():
     s = torch.tensor([[1.0, 0, -1], [0, 2, 0]], requires_grad=True)
     q = torch.tensor([[0.0, 0, 0], [1, 1, 0]])
@@ -168,9 +162,6 @@ def test_a_round_is_training_on_the_sum(signal):
         assert torch.allclose(mine.log[1].after_fit[i].params, expected, rtol=0, atol=1e-12)
 
 
-# -- signals and targets
-
-
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("signal", ["logits", "probs"])
 def test_the_signal_is_that_of_the_trained_model_in_evaluation_mode(norm, signal):
@@ -228,9 +219,6 @@ def test_a_first_participation_has_no_target():
     assert mine.log[1].down == {2: 0}
 
 
-# -- equivalences
-
-
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("options", [{"lam": 0}, {"lam": 0, "signal": "probs", "num_clusters": 1}])
 def test_without_lam_it_is_local_training(norm, options):
@@ -268,9 +256,6 @@ def test_both_points_are_the_same_and_no_parameter_travels():
 def test_evaluating_changes_nothing():
     silent = Simulation("perfed-ckt", blobs(SIZES), module=Mlp(True), public=PUBLIC).run(3, evaluate=False)
     assert_same(run(norm=True), silent, ["after_fit"])
-
-
-# -- bytes and options
 
 
 @pytest.mark.parametrize(("precision", "size"), [("32-true", 4), ("64-true", 8)])
@@ -331,9 +316,6 @@ def test_more_public_images_per_step_than_there_are():
 def test_values_out_of_range_are_refused(option):
     with pytest.raises(ConfigError, match=f"method.{next(iter(option))}"):
         resolve(small("perfed-ckt", **{f"method__{key}": value for key, value in option.items()}))
-
-
-# -- what it is for
 
 
 def test_clients_with_the_same_labels_end_in_one_cluster():

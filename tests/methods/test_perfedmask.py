@@ -25,9 +25,6 @@ SIZES = [9, 17, 12]
 LAYERS = np.array([10, 20, 30, 40])
 
 
-# -- the search
-
-
 def text(masks: np.ndarray) -> str:
     return " ".join("".join(str(int(m)) for m in row) for row in masks)
 
@@ -135,9 +132,6 @@ def test_many_clients_take_seconds_not_hours():
     assert found[1::2].all()
 
 
-# -- layers
-
-
 class Deep(LightningModule):
     """Three layers of a body, one with BatchNorm, before the head; every instance starts the same."""
 
@@ -196,9 +190,6 @@ def test_a_model_without_a_body_is_refused():
         run(rounds=0, module=HeadOnly())
 
 
-# -- the server
-
-
 def test_a_layer_is_averaged_over_those_who_trained_it():
     names = ["a", "b", "c", "head"]
     slots = tuple(Slot(f"{n}.weight", (1,), i, i + 1, head=n == "head") for i, n in enumerate(names))
@@ -250,9 +241,6 @@ def test_statistics_go_with_their_layer():
     assert seen.after_fit[2].counters.tolist() == [0]
     mean = (9 * seen.after_fit[0].buffers.double() + 17 * seen.after_fit[1].buffers.double()) / 26
     assert torch.allclose(simulation.server.buffers.double(), mean, rtol=0, atol=1e-6)
-
-
-# -- whole rounds
 
 
 class FrozenHead(FedAvg):

@@ -66,9 +66,6 @@ def whole(gaussians):
     return Gaussians(gaussians.means, upper + upper.triu(1).T)
 
 
-# -- the numbers of the specification ---------------------------------------------------------------------------------
-
-
 def test_the_prior_of_labels():
     assert close(label_prior(Y, 2, 1e-4), [0.749950, 0.250050])
 
@@ -131,9 +128,6 @@ def test_folds_are_dealt_class_by_class_in_row_order():
         dealt = split(rows, y, folds, 4)
         assert [z.flatten().tolist() for z, _ in dealt] == places
         assert all(torch.equal(y[z.flatten().long()], labels) for z, labels in dealt)
-
-
-# -- the solver -------------------------------------------------------------------------------------------------------
 
 
 def problem(seed=0, count=40, spread=1.0):
@@ -246,8 +240,6 @@ def test_nothing_below_the_diagonal_is_read(definite):
     assert np.array_equal(found[0][1], found[1][1])
 
 
-# -- invariants -------------------------------------------------------------------------------------------------------
-
 samples = st.integers(1, 12).flatmap(
     lambda n: st.lists(st.tuples(*[st.floats(-5, 5)] * 3, st.integers(0, 2)), min_size=n, max_size=n)
 )
@@ -277,9 +269,6 @@ def test_mixed_statistics_lie_between_and_can_be_solved(rows, a, b):
     again = statistics_of(z[order], y[order], common.means, 2, 1e-4, 1)
     assert torch.allclose(again.means, local.means)
     assert torch.allclose(again.covariance, local.covariance)
-
-
-# -- rounds -----------------------------------------------------------------------------------------------------------
 
 
 def test_with_weights_of_zero_the_global_statistics_stay():

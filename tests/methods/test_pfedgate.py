@@ -55,9 +55,6 @@ def shared(mine: Simulation) -> Weights:
     return Weights(mine.server.params, mine.server.buffers, mine.server.counters)
 
 
-# -- the gate
-
-
 def test_factors_of_a_batch():
     gate = Gate((2,), 2, switch=False).double()
     gate.linear.weight.data, gate.linear.bias.data = torch.eye(2).double(), torch.zeros(2).double()
@@ -127,9 +124,6 @@ def test_gates_of_clients_start_apart_and_stay_the_same_whoever_else_is_there():
     gates = [run(rounds=0).client(i, 0).state.gate["linear.weight"] for i in (0, 1)]
     assert not torch.equal(gates[0], gates[1])
     assert torch.equal(gates[0], run(rounds=0, clients=blobs([9])).client(0, 5).state.gate["linear.weight"])
-
-
-# -- blocks
 
 
 def test_pieces():
@@ -205,9 +199,6 @@ def test_groups_are_told_by_the_owner_of_a_tensor():
     slots = [slot.name for slot in mine.learner.layout.params]
     assert slots == ["free", "linear_looking.weight", "linear_looking.bias", "other.0.weight", "other.0.bias"]
     assert list(mine.method.blocks.linear) == [False] * 8 + [True] * 5
-
-
-# -- a round, against plain PyTorch
 
 
 def by_hand(mine: Simulation, number: int, share: float, epochs: int) -> tuple[torch.Tensor, dict, list[set[int]]]:
@@ -348,9 +339,6 @@ def test_steps_of_both_are_counted():
     assert steps(train={"steps": 5}) == 10
 
 
-# -- predictors
-
-
 def test_predictors_use_the_gate_of_the_client():
     mine = run(rounds=2)
     seen, test = mine.log[-1], blobs([7], seed=5)[0]
@@ -430,9 +418,6 @@ def test_evaluating_changes_nothing():
     assert equal(shared(loud), shared(silent))
     for i in range(3):
         assert all(torch.equal(v, silent.states[i].gate[k]) for k, v in loud.states[i].gate.items())
-
-
-# -- equivalences and clients among others
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -657,9 +642,6 @@ def test_images_are_normalised_before_the_gate_and_not_before_the_model():
     )
 
 
-# -- bytes
-
-
 def test_bytes():
     mine = run(norm=True)
     count = 4 * (PARAMS + 10 + 10)  # float buffers and the weights of BatchNorm
@@ -701,9 +683,6 @@ def test_a_share_for_each_client():
     assert seen.up[0] < seen.up[2] < seen.up[1] == 4 * PARAMS
 
 
-# -- what is refused
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -740,9 +719,6 @@ def test_a_gradient_is_shortened_to_its_norm():
     assert result(30.0, 40.0) == pytest.approx([6, 8], abs=1e-6)
     assert result(0.0, 0.0) == [0, 0]
     assert result(30.0, 40.0, limit=None) == [30, 40]
-
-
-# -- what it is for
 
 
 def test_clients_of_two_classes_gain_over_fedavg():

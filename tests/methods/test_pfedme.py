@@ -31,9 +31,6 @@ def bowl(steps: int, lr=0.25, **options) -> Simulation:
     return Simulation("pfedme", targets((1.0, -1.0)), module=module, train=train, **{**BOWL, **options}).run(1)
 
 
-# -- local rounds
-
-
 @pytest.mark.parametrize(
     ("start", "steps", "theta", "w"),
     [
@@ -111,9 +108,6 @@ def test_all_inner_steps_take_the_same_batch_and_count():
     assert mine.learner.ledger.steps == 36
 
 
-# -- the server half
-
-
 @pytest.mark.parametrize(("beta", "expected"), [(0.5, [1, 2]), (1, [1, 3]), (2, [1, 5])])
 def test_the_server_goes_towards_the_mean(beta, expected):
     mine = run(rounds=0, beta=beta)
@@ -143,9 +137,6 @@ def test_weights_by_images():
     assert not torch.allclose(mine.server.params, run(rounds=1).server.params, rtol=0, atol=1e-7)
 
 
-# -- equivalences
-
-
 def test_one_inner_step_from_the_centre_is_fedavg():
     plain = {"momentum": 0, "weight_decay": 0, **DOUBLE}
     mine = run(
@@ -166,9 +157,6 @@ def test_without_lam_w_stays_and_theta_is_local_training(norm):
         assert torch.allclose(theta.params, local.params, rtol=0, atol=1e-6)
         assert torch.allclose(theta.buffers, local.buffers, rtol=0, atol=1e-6)
         assert torch.equal(theta.counters, local.counters)
-
-
-# -- what is evaluated, kept and sent
 
 
 @pytest.mark.parametrize("norm", [False, True])
@@ -232,9 +220,6 @@ def test_bytes():
             assert set(seen.up.values()) == set(seen.down.values()) == {4 * floats}
 
 
-# -- options
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -284,9 +269,6 @@ def test_values_out_of_range_are_refused(option):
 def test_the_other_engine_is_refused():
     with pytest.raises(ConfigError, match="steps of its own"):
         check(*resolve(small("pfedme", train__engine="trainer")))
-
-
-# -- what it is for
 
 
 def test_theta_is_better_than_w_where_labels_are_skewed():

@@ -24,8 +24,6 @@ from fedbench.methods.parts.privacy import (
 )
 from tests.methods.simulator import close
 
-# -- noise ------------------------------------------------------------------------------------------------------------
-
 
 def test_probabilities():
     for (epsilon, classes), keep in {(1, 3): 0.576117, (2, 10): 0.450853, (0, 4): 0.25}.items():
@@ -56,9 +54,6 @@ def test_bits_are_flipped_independently():
     assert torch.allclose(noisy.mean(0), torch.tensor([0.75, 0.25, 0.25]).double(), atol=0.008)
     assert noisy.sum(1).min() == 0
     assert noisy.T.corrcoef().triu(1).abs().max() < 0.02
-
-
-# -- the account ------------------------------------------------------------------------------------------------------
 
 
 def by_dp_accounting(labels, expertise, uploads, delta) -> float:

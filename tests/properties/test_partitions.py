@@ -274,9 +274,6 @@ def test_a_smaller_public_set_from_a_reserve_changes_no_client(dataset, config, 
             np.testing.assert_array_equal(one.train, other.train)
 
 
-# -- what the schemes are made of --------------------------------------------------------------------------------------
-
-
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 50)), min_size=1, max_size=30), st.integers(0, 99))
 def test_choices_are_in_range_and_differ_where_they_can(groups, seed):
     sizes, counts = np.array(groups).T

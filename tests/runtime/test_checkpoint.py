@@ -82,9 +82,6 @@ def test_a_full_disk_leaves_the_one_before(tmp_path):
     assert loaded(tmp_path)["round"] == 1
 
 
-# -- of a run under way ------------------------------------------------------------------------------------------------
-
-
 class Keeping:
     """A host whose two clients are trained by turns, and the checkpoints of its run."""
 

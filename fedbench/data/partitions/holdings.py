@@ -89,9 +89,6 @@ def generator(seed: int, *stream: int | str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
 
 
-# -- the two parts -----------------------------------------------------------------------------------------------------
-
-
 def pooled(source: Stock, options: PartitionConfig) -> bool:
     """Whether the parts are merged and test images held out anew. Raises ConfigError where the data lack a part."""
     if source.one_part and options.test != "pooled":
@@ -131,9 +128,6 @@ def held_out(holdings: Holdings, share: float, rng: np.random.Generator) -> np.n
     """bool [n]: int(share * size) random images of every owner's."""
     sizes = np.bincount(holdings.owners)
     return ranks(holdings.owners, rng) < (sizes * share).astype(np.int64)[holdings.owners]
-
-
-# -- choices within groups ---------------------------------------------------------------------------------------------
 
 
 def ranks(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:

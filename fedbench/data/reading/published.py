@@ -116,9 +116,6 @@ def seal(folder: Path) -> None:
     (folder / STAMP).write_text("whole\n")
 
 
-# -- finding -----------------------------------------------------------------------------------------------------------
-
-
 def entry(folder: Path, name: str) -> Path | None:
     """A file or folder of the set, packed or not."""
     return next((path for path in (folder / f"{name}.gz", folder / name) if path.exists()), None)
@@ -187,9 +184,6 @@ def files_of(published: Published, folder: Path) -> tuple[Path, ...]:
     return (*(path for path in found if path.is_file()), *below)
 
 
-# -- checksums ---------------------------------------------------------------------------------------------------------
-
-
 def md5(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
@@ -215,9 +209,6 @@ def check_pickles(published: Published, folder: Path) -> None:
             f"{path}: not the published file (MD5 differs); it is a Python pickle, which can run code, and only read "
             "with the published checksum"
         )
-
-
-# -- download ----------------------------------------------------------------------------------------------------------
 
 
 def stored(name: str, published: Published, progress: OnProgress | None = None) -> Path:

@@ -151,9 +151,6 @@ def row_count(file: Path) -> int:
     return count
 
 
-# -- columns -----------------------------------------------------------------------------------------------------------
-
-
 def agreed_columns(files: list[Path], options: Options) -> ParquetColumns:
     """The columns of the first file, which all others must have with the same class names."""
     first, *others = files
@@ -246,9 +243,6 @@ def domain_names(files: Iterable[Path], columns: ParquetColumns) -> tuple[str, .
             for batch in opened.iter_batches(batch_size=2**16, columns=[columns.domain]):
                 found |= set(batch.column(columns.domain).unique().to_pylist())
     return tuple(map(str, sorted(found - {None})))
-
-
-# -- rows --------------------------------------------------------------------------------------------------------------
 
 
 def items_of(

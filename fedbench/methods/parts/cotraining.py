@@ -73,8 +73,6 @@ class CoTraining(Local):
         public_batch(options.public_batch_size, self.context)
         return self.budget_lines()
 
-    # -- the client half ----------------------------------------------------------------------------------------------
-
     def train(self, client: Client, received: Weights) -> Upload:
         public = Relabelled(client.public, client.message.labels) if "labels" in client.message else None
         trained, traces = self.learn(client, received, public)
@@ -102,8 +100,6 @@ class CoTraining(Local):
         """Bits of one class index."""
         return (self.context.classes - 1).bit_length()
 
-    # -- what noise spends --------------------------------------------------------------------------------------------
-
     @cached_property
     def label_noise(self) -> LabelNoise:
         options, public = self.options, self.context.public
@@ -127,8 +123,6 @@ class CoTraining(Local):
     def most_uploads(self) -> int:
         """Uploads of a client that takes part in every round of the run."""
         return self.context.rounds // self.options.communication_period
-
-    # -- the server half ----------------------------------------------------------------------------------------------
 
     def send(self, server: Any, client: int) -> Message:
         message = super().send(server, client)

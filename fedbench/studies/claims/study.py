@@ -103,9 +103,6 @@ def finished(folder: Path) -> bool:
     return is_study(folder) and all(entry.status == "done" for entry in Plan.read(folder).entries)
 
 
-# -- what a row comes to -----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Found:
     """What the runs of a row left, those of the rows that it uses under `ROW LABEL`."""
@@ -224,9 +221,6 @@ def levels(found: Found) -> dict[str, dict[str, float]]:
         for label, runs in found.frames().items()
         if label in found.row.asked
     }
-
-
-# -- the table ---------------------------------------------------------------------------------------------------------
 
 
 def note(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:

@@ -108,9 +108,6 @@ def test_too_few_images_for_a_test_part(tmp_path):
     assert "4 training and 0 test samples" in refused(tmp_path / "set")
 
 
-# -- domains -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def domains(tmp_path) -> Path:
     """Two domains of two classes with five images each; the pixels say which image it is."""

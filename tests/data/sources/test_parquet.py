@@ -104,9 +104,6 @@ def test_real_cifar10(shared):
     assert dataset.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=0.005)
 
 
-# -- domains -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def write_domains(tmp_path, encode, pixels):
     """A file with a column of domains; names: those declared in its metadata."""
@@ -141,9 +138,6 @@ def test_wrong_domains(write_domains):
     assert "column domain holds double" in refused(write_domains([0.5] * 5))
     path = write_domains(["a"] * 5)
     assert "data.domain_column = 'style': no such column" in refused(path, domain_column="style")
-
-
-# -- mistakes ----------------------------------------------------------------------------------------------------------
 
 
 def test_no_file(tmp_path):
