@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from fedbench.config import Config
 from fedbench.config.keys import flat, nested
@@ -23,26 +20,18 @@ from fedbench.studies.execute import Watch
 from fedbench.studies.resolve import settled
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space
+from fedbench.studies.tabled import Tabled
 from fedbench.studies.tuning import Tuning, asked_with_seeds, need_validation
 
 SETTINGS = ("data", "partition", "public", "model", "train", "rounds", "participation")
 """Sections and keys of which settings are made."""
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What a comparison left. The table is read when it is asked for."""
+class Comparison(Tabled):
+    """What a comparison left.
 
-    folder: Path
-
-    @property
-    def report(self) -> Path:
-        return self.folder / "report.html"
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        """As `table.csv` holds it: a row per method, the best first; over settings, one per method and setting."""
-        return pd.read_csv(self.folder / "table.csv")
+    `table` has a row per method, the best first; over settings, one per method and setting.
+    """
 
 
 def compare(

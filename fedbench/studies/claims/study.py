@@ -28,25 +28,16 @@ from fedbench.studies.contest import hold as hold_contests
 from fedbench.studies.cost import hours_of, steps_of
 from fedbench.studies.execute import Watch
 from fedbench.studies.space import Values
+from fedbench.studies.tabled import Tabled
 
 KIND = "claims"
 NOT_RUN = "not run yet"
 
 
-@dataclass(frozen=True)
-class Claims:
-    """What was tested so far. The table is read when it is asked for."""
+class Claims(Tabled):
+    """What was tested so far. `table` has a row per part of a claim."""
 
-    folder: Path
-
-    @property
-    def report(self) -> Path:
-        return self.folder / "report.html"
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        """A row per part of a claim, as `claims.csv` holds it."""
-        return pd.read_csv(self.folder / "claims.csv")
+    file = "claims.csv"
 
 
 def claims(

@@ -1,11 +1,7 @@
 """Published experiments made again: cell by cell, under the paper's protocol, each run kept by its identity."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-
-import pandas as pd
 
 from fedbench.config import Config
 from fedbench.config.keys import nested
@@ -20,24 +16,13 @@ from fedbench.studies.execute import Watch
 from fedbench.studies.published.experiment import SCALES, Cell, Experiment, keys
 from fedbench.studies.sources import source_keys
 from fedbench.studies.space import Values
+from fedbench.studies.tabled import Tabled
 
 KIND = "reproduce"
 
 
-@dataclass(frozen=True)
-class Reproduction:
-    """What an experiment left. The table is read when it is asked for."""
-
-    folder: Path
-
-    @property
-    def report(self) -> Path:
-        return self.folder / "report.html"
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        """A row per published number, as `table.csv` holds it."""
-        return pd.read_csv(self.folder / "table.csv")
+class Reproduction(Tabled):
+    """What an experiment left. `table` has a row per published number."""
 
 
 def reproduce(

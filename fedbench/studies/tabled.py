@@ -1,0 +1,25 @@
+"""What a study leaves for those who called it from Python: a folder, a page and a table."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Tabled:
+    """A study in its folder."""
+
+    folder: Path
+    file: ClassVar[str] = "table.csv"
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Its rows; read when it is asked for."""
+        return pd.read_csv(self.folder / self.file)
