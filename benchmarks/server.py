@@ -54,7 +54,7 @@ def measure(method: str, participants: int, rounds: int, hosts: int) -> dict[str
     from fedbench.runtime.allocator import keep_freed_memory
     from fedbench.runtime.build import assembled, make_method
     from fedbench.runtime.host import resident_mb
-    from fedbench.runtime.sums import Total, gathered, shares
+    from fedbench.runtime.sums import Total, gathered, shares_of
     from fedbench.studies.resolve import resolve
 
     torch.set_num_threads(1)
@@ -67,18 +67,18 @@ def measure(method: str, participants: int, rounds: int, hosts: int) -> dict[str
     parts = replace(parts, context=context, method=make_method(config, context))
     server, before = parts.method.start(parts.learner.initial()), resident_mb()
     walls, clocks, added = [], [], [0.0]
-    share = shares(parts.method, range(participants))
+    shares = shares_of(parts.method, range(participants))
     for round in range(rounds + 1):
         server.round, server.participants, server.traced = round + 1, list(range(participants)), False
         uploads, totals = [], [Total() for _ in range(hosts)]
         for upload in uploads_of(parts, participants, round):
             begun = time.process_time()
-            if share:
-                totals[upload.client % hosts].take(upload, share[upload.client])
+            if shares:
+                totals[upload.client % hosts].take(upload, shares[upload.client])
                 added.append(time.process_time() - begun)
             uploads.append(upload)
         wall, clock = time.perf_counter(), time.process_time()
-        parts.method.aggregate(server, gathered(uploads, totals, share))
+        parts.method.aggregate(server, gathered(uploads, totals, shares))
         walls.append(time.perf_counter() - wall)
         clocks.append(time.process_time() - clock)
         del uploads, totals
