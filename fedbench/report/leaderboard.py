@@ -1,7 +1,7 @@
 """The table of a comparison: what every method reached, against local and the best, and what it cost."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -60,13 +60,28 @@ def leaderboard(study: Study) -> list[Row]:
     labels = study.ordered
     if not labels:
         return []
-    compared = partial(family, study.metric, point=study.point, metrics=study.metrics, clients=study.clients)
-    others = [label for label in labels if label != BASELINE] if BASELINE in labels else []
-    local = {c.method: c for c in compared([(label, BASELINE) for label in others])}
-    behind = {c.other: c for c in compared([(labels[0], label) for label in labels[1:] if label not in REFERENCES])}
+    local, behind = comparisons(study, labels)
     order = ranks(study.metric, study.point, {label: study.metrics[label] for label in labels})
     target = study.reached(BASELINE) if BASELINE in labels else None
     return [_row(study, label, local.get(label), behind.get(label), order.get(label), target) for label in labels]
+
+
+def comparisons(study: Study, labels: Sequence[str]) -> tuple[dict[str, Contrast], dict[str, Contrast]]:
+    """Every method against training alone, and the best against every other one that competes, by label.
+
+    Two families of Holm's. A pair in both has one adjusted p, the larger one, so that a page says one thing of it.
+    """
+    best = labels[0]
+    compared = partial(family, study.metric, point=study.point, metrics=study.metrics, clients=study.clients)
+    others = [label for label in labels if label != BASELINE] if BASELINE in labels else []
+    local = {c.method: c for c in compared([(label, BASELINE) for label in others])}
+    behind = {c.other: c for c in compared([(best, label) for label in labels[1:] if label not in REFERENCES])}
+    for label in [label for label in behind if BASELINE in (best, label)]:
+        own = label if best == BASELINE else best
+        known = [c.p_holm for c in (local[own], behind[label]) if c.p_holm is not None]
+        p = max(known, default=None)
+        local[own], behind[label] = replace(local[own], p_holm=p), replace(behind[label], p_holm=p)
+    return local, behind
 
 
 def _row(

@@ -84,3 +84,19 @@ def test_when_the_level_of_local_is_reached(study):
     assert first_reaching(study, "local", 0.99) is None
     rows = {row.label: row for row in leaderboard(study)}
     assert rows["fedcac"].target_round == number
+
+
+@pytest.mark.parametrize("alone", [0.6, 0.9])
+def test_a_pair_has_one_p_wherever_it_is_shown(make_comparison, alone):
+    """The best and local are in both families; whether local is the best or another one."""
+    levels = {"local": alone, "fedper": 0.8, "fedcac": 0.79, "ditto": 0.78, "centralized": 0.95}
+    rows = {row.label: row for row in leaderboard(Study.load(make_comparison(levels)))}
+    best, *others = [label for label in rows if label != "centralized"]
+    assert (best == "local") == (alone == 0.9)
+    pairs = [(rows[label].over_local, rows[label].behind) for label in others] if best == "local" else []
+    pairs += [] if best == "local" else [(rows[best].over_local, rows["local"].behind)]
+    assert pairs
+    for over, behind in pairs:
+        assert over.p == pytest.approx(behind.p)
+        assert over.p_holm == behind.p_holm >= over.p
+        assert over.sign == -behind.sign or best != "local"
