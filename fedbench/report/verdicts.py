@@ -51,9 +51,18 @@ def comparison_notes(study: Study, rows: Sequence[Row]) -> list[str]:
     if rivals and (found := rivals[0].behind) is not None and found.resolves is not None:
         smallest = study.metric.difference(found.resolves).lstrip("+")
         line = f"Between the first two, these seeds resolve {smallest}{points(study.metric)} or more"
-        more = found.seeds_needed
-        lines.append(f"{line}; {more} would resolve what is seen." if more and not found.sign else f"{line}.")
+        lines.append(f"{line}{left_open(found)}.")
     return lines
+
+
+def left_open(found: Contrast) -> str:
+    """Why the difference is not decided: there are too few seeds, or too many comparisons for so few."""
+    more = found.seeds_needed
+    if found.sign or not more:
+        return ""
+    if more > len(found.gain.values):
+        return f"; {more} would resolve what is seen"
+    return ", which is enough for one comparison, but not for as many as are made here (Holm)"
 
 
 def _at_ends(study: Study, rows: Sequence[Row]) -> list[str]:

@@ -4,7 +4,9 @@ import pytest
 
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.study import Study
-from fedbench.report.verdicts import comparison_answer, comparison_notes, listed
+from fedbench.report.verdicts import comparison_answer, comparison_notes, left_open, listed
+from fedbench.results.contrasts import Contrast
+from fedbench.results.statistics import interval
 
 CLEAR = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
 
@@ -63,3 +65,18 @@ def test_a_long_list_is_cut():
     assert listed(["a"]) == "a"
     assert listed(["a", "b", "c"]) == "a, b and c"
     assert listed(list("abcdefghi")) == "a, b, c, d, e and 4 others"
+
+
+@pytest.mark.parametrize(
+    ("values", "p_holm", "words"),
+    [
+        ([4.0, 4.5, 5.0], 0.01, ""),
+        ([0.1, 4.5, 9.0], 0.2, "; 7 would resolve what is seen"),
+        ([4.0, 4.5, 5.0], 0.2, "enough for one comparison, but not for as many as are made here"),
+        ([0.0, 0.0, 0.0], 1.0, ""),
+    ],
+)
+def test_why_a_difference_is_left_open(values, p_holm, words):
+    found = Contrast("fedcac", "local", interval(values), None, 0.01, interval([1.0] * 3), p_holm)
+    assert words in left_open(found)
+    assert bool(words) == bool(left_open(found))
