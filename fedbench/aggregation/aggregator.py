@@ -21,6 +21,15 @@ MEAN = AggregatorConfig().name
 Memory = dict[str, Any]
 
 
+def overtaken(kind: type, trait: str, *hooks: str) -> bool:
+    """Whether a class has one of the hooks from a class that comes before the one which says the trait.
+
+    Then what was said was said of another hook.
+    """
+    place = {name: at for at, one in reversed([*enumerate(kind.__mro__)]) for name in vars(one)}
+    return min(place[hook] for hook in hooks) < place[trait]
+
+
 class Aggregator(ABC):
     """A way to make the next shared model. It sees what is shared, and nothing that stays at a client.
 
@@ -38,7 +47,7 @@ class Aggregator(ABC):
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        if "combine" in vars(cls) and "mean_suffices" not in vars(cls):
+        if overtaken(cls, "mean_suffices", "combine"):
             cls.mean_suffices = False
 
     def __init__(self, options: Any = None, name: str = MEAN) -> None:

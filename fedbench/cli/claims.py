@@ -2,7 +2,7 @@
 
 import textwrap
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fedbench.cli import OK, command
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
     if "-h" in argv or "--help" in argv:
         print("\n".join([USAGE, *(f"--{f'{f.name} {f.metavar}':<30}{f.description}" for f in FLAGS), "", SOURCES]))
         return OK
-    config, asked = parse(argv, FLAGS, "fedbench claims", expected)
+    config, asked = parse(argv, FLAGS, "fedbench claims", preview)
     keys = harmless_keys(config)
     at_once = read_count("trials", asked.trials)
     from fedbench.studies.claims.rows import DATA
@@ -73,13 +73,13 @@ def asked_rows(asked: Namespace) -> list[str]:
     return only
 
 
-def expected(config: Config, asked: Namespace) -> Iterator[str]:
-    """What --print-config says of the rows that are asked for. Raises ConfigError for an unknown one."""
+def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+    """What --print-config shows of the rows that are asked for. Raises ConfigError for an unknown one."""
     from fedbench.studies.claims.rows import chosen_rows, load_rows
 
     harmless_keys(config)
-    for row in chosen_rows(load_rows(), asked_rows(asked) or ["all"]):
-        yield f"{row.id}: {row.statement}"
+    rows = chosen_rows(load_rows(), asked_rows(asked) or ["all"])
+    return config, [f"{row.id}: {row.statement}" for row in rows]
 
 
 def harmless_keys(config: Config) -> dict[str, object]:

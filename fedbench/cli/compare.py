@@ -1,7 +1,7 @@
 """`fedbench compare`: many methods under one protocol."""
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ FLAGS = (
 @command
 def main(argv: list[str]) -> int:
     """Runs or goes on with a comparison; prints its table, the answer, and where the results are."""
-    config, asked = parse(argv, FLAGS, prog="fedbench compare", more=expected)
+    config, asked = parse(argv, FLAGS, prog="fedbench compare", preview=preview)
     names = read_methods(asked.methods)
     from fedbench.studies.compare import compare
 
@@ -63,14 +63,14 @@ def main(argv: list[str]) -> int:
     return OK
 
 
-def expected(config: Config, asked: Namespace) -> Iterator[str]:
-    """What --print-config says of the comparison."""
+def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+    """What --print-config shows of the comparison. Raises ConfigError."""
     from fedbench.studies.compare import contests_of
     from fedbench.studies.tuning import Tuning
 
     tuning = Tuning.named(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
     contests, _, _ = contests_of(config, read_methods(asked.methods), tuning, **study_of(asked))
-    return outlook(contests)
+    return config, outlook(contests)
 
 
 def study_of(asked: Namespace) -> dict[str, Any]:

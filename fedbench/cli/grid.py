@@ -1,7 +1,7 @@
 """`fedbench grid`: a method's tune space, then its best point beside the baselines."""
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from fedbench.cli import OK, command
@@ -30,7 +30,7 @@ FLAGS = (
 @command
 def main(argv: list[str]) -> int:
     """Runs or goes on with a grid; prints the final table, what failed or was stopped, and where the results are."""
-    config, asked = parse(argv, FLAGS, prog="fedbench grid", more=expected)
+    config, asked = parse(argv, FLAGS, prog="fedbench grid", preview=preview)
     from fedbench.report.scores import as_text
     from fedbench.report.study import Study
     from fedbench.studies.grid import grid
@@ -51,12 +51,12 @@ def main(argv: list[str]) -> int:
     return OK
 
 
-def expected(config: Config, asked: Namespace) -> Iterator[str]:
-    """What --print-config says of the grid."""
+def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+    """What --print-config shows of the grid. Raises ConfigError."""
     from fedbench.studies.grid import contest_of
     from fedbench.studies.tuning import Tuning
 
-    return outlook([contest_of(config, Tuning.named(**tuning_of(asked)), **study_of(asked))])
+    return config, outlook([contest_of(config, Tuning.named(**tuning_of(asked)), **study_of(asked))])
 
 
 def study_of(asked: Namespace) -> dict[str, Any]:

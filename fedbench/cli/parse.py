@@ -15,13 +15,12 @@ def parse(
     argv: Sequence[str],
     extra_flags: Sequence[Flag] = (),
     prog: str = "fedbench run",
-    more: Callable[[Config, Namespace], Iterable[str]] = lambda config, asked: (),
-    shown: Callable[[Config, Namespace], Config] = lambda config, asked: config,
+    preview: Callable[[Config, Namespace], tuple[Config, Iterable[str]]] = lambda config, asked: (config, ()),
 ) -> tuple[Config, Namespace]:
     """The configuration that the flags ask for, and the flags that are not part of it.
 
-    Prints and exits for --help and --print-config. shown: what the second shows, where that is not just what was
-    asked; more: lines beside it. Raises ConfigError.
+    Prints and exits for --help and --print-config. preview: the configuration that the second shows, and lines beside
+    it. Raises ConfigError.
     """
     flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
     asked, pairs = read(argv, flags)
@@ -30,8 +29,8 @@ def parse(
         raise SystemExit(0)
     config = Config(**nested(layered(asked.preset, asked.config, pairs)))
     if asked.print_config:
-        besides = [f"# {line}" for line in more(config, asked)]
-        print("\n".join([config_text(shown(config, asked)), *besides]))
+        shown, lines = preview(config, asked)
+        print("\n".join([config_text(shown), *(f"# {line}" for line in lines)]))
         raise SystemExit(0)
     return config, asked
 

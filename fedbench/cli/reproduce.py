@@ -1,18 +1,15 @@
 """`fedbench reproduce`: the papers' tables, listed with their cost or made again."""
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import Stages, outlook, read_count, side_by_side
 from fedbench.config import Config
-
-if TYPE_CHECKING:
-    from fedbench.studies.contest import Contest
 
 FLAGS = (
     Flag("cells", "words of the cells that are made, such as a data set; without it all", "WORD,...", many=True),
@@ -32,7 +29,7 @@ FLAGS = (
 def main(argv: list[str]) -> int:
     """Lists the experiments, one of them in full, or makes one again and prints ours beside the paper's."""
     name, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
-    said = {"more": partial(expected, name), "shown": partial(protocol, name)} if name else {}
+    said = {"preview": partial(preview, name)} if name else {}
     config, asked = parse(rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]", **said)
     at_once = read_count("trials", asked.trials)
     from fedbench.report.published import as_text
@@ -65,18 +62,9 @@ def choice(asked: Namespace) -> dict[str, Any]:
     return {"cells": words(asked.cells), "scale": asked.scale or "full", "sources": sources}
 
 
-def protocol(name: str, config: Config, asked: Namespace) -> Config:
-    """What --print-config shows: the paper's protocol for the first of the cells. Raises ConfigError."""
-    return chosen_contests(name, config, asked)[0].config
-
-
-def expected(name: str, config: Config, asked: Namespace) -> Iterator[str]:
-    """What it says beside it, of all cells. Raises ConfigError."""
-    return outlook(chosen_contests(name, config, asked))
-
-
-def chosen_contests(name: str, config: Config, asked: Namespace) -> list["Contest"]:
-    """The runs of all cells that are asked for. Raises ConfigError."""
+def preview(name: str, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+    """What --print-config shows: the protocol of the first of the cells, and the runs of all. Raises ConfigError."""
     from fedbench.studies.published.reproduce import contests_of, distinct
 
-    return distinct(contests_of(name, config, **choice(asked))[1])
+    contests = distinct(contests_of(name, config, **choice(asked))[1])
+    return contests[0].config, outlook(contests)

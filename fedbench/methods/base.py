@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
+from fedbench.aggregation.aggregator import overtaken
 from fedbench.aggregation.means import normalised
 from fedbench.config import Section
 from fedbench.methods.client import Client, Predictor, PrivateState
@@ -85,10 +86,10 @@ class Method:
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        place = {name: at for at, kind in reversed([*enumerate(cls.__mro__)]) for name in vars(kind)}
-        for trait, hooks in (("averages", ["aggregate"]), ("mean_suffices", ["aggregate", "weights"])):
-            if min(place[hook] for hook in hooks) < place[trait]:  # what was said was said of another hook
-                setattr(cls, trait, False)
+        if overtaken(cls, "averages", "aggregate"):
+            cls.averages = False
+        if overtaken(cls, "mean_suffices", "aggregate", "weights"):
+            cls.mean_suffices = False
 
     def __init__(self, options: Any, context: Context) -> None:
         self.options, self.context = options, context

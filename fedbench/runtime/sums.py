@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from fedbench.aggregation.exact import add_term, fits, value
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 from fedbench.methods.base import Method
 from fedbench.methods.messages import Message, Upload
 
+Kinds = dict[str, tuple[torch.Size, torch.dtype]]
+"""By field, the shape and the type of its numbers."""
 FEW = 64
 """Participants up to which every upload travels by itself: a total has twice the bytes of a model."""
 
@@ -25,11 +27,11 @@ FEW = 64
 class Total:
     """What a host has added up, by field: sums of floats in whole numbers, and the largest of other numbers.
 
-    kinds: shape and type of every field, which all uploads have in common.
+    kinds: of the fields, which all uploads have in common.
     """
 
     message: Message = field(default_factory=Message)
-    kinds: dict[str, tuple[torch.Size, torch.dtype]] = field(default_factory=dict)
+    kinds: Kinds = field(default_factory=dict)
 
     def take(self, upload: Upload, share: float) -> None:
         """Move the fields of an upload into the sums; one with a number too large for that stays in it, whole.
@@ -43,10 +45,13 @@ class Total:
                 if not tensor.is_floating_point():
                     self._put(name, upload.tensors.pop(name))
                 elif fits(tensor):
-                    whole = torch.zeros(tensor.shape, dtype=torch.int64, device=tensor.device)
-                    add_term(self.message.tensors.setdefault(name, whole), upload.tensors.pop(name), share)
+                    if name not in self.message:
+                        whole = torch.zeros(tensor.shape, dtype=torch.int64, device=tensor.device)
+                        self.message.tensors[name] = whole
+                    add_term(self.message.tensors[name], upload.tensors.pop(name), share)
         except Exception as error:
-            raise ConfigError(f"the upload of client {upload.client} cannot be added to others: {error}") from error
+            line = f"the upload of client {upload.client} cannot be added to others: {first_line(error)}"
+            raise ConfigError(line) from error
 
     def joined(self, other: "Total") -> "Total":
         """The total of both. Raises ConfigError where their uploads differ."""
@@ -68,9 +73,7 @@ class Total:
             known[name] = torch.maximum(known[name], tensor)
 
 
-def _alike(
-    one: dict[str, tuple[torch.Size, torch.dtype]], other: dict[str, tuple[torch.Size, torch.dtype]]
-) -> dict[str, tuple[torch.Size, torch.dtype]]:
+def _alike(one: Kinds, other: Kinds) -> Kinds:
     if one != other:
         raise ConfigError(
             "the clients' uploads differ in fields, shapes or types, so that hosts cannot add them up: "

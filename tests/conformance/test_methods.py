@@ -1,7 +1,8 @@
 """What every method of the table promises, whatever it does: the same numbers however and wherever it is run."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.shards import Shards
 from fedbench.runtime.store import MemoryStore
 from fedbench.studies.resolve import check, resolve
-from tests.runtime.rounds import play, read, small, stop
+from tests.runtime.rounds import driver, play, read, small, stop
 
 ROUNDS = 4
 SENDS_NOTHING = {"local", "centralized"}
@@ -289,3 +290,33 @@ def test_private_states_are_the_same_on_hosts_of_their_own(method, ray_hosts, tm
     here, there = (of_checkpoint(tmp_path / folder) for folder in "02")
     assert same(here[0], there[0])
     assert here[1] == there[1]
+
+
+@every_method
+def test_what_the_server_keeps_stays_as_it_was_while_clients_train(method, tmp_path, monkeypatch):
+    """It may keep the tensors of uploads, so nobody else writes to them."""
+    config, dataset = resolve(small(method, rounds=3))
+    run, kept = driver(config, dataset, tmp_path), list[tuple[Tensor, Tensor]]()
+    aggregate = run.method.aggregate
+
+    def watched(server: Any, uploads: Any) -> None:
+        assert all(torch.equal(tensor, before) for tensor, before in kept)
+        aggregate(server, uploads)
+        kept[:] = [(tensor, tensor.clone()) for tensor in leaves(server.state())]
+
+    monkeypatch.setattr(run.method, "aggregate", watched)
+    run.run()
+    assert kept
+
+
+def leaves(tree: Any) -> Iterator[Tensor]:
+    """The tensors in nested values."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif is_dataclass(tree):
+        yield from leaves(vars(tree))
+    elif isinstance(tree, dict):
+        yield from leaves(list(tree.values()))
+    elif isinstance(tree, list | tuple):
+        for part in tree:
+            yield from leaves(part)

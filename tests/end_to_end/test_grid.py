@@ -51,11 +51,13 @@ def under_way(out: Path) -> list[Path]:
 
 
 def kill_a_trial(command: Command, out: Path) -> None:
-    """Kill the process of a trial while runs are under way, and wait until that is said, or these runs are over."""
+    """Kill the process of a trial while its run is under way, and wait until all the runs of then go on."""
     command.until(lambda: bool(under_way(out)), "a trial was under way")
-    runs = under_way(out)
+    runs = {folder: rounds_in(folder) for folder in under_way(out)}
     command.kill_one("ray::Trial")
-    command.until(lambda: DIED in command.said() or all((f / "summary.json").exists() for f in runs), "that was said")
+    over = lambda folder: (folder / "summary.json").exists()  # noqa: E731
+    command.until(lambda: all(over(f) or rounds_in(f) > seen for f, seen in runs.items()), "the trial went on")
+    command.until(lambda: DIED in command.said() or all(map(over, runs)), "that was said")
 
 
 def test_a_trial_and_the_grid_are_killed_and_the_command_given_again(tmp_path):

@@ -230,10 +230,21 @@ class Clipped(Mean):
         return super().combine(models, weights, current, memory)
 
 
+class Rounding:
+    """Not an aggregator: the rule of some."""
+
+    def combine(self, models, weights, current, memory):
+        return super().combine(models, weights, current, memory)
+
+
+class Rounded(Rounding, Mean):
+    pass
+
+
 def test_hooks_of_a_users_class_are_trusted_only_where_it_says_so():
     assert [kind.mean_suffices for kind in (FedAvg, ByNumber, Mixed, Sure, Child)] == [True, False, False, True, True]
     assert [kind.averages for kind in (FedAvg, ByNumber, Mixed)] == [True, True, False]
-    assert [kind.mean_suffices for kind in (Mean, Clipped)] == [True, False]
+    assert [kind.mean_suffices for kind in (Mean, Clipped, Rounded)] == [True, False, False]
 
 
 class Claiming(FedAvg):
