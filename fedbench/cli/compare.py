@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     names = read_methods(asked.methods)
     from fedbench.studies.compare import compare
 
-    stages = Stages(f"tuning on {config.data.name}", config)
+    stages = Stages(f"comparison on {config.data.name}", config)
     try:
         room = given(at_once=read_count("trials", asked.trials))
         budget = tuning_of(asked, least=0, budget_steps=asked.budget_steps)

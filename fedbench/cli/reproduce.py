@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
         print("\n".join(listing(asked.scale or "full")))
         return OK
     chosen = choice(asked)
-    stages = Stages(f"tuning for {name}", config)
+    stages = Stages(f"reproduction of {name}", config)
     try:
         made = reproduce(name, config, **chosen, at_once=at_once, watch=stages.update)
     finally:

@@ -11,7 +11,8 @@ from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
-from fedbench.results.progress import GridProgress, duration
+from fedbench.results.progress import GridProgress
+from fedbench.results.quantities import duration, plural
 
 if TYPE_CHECKING:
     from fedbench.studies.contest import Contest
@@ -86,8 +87,8 @@ class Stages:
         self.stop()
         self.what, self._jobs = what, []
 
-    def update(self, outcomes: Mapping[str, Any], running: Sequence[str]) -> None:
-        """What became of each job so far (`status` and `error`), and the names of those that run."""
+    def update(self, outcomes: Mapping[str, Any], running: Mapping[str, float]) -> None:
+        """What became of each job so far (`status` and `error`), and how far those are that run."""
         names = list(outcomes)
         if self._jobs and self._progress is not None and names[: len(self._jobs)] == self._jobs:
             self._jobs = names
@@ -116,7 +117,7 @@ class Stages:
         stage = "final runs over the seeds" if self._jobs else self.what
         place = None if self._jobs else where(self.config)
         self._jobs, self._progress = jobs, GridProgress(len(jobs), Console(stderr=True))
-        self._progress.start(f"{stage}: {len(jobs)} runs")
+        self._progress.start(f"{stage}: {plural(len(jobs), 'run')}")
         if place:
             self._progress.warn(place)
 
@@ -142,11 +143,11 @@ def outlook(contests: Sequence["Contest"]) -> Iterator[str]:
         for contender in contest.contenders:
             count = contender.tries
             keys = ", ".join(contest.points[contender.label][0]) or "its defaults"
-            yield f"{inside}{contender.label}: {count} {'point' if count == 1 else 'points'} of {keys}"
+            yield f"{inside}{contender.label}: {plural(count, 'point')} of {keys}"
         yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in contest.plan.refused)
     runs = [config for contest in contests for config in contest.expected()]
     steps = sum(map(steps_of, runs))
-    yield f"{len(runs)} runs, {steps:.2g} gradient steps, about {duration(hours_of(runs) * 3600)} here"
+    yield f"{plural(len(runs), 'run')}, {steps:.2g} gradient steps, about {duration(hours_of(runs) * 3600)} here"
 
 
 def read_count(flag: str, text: str | None, least: int = 1) -> int | None:

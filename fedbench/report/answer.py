@@ -8,6 +8,7 @@ import pandas as pd
 
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.results.estimators import SAMPLES
+from fedbench.results.quantities import plural, size
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import BASELINE, LAST, difference
 from fedbench.tasks import Metric
@@ -43,19 +44,6 @@ def possible(metric: Metric, value: float) -> str:
 def points(metric: Metric) -> str:
     """What a difference is counted in."""
     return " points" if metric.share else ""
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def size(count: float) -> str:
-    """Bytes as `1.2 MB` (powers of 1000)."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f}\u00a0{unit}" if unit == "B" else f"{count:.3g}\u00a0{unit}"
-        count /= 1000
-    raise AssertionError
 
 
 def settings(values: dict[str, Any]) -> str:

@@ -11,7 +11,6 @@ import plotly.graph_objects as go
 import yaml
 
 from fedbench.report import typeset
-from fedbench.report.answer import plural
 from fedbench.report.leaderboard import Row, leaderboard, p_text, with_half
 from fedbench.report.parts import Part, charts
 from fedbench.report.standing import WORDS, standing
@@ -23,6 +22,7 @@ from fedbench.report.verdicts import listed
 from fedbench.results.files import write_atomically
 from fedbench.results.matrix import Matrix, Setting
 from fedbench.results.plan import is_study
+from fedbench.results.quantities import plural
 from fedbench.results.rankings import ALPHA, Ranking, ranking
 from fedbench.results.tables import REFERENCES
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 
-from fedbench.report.answer import plural
+from fedbench.results.quantities import plural
 
 MOST_NAMED = 8
 """Curves whose ends are said in words."""

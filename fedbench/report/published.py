@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 from scipy import stats
 
 from fedbench.report import typeset
-from fedbench.report.answer import plural
 from fedbench.report.parts import Part, charts
 from fedbench.report.standing import WORDS, standing
 from fedbench.report.template import page_of
@@ -21,6 +20,7 @@ from fedbench.report.theme import LIGHT, axis, figure
 from fedbench.report.typeset import Cell
 from fedbench.results.files import write_atomically
 from fedbench.results.published import Compared, Made
+from fedbench.results.quantities import plural
 from fedbench.results.tables import REFERENCES
 
 HEADS = ("cell", "method", "published", "ours", "difference", "in standard errors", "seeds", "scored by")

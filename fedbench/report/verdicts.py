@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from fedbench.report.answer import doubts, plural, points, span
+from fedbench.report.answer import doubts, points, span
 from fedbench.report.leaderboard import Row, p_text
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import sentence
 from fedbench.results.contrasts import Contrast
+from fedbench.results.quantities import plural
 from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.tasks import Metric
 

@@ -9,18 +9,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from fedbench.results.quantities import duration
 from fedbench.tasks import Metric
 
 Clock = Callable[[], float]
 LABELS = {"after_fit": "after fit", "after_agg": "after agg", "global": "global"}
-
-
-def duration(seconds: float) -> str:
-    """`50 s`, `12 min`, `3 h 05 min`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 class Display:
@@ -54,7 +47,7 @@ class Display:
             self._task = self._bar.add_task("", total=total, text="", left="")
             self._bar.start()
 
-    def _show(self, done: int, what: str, text: str, left: str, last: bool = False) -> None:
+    def _show(self, done: float, what: str, text: str, left: str, last: bool = False) -> None:
         if self._bar is not None:
             self._bar.update(self._task, completed=done, description=escape(what), text=escape(text), left=left)
             return
@@ -68,7 +61,7 @@ class Display:
             self._printed, self._held = self._clock(), None
 
 
-def time_left(pace: float, todo: int) -> str:
+def time_left(pace: float, todo: float) -> str:
     """`12 min left`, at so many seconds apiece; nothing where nothing is left or no pace is known."""
     return f"{duration(pace * todo)} left" if pace and todo else ""
 
@@ -154,13 +147,17 @@ class GridProgress(Display):
         if self._bar is not None:
             self._bar.update(self._task, total=total)
 
-    def update(self, done: int, failed: int, running: Sequence[str]) -> None:
-        """`done` counts every trial that ended, failed and stopped ones too; `running` holds names."""
+    def update(self, done: int, failed: int, running: Mapping[str, float]) -> None:
+        """`done` counts every trial that ended, failed and stopped ones too; `running`: the share of its rounds that a
+        trial has behind it, by name.
+        """
         if self._skipped is None:
             self._skipped = done  # finished by an earlier start, so they say nothing about the pace
         what = "trials" if self._bar is not None else f"trials {done}/{self.total}"
-        parts = [f"{failed} failed" if failed else "", f"running {', '.join(running)}" if running else ""]
+        names = ", ".join(f"{name} ({share:.0%})" if share else name for name, share in running.items())
+        parts = [f"{failed} failed" if failed else "", f"running {names}" if names else ""]
         text = "  ".join(part for part in parts if part)
-        fresh = done - self._skipped
+        over = done + sum(running.values())
+        fresh = over - self._skipped
         pace = (self._clock() - self._started) / fresh if fresh else 0.0
-        self._show(done, what, text, time_left(pace, self.total - done), done >= self.total)
+        self._show(over, what, text, time_left(pace, self.total - over), done >= self.total)

@@ -22,6 +22,7 @@ from fedbench.studies.job import Job, Outcome
 from fedbench.studies.resolve import check, resolve, settled
 from fedbench.studies.search import Tried, propose
 from fedbench.studies.space import Values, at_an_end
+from fedbench.studies.steering import Running
 from fedbench.tasks import Metric, load
 
 TUNE = "tune"
@@ -261,7 +262,7 @@ def stage(
     tuned_by: the metric of every contest, where further points may be proposed. early: trials may be stopped.
     """
 
-    def told(outcomes: dict[str, Outcome], running: list[str]) -> None:
+    def told(outcomes: dict[str, Outcome], running: Running) -> None:
         for contest in contests:
             contest.write()
         if watch is not None:

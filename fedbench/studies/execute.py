@@ -4,25 +4,28 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.runtime import cluster
+from fedbench.runtime.driver import Event
 from fedbench.silence import silenced
 from fedbench.studies import places
 from fedbench.studies.job import Job, Outcome
 from fedbench.studies.resolve import layout
-from fedbench.studies.steering import More, halving, name_of, prepared, queue, watcher
+from fedbench.studies.steering import PACE, More, Running, Told, halving, name_of, prepared, queue, watcher
 from fedbench.studies.trainable import trainable
-from fedbench.studies.trial import Supplies, attempt, last_line, note_error, supplies_for
+from fedbench.studies.trial import Supplies, attempt, last_line, note_error, paced, supplies_for
 
 TRIAL_RESTARTS = 3
 ENDED = ("done", "stopped")
 
 
-Watch = Callable[[dict[str, Outcome], list[str]], None]
+Watch = Callable[[dict[str, Outcome], Running], None]
+"""Told what became of every job so far, and what runs."""
 
 
 def execute(
@@ -57,7 +60,7 @@ def execute(
     left = left or list(further())
     if left:
         with room_for(left, at_once, early) as ray:
-            told = lambda running: watch(_state(every), running)  # noqa: E731
+            told: Told = lambda running: watch(_state(every), running)  # noqa: E731
             if ray is None:
                 _one_by_one(left, further, told)
             else:
@@ -66,7 +69,7 @@ def execute(
                 with supplies_for(ray, every) as supplies:
                     _tune(left, further, rule, scratch, kept, room, told, supplies)
     shutil.rmtree(scratch, ignore_errors=True)
-    watch(_state(every), [])
+    watch(_state(every), {})
     return _state(every)
 
 
@@ -89,14 +92,19 @@ def room_for(jobs: Sequence[Job], at_once: int | None, early: bool = False) -> I
         yield ray
 
 
-def _one_by_one(jobs: Sequence[Job], more: More, watch: Callable[[list[str]], None]) -> None:
+def _one_by_one(jobs: Sequence[Job], more: More, watch: Told) -> None:
     waiting = list(jobs)
     while waiting:
         job = waiting.pop(0)
-        watch([job.name])
+        watch({job.name: 0.0})
         job.go_on()
-        attempt(job)
+        attempt(job, watch=paced(partial(_tell, job, watch), PACE))
         waiting += [] if waiting else more()
+
+
+def _tell(job: Job, watch: Told, event: Event) -> None:
+    if "lines" in event:
+        watch({job.name: event["round"] / job.config.rounds})
 
 
 def _state(jobs: Sequence[Job]) -> dict[str, Outcome]:
@@ -158,7 +166,7 @@ def _tune(
     scratch: Path,
     kept: Path | None,
     at_once: int,
-    watch: Callable[[list[str]], None],
+    watch: Told,
     supplies: Supplies | None,
 ) -> None:
     tune = prepared()

@@ -10,8 +10,8 @@ import numpy as np
 from fedbench.config import Config
 from fedbench.data import Dataset, Partition, cache
 from fedbench.data.constants import constants_of
-from fedbench.report.answer import plural, size
 from fedbench.report.preview import Preview, Sheet, Table, write_preview
+from fedbench.results.quantities import plural, size
 
 MOST_CLASSES = 30
 PER_CLASS = 10

@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from fedbench.results.reader import Records
 from fedbench.runtime.liveness import check_alive
 from fedbench.studies.job import Job
+from fedbench.studies.trial import paced
 
 REDUCTION = 3
 """Of the trials that reach a rung, the best third goes on to the next, at three times as many rounds."""
@@ -18,7 +19,12 @@ RUNGS = 2
 """Before the last round: at a ninth and at a third of the rounds."""
 LONGEST = 100
 """Letters of a trial's name."""
+PACE = 20.0
+"""Seconds between two words about trials that go on."""
 More = Callable[[], Sequence[Job]]
+Running = Mapping[str, float]
+"""The share of its rounds that a job has behind it, by the name of the job."""
+Told = Callable[[Running], None]
 SETTINGS = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -142,16 +148,29 @@ def evaluations(job: Job) -> list[tuple[int, float]]:
     return [(int(r), sign * float(v)) for r, v in zip(frame["round"], frame[f"val_{metric.name}"], strict=True)]
 
 
-def watcher(tune: Any, watch: Callable[[list[str]], None]) -> Any:
-    """Tells of every trial that starts or ends, and that Ray is dead, which Tune would wait for."""
+def watcher(tune: Any, watch: Told) -> Any:
+    """Tells of every trial that starts or ends, now and then how far they are, and that Ray is dead, which Tune would
+    wait for.
+    """
     import ray
 
     class Watcher(tune.Callback):
+        def __init__(self) -> None:
+            self.over: dict[str, float] = {}
+            self.tell_of_rounds = paced(self._tell, PACE)
+
         def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
             check_alive(ray)
 
         def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             self._tell(trials)
+
+        def on_trial_result(
+            self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+        ) -> None:
+            job = trial.config["job"]
+            self.over[job.name] = result.get("round", 0) / job.config.rounds
+            self.tell_of_rounds(trials)
 
         def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             job = trial.config["job"].name
@@ -164,6 +183,7 @@ def watcher(tune: Any, watch: Callable[[list[str]], None]) -> Any:
             self._tell(trials)
 
         def _tell(self, trials: list[Any]) -> None:
-            watch([trial.config["job"].name for trial in trials if trial.status == "RUNNING"])
+            names = [trial.config["job"].name for trial in trials if trial.status == "RUNNING"]
+            watch({name: self.over.get(name, 0.0) for name in names})
 
     return Watcher()

@@ -87,14 +87,14 @@ def _done(job: Job, load: Callable[[], Dataset], watch: Watcher) -> bool:
     return True
 
 
-def paced(call: Callable[[], None], seconds: float = PACE, clock: Callable[[], float] = time.monotonic) -> Any:
+def paced(call: Callable[..., None], seconds: float = PACE, clock: Callable[[], float] = time.monotonic) -> Any:
     """Call it when it is asked for, but not again within so many seconds."""
     last = clock()
 
-    def asked() -> None:
+    def asked(*arguments: Any) -> None:
         nonlocal last
         if clock() - last >= seconds:
-            call()
+            call(*arguments)
             last = clock()
 
     return asked

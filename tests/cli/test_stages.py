@@ -51,9 +51,9 @@ def test_what_failed_was_stopped_or_left_out_is_named():
 
 
 def test_a_stage_that_grows_is_one_stage(capsys):
-    stages = Stages("tuning on digits", Config())
-    stages.update({"a": Outcome("done")}, [])
-    stages.update({"a": Outcome("done"), "b": Outcome("stopped")}, [])
+    stages = Stages("comparison on digits", Config())
+    stages.update({"a": Outcome("done")}, {})
+    stages.update({"a": Outcome("done"), "b": Outcome("stopped")}, {})
     stages.stop()
     text = capsys.readouterr().err
     assert "trials 2/2" in text
@@ -86,31 +86,31 @@ def test_mistakes_in_them_are_refused(texts):
 
 def test_both_stages_are_shown(capsys):
     stages = Stages("grid of fedcac on digits", Config())
-    stages.update({"a": Outcome("done"), "b": Outcome("missing")}, ["b"])
-    stages.update({"a": Outcome("done"), "b": Outcome("failed", "loss is NaN")}, [])
-    stages.update({"final": Outcome("missing")}, ["final"])
+    stages.update({"a": Outcome("done"), "b": Outcome("missing")}, {"b": 0.0})
+    stages.update({"a": Outcome("done"), "b": Outcome("failed", "loss is NaN")}, {})
+    stages.update({"final": Outcome("missing")}, {"final": 0.0})
     assert pickle.loads(pickle.dumps(stages)).failed == stages.failed  # Tune does this to whoever watches
     stages.stop()
     text = capsys.readouterr().err
     assert "grid of fedcac on digits: 2 runs" in text
-    assert "final runs over the seeds: 1 runs" in text
+    assert "final runs over the seeds: 1 run\n" in text
     assert stages.failed == {"b": "loss is NaN"}
 
 
 def test_another_study_begins_anew(capsys):
     stages = Stages("C1", Config())
-    stages.update({"a": Outcome("missing")}, ["a"])
+    stages.update({"a": Outcome("missing")}, {"a": 0.0})
     stages.begin("C2")
-    stages.update({"b": Outcome("missing")}, ["b"])
+    stages.update({"b": Outcome("missing")}, {"b": 0.0})
     stages.stop()
-    assert "C2: 1 runs" in capsys.readouterr().err
+    assert "C2: 1 run\n" in capsys.readouterr().err
 
 
 def test_on_a_cluster_the_first_stage_says_where_trials_run(local_ray, capsys):
     cluster.offer.cache_clear()
     stages = Stages("grid", Config(resources={"address": "127.0.0.1:1", "cpus_per_host": 2}))
-    stages.update({"a": Outcome("missing")}, [])
-    stages.update({"b": Outcome("missing")}, [])
+    stages.update({"a": Outcome("missing")}, {})
+    stages.update({"b": Outcome("missing")}, {})
     stages.stop()
     cluster.offer.cache_clear()
     machines = f"cluster: 1 machine: {socket.gethostname()} (6 CPU)"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fedbench.report.answer import asked, size
+from fedbench.report.answer import asked
 from fedbench.report.study import Study
 from tests.report.reading import Make, page_of
 
@@ -71,8 +71,3 @@ def test_clients_that_share_images_are_said_under_the_title(make_run: Make, reus
     folder = make_run(seeds=(0,), partition_keys={"name": "shards", "images": 50, "reuse": reuse})
     said = "images 50, clients may share images)" if reuse else "images 50)"
     assert said in asked(Study.load(folder))
-
-
-def test_bytes_in_words():
-    told = [size(count).replace("\u00a0", " ") for count in (12, 3_456_789, 2 * 10**9)]
-    assert told == ["12 B", "3.46 MB", "2 GB"]

@@ -32,7 +32,7 @@ def test_what_is_done_is_told_and_not_done_again(tmp_path):
     job, told = Job(config, tmp_path / "a", "mine"), []
     found = execute([job], tmp_path / "scratch", None, lambda *event: told.append(event))
     assert found == {job.name: Outcome("done")}
-    assert told == [(found, [])]
+    assert told == [(found, {})]
     assert not (tmp_path / "scratch").exists()
 
 
@@ -64,7 +64,7 @@ def test_one_by_one_without_hosts_ray_is_not_needed(tmp_path):
     twin = Job(job.config, job.folder, "the same run under another label")
     found = execute([job, twin], tmp_path / "scratch", 1, lambda outcomes, running: told.append(running))
     assert set(found.values()) == {Outcome("done")}
-    assert told == [[job.name], []]
+    assert told == [{job.name: 0.0}, {}]
 
 
 def test_trials_that_fall_behind_are_stopped_and_their_numbers_are_kept(local_ray, tmp_path):

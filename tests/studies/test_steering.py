@@ -3,14 +3,16 @@
 import json
 from types import SimpleNamespace
 
+from ray import tune
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import Searcher
 
 from fedbench.config import Config
+from fedbench.studies import steering
 from fedbench.studies.job import Job, Outcome
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
-from fedbench.studies.steering import evaluations, halving, name_of, queue
+from fedbench.studies.steering import evaluations, halving, name_of, queue, watcher
 from tests.runtime.rounds import small
 
 
@@ -79,3 +81,18 @@ def test_names_are_those_of_files(tmp_path):
     own = trial(job(tmp_path / "a", "my.module:Method", **{"train.lr": 0.1}))
     own.trial_id = "1234"
     assert name_of(own) == "my.module-Method-lr=0.1-seed-90-1234"
+
+
+def test_how_far_trials_are_is_told_when_one_begins_or_ends_and_now_and_then(tmp_path, monkeypatch):
+    monkeypatch.setattr(steering, "check_alive", lambda ray: None)
+    own, heard = job(tmp_path / "a"), []
+    running = SimpleNamespace(**vars(trial(own)), status="RUNNING")
+    for pace, rounds in ((60.0, [0, 3]), (0.0, [0, 2, 3, 3])):
+        heard.clear()
+        monkeypatch.setattr(steering, "PACE", pace)
+        told_of = watcher(tune, heard.append)
+        told_of.on_trial_start(1, [running], running)
+        for round_ in (2, 3):
+            told_of.on_trial_result(1, [running], running, {"round": round_})
+        told_of.on_trial_complete(1, [running], running)
+        assert heard == [{own.name: over / 9} for over in rounds]
