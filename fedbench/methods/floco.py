@@ -208,6 +208,9 @@ class Floco(ExtraPass):
 
     def conclude(self, server: Any, answers: dict[int, Message]) -> None:
         rows = torch.stack([answers[client].endpoints for client in sorted(answers)])
+        if len(rows) < self.options.endpoints:
+            server.warn(f"floco: {len(rows)} clients answered, too few for a projection: they are not told apart")
+            return
         # In a thread of its own with one core, because bits of a decomposition depend on the number of cores.
         with ThreadPoolExecutor(1, initializer=use_one_core) as pool:
             centres = pool.submit(project, rows, self.options.endpoints).result()

@@ -75,6 +75,11 @@ class ServerState:
         """Say a line; of equal ones only the first is said."""
         self.warnings.append(line)
 
+    def remarks(self) -> list[str]:
+        """What there was to say since the last time."""
+        remarks, self.warnings = self.warnings, []
+        return remarks
+
     def state(self) -> dict[str, Any]:
         """The fields by name."""
         return {f.name: getattr(self, f.name) for f in fields(self)}

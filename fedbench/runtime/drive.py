@@ -17,6 +17,7 @@ from fedbench.runtime.store import StateLostError
 from fedbench.tasks import load
 
 RESTARTS = 5
+"""Without a newer checkpoint between them."""
 PATIENCE = 60.0
 """Seconds for a driver to end whose command was killed."""
 
@@ -79,7 +80,8 @@ def _driven(
     on_event: Callable[[Event], None],
     resume: bool,
 ) -> list[str]:
-    for _ in range(RESTARTS):
+    lost, reached = 0, -1
+    while lost < RESTARTS:
         recorder = Recorder(folder, load(dataset.task))
         found = checkpoint.load(folder / "checkpoint") if resume else None
         if found:
@@ -88,13 +90,15 @@ def _driven(
         else:
             checkpoint.remove(folder / "checkpoint")
             recorder.start()
+        if (round := found["record"]["number"] if found else 0) > reached:
+            lost, reached = 0, round
         try:
             Driver.of(config, config.seeds[0], hosts, dataset, recorder, on_event).run(found)
         except StateLostError as error:
             where = "from the last checkpoint" if checkpoint.load(folder / "checkpoint") else "from the beginning"
             on_event({"warning": f"{error} with its host: going on {where}"})
-            resume = True
+            resume, lost = True, lost + 1
             continue
         recorder.write_tables()
         return recorder.warnings
-    raise RuntimeError(f"private states were lost {RESTARTS} times: do machines of the cluster come and go?")
+    raise RuntimeError(f"private states were lost {RESTARTS} times in a row: do machines of the cluster come and go?")

@@ -25,7 +25,7 @@ from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.sampling import evaluated, participants
 from fedbench.runtime.store import Versions
 from fedbench.runtime.sums import Total, gathered, shares_of
-from fedbench.runtime.warnings import idle, said, sampled, tied, unheeded, unstacked
+from fedbench.runtime.warnings import idle, said, sampled, tied, undefined, unheeded, unstacked
 
 Event = dict[str, Any]
 
@@ -89,8 +89,7 @@ class Driver:
         """Set up hosts and server."""
         self.hosts.begin(self.setup)
         self._tell_remarks()
-        for line in self.warnings:
-            self.warn(line)
+        self.warn(*self.warnings)
         if kept:
             self._restore(kept)
         else:
@@ -125,8 +124,7 @@ class Driver:
         reports = sorted((report for reply in replies for report in reply.reports), key=lambda report: report.client)
         # 4. the round that made the model is known
         self._note_failed([report for report in reports if report.client not in trainers], "was not evaluated")
-        for line in (*self.models.take(number, reports), *(line for reply in replies for line in reply.remarks)):
-            self.warn(line)
+        self.warn(*self.models.take(number, reports), *(line for reply in replies for line in reply.remarks))
         lines = self._record(reports) if evaluate else []
         self.recorder.write_lines(lines)  # before the checkpoint, which knows them
         if self.server.restated:
@@ -210,7 +208,9 @@ class Driver:
         answers = {report.client: report.answer for report in reports if report.answer is not None}
         self.record.bytes_down += question.nbytes * len(tasks)
         self.record.bytes_up += sum(answer.nbytes for answer in answers.values())
-        self.method.conclude(self.server, answers)
+        if answers:
+            self.method.conclude(self.server, answers)
+        self.warn(*self.server.remarks())
 
     def _aggregate(
         self, trainers: Sequence[int], reports: Sequence[Report], tasks: Sequence[ClientTask], totals: Sequence[Total]
@@ -235,9 +235,9 @@ class Driver:
         )
         for report in reports:
             self.costs.learn(report)
-            if "after_fit" in report.scores:
-                self.last_fit[report.client] = report.scores["after_fit"]
             if report.upload is not None:
+                # Without scores where a later fit was to be shown: should that one fail, nothing is known of this one.
+                self.last_fit[report.client] = report.scores.get("after_fit", {})
                 logged = {f"logged/{k}": v for k, v in report.logged.items()}
                 self.record.traces.update({(report.client, k): v for k, v in (report.upload.traces | logged).items()})
         if uploads:
@@ -245,9 +245,8 @@ class Driver:
             shares = {task.client: task.share for task in tasks if task.share is not None}
             self.method.aggregate(self.server, gathered(uploads, totals, shares))
             self.record.traces.update(self.server.traces if self.server.traced else {})
-            for line in self.server.warnings:
-                self.warn(line)
-            self.server.traces, self.server.warnings = {}, []
+            self.server.traces = {}
+        self.warn(*self.server.remarks())
 
     def _note_failed(self, reports: Sequence[Report], what: str) -> None:
         """Failures of clients that were not to be trained."""
@@ -265,7 +264,7 @@ class Driver:
         for report in reports:
             if "resting" in report.scores:
                 self.last_fit[report.client] = report.scores["resting"]
-        trained = {client: self.last_fit[client] for client in self.everyone if client in self.last_fit}
+        trained = {client: last for client in self.everyone if (last := self.last_fit.get(client))}
         fit = {"fit": trained, "after_agg": agg, "global": whole}[self.method.after_fit]
         costs = {name: getattr(record, name) for name in COSTS}
         lines = []
@@ -274,6 +273,7 @@ class Driver:
                 more: dict[str, Any] = {"costs": costs} if point == "after_fit" else {}
                 lines.append(self.recorder.line(self.seed, record.number, point, scores, **more, failed=record.failed))
                 self.recorder.add_clients(self.seed, record.number, point, scores, took_part)
+                self.warn(*undefined(self.seed, point, scores, self.recorder.task))
         self.recorder.add_traces(self.seed, record.number, record.traces)
         return lines
 
@@ -343,8 +343,9 @@ class Driver:
             self.on_event({"warning": text})
         self.hosts.remarks.clear()
 
-    def warn(self, text: str) -> None:
-        """Say a line once."""
-        if text not in self.recorder.warnings:
-            self.recorder.warnings.append(text)
-            self.on_event({"warning": text})
+    def warn(self, *lines: str) -> None:
+        """Say every line once."""
+        for text in lines:
+            if text not in self.recorder.warnings:
+                self.recorder.warnings.append(text)
+                self.on_event({"warning": text})

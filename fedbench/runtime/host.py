@@ -142,7 +142,10 @@ class Host:
     def _answer(self, client: Client, report: Report) -> None:
         # Whoever trains for an answer does so with the rates of the round to come.
         assert isinstance(self.method, ExtraPass)
-        report.answer = on_cpu(self.method.answer(self._at(client, client.round, rate_of=client.round + 1)))
+        answer = self.method.answer(self._at(client, client.round, rate_of=client.round + 1))
+        report.failure = _not_finite(answer, "answer")
+        if not report.failure:
+            report.answer = on_cpu(answer)
 
     def _task(self, client: Client, task: ClientTask, global_model: Message | None, report: Report) -> None:
         received = personal = None
@@ -173,7 +176,7 @@ class Host:
             self.learner.ledger.clear()
             upload = self.method.train(client, received)
             client.keeps = False
-        report.failure = self._not_finite(upload)
+        report.failure = self._diverged(upload)
         if report.failure:
             return
         ledger = self.learner.ledger
@@ -217,20 +220,13 @@ class Host:
         yield
         setattr(report, name, getattr(report, name) + self._clock() - begun)
 
-    def _not_finite(self, upload: Upload) -> str | None:
+    def _diverged(self, upload: Upload) -> str | None:
         ledger = self.learner.ledger
         if ledger.loss is not None and not torch.isfinite(torch.tensor(ledger.loss)):
             return f"the training loss became {ledger.loss}: lower {self._rate_name()}"
         if upload.trained is not None and not upload.trained.is_finite():
             return f"the trained model holds values that are not finite: lower {self._rate_name()}"
-        known = None if upload.trained is None else upload.trained.params.data_ptr()
-        for name, tensor in upload.tensors.items():
-            if not tensor.is_floating_point() or not tensor.numel() or tensor.data_ptr() == known:
-                continue
-            # A constant buffer, such as a mask, may be infinite.
-            if bool(tensor.isnan().any()) if name == "buffers" else not bool(torch.isfinite(tensor.sum())):
-                return f"the upload's {name} holds values that are not finite"
-        return None
+        return _not_finite(upload, "upload", known=upload.trained)
 
     def _rate_name(self) -> str:
         """Where the user sets the learning rate of the steps."""
@@ -253,6 +249,18 @@ class Host:
                 groups = self.data.groups(client.test) if self.config.evaluate.by else {}
                 found["test"] = self.learner.evaluate(predictor, client.test, groups)
             report.scores[point] = found
+
+
+def _not_finite(message: Message, what: str, known: Weights | None = None) -> str | None:
+    """Which tensor of a message holds values that are not finite. known: weights that were looked at already."""
+    for name, tensor in message.tensors.items():
+        seen = known is not None and tensor.data_ptr() == known.params.data_ptr()
+        if not tensor.is_floating_point() or not tensor.numel() or seen:
+            continue
+        # A constant buffer, such as a mask, may be infinite.
+        if bool(tensor.isnan().any()) if name == "buffers" else not bool(torch.isfinite(tensor.sum())):
+            return f"the {what}'s {name} holds values that are not finite"
+    return None
 
 
 def resident_mb() -> float:

@@ -63,6 +63,8 @@ class KeptModels:
                             f"save_models: {self.name}'s personal model at {point} is not one state dict of the model, "
                             "so that none is kept of it"
                         )
+                    elif name == "after_fit" and report.failure:
+                        yield f"save_models: client {report.client} has no model at after_fit: its last fit failed"
 
     def _points(self, name: str) -> list[str]:
         """The evaluation points whose model it is."""

@@ -1,10 +1,15 @@
 """What is said before round 1 of a configuration that is legal and hardly meant so."""
 
+from collections.abc import Mapping
+from math import isnan
+
 from fedbench import methods
 from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config, TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
+from fedbench.runtime.exchange import Scores
+from fedbench.tasks import Task, mean_of
 
 
 def said(method: Method, name: str) -> list[str]:
@@ -27,6 +32,15 @@ def sampled(evaluated: int, clients: int) -> list[str]:
         f"scores are those of {evaluated:,} of {clients:,} clients, drawn once and the same in every round "
         "(evaluate.clients; all: every client)"
     ]
+
+
+def undefined(seed: int, point: str, scores: Mapping[int, Scores], task: Task) -> list[str]:
+    """Says that models of an evaluation point give outputs that are not numbers."""
+    losses = (mean_of(score, task.loss_metric) for splits in scores.values() for score in splits.values())
+    if not any(map(isnan, losses)):
+        return []
+    outcome = "none of them is correct" if task.classes else "their error is unknown"
+    return [f"seed {seed}: some outputs at {point} are not numbers, {outcome}: lower the learning rates"]
 
 
 def unheeded(config: Config, method: Method) -> list[str]:

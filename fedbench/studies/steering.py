@@ -177,10 +177,10 @@ def watcher(tune: Any, watch: Told) -> Any:
             logging.getLogger("fedbench").warning("the process of %s died: going on from its last checkpoint", job)
 
         def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-            self._tell(trials)
+            self._tell([other for other in trials if other is not trial])
 
         def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-            self._tell(trials)
+            self._tell([other for other in trials if other is not trial])
 
         def _tell(self, trials: list[Any]) -> None:
             names = [trial.config["job"].name for trial in trials if trial.status == "RUNNING"]

@@ -25,14 +25,18 @@ class Classification(Task):
     def score(
         self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
     ) -> Score:
-        """Correct samples (or the sum of the batches' shares), and cross-entropies summed in float64."""
+        """Correct samples (or the sum of the batches' shares), and cross-entropies summed in float64.
+
+        Outputs that are not numbers are never correct; the first of them would be the largest otherwise.
+        """
         import torch
 
         hits, losses, sizes = [], [], []
         for outputs, targets in batches:
             outputs = outputs.to(dtype)
-            hits.append((outputs.argmax(1) == targets).sum())
-            losses.append(self.loss(outputs, targets, "none").sum(dtype=torch.float64))
+            own = self.loss(outputs, targets, "none")
+            hits.append(((outputs.argmax(1) == targets) & ~own.isnan()).sum())
+            losses.append(own.sum(dtype=torch.float64))
             sizes.append(len(targets))
         correct, count = torch.stack(hits).tolist(), sum(sizes)
         shares = [hit / size for hit, size in zip(correct, sizes, strict=True)]

@@ -36,7 +36,8 @@ def test_what_is_said_of_a_round_is_not_kept():
     server.warn("a line")
     assert server.traces == {(-1, "margin"): 0.25, (4, "margin"): 1.0}
     assert all(type(value) is float for value in server.traces.values())
-    assert server.warnings == ["a line"]
+    assert server.warnings == server.remarks() == ["a line"]
+    assert server.remarks() == []
     again = Noting(**server.state())
     assert (again.traces, again.warnings) == ({}, [])
 

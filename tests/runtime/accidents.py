@@ -16,6 +16,7 @@ from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.fedcac import FedCAC
 from fedbench.methods.fedper import FedPer
+from fedbench.methods.floco import Floco
 from fedbench.methods.messages import Message, Upload
 from fedbench.module.weights import Weights
 from tests.runtime.networks import Awkward
@@ -87,6 +88,15 @@ class Mute(Watchful):
 
     def conclude(self, server: Any, answers: dict[int, Message]) -> None:
         assert sorted(answers) == [client for client in range(10) if client != CLIENT]
+
+
+class Secretive(Floco):
+    """Two clients have an answer."""
+
+    def answer(self, client: Client) -> Message:
+        if client.id > 1:
+            raise RuntimeError("no answer")
+        return super().answer(client)
 
 
 class Clumsy(FedPer):

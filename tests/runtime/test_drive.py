@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fedbench.errors import ConfigError
+from fedbench.results.reader import Records
 from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import RESTARTS, Assignment, drive, drive_all
 from fedbench.runtime.hosts import InProcess
@@ -77,6 +78,12 @@ def test_a_run_whose_states_are_lost_again_and_again_ends_with_a_line(tmp_path):
     config, dataset = resolve(small("fedper"))
     with pytest.raises(RuntimeError, match=f"private states were lost {RESTARTS} times"):
         drive(config, tmp_path, Forgetful(dataset, [3] * RESTARTS), dataset)
+
+
+def test_losses_with_a_newer_checkpoint_between_them_are_counted_anew(tmp_path):
+    config, dataset = resolve(small("fedper", rounds=RESTARTS + 2, checkpoint={"every": 1}))
+    drive(config, tmp_path, Forgetful(dataset, [*range(1, RESTARTS + 2)]), dataset)
+    assert Records(tmp_path).metrics()["round"].max() == RESTARTS + 2
 
 
 def test_two_drivers_never_work_on_one_run(tmp_path, monkeypatch):

@@ -104,6 +104,43 @@ def test_a_client_that_does_not_answer_is_reported(tmp_path):
     assert [(round, client) for _, round, client, _ in summary["failed"]] == [(1, CLIENT), (2, CLIENT)]
 
 
+@pytest.mark.parametrize(("every", "rounds_known"), [(1, [1, 2, 3]), (3, [3])])
+def test_the_fit_before_one_that_fails_has_its_own_score_or_none(every, rounds_known, tmp_path):
+    """Client 3 fails in round 2 only, and in its last fit where there are two rounds."""
+    run(clumsy("fit", rounds=3, evaluate={"every": every}, out=str(tmp_path / "whole")), report=False)
+    rows = Records(tmp_path / "whole").clients().query(f"point == 'after_fit' and client == {CLIENT}")
+    assert list(rows["round"]) == rounds_known
+    said = run(
+        clumsy("fit", rounds=2, evaluate={"every": every}, save_models=True, out=str(tmp_path / "cut")), report=False
+    )
+    rows = Records(tmp_path / "cut").clients().query(f"point == 'after_fit' and client == {CLIENT}")
+    assert list(rows["round"]) == [number for number in rounds_known if number < 3]
+    assert f"save_models: client {CLIENT} has no model at after_fit: its last fit failed" in said.summary["warnings"]
+    assert not list(said.models.rglob(f"client-{CLIENT}-after_fit.pt"))
+
+
+def test_outputs_that_are_not_numbers_are_said_once(tmp_path):
+    asked = small("fedavg-ft", rounds=2, method__ft_lr=1e18, out=str(tmp_path))
+    summary = run(asked, report=False).summary
+    line = "seed 0: some outputs at after_agg are not numbers, none of them is correct: lower the learning rates"
+    assert summary["warnings"] == [line]
+    assert not Records(tmp_path).clients().query("point == 'after_agg'")["test_accuracy"].any()
+
+
+def test_answers_that_are_not_finite_do_not_count(tmp_path):
+    config = small("floco", rounds=3, method__tau=2, method__endpoints=3, train={"lr": 1e20, "epochs": 1})
+    summary = run(config.model_copy(update={"out": tmp_path}), report=False).summary
+    assert summary["complete"]
+    assert sum("did not answer: the answer's endpoints holds values" in line for line in summary["warnings"]) == 10
+
+
+def test_too_few_answers_are_a_remark(tmp_path):
+    config = small("tests.runtime.accidents:Secretive", rounds=3, method__tau=2, method__endpoints=3)
+    summary = run(config.model_copy(update={"out": tmp_path}), report=False).summary
+    line = "floco: 2 clients answered, too few for a projection: they are not told apart"
+    assert summary["warnings"][-1] == line
+
+
 def test_failures_survive_a_stop(tmp_path):
     config = clumsy("fit", checkpoint={"every": 1})
     stop(config, tmp_path / "b", 4)

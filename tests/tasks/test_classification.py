@@ -1,5 +1,7 @@
 """Classification: accuracy and cross-entropy as sums with their weights."""
 
+from math import isnan
+
 import pytest
 import torch
 from torch.nn import functional
@@ -25,6 +27,13 @@ def test_a_score_is_the_sum_over_samples_whatever_the_batches(sizes):
 def test_accuracy_by_batches_is_the_mean_of_their_shares():
     shares = [float((x.argmax(1) == y).float().mean()) for x, y in batches(3, 4)]
     assert TASK.score(batches(3, 4), torch.float32, by_batches=True)["accuracy"] == (pytest.approx(sum(shares)), 2)
+
+
+def test_outputs_that_are_not_numbers_are_never_correct():
+    outputs = torch.tensor([[torch.nan, torch.nan], [torch.nan, 1.0], [3.0, 1.0]])
+    score = TASK.score([(outputs, torch.tensor([0, 0, 0]))], torch.float32)
+    assert score["accuracy"] == (1, 3)
+    assert isnan(score["loss"][0])
 
 
 def test_the_loss_is_cross_entropy():
