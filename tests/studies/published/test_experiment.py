@@ -1,11 +1,16 @@
 """The experiments of the papers, as their files and published.csv have them."""
 
+from itertools import product
+
 import pytest
 
+from fedbench import models
 from fedbench.config import Config
 from fedbench.config.keys import nested
+from fedbench.data import partition
 from fedbench.errors import ConfigError
-from fedbench.studies.published.experiment import Experiment, names, sets
+from fedbench.studies.published.experiment import SCALES, Experiment, names, sets
+from tests.studies.published.sets import published
 
 RUN = [name for name in names() if Experiment.load(name).cells]
 
@@ -28,6 +33,40 @@ def test_every_cell_has_numbers_and_a_configuration_that_is_legal(name, scale):
             contender.config(asked, contender.points[0])
 
 
+def test_every_partition_can_be_dealt_on_data_of_the_published_size():
+    dealt = set()
+    for experiment in map(Experiment.load, RUN):
+        for cell, scale in product(experiment.cells, SCALES):
+            asked = Config(**nested(experiment.values(cell, scale)))
+            found = f"{cell.dataset} {asked.partition} {asked.public}"
+            if found not in dealt:
+                rows = partition(published(cell.dataset), asked, 0)
+                assert min(rows.sizes("train").min(), rows.sizes("test").min()) > 0, (experiment.id, cell.name, scale)
+            dealt.add(found)
+    assert len(dealt) > 50
+
+
+def test_clients_share_images_where_classes_are_too_small_for_all_and_the_page_says_so():
+    experiment = Experiment.load("co-pfl/main-v2")
+    for cell in experiment.cells:
+        asked = Config(**nested(experiment.values(cell, "full")))
+        rows = partition(published(cell.dataset), asked, 0)
+        short = cell.dataset in ("cifar10c", "mini-imagenet")
+        assert any(line.startswith("partition.reuse: ") for line in rows.warnings) == short
+        assert set(rows.sizes("test")) == {100 * asked.partition.classes}
+    assert any("partition.reuse" in line for line in experiment.open)
+
+
+@pytest.mark.parametrize("name", ["co-pfl/main", "fedobp/resnet18"])
+def test_the_stem_of_resnet18_is_the_one_of_7x7(name):
+    experiment = Experiment.load(name)
+    model = dict(Config(**nested(experiment.values(experiment.cells[0], "full"))).model)
+    assert model["name"] == "resnet18"
+    assert "stem" not in model  # the model's own
+    assert models.load("resnet18")(input_shape=(3, 32, 32), classes=10).body.conv1.kernel_size == (7, 7)
+    assert not any("3x3" in line for line in experiment.open)
+
+
 @pytest.mark.parametrize("name", RUN)
 def test_no_number_of_a_cell_is_left_out(name):
     experiment = Experiment.load(name)
@@ -39,7 +78,7 @@ def test_no_number_of_a_cell_is_left_out(name):
 def test_what_an_experiment_is_like_and_what_it_adds():
     first, second = Experiment.load("fedcac/main-pathological"), Experiment.load("fedcac/main-dirichlet")
     assert second.config == {**first.config, "partition.name": "dirichlet-fixed"}
-    assert second.open == first.open
+    assert second.open[: len(first.open)] == first.open
     assert Experiment.load("fedobp/resnet18").open[: len(Experiment.load("fedobp/main").open)]
 
 
