@@ -23,11 +23,16 @@ FLAGS = (
     ),
     side_by_side("runs"),
 )
+ABOUT = """Without PAPER/EXPERIMENT: lists the experiments with their cost. With it: makes its tables again.
+An experiment has its own values of many keys, which take the place of the defaults below: --print-config shows them.
+"""
 
 
 @command
 def main(argv: list[str]) -> int:
     """Lists the experiments, one of them in full, or makes one again and prints ours beside the paper's."""
+    if "-h" in argv or "--help" in argv:
+        print(ABOUT)
     name, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
     said = {"preview": partial(preview, name)} if name else {}
     config, asked = parse(rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]", **said)
@@ -37,7 +42,8 @@ def main(argv: list[str]) -> int:
     from fedbench.studies.published.reproduce import reproduce
 
     if name is None:
-        print("\n".join(listing(asked.scale or "full")))
+        for line in listing(asked.scale or "full"):
+            print(line, flush=True)  # the next one may have a step to measure
         return OK
     chosen = choice(asked)
     stages = Stages(f"reproduction of {name}", config)

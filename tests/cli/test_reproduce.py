@@ -10,6 +10,34 @@ def test_its_help_names_its_flags(capsys):
     assert "--sources" in text
 
 
+def test_its_help_says_whose_the_defaults_are(capsys):
+    assert main(["--help"]) == 0
+    assert "take the place of the defaults below: --print-config shows them" in capsys.readouterr().out
+
+
+def test_lines_of_the_list_are_shown_as_they_come(capsys, monkeypatch):
+    shown = []
+
+    def lines(scale):
+        yield f"first at scale {scale}"
+        shown.append(capsys.readouterr().out)
+        yield "second"
+
+    monkeypatch.setattr("fedbench.studies.published.listing.listing", lines)
+    assert main(["--scale", "small"]) == 0
+    assert shown == ["first at scale small\n"]
+    assert capsys.readouterr().out == "second\n"
+
+
+def test_the_seed_of_tuning_is_no_final_one(capsys):
+    words = ["co-pfl/main", "--cells", "cifar10", "--seeds", "0", "90", "--print-config"]
+    assert main(words) == 2
+    line = capsys.readouterr().err
+    assert "seeds: 90 is the seed that points are tried on" in line
+    assert "--tune-seeds" not in line
+    assert main(["fedcac/mask-methods", *words[1:]]) == 0  # nothing is tuned
+
+
 def test_mistakes_are_one_line(capsys):
     assert main(["co-pfl/mian"]) == 2
     assert main(["co-pfl/main", "--cells", "svhn"]) == 2

@@ -1,7 +1,9 @@
 """Gradient steps and seconds before anything is run."""
 
 import pytest
+from torch import nn
 
+from fedbench import models
 from fedbench.config import Config
 from fedbench.studies.cost import held_for_testing, hours_of, images_of, looks_of, step_seconds, steps_of, work
 
@@ -47,6 +49,21 @@ def test_evaluations_look_at_validation_and_test_images_at_both_points():
     sampled = asked.model_copy(update={"evaluate": asked.evaluate.model_copy(update={"clients": 4})})
     assert looks_of(sampled) == pytest.approx(looks_of(asked) * 0.4)
     assert hours_of([sampled]) < hours_of([asked])
+
+
+def test_of_a_large_batch_a_part_is_measured(monkeypatch):
+    seen = []
+
+    class Noted(nn.Linear):
+        def forward(self, x):
+            seen.append(len(x))
+            return super().forward(x.flatten(1)[:, :4])
+
+    monkeypatch.setattr(models, "load", lambda name: lambda input_shape, classes: Noted(4, classes))
+    for shape, batch, timed in (((3, 256, 256), 64, 5), ((1, 2, 2), 64, 64), ((3, 2048, 2048), 64, 2)):
+        assert step_seconds("noted", shape, 10, batch) > 0
+        assert set(seen) == {timed}
+        seen.clear()
 
 
 def test_a_step_is_measured_and_hours_follow():

@@ -69,7 +69,7 @@ def contests_of(
         raise ConfigError(f"--scale {scale}: must be {' or '.join(SCALES)}")
     experiment, root = Experiment.load(name), (config.out or Path("results")).absolute()
     if not experiment.cells:
-        raise ConfigError(f"{name}: {experiment.what}")
+        raise ConfigError(f"{name}: nothing is run for it: {experiment.what}")
     asked = config, scale, sources, folder_of(name, config, scale), root
     return experiment, [(cell, contest_of(experiment, cell, *asked)) for cell in experiment.chosen(cells)]
 
@@ -100,6 +100,9 @@ def contest_of(
     asked |= source_keys(asked["data.name"], sources)
     whole = Config(**nested(asked))
     contenders = experiment.contenders(cell, scale, list(given))
+    clash = sorted(set(TUNE_SEEDS) & set(whole.seeds))
+    if clash and any(contender.tuned for contender in contenders):
+        raise ConfigError(f"seeds: {clash[0]} is the seed that points are tried on, so no final run may have it")
     plan = Plan("compare", None, whole.model_dump(mode="json"), [], point="after_agg")
     own = folder / "cells" / slug(cell)
     return Contest(plan, whole, contenders, own, root, TUNE_SEEDS, setting=cell.name)

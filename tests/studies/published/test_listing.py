@@ -1,8 +1,28 @@
 """What the experiments would cost."""
 
+from itertools import islice
+
 from fedbench.studies.cost import steps_of
-from fedbench.studies.published.experiment import Experiment
+from fedbench.studies.published import listing
+from fedbench.studies.published.experiment import Experiment, names
 from fedbench.studies.published.listing import runs_of
+
+
+def test_every_experiment_is_listed_with_what_it_is(monkeypatch):
+    monkeypatch.setattr(listing, "hours_of", len)
+    lines = list(listing.listing("full"))
+    listed = [line.split()[0] for line in lines[1:-1] if not line.startswith(" ")]
+    assert listed == names()
+    assert sum("no runs" in line for line in lines) == 5
+    assert lines[1].split()[1:6] == ["4", "32", "196", "12,096,000", "196.0"]
+    assert "two classes a client" in lines[2]
+
+
+def test_a_line_is_there_before_the_next_one_is_measured(monkeypatch):
+    measured = []
+    monkeypatch.setattr(listing, "hours_of", lambda configs: measured.append(1) or 1.0)
+    assert len(list(islice(listing.listing("full"), 2))) == 2
+    assert len(measured) == 1
 
 
 def test_runs_are_points_on_tuning_seeds_and_finals_on_the_others():

@@ -60,7 +60,8 @@ def test_cells_of_single_clients_have_the_same_runs(tmp_path):
     ("name", "more", "line"),
     [
         ("fedcac/mask-methods", {"scale": "tiny"}, "--scale tiny: must be full or small"),
-        ("fedobp/settings", {}, "fedobp/settings: quantiles and counts"),
+        ("fedobp/settings", {}, "fedobp/settings: nothing is run for it: quantiles .*`fedbench reproduce fedobp/main`"),
+        ("fedobp/score-quantile", {}, "nothing is run for it: best quantiles .*`fedbench claims --only O1,O2`"),
         ("fedcac/mask-methods", {"cells": ["svhn"]}, "--cells svhn: no cell"),
         ("co-pfl/main", {"cells": ["cifar10"], "sources": {"cifar10": "parquet:/nowhere"}}, "/nowhere"),
     ],
