@@ -14,15 +14,24 @@ if TYPE_CHECKING:
     from fedbench.studies.claims import claims
     from fedbench.studies.compare import compare
     from fedbench.studies.grid import grid
+    from fedbench.studies.published.reproduce import reproduce
     from fedbench.studies.run import run
 
-__all__ = ["Config", "ConfigError", "claims", "compare", "grid", "run"]
+__all__ = ["Config", "ConfigError", "claims", "compare", "grid", "reproduce", "run"]
+
+STUDIES = {
+    "run": "fedbench.studies.run",
+    "grid": "fedbench.studies.grid",
+    "compare": "fedbench.studies.compare",
+    "reproduce": "fedbench.studies.published.reproduce",
+    "claims": "fedbench.studies.claims",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Studies are imported when they are asked for: they import torch."""
-    if name in ("run", "grid", "compare", "claims"):
+    if name in STUDIES:
         from importlib import import_module
 
-        return getattr(import_module(f"fedbench.studies.{name}"), name)
+        return getattr(import_module(STUDIES[name]), name)
     raise AttributeError(f"module 'fedbench' has no attribute '{name}'")

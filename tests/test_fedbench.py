@@ -1,0 +1,23 @@
+"""What `from fedbench import ...` gives."""
+
+import inspect
+
+import pytest
+
+import fedbench
+from fedbench.cli import COMMANDS
+
+
+@pytest.mark.parametrize("name", fedbench.STUDIES)
+def test_every_study_is_a_call_that_says_what_it_takes(name):
+    call = getattr(fedbench, name)
+    assert inspect.isfunction(call)
+    assert call.__name__ == name
+    assert call.__doc__
+    assert name in fedbench.__all__
+    assert name in COMMANDS
+
+
+def test_a_name_that_is_none_is_no_attribute():
+    with pytest.raises(AttributeError, match="module 'fedbench' has no attribute 'rnu'"):
+        fedbench.rnu  # noqa: B018
