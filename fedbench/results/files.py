@@ -207,10 +207,11 @@ def read_as(kind: type[T], path: Path) -> T:
         return TypeAdapter(kind).validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        what = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
+        where = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
+        what = f"({where}), or written by another version of fedbench"
     except OSError as error:
-        what = str(error.strerror)
-    raise ConfigError(f"{path}: damaged ({what}); bring it back, or give the command that made it again")
+        what = f"({error.strerror})"
+    raise ConfigError(f"{path}: damaged {what}; bring it back, or give the command that made it again")
 
 
 def read_arrays(path: Path, problems: list[str]) -> dict[str, np.ndarray]:

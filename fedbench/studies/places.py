@@ -145,7 +145,8 @@ def _kept_config(path: Path) -> Config:
     try:
         return Config(**load_yaml(path))
     except (ConfigError, TypeError) as error:
-        raise _damaged(path, str(error).removeprefix(f"--config {path}: ")) from None
+        why = str(error).removeprefix(f"--config {path}: ")
+        raise _damaged(path, f"{why}; damaged, or written by another version of fedbench") from None
 
 
 def _damaged(path: Path, what: str) -> ConfigError:

@@ -67,6 +67,7 @@ def test_a_json_file_of_another_shape_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         files.read_as(Entry, path)
     assert str(error.value).startswith(f"{path}: damaged (values: ")
+    assert "), or written by another version of fedbench; bring it back" in str(error.value)
     assert "\n" not in str(error.value)
     path.unlink()
     path.mkdir()

@@ -123,6 +123,15 @@ def test_an_unfinished_run_does_not_go_on_with_other_rows(tmp_path):
     assert "\n" not in str(error.value)
 
 
+def test_a_configuration_that_another_version_may_have_written_is_said_to_be_so(tmp_path):
+    described(small(), tmp_path / "a")
+    with (tmp_path / "a" / "config.yaml").open("a") as file:
+        file.write("future_key: 1\n")
+    told = r"unknown key future_key.*; damaged, or written by another version of fedbench; bring the file back"
+    with pytest.raises(ConfigError, match=told):
+        run(small(out=str(tmp_path / "a")))
+
+
 @pytest.mark.parametrize("name", ["environment.json", "partition.json"])
 def test_a_missing_file_of_a_run_is_named(tmp_path, name):
     described(small(), tmp_path / "a")
