@@ -47,7 +47,8 @@ class Published:
     below: folders of the root in which they may lie. extras: patterns of further files that belong to the set.
     wanted: which files of an archive are needed. downloads: what is fetched; none where nobody publishes an address
     with a checksum. sums: MD5 by file name. origin: where the files are to be had. pickled: they are Python pickles.
-    images: how many the set has, where no checksum would tell that some are missing.
+    images: how many the set has, where no checksum would tell that some are missing. size: of what is to be fetched, in
+    words.
     """
 
     names: tuple[str, ...]
@@ -59,6 +60,7 @@ class Published:
     origin: str = ""
     pickled: bool = False
     images: int = 0
+    size: str = ""
 
     @property
     def expected(self) -> str:
@@ -224,10 +226,9 @@ def stored(name: str, published: Published, progress: OnProgress | None = None) 
 def download(name: str, published: Published, folder: Path, progress: OnProgress | None) -> None:
     """Fetch the published files to a folder, whole or not at all. Raises ConfigError."""
     by_hand = f"import them from where you have them: fedbench data {name} --from PATH"
+    lacks = f"data {name}: not here" + (f" ({published.size})" if published.size else "")
     if not published.downloads():
-        raise ConfigError(
-            f"data {name}: not here, and it has no public address with a checksum; {published.origin}, then {by_hand}"
-        )
+        raise ConfigError(f"{lacks}, and it has no public address with a checksum; {published.origin}, then {by_hand}")
     try:
         with cache.replacing(folder) as part:
             fetch_all(name, published, part, progress)
@@ -236,7 +237,7 @@ def download(name: str, published: Published, folder: Path, progress: OnProgress
         raise
     except (OSError, HTTPException, ValueError) as error:
         raise ConfigError(
-            f"data {name}: not here, and the download failed ({told_by(error)}); put {published.expected} into a "
+            f"{lacks}, and the download failed ({told_by(error)}); put {published.expected} into a "
             f"folder and name it with --data.root, or {by_hand} (they are kept in {folder})"
         ) from error
 

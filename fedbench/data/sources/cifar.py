@@ -45,6 +45,7 @@ PUBLISHED = {
         downloads=partial(cifar_downloads, "cifar10"),
         sums=partial(cifar_sums, "cifar10"),
         pickled=True,
+        size="170 MB",
     ),
     "cifar100": Published(
         ("train", "test", "meta"),
@@ -52,6 +53,7 @@ PUBLISHED = {
         downloads=partial(cifar_downloads, "cifar100"),
         sums=partial(cifar_sums, "cifar100"),
         pickled=True,
+        size="169 MB",
     ),
 }
 

@@ -78,6 +78,7 @@ PUBLISHED = {
     "cifar10c": Published(
         ("labels.npy", *(f"{name}.npy" for name in COMMON)),
         below=("CIFAR-10-C",),
+        size="2.9 GB",
         extras=tuple(f"{name}.npy" for name in get_args(Corruption)[len(COMMON) :]),
         downloads=lambda: (
             Download(

@@ -21,6 +21,7 @@ PUBLISHED = {
     "cinic10": Published(
         ("train", "valid", "test"),
         below=("CINIC-10", "cinic-10"),
+        size="0.7 GB",
         wanted=lambda name: name.endswith(".png"),
         downloads=lambda: (
             Download(

@@ -114,12 +114,12 @@ class Options(Section):
 
 
 def domainnet_downloads() -> tuple[Download, ...]:
-    """16 GB, of which the ten classes are kept."""
+    """All of DomainNet, of which the ten classes are kept."""
     sums = DOMAINNET_ARCHIVES | {f"domainnet/txt/{name}": md5 for name, md5 in DOMAINNET_LISTS.items()}
     return tuple(Download(PurePosixPath(path).name, (DOMAINNET + path,), md5) for path, md5 in sums.items())
 
 
-def published_as(name: str, below: tuple[str, ...], origin: str = "") -> Published:
+def published_as(name: str, below: tuple[str, ...], size: str, origin: str = "") -> Published:
     layout = LAYOUTS[name]
     return Published(
         layout.domains,
@@ -129,6 +129,7 @@ def published_as(name: str, below: tuple[str, ...], origin: str = "") -> Publish
         downloads=domainnet_downloads if name == "domainnet10" else tuple,
         origin=origin,
         images=layout.images,
+        size=size,
     )
 
 
@@ -136,10 +137,13 @@ PUBLISHED = {
     "office-caltech10": published_as(
         "office-caltech10",
         ("office_caltech_10", "office_caltech_10_dataset/office_caltech_10"),
+        "2,533 images",
         "get the images of Gong et al. (2012) or of FedBN's benchmark (folders amazon, caltech, dslr, webcam)",
     ),
-    "domainnet10": published_as("domainnet10", ("DomainNet", "domainnet")),
-    "pacs": published_as("pacs", ("PACS", "kfold", "PACS/kfold"), "get the images of Li et al. (2017)"),
+    "domainnet10": published_as("domainnet10", ("DomainNet", "domainnet"), "16 GB, of which ten classes stay"),
+    "pacs": published_as(
+        "pacs", ("PACS", "kfold", "PACS/kfold"), "9,991 images, 0.17 GB", "get the images of Li et al. (2017)"
+    ),
 }
 
 

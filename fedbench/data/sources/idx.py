@@ -19,6 +19,7 @@ from fedbench.data.reading.published import Download, Published, changed_warning
 from fedbench.errors import ConfigError
 
 KINDS = {"mnist": "MNIST", "fmnist": "FashionMNIST", "emnist": "EMNIST"}
+SIZES = {"mnist": "12 MB", "fmnist": "31 MB", "emnist": "0.56 GB"}
 BLOCK = 1000
 LARGEST_SIDE = 4096
 
@@ -57,6 +58,7 @@ PUBLISHED = {
         below=(f"{KINDS[name]}/raw", "raw"),
         downloads=partial(idx_downloads, name),
         sums=partial(idx_sums, name),
+        size=SIZES[name],
     )
     for name in ("mnist", "fmnist")
 } | {
@@ -65,6 +67,7 @@ PUBLISHED = {
         below=("EMNIST/raw", "raw", "gzip"),
         wanted=lambda name: "emnist-byclass-" in name,
         downloads=partial(idx_downloads, "emnist"),
+        size=SIZES["emnist"],
     )
 }
 

@@ -20,6 +20,7 @@ ORGANS = (
 )
 RECORD = "https://zenodo.org/records/10519652/files/{}?download=1"
 SUMS = {"organamnist": "68e3f8846a6bd62f0c9bf841c0d9eacc", "organcmnist": "b9ceb9546e10131b32923c5bbeaea2b1"}
+SIZES = {"organamnist": "38 MB", "organcmnist": "16 MB"}
 
 
 class Options(Section):
@@ -38,6 +39,7 @@ PUBLISHED = {
         below=(".medmnist",),
         downloads=partial(medmnist_downloads, f"{name}.npz", md5),
         sums=partial(dict, {f"{name}.npz": md5}),
+        size=SIZES[name],
     )
     for name, md5 in SUMS.items()
 }

@@ -25,6 +25,7 @@ PUBLISHED = {
         (*LISTS, "images"),
         below=("mini-imagenet", "miniImageNet"),
         images=60_000,
+        size="60,000 images, about 6.5 GB in ImageNet's own size",
         origin="get the three lists of Ravi and Larochelle (2017) and the 60,000 images, which are ImageNet's",
     )
 }

@@ -31,6 +31,7 @@ PUBLISHED = {
     "svhn": Published(
         tuple(f"{part}_32x32.mat" for part in PARTS),
         below=("svhn", "SVHN"),
+        size="0.25 GB",
         downloads=lambda: tuple(Download(name, (address,), md5) for address, name, md5 in lists().values()),
         sums=lambda: {name: md5 for _, name, md5 in lists().values()},
     )

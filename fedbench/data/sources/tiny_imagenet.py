@@ -17,6 +17,7 @@ PUBLISHED = {
         ("wnids.txt", "words.txt", "train", "val"),
         below=("tiny-imagenet-200",),
         images=110_000,
+        size="0.25 GB",
         wanted=lambda name: not name.endswith("_boxes.txt") and "/test/" not in name,
         downloads=lambda: (
             Download(

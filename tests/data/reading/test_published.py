@@ -12,7 +12,7 @@ import pytest
 from torchvision import datasets
 
 from fedbench.config import Config
-from fedbench.data import Dataset
+from fedbench.data import Dataset, sources
 from fedbench.data.sources import idx
 from tests.data.reading.serving import NOWHERE, load, md5, refused
 
@@ -50,6 +50,12 @@ def test_without_internet_one_line_says_what_to_do(name, cifar, mnist, cache_fol
     assert f"fedbench data {name} --from PATH" in text
     assert ("data_batch_1" if name == "cifar10" else "train-images-idx3-ubyte") in text
     assert not (cache_folder / "files" / name).exists()
+
+
+def test_what_is_not_here_is_said_with_its_size(cifar, cache_folder):
+    assert "data cifar10: not here (170 MB), and the download failed" in refused(load, "cifar10")
+    assert "data pacs: not here (9,991 images, 0.17 GB), and it has no public address" in refused(load, "pacs")
+    assert all(sources.published_of(name).size for name in sources.published_names())
 
 
 def test_download(cifar, mnist, server, monkeypatch):
