@@ -76,13 +76,16 @@ def never_below(difference: pd.Series, delta: float) -> Verdict:
 
 
 def peaked(low: pd.Series, middle: pd.Series, high: pd.Series, delta: float) -> Verdict:
-    """A rise to the middle option and a fall behind it: both flanks by `better`; the estimate is the smaller one."""
+    """A rise to the middle option and a fall behind it: both flanks by `better`; the estimate is of the one that decides, of
+    both the smaller one.
+    """
     flanks = [better(difference(middle, end), delta) for end in (low, high)]
-    least = min(flanks, key=lambda found: found.estimate.mean if found.estimate else 0.0)
+    word = all_of(flanks)
+    deciding = [found for found in flanks if found.word == word]
+    least = min(deciding, key=lambda found: found.estimate.mean if found.estimate else 0.0)
     values = [found.p for found in flanks if found.p is not None]
     return replace(
         least,
-        word=all_of(flanks),
         p=max(values) if len(values) == len(flanks) else None,
         note="; ".join(f"{name} flank {found.word}" for name, found in zip(("lower", "upper"), flanks, strict=True)),
     )

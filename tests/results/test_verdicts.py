@@ -105,6 +105,15 @@ def test_a_peak_needs_both_flanks():
     assert found.note == "lower flank holds; upper flank holds"
 
 
+def test_the_flank_that_decides_is_the_one_that_is_told():
+    """The upper one is lower, but wide: undecided."""
+    low, middle, high = series(2.1, 2.2, 2.2), series(1.1, 1.0, 1.2), series(0, 2, 7)
+    found = peaked(low, middle, high, 0.5)
+    assert found.note == "lower flank does not hold; upper flank undecided"
+    assert (found.word, found.estimate.mean) == (FAILS, pytest.approx(-3.2 / 3))
+    assert found.estimate.high < 0.5
+
+
 def test_monotone_is_pages_test():
     up = [series(1, 2, 3), series(2, 3, 4), series(3, 4, 5)]
     assert monotone(up, 1.0).word == HOLDS
