@@ -64,7 +64,7 @@ def asked(study: Study) -> str:
     parts = [_partition(config)]
     parts += [f"model {_name(config, 'model')}"] if _name(config, "model") else []
     parts += [plural(config["rounds"], "round")] if config.get("rounds") else []
-    seeds = config.get("seeds") or []
+    seeds = study.plan.config.get("seeds") or config.get("seeds") or []
     parts += [f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"] if seeds else []
     if tried := study.plan.points():
         space = " × ".join(key.removeprefix("method.") for key in study.plan.spaces[study.method])
@@ -97,6 +97,8 @@ def answer(study: Study) -> str:
 
 def run_answer(study: Study) -> str:
     """The final score at both points, with intervals."""
+    if study.method in study.lost:
+        return f"{study.method} failed."
     if study.method not in study.metrics:
         return f"{study.method} has not been evaluated yet."
     found = study.summaries[study.method]["points"]
@@ -108,7 +110,8 @@ def run_answer(study: Study) -> str:
     if not said:
         return f"{study.method} has not been evaluated on personal models yet."
     of = "" if study.metric.share else f"a {study.metric.label} of "
-    return f"{so_far(study)}{study.method} reached {of}{' and '.join(said)}."
+    gap = f"; {gaps_of(study, study.method)}" if study.failed_seeds(study.method) else ""
+    return f"{so_far(study)}{study.method} reached {of}{' and '.join(said)}{gap}."
 
 
 def so_far(study: Study) -> str:
@@ -130,7 +133,8 @@ def compared_answer(study: Study) -> str:
     if study.method not in study.metrics or study.last(study.method).empty:
         value = next((entry.scores.get("val") for entry in tried if entry.values == chosen), None)
         found = study.metric.shown(value) if value is not None else f"{study.metric.label} unknown"
-        return f"{winner} won on validation ({found}); its final runs are not there yet."
+        lack = "failed" if study.method in study.lost else "are not there yet"
+        return f"{winner} won on validation ({found}); its final runs {lack}."
     reached = study.metric.shown(study.last(study.method)[study.test].mean())
     won = "won the grid with" if tried else "reached"
     begin = f"{so_far(study)}{winner} {won} {reached} {POINT_NAMES[study.point]}"
@@ -143,12 +147,14 @@ def compared_answer(study: Study) -> str:
 def doubts(study: Study, method: str, other: str, gain: float) -> str:
     """Why no winner can be named although one is ahead.
 
-    They are scored differently, or unequally tuned, or the loser may not be at its best.
+    They are scored differently, or lack seeds or rounds, or were unequally tuned, or the loser may not be at its best.
     """
     plan = study.plan
     ours, theirs = (study.estimators.get(label, SAMPLES) for label in (method, other))
     if ours != theirs:
         return f"{method} is scored by the mean over {ours} and {other} by that over {theirs}"
+    if gaps := next((found for label in (method, other) if (found := gaps_of(study, label))), ""):
+        return gaps
     if not plan.even(method, other):
         return f"{method} was tuned over {plural(plan.budget(method), 'point')} and {other} over {plan.budget(other)}"
     loser = other if gain >= 0 else method
@@ -156,6 +162,14 @@ def doubts(study: Study, method: str, other: str, gain: float) -> str:
         chosen = settings({key: plan.choices[loser][key] for key in ends})
         return f"the best point of {loser} lies at the end of what was tried ({chosen})"
     return ""
+
+
+def gaps_of(study: Study, label: str) -> str:
+    """What of a method's final runs is not in its score; nothing where all of them is."""
+    if failed := study.failed_seeds(label):
+        known = len(study.last(label)) if label in study.metrics else 0
+        return f"{len(failed)} of {plural(known + len(failed), 'seed')} of {label} failed"
+    return "" if study.summaries[label]["complete"] else f"the runs of {label} are not complete"
 
 
 def verdict(metric: Metric, gain: Interval, doubt: str = "") -> str:

@@ -25,14 +25,16 @@ from fedbench.tasks import Metric
 class Row:
     """A method. score, other: on test at the last round, at the study's point and at the other one of the two.
 
-    estimator: what a client's score is a mean over. pooled: the score over all test samples, where they were counted.
-    over_local, behind: against training alone and against the best; None for those two themselves. points: of tuning,
-    and the one that was chosen. steps, traffic (bytes, both ways), seconds: of the whole run, per client but for
-    seconds. target_round, target_bytes: when the mean curve first reaches local's last score, if ever.
+    failed: seeds that are not in the score, because their run failed or diverged. estimator: what a client's score is a
+    mean over. pooled: the score over all test samples, where they were counted. over_local, behind: against training
+    alone and against the best; None for those two themselves. points: of tuning, and the one that was chosen. steps,
+    traffic (bytes, both ways), seconds: of the whole run, per client but for seconds. target_round, target_bytes: when
+    the mean curve first reaches local's last score, if ever.
     """
 
     label: str
     point: str
+    failed: int
     estimator: str
     score: Interval
     pooled: float | None
@@ -53,6 +55,12 @@ class Row:
     def tied(self) -> bool:
         """Whether it cannot be told from the best."""
         return self.behind is not None and not self.behind.sign
+
+    @property
+    def mark(self) -> str:
+        """What stands behind a score that lacks seeds."""
+        count = len(self.score.values)
+        return f" ({count} of {count + self.failed} seeds)" if self.failed else ""
 
 
 def leaderboard(study: Study) -> list[Row]:
@@ -101,6 +109,7 @@ def _row(
     return Row(
         label,
         study.point,
+        len(study.failed_seeds(label)),
         study.estimators[label],
         interval(last[study.test].tolist()),
         interval(over_all).mean if over_all else None,
@@ -145,6 +154,8 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
                 "method": row.label,
                 "point": row.point,
                 "estimator": row.estimator,
+                "seeds": len(row.score.values),
+                "failed_seeds": row.failed,
                 **{part: getattr(row.score, part) for part in ("mean", "sd", "low", "high")},
                 "pooled": row.pooled,
                 OTHER[row.point]: None if row.other is None else row.other.mean,
@@ -181,8 +192,8 @@ def laid_out(rows: Sequence[Row], metric: Metric) -> tuple[list[str], list[list[
     means = {row.label: row.score.mean for row in rows}
     tones = [standing(row.label, means, metric.higher) for row in rows]
     lines = [_line(row, metric, place, tone) for place, (row, tone) in enumerate(zip(rows, tones, strict=True), 1)]
-    for line, mark in zip(lines, marks([row.estimator for row in rows]), strict=True):
-        line[0] = Cell(line[0].text + mark)
+    for line, row, mark in zip(lines, rows, marks([row.estimator for row in rows]), strict=True):
+        line[0] = Cell(row.label + row.mark + mark)
     kept = [i for i in range(len(heads)) if i < 2 or any(line[i].text for line in lines)]
     return [heads[i] for i in kept], [[line[i] for i in kept] for line in lines]
 

@@ -288,6 +288,12 @@ def warnings(study: Study) -> list[str]:
             )
         elif not summary["complete"]:
             found.append(f"{method}: this run is not complete; the numbers are those so far.")
+        if seeds := study.diverged(method):
+            named = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"
+            label = study.metric.label
+            found.append(
+                f"{method}: no finite test {label} at the last evaluated round of {named}; left out of tables."
+            )
     return found + searches.notes(study.plan) + study.problems
 
 

@@ -144,6 +144,29 @@ class Study:
         named = [(run.path.name, problem) for run in self.runs.values() for problem in run.problems]
         return list(dict.fromkeys(f"{name}/{problem}" for name, problem in named))
 
+    def failed_seeds(self, label: str) -> list[int]:
+        """Seeds whose final run failed, or has no finite score at the last evaluated round."""
+        failed = {entry.seed for entry in self.plan.final(label) if entry.status == "failed"}
+        return sorted(failed | set(self.diverged(label)))
+
+    def diverged(self, label: str) -> list[int]:
+        """Seeds without a finite score at the last evaluated round of the study's point."""
+        if label not in self.runs:
+            return []
+        frame = self.runs[label].metrics()
+        frame = frame[frame["point"] == self.point]
+        return sorted(set(frame["seed"]) - set(at_last_round(frame, self.metric)["seed"]))
+
+    @cached_property
+    def lost(self) -> list[str]:
+        """Competing methods without a score, and none to come: all final runs failed, or all points that were tried."""
+        plan = self.plan
+        unchosen = [entry.label for entry in plan.entries if plan.choices and entry.label not in plan.choices]
+        final = {label: {entry.seed for entry in plan.final(label)} for label in plan.labels()}
+        over = [label for label, seeds in final.items() if seeds <= set(self.failed_seeds(label))]
+        scored = {label for label in self.metrics if len(self.last(label))}
+        return [label for label in dict.fromkeys([*over, *unchosen]) if label not in {*scored, *REFERENCES}]
+
     def last(self, method: str, point: str | None = None) -> pd.DataFrame:
         """Per seed the metrics row of the last evaluated round at a point (default: the study's)."""
         frame = self.metrics[method]

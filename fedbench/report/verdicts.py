@@ -16,20 +16,27 @@ def comparison_answer(study: Study, rows: Sequence[Row]) -> str:
     """The answer in one sentence: a winner is named only where it beats every rival, and nothing speaks against it."""
     rivals = [row for row in rows[1:] if row.label not in REFERENCES]
     if not rows:
-        return "No method has been evaluated yet."
+        return "Every method failed." if study.lost else "No method has been evaluated yet."
     first = rows[0]
     reached = f"{first.label} reached {study.metric.shown(first.score.mean)} {POINT_NAMES[study.point]}"
     if not rivals or rivals[0].behind is None:
-        return f"{reached}; there is nothing to compare it with yet."
+        return f"{reached}; there is nothing to compare it with{'' if study.lost else ' yet'}."
     ahead = f"{reached}, the best of {len(rivals) + 1} methods and {lead(study.metric, rivals[0].behind)}"
     seeds = len(first.score.values)
     if seeds == 1:
         return f"{ahead}; one seed decides nothing."
     if ties := [row.label for row in rivals if row.tied]:
         return f"{ahead}; with {plural(seeds, 'seed')} it cannot be told from {listed(ties)}."
-    if doubt := next((found for row in rivals if (found := doubts(study, first.label, row.label, 1.0))), ""):
+    if doubt := doubts_of_lead(study, first.label, [row.label for row in rivals]):
         return f"{ahead}; but {doubt}, so no winner is named."
     return f"{ahead}: it is the best of them on this data."
+
+
+def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
+    """Why a method that is ahead of all rivals may not be called the best."""
+    if study.lost:
+        return f"{listed(study.lost)} failed"
+    return next((found for rival in rivals if (found := doubts(study, first, rival, 1.0))), "")
 
 
 def lead(metric: Metric, found: Contrast) -> str:
@@ -47,7 +54,7 @@ def listed(names: list[str]) -> str:
 
 def comparison_notes(study: Study, rows: Sequence[Row]) -> list[str]:
     """What stands under the answer: training alone, and what was too small to be seen."""
-    lines = [*_over_local(study, rows), *_at_ends(study, rows)]
+    lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows)]
     rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
     if rivals and (found := rivals[0].behind) is not None and found.resolves is not None:
         smallest = study.metric.difference(found.resolves).lstrip("+")
@@ -64,6 +71,13 @@ def left_open(found: Contrast) -> str:
     if more > len(found.gain.values):
         return f"; {more} would resolve what is seen"
     return ", which is enough for one comparison, but not for as many as are made here (Holm)"
+
+
+def _failures(study: Study, rows: Sequence[Row]) -> list[str]:
+    """Who has no score, and who has one of some seeds only."""
+    lines = [f"Failed, so not compared: {listed(study.lost)}."] if study.lost else []
+    partly = [f"{row.label}{row.mark}" for row in rows if row.failed]
+    return [*lines, f"Scored on the seeds that did not fail: {listed(partly)}."] if partly else lines
 
 
 def _at_ends(study: Study, rows: Sequence[Row]) -> list[str]:

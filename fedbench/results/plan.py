@@ -86,10 +86,10 @@ class Plan:
         return sorted(found, key=lambda label: label != self.subject)
 
     def records(self, folder: Path) -> dict[str, Records]:
-        """What the final jobs left, by label; those that never began are left out."""
+        """What the final jobs left, by label; those that failed or never began are left out."""
         found = {}
         for label in self.labels():
-            paths = [folder / entry.path for entry in self.final(label)]
+            paths = [folder / entry.path for entry in self.final(label) if entry.status != "failed"]
             if begun := [path for path in paths if is_run(path)]:
                 found[label] = Records(*begun)
         return found

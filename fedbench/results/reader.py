@@ -226,9 +226,9 @@ def is_run(path: Path) -> bool:
 
 
 def at_last_round(metrics: pd.DataFrame, metric: Metric) -> pd.DataFrame:
-    """Per seed and point the row of the last evaluated round."""
-    tested = metrics.dropna(subset=[f"test_{metric.name}"])
-    return tested.loc[tested.groupby(["seed", "point"], sort=False)["round"].idxmax()].reset_index(drop=True)
+    """Per seed and point the row of the last evaluated round; none where its score is not finite: that run diverged."""
+    last = metrics.loc[metrics.groupby(["seed", "point"], sort=False)["round"].idxmax()]
+    return last.dropna(subset=[f"test_{metric.name}"]).reset_index(drop=True)
 
 
 def at_best_round(metrics: pd.DataFrame, metric: Metric, split: str = "val") -> pd.DataFrame:

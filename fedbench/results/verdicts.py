@@ -76,8 +76,8 @@ def never_below(difference: pd.Series, delta: float) -> Verdict:
 
 
 def peaked(low: pd.Series, middle: pd.Series, high: pd.Series, delta: float) -> Verdict:
-    """A rise to the middle option and a fall behind it: both flanks by `better`; the estimate is of the one that decides, of
-    both the smaller one.
+    """A rise to the middle option and a fall behind it: both flanks by `better`; the estimate is that of the one that
+    decides, and of two that do the smaller one.
     """
     flanks = [better(difference(middle, end), delta) for end in (low, high)]
     word = all_of(flanks)

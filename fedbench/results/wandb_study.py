@@ -17,7 +17,7 @@ from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Entry, Plan, study_name
 from fedbench.results.published import is_reproduction
 from fedbench.results.reader import Records
-from fedbench.results.tables import final_table
+from fedbench.results.tables import COLUMNS, final_table
 from fedbench.results.wandb_log import LONGEST, WandbLog, Warn, described, group_of, plain, started, table, tags
 from fedbench.results.wandb_segments import last_round, mark_synced, segments
 
@@ -118,6 +118,8 @@ class WandbStudy:
     def table(self) -> pd.DataFrame:
         """A row per method, point and choice of round."""
         runs = self.plan.records(self.folder)
+        if not runs:
+            return pd.DataFrame(columns=COLUMNS)
         metric = next(iter(runs.values())).metric()
         metrics = {label: run.metrics() for label, run in runs.items()}
         clients = {label: run.clients() for label, run in runs.items()}

@@ -236,19 +236,25 @@ def write_comparison(
     seeds: Sequence[int] = (0, 1, 2),
     spread: float = 0.01,
     asked: dict[str, dict[str, Any]] | None = None,
+    fail: dict[str, Sequence[int]] | None = None,
     **more: Any,
 ) -> Path:
     """A comparison of methods with these levels of accuracy, each tuned over three points.
 
-    asked: what is asked of all ("") or of some methods only. more: of its plan.
+    asked: what is asked of all ("") or of some methods only. fail: seeds by method whose final run failed in round 3.
+    more: of its plan.
     """
     asked = asked or {}
     path.mkdir(parents=True, exist_ok=True)
     entries = [tuned(name, {"train.lr": lr}, level - 0.1 * i) for name, level in levels.items() for i, lr in RATES]
     for name, level in levels.items():
         keys = {**asked.get("", {}), **asked.get(name, {})}
-        write_run(path / "final" / name, name.partition(" ")[0], level, level - 0.05, seeds, spread=spread, **keys)
-        entries += [Entry("final", name, {"train.lr": 0.01}, seed, f"final/{name}", "done") for seed in seeds[:1]]
+        failed = (fail or {}).get(name, ())
+        for own in [[seed] for seed in seeds] if failed else [seeds]:
+            place, done = f"final/{name}{own[0] if failed else ''}", 2 if own[0] in failed else None
+            write_run(path / place, name.partition(" ")[0], level, level - 0.05, own, spread=spread, done=done, **keys)
+            status, error = ("failed", "RuntimeError: boom") if done else ("done", None)
+            entries.append(Entry("final", name, {"train.lr": 0.01}, own[0], place, status, error))
     config = Config(rounds=ROUNDS, seeds=list(seeds)).model_dump(mode="json")
     plan = Plan("compare", None, config, entries, {name: {"train.lr": [0.01, 0.1, 1.0]} for name in levels})
     plan.choices = {name: {"train.lr": 0.01} for name in levels}

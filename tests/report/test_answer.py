@@ -1,11 +1,13 @@
 """The answer in one sentence, in the words that the numbers allow."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from fedbench.report.answer import asked
 from fedbench.report.study import Study
+from fedbench.results.plan import Plan
 from tests.report.reading import Make, page_of
 
 
@@ -45,6 +47,14 @@ def test_a_grid_without_final_runs_names_its_winner(make_grid: Make) -> None:
     page = page_of(make_grid(final=False))
     assert page.answer.endswith("won on validation (83.7 %); its final runs are not there yet.")
     assert "grid" in page.sections
+
+
+def test_a_grid_whose_final_runs_failed_says_so(make_grid: Make) -> None:
+    folder = make_grid(final=False, space={"method.tau": [0.1, 0.3]})
+    plan = Plan.read(folder)
+    plan.entries = [replace(e, status="failed", error="boom") if e.role == "final" else e for e in plan.entries]
+    plan.write(folder)
+    assert page_of(folder).answer.endswith("; its final runs failed.")
 
 
 def test_a_run_tells_both_points_with_intervals(make_run: Make) -> None:

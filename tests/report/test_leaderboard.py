@@ -77,6 +77,21 @@ def test_text_says_what_cannot_be_told_apart(make_comparison):
     assert [line[1].place for line in lines] == [1, 2, 0]
 
 
+def test_what_failed_has_no_row_and_who_lacks_seeds_is_marked(make_comparison, tmp_path):
+    study = Study.load(make_comparison(LEVELS, spread=0.0, fail={"fedper": (0, 1, 2), "fedcac": (1,)}))
+    rows = leaderboard(study)
+    assert [row.label for row in rows] == ["fedcac", "local", "centralized"]
+    assert len(rows[0].over_local.gain.values) == 2
+    assert [line[0].text for line in laid_out(rows, study.metric)[1]] == [
+        "fedcac (2 of 3 seeds)",
+        "local",
+        "centralized",
+    ]
+    write_tables(rows, study.metric, tmp_path)
+    table = pd.read_csv(tmp_path / "table.csv").set_index("method")
+    assert table[["seeds", "failed_seeds"]].loc[["fedcac", "local"]].to_numpy().tolist() == [[2, 1], [3, 0]]
+
+
 def test_when_the_level_of_local_is_reached(study):
     number, sent = first_reaching(study, "fedcac", study.reached("local"))
     assert 1 <= number < 6

@@ -1,5 +1,6 @@
 """The sections of a page."""
 
+import json
 import re
 
 from tests.report.reading import Make, Page, page_of
@@ -33,3 +34,18 @@ def test_the_configuration_shows_what_differs_first(make_run: Make) -> None:
 def test_a_hundred_clients_fit_on_the_page(make_run: Make) -> None:
     page = page_of(make_run(clients=100, seeds=(0,), rounds=3))
     assert "The first 40 of 100 clients." in page.text
+
+
+def test_a_run_that_diverged_has_no_last_score(make_run: Make) -> None:
+    """Not that of the last round in which it had one."""
+    for seeds, answer in (((2,), "; 1 of 3 seeds of fedcac failed."), ((0, 1, 2), "fedcac failed.")):
+        folder = make_run(f"run{len(seeds)}")
+        path = folder / "metrics.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lost = [line for line in lines if line["seed"] in seeds and line["round"] >= 5]
+        for line in lost:
+            line.update(test_accuracy=None, val_accuracy=None)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        page = page_of(folder)
+        assert page.answer.endswith(answer)
+        assert "fedcac: no finite test accuracy at the last evaluated round of seed" in page.text

@@ -61,6 +61,34 @@ def test_no_winner_where_budgets_differ(make_comparison):
     assert "fedcac was tuned over 3 points and fedper over 2" in comparison_answer(study, leaderboard(study))
 
 
+def test_no_winner_over_a_rival_that_failed(said):
+    answer, notes = said(fail={"fedper": (0, 1, 2)})
+    assert "the best of 2 methods" in answer
+    assert answer.endswith("but fedper failed, so no winner is named.")
+    assert "Failed, so not compared: fedper." in notes
+
+
+def test_no_winner_over_a_rival_that_lacks_seeds(said):
+    answer, notes = said(fail={"fedper": (1,)}, seeds=(0, 1, 2, 3))
+    assert "the best of 3 methods" in answer
+    assert answer.endswith("but 1 of 4 seeds of fedper failed, so no winner is named.")
+    assert "Scored on the seeds that did not fail: fedper (3 of 4 seeds)." in notes
+
+
+def test_no_winner_while_a_rival_is_on_its_way(make_comparison):
+    study = Study.load(make_comparison(CLEAR, spread=0.0))
+    study.summaries["fedper"]["complete"] = False
+    assert comparison_answer(study, leaderboard(study)).endswith(
+        "but the runs of fedper are not complete, so no winner is named."
+    )
+
+
+def test_where_all_failed_there_is_no_answer(said):
+    answer, notes = said({"local": 0.6, "fedcac": 0.9}, fail={"local": (0, 1), "fedcac": (0, 1)}, seeds=(0, 1))
+    assert answer == "Every method failed."
+    assert notes == ["Failed, so not compared: local and fedcac."]
+
+
 def test_a_long_list_is_cut():
     assert listed(["a"]) == "a"
     assert listed(["a", "b", "c"]) == "a, b and c"

@@ -1,6 +1,7 @@
 """plan.json: written, read back, and asked."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -61,6 +62,15 @@ def test_jobs_that_never_began_leave_no_records(tmp_path):
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "metrics.jsonl").write_text(json.dumps({"seed": 0}) + "\n")
     assert list(plan().records(tmp_path)) == ["local"]
+
+
+def test_what_failed_midway_leaves_no_records(tmp_path):
+    for name in "de":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").write_text(json.dumps({"seed": 0}) + "\n")
+    asked = plan()
+    asked.entries[-1] = replace(asked.entries[-1], status="failed", error="boom")
+    assert [path.name for path in asked.records(tmp_path)["fedcac"].folders] == ["d"]
 
 
 @pytest.mark.parametrize(

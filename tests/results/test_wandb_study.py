@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedbench.config import WandbConfig
+from fedbench.config import Config, WandbConfig
 from fedbench.errors import ConfigError
-from fedbench.results.plan import Plan
+from fedbench.results.plan import Entry, Plan
 from fedbench.results.reader import Records
 from fedbench.results.wandb_log import started
 from fedbench.results.wandb_study import WandbStudy, send, send_study
@@ -104,6 +104,14 @@ def test_an_unfinished_run_is_left_out_and_named(tmp_path):
     study = WandbStudy.load(tmp_path)
     assert study.seeds == []
     assert study.left_out() == {"fedper seed 3 (.)": "not finished"}
+
+
+def test_a_study_whose_runs_all_failed_is_sent_with_an_empty_table(tmp_path):
+    entry = Entry("final", "fedper", {}, 0, "gone", "failed", "boom")
+    Plan("compare", None, Config(wandb={"mode": "offline"}).model_dump(mode="json"), [entry]).write(tmp_path)
+    study = WandbStudy.load(tmp_path)
+    assert study.table.empty
+    assert send_study(study).id
 
 
 def test_what_was_asked_for_goes_before_what_the_study_said(tmp_path):
