@@ -1,6 +1,6 @@
 """Figures of a comparison: differences with their intervals, and how each method depends on its tuning."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import plotly.graph_objects as go
@@ -11,6 +11,8 @@ from fedbench.report.leaderboard import Row, p_text
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, faded, figure, hover
 from fedbench.results.contrasts import Contrast
+from fedbench.results.tables import BASELINE
+from fedbench.tasks import Metric
 
 
 def height_of(rows: int) -> int:
@@ -18,23 +20,41 @@ def height_of(rows: int) -> int:
     return 90 + rows * (30 if rows <= 20 else 22)
 
 
+VALUES = ("95 % interval over seeds", "over seeds and clients", "p (Holm)", "these seeds resolve", "seeds needed")
+"""What is beside a difference in the table of a chart's values."""
+
+
 def forest(study: Study, rows: Sequence[Row]) -> go.Figure | None:
-    """By how much each method is better than local: thick the interval over seeds, thin that over seeds and clients."""
-    found = [row.over_local for row in rows if row.over_local is not None]
-    if not found:
+    """By how much each method is better than local."""
+    found = {row.label: row.over_local for row in rows if row.over_local is not None}
+    return _forest(study, found, "better than local")
+
+
+def behind_best(study: Study, rows: Sequence[Row]) -> go.Figure | None:
+    """By how much the best is better than each other one; none where that is what `forest` shows."""
+    found = {row.label: row.behind for row in rows if row.behind is not None}
+    if rows[0].label == BASELINE or not set(found) - {BASELINE}:
         return None
-    metric, names = study.metric, [escape(contrast.method) for contrast in found]
-    unit = "points" if metric.share else metric.label
-    fig = figure(height_of(len(found)), xaxis=axis(f"better than local by, {unit}", zeroline=True))
+    return _forest(study, found, f"{escape(rows[0].label)} is better")
+
+
+def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Figure | None:
+    """Differences by label: thick the interval over seeds, thin that over seeds and clients; the values have both."""
+    if not contrasts:
+        return None
+    metric, names, found = study.metric, [escape(label) for label in contrasts], [*contrasts.values()]
+    title = f"{what} by, {'points' if metric.share else metric.label}"
+    fig = figure(height_of(len(found)), xaxis=axis(title, zeroline=True))
     fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
+    values = [[name, *_values(metric, contrast)] for name, contrast in zip(names, found, strict=True)]
+    fig.update_layout(meta={"table": {"heads": ["method", title, *VALUES], "rows": values}})
     fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
-    wide = [(c.resampled or (c.gain.mean, c.gain.mean)) for c in found]
-    close = [(c.gain.low if c.gain.low is not None else c.gain.mean, c.gain.high or c.gain.mean) for c in found]
-    for ends, width, opacity in ((wide, 2, 0.5), (close, 6, 0.35)):
+    for place, width, opacity in ((1, 2, 0.5), (0, 6, 0.35)):
+        ends = [_intervals(c)[place] or (c.gain.mean, c.gain.mean) for c in found]
         _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], width, opacity)
     colours = [LIGHT["accent"] if c.sign > 0 else LIGHT["alarm"] if c.sign < 0 else LIGHT["quiet"] for c in found]
     fig.add_scatter(x=[c.gain.mean * metric.factor for c in found], y=names, mode="markers", showlegend=False)
-    fig.data[-1].update(marker={"color": colours, "size": 10}, text=[told(study, c) for c in found])
+    fig.data[-1].update(marker={"color": colours, "size": 10}, text=[told(metric, c) for c in found])
     fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
     return fig
 
@@ -63,6 +83,10 @@ def client_gains(study: Study, rows: Sequence[Row]) -> go.Figure | None:
     fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
     fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
     at = [gain.quantile([0, 0.25, 0.5, 0.75, 1]).tolist() for gain in gains.values()]
+    heads = ["method", "least", "lower quartile", "median", "upper quartile", "most", "clients that gain"]
+    share = [f"{100 * (gain > 0).mean():.0f} %" for gain in gains.values()]
+    values = [[name, *rounded(q), own] for name, q, own in zip(names, at, share, strict=True)]
+    fig.update_layout(meta={"table": {"heads": heads, "rows": values}})
     _spans(fig, names, [(q[0], q[4]) for q in at], 2, 0.5)
     _spans(fig, names, [(q[1], q[3]) for q in at], 6, 0.35)
     colours = [LIGHT["accent"] if q[2] > 0 else LIGHT["alarm"] for q in at]
@@ -73,10 +97,25 @@ def client_gains(study: Study, rows: Sequence[Row]) -> go.Figure | None:
     return fig
 
 
-def told(study: Study, found: Contrast) -> str:
-    """A difference in words."""
-    p = "" if found.p_holm is None else f", p {p_text(found.p_holm)} (Holm)"
-    return f"{study.metric.difference(found.gain.mean)}{p}"
+def _intervals(found: Contrast) -> list[tuple[float, float] | None]:
+    """Over seeds, and over resampled seeds and clients."""
+    low, high = found.gain.low, found.gain.high
+    return [None if low is None or high is None else (low, high), found.resampled]
+
+
+def told(metric: Metric, found: Contrast) -> str:
+    """A difference in words, with both intervals."""
+    difference, seeds, clients, p, *_ = _values(metric, found)
+    said = [f"{name} {value}" for name, value in zip(VALUES, (seeds, clients, p), strict=False) if value]
+    return "<br>".join([difference, *said])
+
+
+def _values(metric: Metric, found: Contrast) -> list[str]:
+    """A difference and its VALUES; what is not known is empty."""
+    spans = [" to ".join(map(metric.difference, ends or ())) for ends in _intervals(found)]
+    p = "" if found.p_holm is None else p_text(found.p_holm).removeprefix("= ")
+    resolves = "" if found.resolves is None else metric.difference(found.resolves).lstrip("+")
+    return [metric.difference(found.gain.mean), *spans, p, resolves, str(found.seeds_needed or "")]
 
 
 def tuning_strip(study: Study, rows: Sequence[Row]) -> go.Figure | None:

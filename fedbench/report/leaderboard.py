@@ -142,12 +142,6 @@ def first_reaching(study: Study, label: str, target: float) -> tuple[int, float 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
     """Numbers, a column each; shares and scores as in records, unknown ones empty."""
 
-    def gap(found: Contrast | None, sign: int = 1) -> list[float | None]:
-        if found is None:
-            return [None] * 6
-        ends = (found.gain.low, found.gain.high, *(found.resampled or (None, None)))
-        return [sign * found.gain.mean, *ends, found.p_holm]
-
     return pd.DataFrame(
         [
             {
@@ -161,9 +155,9 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
                 OTHER[row.point]: None if row.other is None else row.other.mean,
                 "worst_tenth": row.worst,
                 "rank": row.rank,
-                **dict(zip([f"over_local{part}" for part in PARTS], gap(row.over_local), strict=True)),
-                "better_off": None if row.over_local is None else row.over_local.better_off.mean,
-                **dict(zip([f"best_ahead{part}" for part in PARTS], gap(row.behind), strict=True)),
+                **_numbers("over_local", row.over_local),
+                **_ends("better_off", row.over_local.better_off if row.over_local else None),
+                **_numbers("best_ahead", row.behind),
                 "tied_with_best": row.tied,
                 "tuned_points": row.points,
                 "chosen": row.chosen,
@@ -178,7 +172,22 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
     )
 
 
-PARTS = ("", "_low", "_high", "_resampled_low", "_resampled_high", "_p_holm")
+def _numbers(name: str, found: Contrast | None) -> dict[str, float | None]:
+    """Of a difference: its intervals, p, and what seeds could see of it."""
+    low, high = (None, None) if found is None or found.resampled is None else found.resampled
+    return {
+        **_ends(name, None if found is None else found.gain),
+        f"{name}_resampled_low": low,
+        f"{name}_resampled_high": high,
+        **{f"{name}_{part}": getattr(found, part, None) for part in ("p_holm", "resolves", "seeds_needed")},
+    }
+
+
+def _ends(name: str, found: Interval | None) -> dict[str, float | None]:
+    parts = {name: "mean", f"{name}_low": "low", f"{name}_high": "high"}
+    return {key: getattr(found, part, None) for key, part in parts.items()}
+
+
 SCORES = ("method", "score", "sd", "pooled")
 DIFFERENCES = ("worst tenth", "over local", "p (Holm)", "better off")
 COSTS = ("method", "points", "steps", "MB", "seconds", "rounds to local", "MB to local")

@@ -219,7 +219,7 @@ def write_matrix(folder: Path) -> Path:
     table, names = lines(survey), heads(survey)
     write_atomically(folder / "table.csv", frame(survey).to_csv(index=False))
     write_atomically(folder / "table.md", f"{typeset.markdown(names, table)}\n\n{NOTE}.\n")
-    write_atomically(folder / "table.tex", typeset.latex(names, table))
+    write_atomically(folder / "table.tex", f"% {NOTE}\n{typeset.latex(names, table)}")
     write_atomically(folder / "report.html", page_of("matrix.html.j2", **values(survey)))
     return folder / "report.html"
 

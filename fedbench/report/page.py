@@ -11,7 +11,7 @@ import yaml
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.report import answer, curves, figures, grids, scores, searches, traces, verdicts
-from fedbench.report.comparisons import client_gains, forest, tuning_strip
+from fedbench.report.comparisons import behind_best, client_gains, forest, tuning_strip
 from fedbench.report.leaderboard import SPENT, Row, laid_out, leaderboard, note, spent, where, write_tables
 from fedbench.report.parts import Part, charts
 from fedbench.report.standing import WORDS
@@ -105,17 +105,19 @@ def parts(study: Study, rows: Sequence[Row]) -> Iterator[Part]:
 def _difference_part(study: Study, rows: Sequence[Row]) -> Part:
     intro = (
         "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: seeds and clients drawn again "
-        "and again. Coloured where the difference is decided after Holm's correction."
+        "and again. Coloured where the difference is decided after Holm's correction. Values: both intervals, what "
+        "these seeds resolve, and how many seeds would tell what is seen from 0."
     )
     of_clients = (
         "Thin: from the client that gains least to the one that gains most; thick: their middle half; the median."
     )
     made = charts(
         ("forest", "", forest(study, rows), ""),
+        ("behind", "Against the best", behind_best(study, rows), ""),
         ("gains", "Client by client", client_gains(study, rows), of_clients),
         wide=True,
     )
-    return Part("differences", "Against training alone", made, intro)
+    return Part("differences", "Against training alone and the best", made, intro)
 
 
 def _tuning_part(study: Study, rows: Sequence[Row]) -> Part:
@@ -290,10 +292,8 @@ def warnings(study: Study) -> list[str]:
             found.append(f"{method}: this run is not complete; the numbers are those so far.")
         if seeds := study.diverged(method):
             named = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"
-            label = study.metric.label
-            found.append(
-                f"{method}: no finite test {label} at the last evaluated round of {named}; left out of tables."
-            )
+            what = f"no finite test {study.metric.label} at the last evaluated round"
+            found.append(f"{method}: {what} of {named}, which tables leave out.")
     return found + searches.notes(study.plan) + study.problems
 
 

@@ -57,7 +57,7 @@ def in_words(fig: go.Figure) -> str:
     Where a figure brings the table of its values, because it draws places and not values: what that holds.
     """
     if table := (fig.layout.meta or {}).get("table"):
-        return f"{plural(len(table['rows']), 'point')} by {', '.join(map(plain, table['heads']))}"
+        return f"{plural(len(table['rows']), 'row')} of {', '.join(map(plain, table['heads']))}"
     down, across = (plain(axis.title.text or "") for axis in (fig.layout.yaxis, fig.layout.xaxis))
     axes = f"{down} by {across}" if down and across else down or across
     lines = [

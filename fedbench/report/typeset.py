@@ -45,11 +45,11 @@ def markdown(heads: Sequence[str], lines: Sequence[Line]) -> str:
 
 
 def latex(heads: Sequence[str], lines: Sequence[Line]) -> str:
-    """With booktabs: the best in bold, the second underlined, a dagger for a tie."""
+    """With booktabs: the best in bold, the second underlined, `=` for a tie."""
 
     def shown(cell: Cell) -> str:
         mark = {1: r"\textbf{%s}", 2: r"\underline{%s}"}.get(cell.place, "%s")
-        return mark.replace("%s", escaped(cell.text)) + r"$^\dagger$" * cell.tied
+        return mark.replace("%s", escaped(cell.text)) + r"$^{=}$" * cell.tied
 
     def row(cells: Sequence[str]) -> str:
         return " & ".join(cells) + r" \\"

@@ -1,5 +1,7 @@
 """Figures of a comparison, and the page that holds them."""
 
+import pandas as pd
+
 from tests.report.reading import page_of
 
 LEVELS = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
@@ -23,6 +25,31 @@ def test_a_difference_has_two_intervals_and_a_point(make_comparison):
         assert low < mean < high
         low, high = thin["x"][3 * place : 3 * place + 2]
         assert low < mean < high
+
+
+def test_both_intervals_p_and_what_seeds_resolve_are_told_of_every_method(make_comparison):
+    folder = make_comparison(LEVELS)
+    charts = page_of(folder).charts
+    table = pd.read_csv(folder / "table.csv").set_index("method")
+    for chart, name in (("forest", "over_local"), ("behind", "best_ahead")):
+        values = charts[chart]["layout"]["meta"]["table"]
+        for row, text in zip(values["rows"], charts[chart]["data"][-1]["text"], strict=True):
+            own = table.loc[row[0]]
+            mean, low, high, *ends = (
+                f"{100 * own[f'{name}{part}']:+.1f}".replace("-", "\u2212")
+                for part in ("", "_low", "_high", "_resampled_low", "_resampled_high")
+            )
+            assert row[1:4] == [mean, f"{low} to {high}", " to ".join(ends)]
+            assert all(value in text for value in row[1:5])
+            assert row[5] == f"{100 * own[f'{name}_resolves']:.1f}"
+            assert row[6] == f"{own[f'{name}_seeds_needed']:.0f}"
+        assert len(values["heads"]) == len(values["rows"][0])
+
+
+def test_the_best_is_not_set_against_local_twice(make_comparison):
+    page = page_of(make_comparison({"local": 0.6, "fedcac": 0.9}, seeds=(0, 1)))
+    assert "forest" in page.charts
+    assert "behind" not in page.charts
 
 
 def test_every_tried_point_is_shown_and_the_chosen_one_is_filled(make_comparison):

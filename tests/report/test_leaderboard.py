@@ -30,6 +30,8 @@ def test_its_files_hold_the_same_numbers(study, tmp_path):
     table = pd.read_csv(tmp_path / "table.csv").set_index("method")
     assert table.loc["fedper", "over_local"] == pytest.approx(rows[1].over_local.gain.mean)
     assert table.loc["fedper", "best_ahead"] == pytest.approx(rows[1].behind.gain.mean)
+    assert table.loc["fedper", "over_local_resolves"] == pytest.approx(rows[1].over_local.gain.half)
+    assert table.loc["fedper", "better_off_high"] == pytest.approx(rows[1].over_local.better_off.high)
     assert table.loc["local", "tuned_points"] == 3
     assert (tmp_path / "table.md").read_text().splitlines()[2].startswith("| fedcac | **")
     assert "\\textbf{" in (tmp_path / "table.tex").read_text()

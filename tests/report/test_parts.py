@@ -19,7 +19,7 @@ def test_a_chart_of_places_says_what_its_table_holds() -> None:
     fig = go.Figure(layout={"height": 300, "meta": {"table": {"heads": ["tau", "score"], "rows": [["0.1", "90"]]}}})
     fig.add_scatter(x=[0, 1], y=[0.0, 1.0], mode="lines", name="tau=0.1")
     (chart,) = charts(("id", "title", fig, ""))
-    assert chart.words == "1 point by tau, score"
+    assert chart.words == "1 row of tau, score"
 
 
 def test_every_chart_of_a_page_has_its_words_and_its_values_beside_it(make_comparison: Make) -> None:

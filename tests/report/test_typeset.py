@@ -29,7 +29,7 @@ def test_latex_marks_the_first_two_and_ties_and_escapes():
     text = latex(HEADS, LINES).splitlines()
     assert text[:4] == [r"\begin{tabular}{lr}", r"\toprule", r"method & score \% \\", r"\midrule"]
     assert text[4] == r"fed\_a & \textbf{91.2 $\pm$ 0.8} \\"
-    assert text[5] == r"b & \underline{90.0}$^\dagger$ \\"
+    assert text[5] == r"b & \underline{90.0}$^{=}$ \\"
     assert text[-2:] == [r"\bottomrule", r"\end{tabular}"]
 
 
