@@ -18,7 +18,7 @@ from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
 from fedbench.report.typeset import Cell
-from fedbench.report.verdicts import listed
+from fedbench.report.verdicts import doubts_of_lead, listed
 from fedbench.results.files import write_atomically
 from fedbench.results.matrix import Matrix, Setting
 from fedbench.results.plan import is_study
@@ -103,7 +103,7 @@ def _column(survey: Survey, name: str) -> list[Cell]:
     marks = typeset.places([None if label in REFERENCES else mean for label, mean in means.items()], metric.higher)
     return [
         Cell(
-            with_half(board[label].score, metric.number),
+            with_half(board[label].score, metric.number) + board[label].mark,
             place,
             board[label].tied,
             standing(label, means, metric.higher),
@@ -143,19 +143,22 @@ def frame(survey: Survey) -> pd.DataFrame:
 
 
 def answer(survey: Survey) -> str:
-    """The answer in one sentence: a winner is named only where no other method shares its group."""
+    """The answer in one sentence: a winner is named only where no other method shares its group, and no setting has a
+    doubt.
+    """
     found = survey.ranking
     if len(found.ranks) < 2 or not found.blocks:
         return "There is nothing to compare yet."
-    first, second, *_ = found.ranks
+    first, second, *others = found.ranks
     where = plural(len(survey.settings), "setting")
     best = f"{first} has the best mean rank over {where}: {found.ranks[first]:.2f} of {len(found.ranks)}"
     ties = next((group for group in found.groups if first in group), [])
     if ties:
         return f"{best}; it cannot be told from {listed([label for label in ties if label != first])}."
-    doubtful = [name for name, study in survey.studies.items() if not study.plan.even(first, second)]
-    if doubtful:
-        return f"{best}; but in {listed(doubtful)} it was not tuned over as many points as {second}."
+    doubts = {name: doubts_of_lead(study, first, [second, *others]) for name, study in survey.studies.items()}
+    if doubt := next(filter(None, doubts.values()), ""):
+        names = listed([name for name, own in doubts.items() if own == doubt])
+        return f"{best}; but in {names} {doubt}, so no winner is named."
     return f"{best}, ahead of {second} ({found.ranks[second]:.2f}, p {p_text(found.pairs[first, second])})."
 
 

@@ -9,6 +9,7 @@ from tests.report.conftest import write_comparison
 from tests.report.reading import page_of
 
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "centralized": 0.95}
+BATCHES = {"evaluate": {"accuracy": "batches", "batch_size": 9}}
 ALPHAS = {"partition.alpha": [0.1, 0.5]}
 
 
@@ -72,6 +73,35 @@ def test_a_winner_is_named_where_it_leads_often_enough(tmp_path):
     assert answer(survey) == (
         "fedper has the best mean rank over 2 settings: 1.00 of 2, ahead of local (2.00, p = 0.008)."
     )
+
+
+@pytest.mark.parametrize(
+    ("more", "doubt"),
+    [
+        (
+            {"ends": {"local": ["train.lr"]}},
+            "the best point of local lies at the end of what was tried (train.lr = 0.01)",
+        ),
+        (
+            {"asked": {"local": BATCHES}},
+            "fedper is scored by the mean over samples and local by that over batches of 9",
+        ),
+        ({"fail": {"ditto": (0, 1, 2, 3)}}, "ditto failed"),
+    ],
+)
+def test_no_winner_where_a_setting_has_a_doubt(tmp_path, more, doubt):
+    levels = {"local": 0.5, "fedper": 0.8} | ({"ditto": 0.6} if "fail" in more else {})
+    survey = Survey.load(write_matrix(tmp_path, levels, levels, spread=0.0, seeds=tuple(range(4)), **more))
+    assert survey.ranking.groups == []
+    said = answer(survey)
+    assert f"1.00 of 2; but in alpha=0.1 and alpha=0.5 {doubt}" in said
+    assert said.endswith(", so no winner is named.")
+
+
+def test_a_score_that_lacks_seeds_is_marked(tmp_path):
+    survey = Survey.load(write_matrix(tmp_path, LEVELS, LEVELS, fail={"fedper": (1,)}))
+    assert {line[0].text: line[1].text.endswith(" (2 of 3 seeds)") for line in lines(survey)}["fedper"]
+    assert survey.ranking.blocks == 4
 
 
 def test_what_is_missing_is_said(tmp_path):
