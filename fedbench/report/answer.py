@@ -26,6 +26,9 @@ PARTITION_KEYS = {
     "file": ["path"],
 }
 
+ENOUGH_SEEDS = 5
+"""From here on pages do not say what was found of intervals over few seeds."""
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -201,7 +204,18 @@ def besides(study: Study) -> list[str]:
             doubt = doubts(study, study.method, other, gap.mean) if gap.sign else ""
             undecided = ", undecided" if gap.low is not None and not gap.sign else f"; but {doubt}" if doubt else ""
             lines.append(f"Against {other}: {said} ({span(gap, study.metric.difference)}{undecided}).")
-    return lines
+    own = study.last(study.method) if study.method in study.metrics else []
+    return [*lines, *few_seeds(len(own))]
+
+
+def few_seeds(count: int) -> list[str]:
+    """What a simulation found of intervals over few seeds."""
+    if not 2 <= count < ENOUGH_SEEDS:
+        return []
+    return [
+        "In a simulation with three seeds (docs/statistics.md), 95\u00a0% intervals over seeds held the truth in "
+        "95\u00a0% of the cases, but in 89\u00a0% where one seed in ten is far off."
+    ]
 
 
 def answer_tiles(study: Study) -> list[Tile]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedbench.report.answer import doubts, points, span
+from fedbench.report.answer import doubts, few_seeds, points, span
 from fedbench.report.leaderboard import Row, p_text
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import sentence
@@ -60,7 +60,7 @@ def comparison_notes(study: Study, rows: Sequence[Row]) -> list[str]:
         smallest = study.metric.difference(found.resolves).lstrip("+")
         line = f"Between the first two, these seeds resolve {smallest}{points(study.metric)} or more"
         lines.append(f"{line}{left_open(found)}.")
-    return lines
+    return [*lines, *few_seeds(len(rows[0].score.values) if rows else 0)]
 
 
 def left_open(found: Contrast) -> str:

@@ -34,7 +34,13 @@ def test_a_winner_beats_every_rival(said):
 def test_what_cannot_be_told_apart_is_named(said):
     answer, notes = said({"local": 0.5, "fedper": 0.80, "fedcac": 0.801}, spread=0.08)
     assert "with 3 seeds it cannot be told from" in answer
-    assert "these seeds resolve" in notes[-1]
+    assert "these seeds resolve" in notes[-2]
+
+
+def test_with_few_seeds_it_is_said_where_intervals_do_not_hold(said):
+    for count, few in ((1, False), (2, True), (4, True), (5, False)):
+        _, notes = said({"local": 0.6, "fedcac": 0.9}, seeds=tuple(range(count)), name=f"of {count}")
+        assert any("in 89\u00a0% where one seed in ten is far off" in note for note in notes) == few
 
 
 def test_one_seed_decides_nothing(said):
