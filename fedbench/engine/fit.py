@@ -9,6 +9,7 @@ from lightning import LightningModule
 from torch import Tensor
 from torch.optim import Optimizer
 
+from fedbench.config import TrainConfig
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 
@@ -81,6 +82,17 @@ class Amount:
     after: int = 0
     shuffle: bool | None = None
     min_batch: int = 1
+
+    def steps_on(self, samples: int, train: TrainConfig) -> int:
+        """Gradient steps on so many samples."""
+        epochs, steps = self.epochs, self.steps
+        if epochs is None and steps is None:
+            epochs, steps = train.epochs, train.steps
+        if steps is not None:
+            return steps
+        size = samples if train.batch_size == "full" else int(train.batch_size)
+        whole, rest = divmod(samples, size)
+        return (epochs or 0) * (whole + (rest >= self.min_batch))
 
 
 AMOUNT = Amount()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from math import ceil
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 from fedbench import processor
 from fedbench.config import TrainConfig
 from fedbench.engine import loop, trainer
-from fedbench.engine.fit import Amount, Batches, Fit
+from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit
 from fedbench.engine.lane import Asked
 from fedbench.engine.module_optimizer import module_optimizer
 from fedbench.engine.stack import Stack
@@ -123,10 +122,7 @@ class Learner(Trainee):
 
     def steps_of(self, samples: int) -> int:
         """Gradient steps of one ordinary fit on so many samples."""
-        if self.train.steps:
-            return self.train.steps
-        size = samples if self.train.batch_size == "full" else int(self.train.batch_size)
-        return self.train.epochs * max(1, ceil(samples / size))
+        return AMOUNT.steps_on(samples, self.train)
 
 
 @contextmanager

@@ -15,11 +15,12 @@ Where we decide:
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 
+from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, Predictor, PrivateState
@@ -56,6 +57,10 @@ class APFL(Method):
         alpha: float | None = None
 
     own_steps = True
+
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        return 2 * super().steps(options, train, samples, public)
 
     def check(self) -> Iterable[str]:
         if self.options.mixing == "logits" and not self.context.classes:

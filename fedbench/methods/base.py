@@ -11,7 +11,8 @@ from torch import nn
 
 from fedbench.aggregation.aggregator import overtaken
 from fedbench.aggregation.means import normalised
-from fedbench.config import Section
+from fedbench.config import Section, TrainConfig
+from fedbench.engine.fit import AMOUNT
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Field as MessageField
 from fedbench.methods.messages import Message, Upload, model_message, uncounted, weights_of
@@ -39,7 +40,7 @@ class Method:
     State: what a client keeps; Server: what the server keeps; both dataclasses.
 
     Hooks, each with FedAvg's answer. Of the client: private, begin, receive, train, personal, resting; of the server:
-    start, send, aggregate, weights, global_model; of both: check, adapt_model.
+    start, send, aggregate, weights, global_model; of both: check, adapt_model, steps.
 
     Traits. about: for the table of methods. train_defaults: its own defaults of `train.*` keys. trains: who trains in a
     round: the clients drawn for it, all, or one model on the pooled data. after_fit: where the scores of the point
@@ -106,6 +107,15 @@ class Method:
     @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Any, seed: int) -> None:
         """Change the model before its parameters are counted, for example add some; layout: of the model as it is."""
+
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        """Gradient steps of a participant in a round after its first one, by which budgets and estimates go.
+
+        What counts as one: every gradient that a model is trained by, of a batch. samples: training images of the
+        client; public: public images.
+        """
+        return AMOUNT.steps_on(samples, train)
 
     def private(self, layout: Layout) -> Masks:
         """The entries of the model that never leave the client."""

@@ -30,6 +30,7 @@ from torch import Tensor
 from fedbench.aggregation.means import masked_mean, normalised
 from fedbench.aggregation.packed import bits_to_mask, mask_counts, mask_to_bits
 from fedbench.aggregation.ranks import floored_share, largest
+from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
@@ -137,6 +138,10 @@ class CoPFL(Method):
     @property
     def own_steps(self) -> bool:  # type: ignore[override]
         return self.options.moments == "shared"
+
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        return 2 * super().steps(options, train, samples, public)
 
     def check(self) -> Iterator[str]:
         train = self.context.train

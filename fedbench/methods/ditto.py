@@ -19,6 +19,7 @@ from typing import Any, Literal
 import torch
 from pydantic import Field
 
+from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Step
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, PrivateState
@@ -49,6 +50,11 @@ class Ditto(Method):
     @dataclass
     class State(PrivateState):
         personal: Weights | None = None
+
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        own = Amount(epochs=options.personal_epochs).steps_on(samples, train) if options.mode == "joint" else 0
+        return super().steps(options, train, samples, public) + own
 
     def train(self, client: Client, received: Weights) -> Upload:
         upload = super().train(client, received)

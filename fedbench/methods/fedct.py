@@ -24,6 +24,7 @@ from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.config import TrainConfig
 from fedbench.engine.fit import Batches, Loss, Paired
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
@@ -46,6 +47,10 @@ class FedCT(CoTraining):
             description="private and public images: one pool (paper), a batch of each joined (code), or two losses",
         )
         public_weight: float = Field(1.0, ge=0, description="weight of the public loss with combine=sum")
+
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        return super().steps(options, train, samples + (public if options.combine == "union" else 0), public)
 
     def check(self) -> Iterable[str]:
         lines, options = super().check(), self.options

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from fedbench.aggregation.means import weighted_mean
 from fedbench.aggregation.ranks import above_quantile, min_max
+from fedbench.config import TrainConfig
 from fedbench.engine.fit import Move
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
@@ -84,6 +85,10 @@ class FedDPA(Method):
         """local: the model `[N]` that the client trained last."""
 
         local: Tensor | None = None
+
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        return super().steps(options, train, samples, public) * (2 if options.training == "alternate" else 1)
 
     def check(self) -> Iterator[str]:
         options = self.options

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from fedbench.aggregation.means import weighted_mean
 from fedbench.aggregation.mixes import head_mixes
+from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Loss, Move, Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
@@ -74,6 +75,10 @@ class FedPAC(Method):
 
     needs_head = averages = True
     own_epochs = True
+
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        return Amount(epochs=options.head_epochs + options.body_epochs).steps_on(samples, train)
 
     def check(self) -> tuple[str, ...]:
         eps, drawn = self.options.head_weight_eps, self.context.drawn

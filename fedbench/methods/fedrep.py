@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Move, Step
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client
@@ -47,6 +48,10 @@ class FedRep(Method):
     train_defaults: ClassVar[dict[str, Any]] = {"weight_decay": 0.0}
     needs_head = True
     own_epochs = True
+
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        return Amount(epochs=options.head_epochs + options.body_epochs).steps_on(samples, train)
 
     def private(self, layout: Layout) -> Masks:
         return layout.masks("head") & ~layout.masks("tied")

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from fedbench.aggregation.means import masked_mean
 from fedbench.aggregation.packed import bits_to_mask, mask_counts, mask_to_bits
+from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
@@ -95,6 +96,10 @@ class FedSelect(Method):
         mask: Tensor | None = None
         kept: Tensor | None = None
         reference: Tensor | None = None
+
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        return 2 * super().steps(options, train, samples, public)
 
     def check(self) -> tuple[str, ...]:
         train = self.context.train

@@ -21,7 +21,6 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil
 from typing import Any, Literal
 
 import torch
@@ -29,6 +28,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from fedbench.aggregation.columns import use_one_core
+from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Loss, Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, ExtraPass, Method, Point
@@ -95,6 +95,10 @@ class Floco(ExtraPass):
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Any, seed: int) -> None:
         mix_head(module, layout, options.endpoints, options.endpoint_init, seed)
 
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        return super().steps(options, train, samples, public) + own_amount(options, train).steps_on(samples, train)
+
     def check(self) -> Iterator[str]:
         tau, endpoints, clients = self.options.tau, self.options.endpoints, self.context.clients
         if tau is not None and clients < endpoints:
@@ -152,8 +156,7 @@ class Floco(ExtraPass):
 
     def _fit_private(self, client: Client, received: Weights) -> Weights:
         """The private mixture after a round, pulled to the received one (Floco+)."""
-        work, lam = self.options.personal_epochs, self.options.lam
-        amount = Amount(steps=work) if self.context.train.steps else Amount(epochs=work)
+        amount, lam = own_amount(self.options, self.context.train), self.options.lam
         pull = Step(proximal_pull, anchor=received.params, mu=lam) if lam else None
         start = self.at(self._private(client), self.centre(client))
         return self._fit(client, start, "personal", amount, pull)
@@ -168,9 +171,7 @@ class Floco(ExtraPass):
         train, loss = self.context.train, None
         amount = amount or Amount(train.epochs, train.steps)
         if self.options.alpha_sampling == "random":
-            size = client.samples if train.batch_size == "full" else int(train.batch_size)
-            steps = amount.steps or (amount.epochs or 0) * ceil(client.samples / size)
-            path = self.path(client, stream, steps).to(start.params)
+            path = self.path(client, stream, amount.steps_on(client.samples, train)).to(start.params)
             loss = Loss(mixed_loss, path=path, step=torch.zeros(1, dtype=torch.int64, device=path.device))
         trained = client.fit(start, client.train, stream, amount, loss=loss, step=step)
         return self.at(trained, self.centre(client))
@@ -216,3 +217,9 @@ class Floco(ExtraPass):
             centres = pool.submit(project, rows, self.options.endpoints).result()
         server.centres = dict(zip(sorted(answers), centres.unbind(), strict=True))
         server.restated = True
+
+
+def own_amount(options: Any, train: TrainConfig) -> Amount:
+    """What the private mixture is trained (Floco+)."""
+    work = options.personal_epochs
+    return Amount(steps=work) if train.steps else Amount(epochs=work)

@@ -14,13 +14,13 @@ Where we decide:
 - Popular code applied the meta-step to the adapted model; one port differences two equal gradients, which is `fo`.
 """
 
-from math import ceil
 from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Step
 from fedbench.engine.loop import Training
 from fedbench.methods.base import About, Method, Point
@@ -30,6 +30,9 @@ from fedbench.module import seeds
 from fedbench.module.weights import Weights
 
 PLAIN = Step(rule=torch.optim.SGD)
+BATCHES = {"fo": 2, "hf": 3, "exact": 3}
+GRADIENTS = {"fo": 2, "hf": 4, "exact": 3}
+"""Of a meta-step, by variant."""
 
 
 class PerFedAvg(Method):
@@ -54,21 +57,15 @@ class PerFedAvg(Method):
     train_defaults: ClassVar[dict[str, Any]] = {"momentum": 0.0, "weight_decay": 0.0}
     own_steps = plain_steps = True
 
-    @property
-    def batches(self) -> int:
-        """Batches of a meta-step."""
-        return 2 if self.options.variant == "fo" else 3
-
-    def meta_steps(self, samples: int) -> int:
-        """How many meta-steps a client of so many training images makes in a round."""
-        train = self.context.train
-        size = samples if train.batch_size == "full" else int(train.batch_size)
-        return train.steps or train.epochs * max(1, ceil(samples / size) // self.batches)
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        return meta_steps(train, samples, BATCHES[options.variant]) * GRADIENTS[options.variant]
 
     def train(self, client: Client, received: Weights) -> Upload:
-        amount = Amount(steps=self.batches * self.meta_steps(client.samples))
+        batches = BATCHES[self.options.variant]
+        amount = Amount(steps=batches * meta_steps(self.context.train, client.samples, batches))
         with client.training(received, client.train, amount=amount, step=PLAIN) as training:
-            for places in training.groups(self.batches):
+            for places in training.groups(batches):
                 self.meta_step(training, places, client)
         return self.upload(client, training.weights)
 
@@ -111,3 +108,8 @@ class PerFedAvg(Method):
                     mean.add_(training.gradient(training.fetch(index)), alpha=len(index) / sum(map(len, places)))
                 training.w.sub_(mean, alpha=rate)
         return training.weights
+
+
+def meta_steps(train: TrainConfig, samples: int, batches: int) -> int:
+    """How many meta-steps of so many batches a client of so many training images makes in a round."""
+    return train.steps or train.epochs * max(1, Amount(epochs=1).steps_on(samples, train) // batches)

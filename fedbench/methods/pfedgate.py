@@ -27,6 +27,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Batches, OneBatch, Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
@@ -88,6 +89,12 @@ class PFedGate(Method):
         """Under a gate the shared model is nobody's predictor."""
         return False if self.options.gate else None
 
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        if not options.gate:
+            return super().steps(options, train, samples, public)
+        return amount_of(samples).steps_on(samples, train) * (2 if options.alternation == "epoch" else 1)
+
     def check(self) -> Iterable[str]:
         options, clients = self.options, self.context.clients
         listed = options.sparsity if isinstance(options.sparsity, list) else [options.sparsity] * clients
@@ -142,7 +149,7 @@ class PFedGate(Method):
     def train(self, client: Client, received: Weights) -> Upload:
         if not self.options.gate:
             return super().train(client, received)
-        train, amount = self.context.train, Amount(min_batch=min(2, client.samples))  # the gate has BatchNorm
+        train, amount = self.context.train, amount_of(client.samples)
         orders = client.learner.orders(client.train, "gate", train.batch_size, amount)
         gate = GateTraining(client, self.gate(client), self.blocks, partial(self.keep, client), self.options)
         with client.training(received, client.train, amount=amount, step=Step(through_gate, gate=gate)) as training:
@@ -195,6 +202,11 @@ class PFedGate(Method):
 
     def adapted(self, client: Client, model: Weights, factors: Tensor) -> Weights:
         return model.replace(params=self.blocks.scaled(model.params, factors * self.keep(client, factors)))
+
+
+def amount_of(samples: int) -> Amount:
+    """A fit of a client: the gate has BatchNorm, which a batch of one image would tell nothing."""
+    return Amount(min_batch=min(2, samples))
 
 
 def in_order(data: Batches, client: Client) -> Iterator[OneBatch]:

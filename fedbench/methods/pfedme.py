@@ -23,6 +23,7 @@ from pydantic import Field
 
 from fedbench.aggregation.aggregator import MEAN
 from fedbench.aggregation.means import weighted_mean
+from fedbench.config import TrainConfig
 from fedbench.engine.fit import Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
@@ -68,6 +69,10 @@ class PFedMe(Method):
     @property
     def trains(self) -> Literal["drawn", "all"]:  # type: ignore[override]
         return "all" if self.options.update_all else "drawn"
+
+    @classmethod
+    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+        return super().steps(options, train, samples, public) * options.inner_steps
 
     def check(self) -> Iterator[str]:
         lam, rate, lr = self.options.lam, self.options.personal_lr, self.context.train.lr

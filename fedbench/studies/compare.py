@@ -9,6 +9,7 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.config.keys import flat, nested
 from fedbench.errors import ConfigError
+from fedbench.methods import load
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
@@ -17,7 +18,6 @@ from fedbench.studies.contenders import BASELINES, TUNE_SEEDS, Contender, distin
 from fedbench.studies.contest import Contest, hold
 from fedbench.studies.cost import steps_of
 from fedbench.studies.execute import Watch
-from fedbench.studies.resolve import settled
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space
 from fedbench.studies.tabled import Tabled
@@ -129,10 +129,12 @@ class Asked:
         most = self.tuning.most or search.samples
         if most is None:
             most = min(len(e.tuned_over(self.space(e), config, None, search).points) for e in entrants)
-        steps = {entrant.label: steps_of(settled(entrant.config(config))) for entrant in entrants}
-        least = min(steps.values())
-        shares = {label: least / own if self.tuning.by_steps else 1.0 for label, own in steps.items()}
-        return {label: max(1, round(most * share)) for label, share in shares.items()}
+        if not self.tuning.by_steps:
+            return {entrant.label: most for entrant in entrants}
+        steps = {entrant.label: steps_of(entrant.config(config)) for entrant in entrants}
+        # One model on pooled data makes few steps of many clients' work: nobody's measure.
+        least = min(steps[e.label] for e in entrants if load(e.method).trains != "pooled")
+        return {label: max(1, round(most * min(1.0, least / max(1, own)))) for label, own in steps.items()}
 
     def space(self, entrant: Contender) -> Space:
         """Its paper's grid, where that is asked for and the paper names one; else its own."""

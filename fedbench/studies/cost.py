@@ -9,9 +9,10 @@ from math import ceil, prod
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedbench import models
+from fedbench import methods, models
 from fedbench.config import Config
 from fedbench.config.counts import count_of
+from fedbench.studies.resolve import settled
 
 SETS = {
     "cifar10c": (50_000, (3, 32, 32), 10),
@@ -33,8 +34,6 @@ SETS = {
     "diabetes": (354, (10,), 2),
 }
 """Training images, shape of one, and classes (two for numbers to predict); other sets are taken for CIFAR-10."""
-PASSES = {"co-pfl": 2.0, "fedselect": 2.0, "ditto": 2.0, "apfl": 2.0, "fedmosaic": 2.0, "fedct": 2.0}
-"""Methods that make two passes over their images, or one with as many public ones, by the work of one."""
 POINTS = 2
 """Models of a client that are evaluated."""
 LOOK = 1 / 3
@@ -48,12 +47,13 @@ NUMBERS = 2**20
 
 
 def steps_of(config: Config) -> int:
-    """Gradient steps of a run, each of one batch."""
-    drawn = count_of(config.partition.clients, config.participation)
-    images = images_of(config) * (1 - config.data.val)
-    batches = 1 if config.train.batch_size == "full" else ceil(images / config.train.batch_size)
-    local = config.train.steps or config.train.epochs * batches
-    return round(config.rounds * drawn * local * PASSES.get(config.method.name, 1.0))
+    """Gradient steps of a run, each of one batch, as its method counts them."""
+    config = settled(config)
+    kind, clients = methods.load(config.method.name), config.partition.clients
+    fits = {"all": clients, "pooled": 1}.get(kind.trains, count_of(clients, config.participation))
+    held = images_of(config) * (1 - config.data.val) * (clients if kind.trains == "pooled" else 1)
+    options = methods.checked_options(config.method)
+    return config.rounds * fits * kind.steps(options, config.train, max(1, round(held)), config.public.size)
 
 
 def images_of(config: Config) -> float:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedbench.config import Config
-from fedbench.methods import names
+from fedbench.methods import load, names
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
 from fedbench.runtime import checkpoint
@@ -242,6 +242,21 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     return a == b
+
+
+@every_method
+def test_steps_are_estimated_as_they_are_counted(method, undisturbed):
+    hosts, kind = undisturbed(method, "plain"), load(method)
+    config, sizes = hosts.host.config, hosts.host.context.sizes
+    (made,) = (
+        [report for report in reply.reports if report.upload]
+        for order, reply in zip(hosts.orders, hosts.replies, strict=True)
+        if order.number == ROUNDS - 1 and not order.extra
+    )
+    for report in made:
+        samples = sum(sizes) if report.client == POOLED else sizes[report.client]
+        options = kind.Options(**config.method.options)
+        assert report.steps == kind.steps(options, config.train, samples, config.public.size)
 
 
 @every_method

@@ -2,9 +2,11 @@
 
 from types import SimpleNamespace
 
+import pytest
 import torch
 
-from fedbench.engine.fit import Fit, Loss, OneBatch, Paired, Step
+from fedbench.config import TrainConfig
+from fedbench.engine.fit import Amount, Fit, Loss, OneBatch, Paired, Step
 
 
 def test_needs_of_step_and_loss_are_tensors_of_the_parameters_kind():
@@ -31,3 +33,19 @@ def test_data_of_one_batch_and_of_two_side_by_side():
     paired = Paired(one, OneBatch(torch.zeros(9), torch.zeros(9), key=(9,)), size=3)
     assert (len(paired), paired.key) == (4, (1, 2))
     assert paired.batch(torch.tensor([1]))[1].tolist() == [10]
+
+
+@pytest.mark.parametrize(
+    ("amount", "train", "steps"),
+    [
+        ({}, {"epochs": 2}, 6),
+        ({}, {"epochs": 2, "steps": 7}, 7),
+        ({"epochs": 1}, {"epochs": 2, "steps": 7}, 3),
+        ({"steps": 4}, {"epochs": 2}, 4),
+        ({"epochs": 5}, {"batch_size": "full"}, 5),
+        ({"epochs": 2, "min_batch": 2}, {}, 4),
+        ({"epochs": 0}, {}, 0),
+    ],
+)
+def test_gradient_steps_of_an_amount(amount, train, steps):
+    assert Amount(**amount).steps_on(17, TrainConfig(**{"batch_size": 8, **train})) == steps

@@ -124,6 +124,7 @@ class Round:
     uploads: dict[int, Upload] = field(default_factory=dict)
     up: dict[int, int] = field(default_factory=dict)
     down: dict[int, int] = field(default_factory=dict)
+    steps: dict[int, int] = field(default_factory=dict)
     traces: dict[tuple[int, str], float] = field(default_factory=dict)
 
 
@@ -176,6 +177,7 @@ class Through:
                 report.upload = copy.copy(report.upload)  # the server may write to what it received
                 report.upload.tensors = {name: tensor.clone() for name, tensor in report.upload.tensors.items()}
         if not order.extra:
+            seen.steps |= {report.client: report.steps for report in reply.reports}
             seen.down |= {task.client: task.message.nbytes for task in tasks}
         return [reply]
 

@@ -9,6 +9,7 @@ from lightning import LightningModule
 from torch import nn
 
 from fedbench.aggregation.rules.krum import Krum
+from fedbench.methods import load
 from fedbench.methods.base import Method
 from tests.methods.simulator import Simulation, blobs
 
@@ -55,6 +56,39 @@ def test_a_counter_is_private_where_its_statistics_are(method, options, private)
         own, shared = BATCHES[client] * epochs[client], 7  # 4, 6, 7: each round's largest
         for number, count in enumerate(held.counters.tolist()):
             assert count == (own if number in private else shared), (client, number)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("apfl", {"mixing": "logits"}),
+        ("co-pfl", {"moments": "shared"}),
+        ("ditto", {"personal_epochs": 3}),
+        ("ditto", {"mode": "finetune"}),
+        ("fedct", {"combine": "sum"}),
+        ("feddpa", {"training": "joint"}),
+        ("fedmosaic", {"lambda_update": "epoch"}),
+        ("fedpac", {"head_epochs": 2, "body_epochs": 3}),
+        ("fedrep", {"head_epochs": 0}),
+        ("floco", {"endpoints": 2, "personal_epochs": 3}),
+        ("flute", {"rep_epochs": 1}),
+        ("per-fedavg", {"variant": "hf"}),
+        ("per-fedavg", {"variant": "exact"}),
+        ("pfedgate", {"alternation": "joint", "gate_norm": "none"}),
+        ("pfedgate", {"gate": False}),
+        ("pfedme", {"inner_steps": 2}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("steps", [None, 3])
+def test_a_method_says_how_many_steps_a_client_makes(method, options, steps):
+    kind = load(method)
+    if steps and kind.own_epochs:
+        return
+    public = blobs([12])[0] if kind.needs_public else None
+    made = Simulation(method, blobs([9, 17, 40]), public=public, train={"steps": steps}, **options).run(2, False)
+    for client, count in made.log[1].steps.items():
+        assert count == kind.steps(made.method.options, made.train, len(made.data[client]), len(public or ()))
 
 
 def test_who_never_took_part_has_counted_nothing():

@@ -8,6 +8,7 @@ from torch import nn
 
 from fedbench.aggregation.means import mean
 from fedbench.errors import ConfigError
+from fedbench.methods.per_fedavg import BATCHES, meta_steps
 from fedbench.module import seeds
 from fedbench.module.weights import Weights
 from fedbench.runtime.warnings import idle
@@ -124,7 +125,7 @@ def test_a_round_in_plain_pytorch(variant):
 def test_how_many_meta_steps(variant, batch, epochs, steps, samples, expected):
     train = {"batch_size": batch, "epochs": epochs, "steps": steps}
     mine = run(rounds=0, sizes=[samples], train=train, variant=variant)
-    assert mine.method.meta_steps(samples) == expected
+    assert meta_steps(mine.train, samples, BATCHES[variant]) == expected
     mine.server.round, mine.server.participants = 1, [0]
     mine.learner.ledger.clear()
     client = mine.client(0, 1)
@@ -365,5 +366,5 @@ MUTANTS = [
         "steps, rate = self.options.adapt_steps, self.options.alpha",
     ),
     ("the meta-step never decays", "client.rate(self.options.beta)", "self.options.beta or self.context.train.lr"),
-    ("one meta-step for every batch", "ceil(samples / size) // self.batches", "ceil(samples / size)"),
+    ("one meta-step for every batch", ".steps_on(samples, train) // batches)", ".steps_on(samples, train))"),
 ]

@@ -771,7 +771,7 @@ MUTANTS = [
      "methods/parts/gate_training.py"),
     ("blocks have one slope", "[torch.dot(a, b) for a, b in pairs]", "[torch.dot(a, b) * 0 + 1 for a, b in pairs]",
      "methods/parts/blocks.py"),
-    ("a batch of one trains the gate", "min_batch=min(2, client.samples)", "min_batch=1"),
+    ("a batch of one trains the gate", "min_batch=min(2, samples)", "min_batch=1"),
     ("a single image moves the gate's statistics", "train and len(x) > 1", "train", "methods/parts/gate_training.py"),
     ("after_agg without the gate", "        gate = self.gate(client)\n",
      "        if point == 'after_agg':\n            return model\n        gate = self.gate(client)\n"),

@@ -113,6 +113,11 @@ def test_budgets_in_steps_give_fewer_points_to_longer_runs():
         "co-pfl": 3,
     }
     assert contest.plan.budgets["co-pfl"] == 3
+    assert planned(["pfedme", "fedrep"], tune=10, budget_steps=True).plan.budgets == {
+        **dict.fromkeys(BASELINES, 10),
+        "pfedme": 2,  # five steps for one
+        "fedrep": 5,  # 11 epochs for five
+    }
     assert len(planned(["co-pfl"], tune=1, budget_steps=True).points["co-pfl"]) == 1
     assert not planned(["co-pfl"], tune=6).plan.budgets
 

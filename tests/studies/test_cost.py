@@ -5,6 +5,7 @@ from torch import nn
 
 from fedbench import models
 from fedbench.config import Config
+from fedbench.methods.base import Method
 from fedbench.studies.cost import held_for_testing, hours_of, images_of, looks_of, step_seconds, steps_of, work
 
 ASKED = {"partition": {"name": "shards", "clients": 10, "classes": 2, "images": 50}, "data": {"name": "cifar10"}}
@@ -28,6 +29,28 @@ def test_steps_are_batches_times_epochs_times_clients_times_rounds():
     assert steps_of(base.model_copy(update={"data": base.data.model_copy(update={"val": 0})})) == 100 * 10 * 5 * 4
     half = Config(**ASKED, train={"batch_size": "full", "epochs": 1}, rounds=10, participation=0.5)
     assert steps_of(half) == 10 * 5
+
+
+@pytest.mark.parametrize(
+    ("method", "steps"),
+    [
+        ("fedavg", 5 * 3 * 5),  # five of ten clients, three batches of 90 images, five epochs
+        ("fedrep", 5 * 3 * (10 + 1)),
+        ("co-pfl", 5 * 3 * 3 * 2),  # its own three epochs, two phases
+        ("centralized", 29 * 5),  # 900 images
+        ("tests.studies.test_cost:Twice", 5 * 3 * 5 * 2),
+    ],
+)
+def test_a_method_says_how_many_steps_it_makes(method, steps):
+    assert steps_of(Config(**ASKED, method=method, train={"batch_size": 32}, participation=0.5, rounds=7)) == 7 * steps
+
+
+class Twice(Method):
+    """Trains twice."""
+
+    @classmethod
+    def steps(cls, options, train, samples, public):
+        return 2 * super().steps(options, train, samples, public)
 
 
 @pytest.mark.parametrize(

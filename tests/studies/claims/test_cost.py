@@ -21,7 +21,7 @@ def first(row: str) -> Config:
         ("F4", 60, 50 * 20 * 3 * 2),
         ("O1", 375, 60 * 5 * 2 * 12),  # 12 batches of 32 for 375 images
         ("C4", 20, 20 * 10 * 1 * 1 * 2),  # two phases
-        ("M6", 100, 60 * 15 * 2 * 2 * 2),  # as many public images
+        ("M6", 100, 60 * 15 * 2 * 2),  # a batch of public images in the same step
         ("F8", 400, 5 * 8),
     ],
 )
