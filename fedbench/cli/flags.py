@@ -101,8 +101,9 @@ def normal(tree: dict[str, Any]) -> KeyValues:
 
 
 def _without_stale_options(pairs: KeyValues, layer: KeyValues) -> KeyValues:
-    """Another method, model or data set drops the options that a lower layer gave to the old one."""
-    changed = {s for s in OPEN if f"{s}.name" in layer and layer[f"{s}.name"] != pairs.get(f"{s}.name")}
+    """Another method, model or data set drops the options that a lower layer gave to the one that it named."""
+    named = {section: f"{section}.name" for section in OPEN}
+    changed = {s for s, name in named.items() if name in layer and layer[name] != pairs.get(name, layer[name])}
     return {key: v for key, v in pairs.items() if key in KEYS or key.split(".")[0] not in changed}
 
 

@@ -121,6 +121,13 @@ def test_another_method_drops_the_options_of_the_one_below(tmp_path):
     assert asked.data.val == 0
 
 
+def test_options_of_a_file_that_names_no_method_are_those_of_the_flag(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("method: {weighting: uniform}\nmodel: {hidden: 8}\n")
+    asked = config(f"--config {path} --method fedavg --model mlp")
+    assert (asked.method.options, asked.model.options) == ({"weighting": "uniform"}, {"hidden": 8})
+
+
 @pytest.mark.parametrize("path", sorted(PRESETS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_presets_are_legal(path, capsys):
     with pytest.raises(SystemExit):
