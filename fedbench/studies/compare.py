@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from fedbench.config import Config
+from fedbench.config import Config, MethodConfig
 from fedbench.config.keys import flat, nested
 from fedbench.errors import ConfigError
 from fedbench.methods import load
@@ -84,7 +84,7 @@ def contests_of(
     space: str | None = None,
 ) -> tuple[list[Contest], Matrix | None, Path]:
     """The comparison in every setting, before anything is run, and its folder. Raises ConfigError."""
-    config = asked_with_seeds(config)
+    config = without_method(asked_with_seeds(config))
     if space not in (None, "paper"):
         raise ConfigError(f"space = {space}: must be paper; the values of one method's keys are searched by a grid")
     root = (config.out or Path("results")).absolute()
@@ -139,6 +139,18 @@ class Asked:
     def space(self, entrant: Contender) -> Space:
         """Its paper's grid, where that is asked for and the paper names one; else its own."""
         return (Space.paper(entrant.method) if self.paper else None) or Space.of(entrant.method)
+
+
+def without_method(config: Config) -> Config:
+    """The configuration without the options of a method, which would be those of one contender. Raises ConfigError."""
+    fields = load(config.method.name).Options.model_fields
+    for key, value in config.method.options.items():
+        if key not in fields or value != fields[key].get_default(call_default_factory=True):
+            raise ConfigError(
+                f"method.{key} = {value}: options are those of one method in a comparison: leave it out and write "
+                f"NAME:{key}={value} in --methods, for each that is to have it (--method fedavg leaves a preset's out)"
+            )
+    return config.model_copy(update={"method": MethodConfig()})
 
 
 def inside(config: Config, setting: Setting) -> Config:

@@ -17,6 +17,8 @@ from fedbench.studies.space import Space, Values
 
 BASELINES = ("local", "centralized", "fedavg-ft")
 """Without them a table says nothing about collaboration."""
+VARIED = ("method", "train", "aggregator")
+"""Sections in which variants differ: all else is the same for those that are compared, or pairs would not be pairs."""
 TUNE_SEEDS = (90,)
 """Never among the final ones, so that nothing is chosen on what is reported."""
 
@@ -66,6 +68,11 @@ class Contender:
             if not (key and equals and value):
                 raise ConfigError(f"methods: {text}: '{pair}' is no key=value; a variant is written NAME:key=value,...")
             whole = methods.full_key(name, key if "." in key else f"method.{key}")
+            if whole.partition(".")[0] not in VARIED:
+                raise ConfigError(
+                    f"methods: {text}: {whole} must be the same for all that are compared; a variant sets keys of "
+                    f"method, train and aggregator, and --over compares in several settings, --over {whole}=V1,V2"
+                )
             if whole in fixed:
                 raise ConfigError(f"methods: {text}: {whole} is given twice")
             fixed[whole] = parse_value(value)

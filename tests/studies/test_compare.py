@@ -11,6 +11,7 @@ from fedbench.results.reader import Records
 from fedbench.studies.compare import Asked, compare, contests_of
 from fedbench.studies.contenders import BASELINES, Contender
 from fedbench.studies.contest import Contest, hold
+from fedbench.studies.space import Space
 from fedbench.studies.tuning import Tuning
 from tests.runtime.rounds import small
 
@@ -120,6 +121,14 @@ def test_budgets_in_steps_give_fewer_points_to_longer_runs():
     }
     assert len(planned(["co-pfl"], tune=1, budget_steps=True).points["co-pfl"]) == 1
     assert not planned(["co-pfl"], tune=6).plan.budgets
+
+
+def test_options_outside_of_a_variant_are_refused_unless_they_are_the_default():
+    for method in ({"weighting": "uniform"}, {"name": "fedprox", "mu": 0.5}, {"mu": 0.5}):
+        with pytest.raises(ConfigError, match=r"write NAME:(weighting=uniform|mu=0.5) in --methods"):
+            contests_of(Config(method=method), ["fedper", "fedavg"], Tuning())
+    (contest,), _, _ = contests_of(Config(method={"name": "fedprox", "mu": 0.01}), ["fedprox"], Tuning(2))
+    assert set(contest.points["fedprox"][0]) == set(Space.of("fedprox").axes)
 
 
 def test_the_papers_grid_is_taken_where_there_is_one():

@@ -31,6 +31,12 @@ def test_mistakes_are_one_line(text):
         Contender.named(text)
 
 
+@pytest.mark.parametrize("key", ["partition.alpha", "data.val", "model.name", "participation.x"])
+def test_a_variant_is_on_the_same_clients_as_all(key):
+    with pytest.raises(ConfigError, match=f"fedavg:{key}=2: {key} must be the same .* --over {key}=V1,V2$"):
+        Contender.named(f"fedavg:{key}=2")
+
+
 def test_nobody_enters_twice():
     with pytest.raises(ConfigError, match="fedper is given twice"):
         distinct([Contender.named("fedper"), Contender.named("fedper")])
