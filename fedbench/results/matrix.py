@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.results.files import read_as, write_json_atomically
-from fedbench.results.plan import point_name
+from fedbench.results.plan import point_name, text_of
 
 FILE = "matrix.json"
 
@@ -39,14 +39,26 @@ class Matrix:
 
 
 def settings_of(over: Mapping[str, Sequence[Any]]) -> list[Setting]:
-    """All combinations of the values, the last key changing fastest."""
-    points = [dict(zip(over, values, strict=True)) for values in product(*over.values())]
-    return [Setting(name := setting_name(point), point, f"settings/{name}") for point in points]
+    """All combinations of the values, the last key changing fastest, as `data=cifar10,alpha=0.1`."""
+    points = product(*over.values())
+    names = [point_name(dict(zip(over, told, strict=True))) for told in product(*map(short, over.values()))]
+    return [
+        Setting(name, dict(zip(over, values, strict=True)), f"settings/{name}")
+        for name, values in zip(names, points, strict=True)
+    ]
 
 
-def setting_name(values: Mapping[str, Any]) -> str:
-    """`{"data": "parquet:/sets/cifar10", "partition.alpha": 0.1}` -> `data=cifar10,alpha=0.1`."""
-    return point_name({k: v.rpartition("/")[2] if isinstance(v, str) else v for k, v in values.items()})
+def short(values: Sequence[Any]) -> list[Any]:
+    """Values for names: of paths the last parts, as many as tell them apart.
+
+    `["parquet:/sets/a", "folder:b/x", "folder:c/x"]` -> `["sets-a", "folder:b-x", "folder:c-x"]`.
+    """
+    paths = [value.split("/") if isinstance(value, str) else [value] for value in values]
+    for depth in range(1, max(map(len, paths)) + 1):
+        told = ["-".join(path[-depth:]) if isinstance(path[0], str) else path[0] for path in paths]
+        if len(set(map(text_of, told))) == len(told):
+            break
+    return told
 
 
 def is_matrix(folder: Path) -> bool:
