@@ -43,10 +43,10 @@ class Plan:
     """A study. kind: what command made it; subject: the label that it is about; none: all of them alike.
 
     config: what was asked, as a tree. spaces: by label, the values by dotted key that were to choose from; choices: the
-    chosen ones; ends: the keys whose chosen value is the lowest or highest of them. point: where a choice looks
-    at validation, and what the answer is about. search, scheduler: how points were found, and whether trials were
-    stopped early. budgets: by label, points that make about as many gradient steps as those of others, where budgets
-    are equal in steps. refused: points that no run takes, as `[label, point, why]`.
+    chosen ones; ends: the keys whose chosen value is the lowest or highest of them, or of the space that they are some
+    of. point: where a choice looks at validation, and what the answer is about. search, scheduler: how points were
+    found, and whether trials were stopped early. budgets: by label, points that make about as many gradient steps as
+    those of others, where budgets are equal in steps. refused: points that no run takes, as `[label, point, why]`.
     """
 
     kind: str

@@ -165,7 +165,8 @@ class Contest:
             self._choose(contender, metric)
         chosen = self.plan.choices
         self.plan.ends = {
-            c.label: at_an_end(c.method, self.points[c.label], chosen[c.label]) for c in self.contenders_with(chosen)
+            c.label: at_an_end(c.method, c.axes, self.points[c.label], chosen[c.label]) if c.tuned else []
+            for c in self.contenders_with(chosen)
         }
         if self.required is not None and self.required not in chosen:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")

@@ -180,16 +180,20 @@ def check_space(axes: Mapping[str, Any]) -> None:
             raise ConfigError(f"space: {key} = {values}: must be one or more different values; give each once")
 
 
-def at_an_end(method: str, tried: Sequence[Values], best: Values) -> list[str]:
-    """The keys whose best value is the lowest or highest that was tried, so that a better one may lie beyond.
+def at_an_end(method: str, whole: Mapping[str, Any], tried: Sequence[Values], best: Values) -> list[str]:
+    """The keys whose best value is the lowest or highest of the whole space, or that was tried, as a better one may lie
+    beyond.
 
     A choice between fewer than three numbers has no ends, and a value beyond which none is legal is none.
     """
-    return [key for key in best if _is_end(method, key, [point[key] for point in tried], best[key])]
+    seen = {key: ([point[key] for point in tried], whole.get(key)) for key in best}
+    return [key for key in best if any(_is_end(method, key, values, best[key]) for values in seen[key])]
 
 
-def _is_end(method: str, key: str, values: Sequence[Any], best: Any) -> bool:
-    numbers = {v for v in values if isinstance(v, int | float) and not isinstance(v, bool)}
+def _is_end(method: str, key: str, values: Any, best: Any) -> bool:
+    """values: a list, or a distribution, which has no end that was tried."""
+    known = values if isinstance(values, list) else []
+    numbers = {v for v in known if isinstance(v, int | float) and not isinstance(v, bool)}
     if len(numbers) < SCALE or best not in numbers or min(numbers) < best < max(numbers):
         return False
     section, _, name = key.partition(".")

@@ -54,6 +54,15 @@ def test_where_no_point_finished_nothing_is_chosen(tmp_path):
     assert made.plan.choices == {}
 
 
+def test_a_choice_at_an_end_of_the_space_is_noted_however_few_points_were_tried(tmp_path):
+    made = contest(tmp_path, {0.1: [0.1, 0.1], 1.0: [0.4, 0.4]})
+    space = Space({"train.lr": [0.01, 0.03, 0.1, 1.0]})
+    made.contenders = [Contender("local", "local").tuned_over(space, Config(), 2)]
+    made.points = {"local": list(POINTS[1:])}
+    made.choose(load("classification").primary)
+    assert made.plan.ends == {"local": ["train.lr"]}
+
+
 def test_a_lower_error_is_better(tmp_path):
     made = contest(tmp_path, {0.01: [0.5, 0.5], 0.1: [0.1, 0.3], 1.0: [0.4, 0.4]})
     made.choose(load("regression").primary)

@@ -125,4 +125,16 @@ def test_each_value_of_a_key_is_another(values):
     ],
 )
 def test_the_end_of_a_scale_is_where_a_better_value_may_lie_beyond(key, values, best, end):
-    assert at_an_end("fedcac", [{key: value} for value in values], {key: best}) == ([key] if end else [])
+    assert at_an_end("fedcac", {}, [{key: value} for value in values], {key: best}) == ([key] if end else [])
+
+
+@pytest.mark.parametrize(
+    ("tried", "best", "end"),
+    [([0.1, 1.0], 1.0, True), ([0.1, 1.0], 0.1, False), ([0.003, 0.1], 0.003, True), ([0.01, 0.1, 0.3], 0.3, True)],
+)
+def test_the_end_of_the_space_is_one_however_few_points_were_tried(tried, best, end):
+    whole = {"train.lr": [0.003, 0.01, 0.03, 0.1, 0.3, 1.0], "method.beta": [10.0, 30.0]}
+    points = [{"train.lr": value, "method.beta": 10.0} for value in tried]
+    assert at_an_end("fedcac", whole, points, {"train.lr": best, "method.beta": 10.0}) == (["train.lr"] if end else [])
+    drawn = {"train.lr": tune.loguniform(0.003, 1.0)}
+    assert at_an_end("fedcac", drawn, points[:2], {"train.lr": best}) == []
