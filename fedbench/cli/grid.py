@@ -54,9 +54,9 @@ def main(argv: list[str]) -> int:
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """What --print-config shows of the grid. Raises ConfigError."""
     from fedbench.studies.grid import contest_of
-    from fedbench.studies.tuning import Tuning
+    from fedbench.studies.tuning import Tuning, asked_with_seeds
 
-    return config, outlook([contest_of(config, Tuning.named(**tuning_of(asked)), **study_of(asked))])
+    return asked_with_seeds(config), outlook([contest_of(config, Tuning.named(**tuning_of(asked)), **study_of(asked))])
 
 
 def study_of(asked: Namespace) -> dict[str, Any]:

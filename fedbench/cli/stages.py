@@ -143,7 +143,9 @@ def outlook(contests: Sequence["Contest"]) -> Iterator[str]:
         for contender in contest.contenders:
             count = contender.tries
             keys = ", ".join(contest.points[contender.label][0]) or "its defaults"
-            yield f"{inside}{contender.label}: {plural(count, 'point')} of {keys}"
+            lent = contender.space.lent if contender.space else ""
+            whose = f", the space of {lent}, from which it derives" if lent else ""
+            yield f"{inside}{contender.label}: {plural(count, 'point')} of {keys}{whose}"
         yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in contest.plan.refused)
     runs = [config for contest in contests for config in contest.expected()]
     steps = sum(map(steps_of, runs))

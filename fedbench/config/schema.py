@@ -230,7 +230,12 @@ class Config(Section):
     participation: float = Field(1.0, gt=0, description="share of clients per round in (0, 1], or a count >= 2")
     aggregator: AggregatorConfig = AggregatorConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
-    seeds: list[Seed] = Field([0], min_length=1, description="seeds, each a full run: partition, start model, batches")
+    seeds: list[Seed] = Field(
+        [0],
+        min_length=1,
+        description="seeds, each a full run: partition, start model, batches; grid and compare: of final runs, where "
+        "none are given 0 1 2",
+    )
     resources: ResourcesConfig = ResourcesConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     save_models: bool = Field(

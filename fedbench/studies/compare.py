@@ -115,7 +115,7 @@ class Asked:
         entrants = [*self.contenders, *(Contender.baseline(name) for name in BASELINES if name not in named)]
         counts: dict[str, int] = {}
         if self.tuning.most != 0:
-            need_validation(config)
+            need_validation(config, "a comparison", ", or try no points with --tune 0")
             counts, search = self.counts(entrants, config), self.tuning.search
             entrants = [e.tuned_over(self.space(e), config, counts[e.label], search) for e in entrants]
         budgets = counts if self.tuning.by_steps else {}

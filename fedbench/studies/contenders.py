@@ -28,8 +28,8 @@ class Contender:
     """label: what tables call it. method: its name; fixed: keys that are set for it alone; points: what is tried.
 
     trial: keys that are set while points are tried, such as fewer rounds. seeds: of its final runs; none: the study's.
-    axes: the whole space that points are of. samples, space: of points that are proposed one after another, of which
-    `points` has the first. refused: points that no run takes, and why.
+    space: what points are of. samples: how many are proposed, one after another, of which `points` has the first.
+    refused: points that no run takes, and why.
     """
 
     label: str
@@ -38,7 +38,6 @@ class Contender:
     points: tuple[Values, ...] = ({},)
     trial: Values = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
-    axes: Values = field(default_factory=dict)
     samples: int = 0
     space: Space | None = None
     refused: tuple[tuple[Values, str], ...] = ()
@@ -148,9 +147,8 @@ class Contender:
         left_out = tuple(refused.values())
         if not points:
             raise ConfigError(left_out[0][1] if left_out else f"space: no point of {self.label} meets its constraint")
-        proposed = search.kind == "optuna" and bool(own.axes)
-        samples, kept = (most or search.samples or 1, own) if proposed else (0, None)
-        return replace(self, points=tuple(points), refused=left_out, axes=own.axes, samples=samples, space=kept)
+        samples = (most or search.samples or 1) if search.kind == "optuna" and own.axes else 0
+        return replace(self, points=tuple(points), refused=left_out, samples=samples, space=own)
 
 
 def given_in(config: Config) -> Values:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,7 +17,7 @@ from fedbench.results.loggers import log_page
 from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
 from fedbench.runtime.liveness import outliving
 from fedbench.studies import places
-from fedbench.studies.contenders import Contender
+from fedbench.studies.contenders import TUNE_SEEDS, Contender
 from fedbench.studies.execute import Watch, execute, room_for
 from fedbench.studies.job import Job, Outcome
 from fedbench.studies.resolve import check, resolve, settled
@@ -56,9 +57,10 @@ class Contest:
         self._note_spaces()
         clash = sorted(set(self.tune_seeds) & set(self.config.seeds))
         if clash and any(contender.tuned for contender in self.contenders):
+            free = next(seed for seed in count(TUNE_SEEDS[0]) if seed not in self.config.seeds)
             raise ConfigError(
                 f"tune_seeds: {', '.join(map(str, clash))} is also a final seed, whose numbers would be chosen on "
-                "themselves; take others, for example --tune-seeds 90"
+                f"themselves; take others, for example --tune-seeds {free}"
             )
 
     def _note_spaces(self) -> None:
@@ -120,7 +122,7 @@ class Contest:
             return
         for contender in self.contenders:
             known = [entry.values for entry in before.points(contender.label)][: contender.samples]
-            if contender.space is not None and known[:1] == self.points[contender.label]:
+            if contender.samples and known[:1] == self.points[contender.label]:
                 self.points[contender.label] = known
         self._note_spaces()
 
@@ -165,8 +167,9 @@ class Contest:
             self._choose(contender, metric)
         chosen = self.plan.choices
         self.plan.ends = {
-            c.label: at_an_end(c.method, c.axes, self.points[c.label], chosen[c.label]) if c.tuned else []
+            c.label: at_an_end(c.method, c.space.axes if c.space else {}, self.points[c.label], chosen[c.label])
             for c in self.contenders_with(chosen)
+            if c.tuned
         }
         if self.required is not None and self.required not in chosen:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")

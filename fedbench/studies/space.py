@@ -1,8 +1,8 @@
 """What a method is tuned over: the values of some keys, and the points that are tried of them."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import product
 from typing import Any
@@ -13,6 +13,7 @@ from fedbench import methods
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
+from fedbench.methods.base import Method
 from fedbench.results.plan import point_name, text_of
 
 SEARCHED = ("method.", "train.")
@@ -30,27 +31,37 @@ Values = dict[str, Any]
 class Space:
     """Values by dotted key, or a distribution of Ray Tune, and which of their combinations make sense.
 
-    given: values of further keys, the same for all points, which the constraint sees too.
+    given: values of further keys, the same for all points, which the constraint sees too. lent: the method whose space
+    it is, where that is another one.
     """
 
     axes: dict[str, Any] = field(default_factory=dict)
     constraint: Callable[[Values], bool] | None = None
     given: Values = field(default_factory=dict)
+    lent: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", {key: listed(values) for key, values in self.axes.items()})
 
     @classmethod
     def of(cls, method: str) -> "Space":
-        """SPACE and CONSTRAINT of tune_spaces/<method>.py. Raises ConfigError where there is none."""
-        module = _module(method)
-        return cls(module.SPACE, getattr(module, "CONSTRAINT", None))
+        """SPACE and CONSTRAINT of tune_spaces/<method>.py, or of the method that it derives from.
+
+        Raises ConfigError where there is none.
+        """
+        for name in lineage(method):
+            if (module := _module(name)) is not None:
+                return cls(module.SPACE, getattr(module, "CONSTRAINT", None), lent="" if name == method else name)
+        raise ConfigError(
+            f"no space for method {method}: write tune_spaces/{file_of(method)}.py with SPACE = {{key: [values]}}, or "
+            "give fedbench grid --space KEY=V1,V2,..., and fedbench compare --tune 0"
+        )
 
     @classmethod
     def paper(cls, method: str) -> "Space | None":
         """PAPER instead, the grid of the method's paper; None where that names none."""
         module = _module(method)
-        axes = getattr(module, "PAPER", None)
+        axes = getattr(module, "PAPER", None)  # of its own file alone: another method's paper is not its
         return cls(axes, getattr(module, "CONSTRAINT", None)) if axes else None
 
     @classmethod
@@ -67,12 +78,12 @@ class Space:
         axes = {methods.full_key(method, key): values for key, values in self.axes.items()}
         if len(axes) < len(self.axes):
             raise ConfigError(f"space: {', '.join(self.axes)}: a key is given twice, by its name and by its symbol")
-        return Space(axes, self.constraint, self.given)
+        return replace(self, axes=axes)
 
     def without(self, given: Mapping[str, Any]) -> "Space":
         """A key that the user set is no axis."""
         axes = {key: values for key, values in self.axes.items() if key not in given}
-        return Space(axes, self.constraint, {**self.given, **given})
+        return replace(self, axes=axes, given={**self.given, **given})
 
     def told(self) -> dict[str, Any]:
         """Values and distributions in words."""
@@ -112,15 +123,31 @@ class Space:
         return list(found.values())
 
 
+def lineage(method: str) -> Iterator[str]:
+    """The method and those of the table that its class derives from, the nearest first; fedavg for the contract."""
+    yield method
+    for kind in methods.load(method).__mro__[1:]:
+        name = kind.__module__.rpartition(".")[2].replace("_", "-")
+        if kind is Method:
+            yield "fedavg"
+        elif kind.__module__.startswith(f"{methods.__name__}.") and name in methods.names():
+            yield name
+
+
+def file_of(method: str) -> str:
+    """The name of its file in tune_spaces."""
+    return method.rpartition(":")[2].replace("-", "_").lower()
+
+
 def _module(method: str) -> Any:
-    name = method.rpartition(":")[2].replace("-", "_").lower()
+    """tune_spaces/<method>.py, if there is one."""
+    name = f"tune_spaces.{file_of(method)}"
     try:
-        return import_module(f"tune_spaces.{name}")
-    except ModuleNotFoundError:
-        raise ConfigError(
-            f"no space for method {method}: write tune_spaces/{name}.py with SPACE = {{key: [values]}}, or give "
-            "--space KEY=V1,V2,..."
-        ) from None
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in (name, "tune_spaces"):
+            raise
+        return None
 
 
 def listed(values: Any) -> Any:

@@ -77,9 +77,9 @@ def legal_share(value: float | None) -> float | None:
         raise ConfigError(str(error).replace("data.val", "final_val", 1)) from None
 
 
-def need_validation(config: Config) -> None:
-    """Raises ConfigError where there is nothing to choose by."""
+def need_validation(config: Config, study: str = "a grid", instead: str = "") -> None:
+    """Raises ConfigError where there is nothing to choose by. instead: what else may be done."""
     if not config.data.val:
         raise ConfigError(
-            "data.val = 0: a grid chooses on the validation split; leave some, for example --data.val 0.1"
+            f"data.val = 0: {study} chooses on the validation split; leave some, for example --data.val 0.1{instead}"
         )

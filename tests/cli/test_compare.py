@@ -2,7 +2,8 @@
 
 import pytest
 
-from fedbench.cli.compare import FLAGS, read_methods
+from fedbench.cli.compare import FLAGS, preview, read_methods
+from fedbench.cli.parse import parse
 from fedbench.errors import ConfigError
 from fedbench.studies.contenders import BASELINES
 
@@ -30,3 +31,11 @@ def test_the_help_names_the_baselines():
 def test_mistakes_in_them_are_refused(texts):
     with pytest.raises(ConfigError, match="--methods"):
         read_methods(texts)
+
+
+def test_the_seeds_that_will_be_run_are_shown(capsys):
+    for argv in (["--methods", "fedper"], ["--methods", "fedper", "--seeds", "7"]):
+        with pytest.raises(SystemExit):
+            parse([*argv, "--tune", "0", "--print-config"], FLAGS, preview=preview)
+    shown = [line.split("#")[0].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("seeds:")]
+    assert shown == ["seeds: [0, 1, 2]", "seeds: [7]"]

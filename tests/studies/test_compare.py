@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fedbench.cli.stages import outlook
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
@@ -129,6 +130,29 @@ def test_options_outside_of_a_variant_are_refused_unless_they_are_the_default():
             contests_of(Config(method=method), ["fedper", "fedavg"], Tuning())
     (contest,), _, _ = contests_of(Config(method={"name": "fedprox", "mu": 0.01}), ["fedprox"], Tuning(2))
     assert set(contest.points["fedprox"][0]) == set(Space.of("fedprox").axes)
+
+
+OWN, DERIVED = "tests.studies.test_cost:Twice", "tests.runtime.accidents:Clumsy"
+
+
+def test_a_class_of_ones_own_is_tuned_over_the_space_of_what_it_derives_from():
+    contest = planned([OWN, DERIVED, "fedper"])
+    for label, lender in ((OWN, "fedavg"), (DERIVED, "fedper")):
+        assert set(contest.points[label][0]) == set(Space.of(lender).axes)
+    assert len({len(points) for points in contest.points.values()}) == 1
+    said = [line for line in outlook([contest]) if line.endswith("the space of fedper, from which it derives")]
+    assert [line.partition(": ")[0] for line in said] == [DERIVED]
+
+
+@pytest.mark.parametrize(("final", "free"), [([90], 91), ([89, 90, 91, 92], 93)])
+def test_another_tuning_seed_is_named_where_the_default_is_a_final_one(final, free):
+    with pytest.raises(ConfigError, match=f"for example --tune-seeds {free}$"):
+        contests_of(Config(seeds=final), ["fedper"], Tuning(2))
+
+
+def test_validation_is_needed_unless_nothing_is_tuned():
+    with pytest.raises(ConfigError, match=r"a comparison chooses .* or try no points with --tune 0$"):
+        contests_of(Config(data={"val": 0}), ["fedper"], Tuning(2))
 
 
 def test_the_papers_grid_is_taken_where_there_is_one():

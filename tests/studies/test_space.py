@@ -1,5 +1,7 @@
 """What a method is tuned over."""
 
+from dataclasses import replace
+
 import pytest
 from ray import tune
 
@@ -91,8 +93,16 @@ def test_the_condition_of_a_method_holds_for_values_of_a_user_too():
     assert Space.given_for("tests.runtime.accidents:Clumsy", {rate: [0.1]}).points() == [{rate: 0.1}]
 
 
-def test_a_method_without_a_space_says_what_to_write():
-    with pytest.raises(ConfigError, match=r"write tune_spaces/clumsy.py with SPACE = "):
+def test_a_class_of_ones_own_has_the_space_of_the_method_that_it_derives_from():
+    for method, lender in (("tests.runtime.accidents:Clumsy", "fedper"), ("tests.studies.test_cost:Twice", "fedavg")):
+        assert Space.of(method) == replace(Space.of(lender), lent=lender)
+        assert Space.paper(method) is None
+    assert Space.of("fedper").lent == ""
+
+
+def test_a_method_without_a_space_says_what_to_do(monkeypatch):
+    monkeypatch.setattr("fedbench.studies.space._module", lambda name: None)
+    with pytest.raises(ConfigError, match=r"write tune_spaces/clumsy.py with SPACE = .* fedbench compare --tune 0$"):
         Space.of("tests.runtime.accidents:Clumsy")
 
 
