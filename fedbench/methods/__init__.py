@@ -1,5 +1,6 @@
 """The methods: one file each, found by its name: `fed_x.py` holds the one class that `--method fed-x` runs."""
 
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ CONTRACT = ("base", "client", "messages", "server")
 """Modules that every method is written in."""
 
 
+@cache
 def names() -> list[str]:
     """What `method.name` may be, without importing any."""
     found = (module.name for module in iter_modules(__path__) if not module.ispkg)

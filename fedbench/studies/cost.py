@@ -10,8 +10,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedbench import methods, models
-from fedbench.config import Config
+from fedbench.config import Config, PartitionConfig
 from fedbench.config.counts import count_of
+from fedbench.data.partitions import resolved
+from fedbench.data.partitions.scheme import ignored
 from fedbench.studies.resolve import settled
 
 SETS = {
@@ -34,6 +36,8 @@ SETS = {
     "diabetes": (354, (10,), 2),
 }
 """Training images, shape of one, and classes (two for numbers to predict); other sets are taken for CIFAR-10."""
+TESTS = 1 / 5
+"""Images of the test part, of those of the training part."""
 POINTS = 2
 """Models of a client that are evaluated."""
 LOOK = 1 / 3
@@ -58,25 +62,32 @@ def steps_of(config: Config) -> int:
 
 def images_of(config: Config) -> float:
     """Training images of a client, validation included: what was asked for, or an even share."""
-    asked = config.partition
+    asked = dealt(config)
     if counts := asked.options.get("counts"):
         return sum(map(sum, counts)) / len(counts)
     if asked.images is not None:
         return asked.images * asked.classes
     if asked.train_size is not None:
         return asked.train_size
-    total = asked.total or set_of(config)[0] - config.public.size
-    return total / asked.clients * (1 - asked.test_share if asked.test == "pooled" else 1)
+    pooled = asked.test == "pooled"
+    total = asked.total or set_of(config)[0] * (1 + TESTS if pooled else 1) - config.public.size
+    return total / asked.clients * (1 - asked.test_share if pooled else 1)
 
 
 def held_for_testing(config: Config) -> float:
-    """Test images of a client: what was asked for, or its share of a test part of a fifth of the training images."""
-    asked, test = config.partition, config.partition.test_share
+    """Test images of a client: what was asked for, or its share of the test part."""
+    asked = dealt(config)
     if asked.test_images is not None:
         return asked.test_images * asked.classes
     if asked.test_size is not None:
         return asked.test_size
-    return images_of(config) * (test / (1 - test) if asked.test == "pooled" else 1 / 5)
+    return images_of(config) * (asked.test_share / (1 - asked.test_share) if asked.test == "pooled" else TESTS)
+
+
+def dealt(config: Config) -> PartitionConfig:
+    """The partition as it is dealt from data in two parts: keys that its scheme does not read are as if not given."""
+    asked, defaults = resolved(config.partition, one_part=False), PartitionConfig()
+    return asked.model_copy(update={key: getattr(defaults, key) for key in ignored(asked)})
 
 
 def looks_of(config: Config) -> float:

@@ -16,7 +16,10 @@ ASKED = {"partition": {"name": "shards", "clients": 10, "classes": 2, "images": 
     [
         ({}, 100),
         ({"partition": {"name": "pathological", "train_size": 500}}, 500),
-        ({"partition": {"name": "dirichlet", "clients": 100, "test": "pooled"}}, 375),
+        ({"partition": {"name": "dirichlet", "clients": 100, "test": "pooled"}}, 450),  # of both parts
+        ({"partition": {"name": "dirichlet", "clients": 100}}, 450),
+        ({"partition": {"name": "dirichlet", "clients": 100, "test": "part", "train_size": 7}}, 500),
+        ({"partition": {"name": "dirichlet-fixed", "clients": 100}}, 500),
         ({"partition": {"name": "iid", "clients": 10, "total": 2000}}, 200),
     ],
 )
@@ -58,7 +61,10 @@ class Twice(Method):
     [
         ({"partition": {**ASKED["partition"], "test_images": 40}}, 80),
         ({"partition": {"name": "pathological", "train_size": 500, "test_size": 30}}, 30),
-        ({"partition": {"name": "dirichlet", "clients": 100, "test": "pooled"}}, 125),
+        ({"partition": {"name": "dirichlet", "clients": 100, "test": "pooled"}}, 150),
+        ({"partition": {"name": "dirichlet", "clients": 100, "test_size": 20}}, 150),
+        ({"partition": {"name": "dirichlet", "clients": 100, "test": "drawn", "test_size": 20}}, 20),
+        ({"partition": {"name": "dirichlet", "clients": 100, "test": "part", "test_share": 0.9}}, 100),
         ({}, 20),
     ],
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -43,6 +44,7 @@ class Scheme:
     image: Callable[[Stock], np.ndarray] = lambda stock: np.arange(len(stock.labels))
 
 
+@cache
 def names() -> list[str]:
     """What `partition.name` may be."""
     return [*sorted(found.name.replace("_", "-") for found in iter_modules(schemes.__path__)), FILE]
@@ -88,14 +90,27 @@ def resolved(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
     return PartitionConfig(**{**options.model_dump(), **filled})
 
 
+def ignored(options: PartitionConfig) -> list[str]:
+    """The keys that are set and that the scheme does not read, given where its test images come from."""
+    reads, defaults = set(FILE_KEYS), PartitionConfig()
+    if options.name != FILE:
+        scheme = load(options.name)
+        reads = COMMON.union(scheme.reads)
+        reads -= {"test_share"} if options.test != "pooled" else set()
+        reads -= {"test_size"} if scheme.drawn and options.test != "drawn" else set()
+    return [key for key in sorted(known() - reads) if getattr(options, key) != getattr(defaults, key)]
+
+
+@cache
+def known() -> frozenset[str]:
+    """The keys that any scheme reads."""
+    return frozenset(COMMON.union(FILE_KEYS, *(load(name).reads for name in names() if name != FILE)))
+
+
 def unused(options: PartitionConfig) -> list[str]:
-    """One sentence for each key that was set and that the scheme does not read."""
-    every = [load(name) for name in names() if name != FILE]
-    known = COMMON.union(FILE_KEYS, *(scheme.reads for scheme in every))
-    reads = FILE_KEYS if options.name == FILE else COMMON.union(load(options.name).reads)
-    defaults = PartitionConfig()
+    """One sentence for each key that was set and changes nothing."""
     return [
         f"partition.{key} = {getattr(options, key)} changes nothing: partition {options.name} does not use it"
-        for key in sorted(known - reads)
-        if getattr(options, key) != getattr(defaults, key)
+        + (f" with test = {options.test}" if key in ("test_share", "test_size") and options.name != FILE else "")
+        for key in ignored(options)
     ]

@@ -59,6 +59,30 @@ def test_keys_that_change_nothing_are_named():
     ]
 
 
+@pytest.mark.parametrize(
+    ("asked", "one_part", "keys"),
+    [
+        ({"name": "dirichlet", "test_size": 20}, False, ["test_size"]),
+        ({"name": "dirichlet", "test": "part", "test_size": 20, "test_share": 0.5}, False, ["test_share", "test_size"]),
+        ({"name": "practical", "test": "drawn", "test_size": 20}, False, []),
+        ({"name": "practical", "test_share": 0.5}, False, []),
+        ({"name": "shards", "test_share": 0.9}, False, ["test_share"]),
+        ({"name": "shards", "test_share": 0.9}, True, []),
+        ({"name": "shards", "test_size": 5}, False, ["test_size"]),
+        ({"name": "iid", "test": "pooled", "test_size": 5}, False, []),
+        ({"name": "file", "test_size": 5}, False, ["test_size"]),
+    ],
+)
+def test_keys_of_test_images_are_named_where_these_come_from_elsewhere(asked, one_part, keys):
+    found = unused(resolved(PartitionConfig(**asked), one_part))
+    assert [line.split(" ")[0] for line in found] == [f"partition.{key}" for key in keys]
+
+
+def test_where_the_test_images_come_from_is_said():
+    (line,) = unused(resolved(PartitionConfig(name="dirichlet", test_size=20), one_part=False))
+    assert line == "partition.test_size = 20 changes nothing: partition dirichlet does not use it with test = pooled"
+
+
 @pytest.fixture
 def stripes(monkeypatch) -> None:
     """A scheme of its own file: client i gets every n-th row, shifted by a key of its own."""
