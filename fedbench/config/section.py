@@ -23,7 +23,10 @@ OTHERS: dict[type, tuple[type, ...]] = {int: (bool, float, str), float: (bool, s
 
 
 class Section(BaseModel):
-    """A group of keys; unknown keys are refused; `none` means no value where a key may have none."""
+    """A group of keys; unknown keys are refused; `none` means no value where a key may have none.
+
+    Words with commas between them stand for a list of text.
+    """
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False, coerce_numbers_to_str=True)
 
@@ -32,6 +35,12 @@ class Section(BaseModel):
     def _none_by_name(cls, value: Any, info: ValidationInfo) -> Any:
         field = cls.model_fields.get(info.field_name or "")
         return None if value == "none" and field and NoneType in get_args(field.annotation) else value
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _list_of_words(cls, value: Any, info: ValidationInfo) -> Any:
+        field = cls.model_fields.get(info.field_name or "")
+        return value.split(",") if isinstance(value, str) and field and field.annotation == list[str] else value
 
     @field_validator("*", mode="wrap")
     @classmethod

@@ -20,9 +20,7 @@ class FedPer(Method):
     about = About("the head stays private", "parameter decoupling", "Arivazhagan et al., preprint", 2019)
 
     class Options(Method.Options):
-        extra_private: tuple[str, ...] = Field(
-            (), description="dotted names of further private layers (the paper's K_P > 1)"
-        )
+        extra_private: list[str] = Field([], description="dotted names of further private layers (the paper's K_P > 1)")
         head_init: Literal["common", "own"] = Field(
             "common", description="first head: the run's, or drawn anew at every client"
         )

@@ -38,7 +38,7 @@ class LGFedAvg(Method):
         pretrain_rounds: int = Field(
             0, ge=0, description="first rounds that are plain fedavg, whose model every client then goes on from"
         )
-        extra_shared: tuple[str, ...] = Field((), description="dotted names of further shared layers")
+        extra_shared: list[str] = Field([], description="dotted names of further shared layers")
 
     @dataclass
     class Server(ServerState):

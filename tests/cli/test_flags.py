@@ -6,6 +6,7 @@ from fedbench.cli.flags import KEYS, PRESETS, Flag, read, words
 from fedbench.cli.parse import parse
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
+from fedbench.methods import checked_options
 from tests.cli.reading import config
 
 RESUME = (Flag("resume", "go on"),)
@@ -40,6 +41,12 @@ def test_arguments_of_an_own_model_are_flags():
 )
 def test_lists_may_be_written_in_any_way(line):
     assert config(line).seeds == [0, 1, 2]
+
+
+@pytest.mark.parametrize("value", ["body.1,head", "body.1 head", "[body.1,head]"])
+def test_words_of_an_option_may_be_written_in_any_way(value):
+    asked = config(f"--method fedper --method.extra_private {value}").method
+    assert checked_options(asked).extra_private == ["body.1", "head"]
 
 
 def test_words_may_be_written_with_commas_and_spaces():

@@ -16,6 +16,7 @@ class Example(Section):
     flag: bool = False
     seed: Seed = 0
     sizes: list[int] = Field(default_factory=list)
+    layers: list[str] = Field(default_factory=list)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,11 @@ class Example(Section):
 def test_what_is_refused(key, value):
     with pytest.raises(ValidationError):
         Example(**{key: value})
+
+
+def test_words_stand_for_a_list_of_text():
+    assert Example(layers="body.1").layers == ["body.1"]
+    assert Example(layers="body.1,head").layers == Example(layers=["body.1", "head"]).layers == ["body.1", "head"]
 
 
 def test_a_whole_number_is_a_number():

@@ -73,7 +73,7 @@ def test_the_server_holds_no_head():
 
 
 def test_further_private_layers_keep_their_statistics():
-    run = Simulation("fedper", blobs([9, 17]), module=Mlp(norm=True), extra_private=("body.1",)).run(2)
+    run = Simulation("fedper", blobs([9, 17]), module=Mlp(norm=True), extra_private=["body.1"]).run(2)
     norm = run.context.layout.mask("norm")
     for i in (0, 1):
         assert torch.equal(run.log[1].after_agg[i].params[norm], run.log[1].after_fit[i].params[norm])
@@ -83,7 +83,7 @@ def test_further_private_layers_keep_their_statistics():
 
 def test_unknown_layers_are_refused():
     with pytest.raises(ConfigError, match="no parameter of the model is under 'boddy'"):
-        Simulation("fedper", blobs([9]), extra_private=("boddy",))
+        Simulation("fedper", blobs([9]), extra_private=["boddy"])
 
 
 def test_a_model_without_a_head_is_refused():

@@ -65,7 +65,7 @@ def test_bytes_are_those_of_the_head(norm):
 
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("buffers", ["average", "private"])
-@pytest.mark.parametrize("more", [{}, {"extra_shared": ("body",)}])
+@pytest.mark.parametrize("more", [{}, {"extra_shared": ["body"]}])
 def test_only_pretraining_is_fedavg(norm, buffers, more):
     draw = lambda t: [0, 2] if t % 2 else [0]  # noqa: E731
     runs = [
@@ -81,7 +81,7 @@ def test_only_pretraining_is_fedavg(norm, buffers, more):
 def test_with_everything_shared_it_is_fedavg(norm):
     runs = [
         Simulation(m, blobs([9, 17, 12]), module=Mlp(norm), draw=SOME, **options).run(4)
-        for m, options in (("lg-fedavg", {"extra_shared": ("body",)}), ("fedavg", {}))
+        for m, options in (("lg-fedavg", {"extra_shared": ["body"]}), ("fedavg", {}))
     ]
     assert_same(*runs)
     assert torch.equal(runs[0].method.global_model(runs[0].server, runs[0].initial).params, runs[1].server.params)
@@ -135,7 +135,7 @@ def test_the_server_holds_no_body_once_every_client_has_one():
 
 
 def test_further_shared_layers_share_their_statistics():
-    run = Simulation("lg-fedavg", blobs([9, 17]), module=Mlp(norm=True), extra_shared=("body.1",)).run(2)
+    run = Simulation("lg-fedavg", blobs([9, 17]), module=Mlp(norm=True), extra_shared=["body.1"]).run(2)
     layout = run.context.layout
     shared = layout.mask("norm") | layout.mask("head")
     one, other = (run.log[1].after_agg[i] for i in (0, 1))
@@ -149,7 +149,7 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match=r"method.pretrain_rounds = 4: they count in rounds, of which there are 3"):
         Simulation("lg-fedavg", blobs([9]), rounds=3, pretrain_rounds=4)
     with pytest.raises(ConfigError, match="no parameter of the model is under 'boddy'"):
-        Simulation("lg-fedavg", blobs([9]), extra_shared=("boddy",))
+        Simulation("lg-fedavg", blobs([9]), extra_shared=["boddy"])
     with pytest.raises(ConfigError, match=r"--model.head"):
         Simulation("lg-fedavg", targets(1.0), module=Quadratic())
 
