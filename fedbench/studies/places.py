@@ -5,6 +5,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,8 @@ from fedbench.runtime import checkpoint
 
 RESULTS = ("summary.json", "metrics.jsonl", "checkpoint")
 """What a run leaves only once it has begun, which is when there is a config.yaml."""
+LONGEST = 60
+"""Letters of what tells runs apart for sure."""
 PATIENCE = 10.0
 """Seconds for the processes of a command that was killed to end."""
 
@@ -36,8 +39,12 @@ def default_name(config: Config) -> str:
 
 
 def identity(config: Config) -> str:
-    """Names what was asked, seeds included."""
-    return f"{config.key()}-s{'_'.join(map(str, config.seeds))}"[:60]
+    """Names what was asked, seeds included: of many seeds some, and what tells them apart from others."""
+    name = f"{config.key()}-s{'_'.join(map(str, config.seeds))}"
+    if len(name) <= LONGEST:
+        return name
+    told = sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: LONGEST - len(told) - 1]}-{told}"
 
 
 def relative(folder: Path, start: Path) -> str:
