@@ -82,7 +82,7 @@ def run(
     folder = config.out or Path("results") / _experiment(experiment) / (config.name or places.default_name(config))
     result = Result(folder, config)
     with places.made(folder):
-        if resume and not (folder / "config.yaml").exists():
+        if resume and not has_begun(config, folder):
             raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
         state = places.state_of(folder, config)
         if state == "done":
@@ -97,12 +97,20 @@ def run(
     return result
 
 
-def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher) -> None:
+def jobs_of(config: Config, folder: Path) -> list[Job]:
     """A run of one seed is a job in its own folder; one of several is put together from the jobs of its seeds."""
     if len(config.seeds) == 1:
-        jobs = [Job(config, folder, config.method.name)]
-    else:
-        jobs = [Job.kept(config, seed, config.out or Path("results")) for seed in config.seeds]
+        return [Job(config, folder, config.method.name)]
+    return [Job.kept(config, seed, config.out or Path("results")) for seed in config.seeds]
+
+
+def has_begun(config: Config, folder: Path) -> bool:
+    """Whether there is anything to go on with: the run, or the job of a seed."""
+    return any((path / "config.yaml").exists() for path in (folder, *(job.folder for job in jobs_of(config, folder))))
+
+
+def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher) -> None:
+    jobs = jobs_of(config, folder)
     left = [job for job in jobs if not job.done]
     partitions = check(config, dataset, [job.seed for job in left])
     if len(jobs) == 1:

@@ -44,7 +44,8 @@ def test_it_goes_on_in_the_seed_that_it_was_ended_in(tmp_path):
         2: "missing",
     }
     begun: list = []
-    run(small("fedper", out=str(tmp_path / "a"), **asked), watch=lambda e: begun.append((e["seed"], e["round"])))
+    told = lambda e: begun.append((e["seed"], e["round"]))  # noqa: E731
+    run(small("fedper", out=str(tmp_path / "a"), **asked), watch=told, resume=True)
     run(small("fedper", out=str(tmp_path / "b"), **asked), report=False)
     assert begun == [(1, 3), (1, 4), *((2, round) for round in range(1, 5))]
     for name in RECORDS:
