@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any
 
 from fedbench.data.dataset import Dataset
@@ -99,7 +100,7 @@ class Attempt:
 @contextmanager
 def attempted(job: Job, dataset: Dataset, partition: Partition, watch: Watcher) -> Iterator[Attempt]:
     """A job's folder for this command alone, described; who wants the job meanwhile waits for its end."""
-    with places.made(job.folder), places.alone_in(job.folder, patience=inf):
+    with places.made(job.folder), _alone_in(job.folder, watch):
         state = places.state_of(job.folder, job.config)
         attempt = Attempt(job, state == "begun", watch)
         attempt.ended = state == "done"
@@ -118,6 +119,18 @@ def attempted(job: Job, dataset: Dataset, partition: Partition, watch: Watcher) 
             raise
         finally:
             attempt.close("failed")
+
+
+@contextmanager
+def _alone_in(folder: Path, watch: Watcher) -> Iterator[None]:
+    """Keep other commands out of a folder, once the one that is at work there has ended, which is said."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(places.alone_in(folder, patience=0))
+        except ConfigError:
+            watch({"warning": f"{folder}: another command is at work here, whose end is waited for"})
+            stack.enter_context(places.alone_in(folder, patience=inf))
+        yield
 
 
 def _has_begun(job: Job) -> bool:

@@ -1,7 +1,9 @@
 """A job that is worked on: where it goes on, what is told of it, and what is left of one that is refused."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -12,6 +14,7 @@ from fedbench.runtime import checkpoint
 from fedbench.studies.attempt import attempted, perform
 from fedbench.studies.description import FILES
 from fedbench.studies.job import Job
+from fedbench.studies.places import alone_in
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.rounds import described, read, small, stop
@@ -35,6 +38,28 @@ def test_the_same_warning_is_told_once(tmp_path):
     warnings = [event["warning"] for event in told if "warning" in event]
     assert len(warnings) == len(set(warnings)) > 0
     assert result.summary["warnings"] == warnings
+
+
+def test_who_waits_for_another_command_says_so(tmp_path):
+    job, dataset, dealt = asked(tmp_path / "a")
+    told, waits = [], Event()
+
+    def watch(event: dict) -> None:
+        told.append(event["warning"])
+        waits.set()
+
+    def attempt() -> None:
+        with attempted(job, dataset, dealt, watch):
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        with alone_in(job.folder):
+            found = pool.submit(attempt)
+            assert waits.wait(60)
+        found.result(60)
+    assert told == [f"{job.folder}: another command is at work here, whose end is waited for"]
+    with attempted(job, dataset, dealt, watch):
+        assert len(told) == 1
 
 
 def asked(folder: Path) -> tuple[Job, Dataset, Partition]:
