@@ -112,9 +112,9 @@ def test_budgets_in_steps_give_fewer_points_to_longer_runs():
     contest = planned(["co-pfl", "fedavg"], tune=6, budget_steps=True)
     assert {label: len(points) for label, points in contest.points.items()} == {
         **dict.fromkeys(["fedavg", *BASELINES], 6),
-        "co-pfl": 3,
+        "co-pfl": 4,  # 24 steps, of smaller batches, for 15
     }
-    assert contest.plan.budgets["co-pfl"] == 3
+    assert contest.plan.budgets["co-pfl"] == 4
     assert planned(["pfedme", "fedrep"], tune=10, budget_steps=True).plan.budgets == {
         **dict.fromkeys(BASELINES, 10),
         "pfedme": 2,  # five steps for one
