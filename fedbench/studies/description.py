@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 import time
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from fedbench import processor
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
+from fedbench.data.partitions.scheme import FILE
 from fedbench.models.state_dicts import fingerprint
 from fedbench.results.files import write_arrays_atomically, write_atomically, write_json_atomically
 from fedbench.runtime.cluster import COMMAND
@@ -28,8 +30,8 @@ MANY = 10_000
 
 def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[int, Partition]) -> None:
     """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
-    prints = {str(seed): part.fingerprint() for seed, part in partitions.items()}
-    write_json_atomically(folder / "environment.json", {**environment(prints, dataset), **start(config)})
+    drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
+    write_json_atomically(folder / "environment.json", {**environment(drawn, dataset), **prints(config)})
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
     else:
@@ -51,9 +53,21 @@ def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any
     }
 
 
-def start(config: Config) -> dict[str, str]:
-    """What models start from, where that is a file."""
-    return {"weights_fingerprint": fingerprint(config.model.weights)} if config.model.weights else {}
+def files(config: Config) -> dict[str, Path]:
+    """The files that the configuration names and that decide the numbers, by the key of their fingerprint."""
+    dealt = config.partition.path if config.partition.name == FILE else None
+    named = {"weights_fingerprint": config.model.weights, "partition_file_fingerprint": dealt}
+    return {key: path for key, path in named.items() if path}
+
+
+def prints(config: Config) -> dict[str, str]:
+    """What names the content of these files."""
+    return {key: _print(path, path.stat().st_mtime_ns) for key, path in files(config).items() if path.exists()}
+
+
+@cache
+def _print(path: Path, modified: int) -> str:
+    return fingerprint(path)
 
 
 def _command() -> str | None:

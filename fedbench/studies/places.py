@@ -16,11 +16,11 @@ from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
-from fedbench.models.state_dicts import fingerprint
 from fedbench.results.files import PART, locked, sweep
 from fedbench.results.plan import is_study
 from fedbench.results.reader import Records
 from fedbench.runtime import checkpoint
+from fedbench.studies.description import files, prints
 
 RESULTS = ("summary.json", "metrics.jsonl", "checkpoint")
 """What a run leaves only once it has begun, which is when there is a config.yaml."""
@@ -110,7 +110,7 @@ def state_of(folder: Path, config: Config) -> Literal["new", "begun", "done"]:
         return "new"
     check_same(folder, config)
     check_description(folder, config.seeds)
-    check_same_start(folder, config)
+    check_same_files(folder, config)
     summary = folder / "summary.json"
     if not summary.exists() or not _kept_json(summary).get("complete"):
         return "begun"
@@ -183,14 +183,17 @@ def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> Non
             )
 
 
-def check_same_start(folder: Path, config: Config) -> None:
-    """Raises ConfigError where a run began with other numbers: the file of model.weights has changed since."""
-    known = _kept_json(folder / "environment.json").get("weights_fingerprint")
-    if config.model.weights and known != fingerprint(config.model.weights):
-        raise ConfigError(
-            f"{folder} holds a run that began with other weights: {config.model.weights} has changed since; bring it "
-            "back, or give another --out"
-        )
+def check_same_files(folder: Path, config: Config) -> None:
+    """Raises ConfigError where a run began with another partition.path or model.weights than lies there now."""
+    named, found = files(config), prints(config)
+    known = _kept_json(folder / "environment.json") if found else {}
+    for key, now in found.items():
+        if known.get(key, now) != now:
+            what = {"weights_fingerprint": "other weights", "partition_file_fingerprint": "another partition"}[key]
+            raise ConfigError(
+                f"{folder} holds a run that began with {what}: {named[key]} has changed since; bring it back, or give "
+                "another --out"
+            )
 
 
 def changes_in(folder: Path, config: Config) -> list[str]:

@@ -5,8 +5,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
 from fedbench.errors import ConfigError
+from fedbench.runtime.build import build_learner
+from fedbench.studies.execute import execute
+from fedbench.studies.job import Job
 from fedbench.studies.places import alone_in, default_name, state_of
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
@@ -125,9 +129,34 @@ def test_an_unfinished_run_does_not_go_on_with_other_rows(tmp_path):
     tree = json.loads(path.read_text())
     tree["0"]["clients"].reverse()
     path.write_text(json.dumps(tree))
-    with pytest.raises(ConfigError, match=r"began with another partition \(seed 0\).*; bring it back") as error:
+    with pytest.raises(ConfigError, match=f"began with another partition: {path} has changed since; bring") as error:
         run(config, report=False)
     assert "\n" not in str(error.value)
+    environment = tmp_path / "a" / "environment.json"
+    known = json.loads(environment.read_text())
+    del known["partition_file_fingerprint"]
+    environment.write_text(json.dumps(known))
+    with pytest.raises(ConfigError, match=r"began with another partition \(seed 0\).*; bring it back"):
+        run(config, report=False)
+
+
+@pytest.mark.parametrize("what", ["partition", "weights"])
+def test_a_finished_run_is_not_taken_where_a_file_that_it_began_with_has_changed(tmp_path, what):
+    described(small(), tmp_path / "first")
+    clients, weights = tmp_path / "clients.json", tmp_path / "start.pt"
+    clients.write_text((tmp_path / "first" / "partition.json").read_text())
+    torch.save(build_learner(*resolve(small()), 0).module.state_dict(), weights)
+    model = {"name": "mlp", "hidden": 16, "weights": str(weights)}
+    partition = {"name": "file", "clients": 10, "path": str(clients)}
+    config, _ = resolve(small(rounds=1, model=model, partition=partition, out=str(tmp_path / "a")))
+    run(config, report=False)
+    job = Job(config, tmp_path / "a", "mine")
+    execute([job], tmp_path / "scratch", 1, lambda *event: None)
+    path = clients if what == "partition" else weights
+    path.write_bytes(path.read_bytes() + b" ")
+    for again in (lambda: run(config, report=False), lambda: execute([job], tmp_path / "scratch", 1, print)):
+        with pytest.raises(ConfigError, match=f"began with (other|another) {what}: {path} has changed since; bring"):
+            again()
 
 
 def test_a_configuration_that_another_version_may_have_written_is_said_to_be_so(tmp_path):
