@@ -109,18 +109,18 @@ def planned(names: list[str], space: str | None = None, **more) -> Contest:
 
 
 def test_budgets_in_steps_give_fewer_points_to_longer_runs():
-    contest = planned(["co-pfl", "fedavg"], tune=6, budget_steps=True)
+    contest = planned(["ditto", "fedavg"], tune=6, budget_steps=True)
     assert {label: len(points) for label, points in contest.points.items()} == {
         **dict.fromkeys(["fedavg", *BASELINES], 6),
-        "co-pfl": 4,  # 24 steps, of smaller batches, for 15
+        "ditto": 3,
     }
-    assert contest.plan.budgets["co-pfl"] == 4
+    assert contest.plan.budgets["ditto"] == 3
     assert planned(["pfedme", "fedrep"], tune=10, budget_steps=True).plan.budgets == {
         **dict.fromkeys(BASELINES, 10),
         "pfedme": 2,  # five steps for one
         "fedrep": 5,  # 11 epochs for five
     }
-    assert len(planned(["co-pfl"], tune=1, budget_steps=True).points["co-pfl"]) == 1
+    assert len(planned(["ditto"], tune=1, budget_steps=True).points["ditto"]) == 1
     assert not planned(["co-pfl"], tune=6).plan.budgets
 
 
