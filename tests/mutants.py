@@ -18,7 +18,6 @@ import tempfile
 from importlib import import_module
 from pathlib import Path
 
-os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": ""}  # before the imports below
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("fedbench", "tests", "tune_spaces", "pyproject.toml")
 COMMON = ("pytest", "hypothesis", "lightning", "torch", "scipy.optimize", "pandas", "pydantic")
@@ -34,9 +33,14 @@ def listed(tests: Path) -> list[tuple[str, ...]]:
     return []
 
 
+def source_of(name: str, mutant: tuple[str, ...], root: Path) -> Path:
+    """The file that a mutant of a method breaks."""
+    return root / "fedbench" / (mutant[3] if len(mutant) > 3 else f"methods/{name}.py")
+
+
 def caught(job: tuple[str, tuple[str, ...]]) -> bool:
     """Whether the tests of a method fail once the old text is replaced by the new one. In a process of its own."""
-    name, (_, old, new, *file) = job
+    name, (_, old, new, *_) = job
     signal.signal(signal.SIGALRM, signal.default_int_handler)  # pytest ends at it with a code of its own
     signal.alarm(TIMEOUT)
     with tempfile.TemporaryDirectory(prefix="fedbench-mutant-") as made:
@@ -44,7 +48,7 @@ def caught(job: tuple[str, tuple[str, ...]]) -> bool:
         for part in COPIED:
             whole = ROOT / part
             (shutil.copytree if whole.is_dir() else shutil.copy)(whole, folder / part)
-        source = folder / "fedbench" / (file[0] if file else f"methods/{name}.py")
+        source = source_of(name, job[1], folder)
         text = source.read_text()
         if text.count(old) != 1:
             raise LookupError(
@@ -84,6 +88,7 @@ def main() -> int:
         for name in names
         for mutant in listed(ROOT / "tests" / "methods" / f"test_{name}.py")[: asked.each]
     ]
+    os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": ""}  # before the imports below
     for module in COMMON:
         import_module(module)
     survivors = 0

@@ -434,11 +434,6 @@ MUTANTS = [
         "models = [server.models.get(i, uploads[0].params) for i in everyone]",
     ),
     (
-        "uploads are kept without a copy",
-        "server.models.setdefault(u.client, torch.empty_like(u.params)).copy_(u.params)",
-        "server.models[u.client] = u.params",
-    ),
-    (
         "statistics are not mixed",
         "mixtures(buffers, weights, server.cloud_buffers)",
         "mixtures(buffers, torch.eye(len(buffers)), server.cloud_buffers)",

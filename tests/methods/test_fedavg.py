@@ -160,20 +160,20 @@ MUTANTS = [
     ),
     (
         "running statistics are not averaged",
-        "        server.buffers = weighted_mean([u.buffers for u in uploads], weights)\n",
-        "",
+        "server.params, server.buffers, server.counters = model.params, model.buffers, model.counters",
+        "server.params, server.counters = model.params, model.counters",
         "methods/base.py",
     ),
     (
         "counters are the first client's",
-        "server.counters = elementwise_max([u.counters for u in uploads])",
-        "server.counters = uploads[0].counters",
+        "model.params, model.buffers, model.counters",
+        "model.params, model.buffers, uploads[0].counters",
         "methods/base.py",
     ),
     (
         "one upload is left out",
-        "server.params = weighted_mean([u.params for u in uploads], weights)",
-        "server.params = weighted_mean([u.params for u in uploads[1:]] or [uploads[0].params], weights[1:] or weights)",
+        "models, weights = [weights_of(u) for u in uploads], self.weights(uploads)",
+        "models, weights = [weights_of(u) for u in uploads[1:] or uploads], self.weights(uploads[1:] or uploads)",
         "methods/base.py",
     ),
 ]

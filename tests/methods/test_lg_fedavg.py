@@ -166,8 +166,8 @@ MUTANTS = [
     ("pre-training's models are received as heads", "if client.round < self.options.pretrain_rounds:", "if False:"),
     (
         "pre-training ends a round early at the server",
-        "        super().aggregate(server, uploads)\n        if server.round <= self",
-        "        super().aggregate(server, uploads)\n        if server.round < self",
+        "if server.round <= self.options.pretrain_rounds:\n            server.params",
+        "if server.round < self.options.pretrain_rounds:\n            server.params",
     ),
     ("clients start from the run's model", "client = replace(client, initial=", "replace(client, initial="),
     (

@@ -365,11 +365,6 @@ MUTANTS = [
     ),
     ("a target before the first upload", "if client in server.signals:", "if server.signals:"),
     (
-        "signals are kept without a copy",
-        "server.signals[u.client] = u.signal.clone()",
-        "server.signals[u.client] = u.signal",
-    ),
-    (
         "absent clients are clustered",
         "[u.signal for u in uploads], self.options.num_clusters",
         "list(server.signals.values()), self.options.num_clusters",

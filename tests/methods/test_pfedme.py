@@ -296,8 +296,9 @@ MUTANTS = [
     ("w is evaluated", "client.state.theta = training.weights", "client.state.theta = received"),
     (
         "beta moves the statistics",
-        "server.buffers = weighted_mean([u.buffers for u in uploads], weights)",
-        "server.buffers = weighted_mean([server.buffers, *(u.buffers for u in uploads)], shares)",
+        "        super().aggregate(server, uploads)\n",
+        "        old = server.buffers\n        super().aggregate(server, uploads)\n"
+        "        server.buffers = weighted_mean([old, server.buffers], [1 - beta, beta])\n",
     ),
     ("beta is left out", "[1 - beta, *(beta * x for x in weights)]", "[0.0, *weights]"),
     ("who was not drawn is averaged too", "if client.message.drawn:", "if True:"),
