@@ -26,9 +26,9 @@ ABOUT = {
 }
 
 
-def help_text(prog: str, extra: Sequence[Flag], method: str | None, aggregator: str | None) -> str:
+def help_text(prog: str, extra: Sequence[Flag], method: str | None, aggregator: str | None, about: str = "") -> str:
     """All flags by section, with description, default and range; options of a method or aggregator that is named."""
-    lines = [f"usage: {prog} [--KEY VALUE ...]", ""]
+    lines = [f"usage: {prog} [--KEY VALUE ...]", "", *([about, ""] if about else [])]
     lines += [*_table("options", [_flag_row(flag) for flag in (*extra, *COMMON)])]
     loose = [key for key in KEYS if "." not in key]
     lines += [*_table("run", [_key_row(key, KEYS[key]) for key in loose])]

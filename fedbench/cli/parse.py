@@ -16,16 +16,17 @@ def parse(
     extra_flags: Sequence[Flag] = (),
     prog: str = "fedbench run",
     preview: Callable[[Config, Namespace], tuple[Config, Iterable[str]]] = lambda config, asked: (config, ()),
+    about: str = "",
 ) -> tuple[Config, Namespace]:
     """The configuration that the flags ask for, and the flags that are not part of it.
 
     Prints and exits for --help and --print-config. preview: the configuration that the second shows, and lines beside
-    it. Raises ConfigError.
+    it. about: what --help says of the command. Raises ConfigError.
     """
     flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
     asked, pairs = read(argv, flags)
     if asked.help:
-        print(help_text(prog, extra_flags, pairs.get("method.name"), pairs.get("aggregator.name")))
+        print(help_text(prog, extra_flags, pairs.get("method.name"), pairs.get("aggregator.name"), about))
         raise SystemExit(0)
     config = Config(**nested(layered(asked.preset, asked.config, pairs)))
     if asked.print_config:

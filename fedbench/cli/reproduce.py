@@ -24,18 +24,15 @@ FLAGS = (
     side_by_side("runs"),
 )
 ABOUT = """Without PAPER/EXPERIMENT: lists the experiments with their cost. With it: makes its tables again.
-An experiment has its own values of many keys, which take the place of the defaults below: --print-config shows them.
-"""
+An experiment has its own values of many keys, which take the place of the defaults below: --print-config shows them."""
 
 
 @command
 def main(argv: list[str]) -> int:
     """Lists the experiments, one of them in full, or makes one again and prints ours beside the paper's."""
-    if "-h" in argv or "--help" in argv:
-        print(ABOUT)
     name, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
     said = {"preview": partial(preview, name)} if name else {}
-    config, asked = parse(rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]", **said)
+    config, asked = parse(rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]", about=ABOUT, **said)
     at_once = read_count("trials", asked.trials)
     from fedbench.report.published import as_text
     from fedbench.studies.published.listing import listing

@@ -37,7 +37,7 @@ class Turn(Generic[T]):
         self.answer: Weights | BaseException | None = None
         self.error: BaseException | None = None
         self.result: T
-        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._go, self._back = threading.Semaphore(0), threading.Event()
 
     def go(self) -> None:
         """From a thread of its own: all of the work."""
@@ -47,12 +47,12 @@ class Turn(Generic[T]):
         except BaseException as error:
             self.error = error
         self.fit = None
-        self._back.release()
+        self._back.set()
 
     def ask(self, fit: Fit) -> Weights:
         """From its thread: wait for the trained weights."""
         self.fit = fit
-        self._back.release()
+        self._back.set()
         self._go.acquire()
         self.fit = None
         if isinstance(self.answer, BaseException):
@@ -62,11 +62,12 @@ class Turn(Generic[T]):
 
     def run(self) -> None:
         """From outside: let it run until it waits for a fit, or is done."""
+        self._back.clear()
         self._go.release()
         try:
-            self._back.acquire()
+            self._back.wait()
         except BaseException:  # Ctrl-C: it works until it waits, and may not go on by itself
-            self._back.acquire()
+            self._back.wait()
             raise
 
 

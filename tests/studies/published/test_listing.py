@@ -14,7 +14,7 @@ def test_every_experiment_is_listed_with_what_it_is(monkeypatch):
     listed = [line.split()[0] for line in lines[1:-1] if not line.startswith(" ")]
     assert listed == names()
     assert sum("no runs" in line for line in lines) == 5
-    assert lines[1].split()[1:6] == ["4", "32", "196", "12,096,000", "196.0"]
+    assert lines[1].split()[1:6] == ["4", "32", "196", "12,354,000", "196.0"]
     assert "two classes a client" in lines[2]
 
 
