@@ -60,7 +60,7 @@ def kill_a_trial(command: Command, out: Path) -> None:
     command.until(lambda: DIED in command.said() or all(map(over, runs)), "that was said")
 
 
-def test_a_trial_and_the_grid_are_killed_and_the_command_given_again(tmp_path):
+def test_a_trial_and_the_grid_are_killed_then_interrupted_and_the_command_given_again(tmp_path):
     out = tmp_path / "out"
     with started(*WORDS, cwd=tmp_path) as command:
         while DIED not in command.said():  # the process may have been one that was done
@@ -69,6 +69,9 @@ def test_a_trial_and_the_grid_are_killed_and_the_command_given_again(tmp_path):
         assert "Traceback" not in command.said()
         before, left = finished(out), command.family()
         command.kill()
+        with started(*WORDS, cwd=tmp_path) as stopped:
+            stopped.until(lambda: bool(stopped.titled("ray::Trial")), "a trial went on")
+            assert stopped.interrupt() == 130, stopped.said()
         with started(*WORDS, cwd=tmp_path) as again:
             assert again.finish() == 0, again.said()
     for process in left:
