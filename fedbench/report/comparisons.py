@@ -52,7 +52,7 @@ def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Fi
     for place, width, opacity in ((1, 2, 0.5), (0, 6, 0.35)):
         ends = [_intervals(c)[place] or (c.gain.mean, c.gain.mean) for c in found]
         _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], width, opacity)
-    colours = [LIGHT["accent"] if c.sign > 0 else LIGHT["alarm"] if c.sign < 0 else LIGHT["quiet"] for c in found]
+    colours = [_colour(c.sign) for c in found]
     fig.add_scatter(x=[c.gain.mean * metric.factor for c in found], y=names, mode="markers", showlegend=False)
     fig.data[-1].update(marker={"color": colours, "size": 10}, text=[told(metric, c) for c in found])
     fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
@@ -89,12 +89,16 @@ def client_gains(study: Study, rows: Sequence[Row]) -> go.Figure | None:
     fig.update_layout(meta={"table": {"heads": heads, "rows": values}})
     _spans(fig, names, [(q[0], q[4]) for q in at], 2, 0.5)
     _spans(fig, names, [(q[1], q[3]) for q in at], 6, 0.35)
-    colours = [LIGHT["accent"] if q[2] > 0 else LIGHT["alarm"] for q in at]
+    colours = [_colour(q[2]) for q in at]
     fig.add_scatter(x=rounded(q[2] for q in at), y=names, mode="markers", showlegend=False)
     fig.data[-1].update(marker={"color": colours, "size": 10})
     fig.data[-1].text = [f"{(gain > 0).sum()} of {len(gain)} clients gain" for gain in gains.values()]
     fig.data[-1].hovertemplate = "%{y}: median %{x:.3g}, %{text}<extra></extra>"
     return fig
+
+
+def _colour(gain: float) -> str:
+    return LIGHT["accent"] if gain > 0 else LIGHT["alarm"] if gain < 0 else LIGHT["quiet"]
 
 
 def _intervals(found: Contrast) -> list[tuple[float, float] | None]:
