@@ -1,4 +1,4 @@
-"""What is said before round 1 of a configuration that is legal and hardly meant so."""
+"""What a run says: before round 1 of a configuration that is legal and hardly meant so, and later of its scores."""
 
 from collections.abc import Mapping
 from math import isnan

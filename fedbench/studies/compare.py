@@ -9,7 +9,7 @@ from typing import Any
 from fedbench.config import Config, MethodConfig
 from fedbench.config.keys import flat, nested
 from fedbench.errors import ConfigError
-from fedbench.methods import load
+from fedbench.methods import checked_options, full_key, load
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
@@ -84,7 +84,7 @@ def contests_of(
     space: str | None = None,
 ) -> tuple[list[Contest], Matrix | None, Path]:
     """The comparison in every setting, before anything is run, and its folder. Raises ConfigError."""
-    config = without_method(asked_with_seeds(config))
+    config = for_their_method(asked_with_seeds(config))
     if space not in (None, "paper"):
         raise ConfigError(f"space = {space}: must be paper; the values of one method's keys are searched by a grid")
     root = (config.out or Path("results")).absolute()
@@ -141,16 +141,23 @@ class Asked:
         return (Space.paper(entrant.method) if self.paper else None) or Space.of(entrant.method)
 
 
-def without_method(config: Config) -> Config:
-    """The configuration without the options of a method, which would be those of one contender. Raises ConfigError."""
-    fields = load(config.method.name).Options.model_fields
-    for key, value in config.method.options.items():
-        if key not in fields or value != fields[key].get_default(call_default_factory=True):
-            raise ConfigError(
-                f"method.{key} = {value}: options are those of one method in a comparison: leave it out and write "
-                f"NAME:{key}={value} in --methods, for each that is to have it (--method fedavg leaves a preset's out)"
-            )
-    return config.model_copy(update={"method": MethodConfig()})
+def for_their_method(config: Config) -> Config:
+    """The configuration with the options that differ from their defaults, which hold for the method named with them.
+
+    Raises ConfigError where none is named.
+    """
+    own, options = config.method, dict[str, Any]()
+    fields = type(checked_options(own)).model_fields
+    for key, value in own.options.items():
+        known = fields.get(full_key(own.name, f"method.{key}").removeprefix("method."))
+        if known is None or value != known.get_default(call_default_factory=True):
+            options[key] = value
+    if options and "name" not in own.model_fields_set:
+        key, value = next(iter(options.items()))
+        raise ConfigError(
+            f"method.{key} = {value}: of which method? write NAME:{key}={value} in --methods, where it is to hold"
+        )
+    return config.model_copy(update={"method": MethodConfig(name=own.name, **options)})
 
 
 def inside(config: Config, setting: Setting) -> Config:

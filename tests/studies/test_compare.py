@@ -124,10 +124,18 @@ def test_budgets_in_steps_give_fewer_points_to_longer_runs():
     assert not planned(["co-pfl"], tune=6).plan.budgets
 
 
-def test_options_outside_of_a_variant_are_refused_unless_they_are_the_default():
-    for method in ({"weighting": "uniform"}, {"name": "fedprox", "mu": 0.5}, {"mu": 0.5}):
-        with pytest.raises(ConfigError, match=r"write NAME:(weighting=uniform|mu=0.5) in --methods"):
-            contests_of(Config(method=method), ["fedper", "fedavg"], Tuning())
+def test_options_hold_for_the_method_that_is_named_with_them():
+    for options in ({"weighting": "uniform"}, {"buffers": "private"}):
+        with pytest.raises(ConfigError, match=r"of which method\? write NAME:(weighting=uniform|buffers=private) in "):
+            contests_of(Config(method=options), ["fedper", "fedavg"], Tuning())
+    asked = Config(method={"name": "fedprox", "mu": 0.5})
+    (contest,), _, _ = contests_of(asked, ["fedprox", "fedper", "fedprox:mu=0.7"], Tuning(2))
+    given = [contender.config(contest.config).method.options for contender in contest.contenders[:3]]
+    assert given == [{"mu": 0.5}, {}, {"mu": 0.7}]
+    assert "method.mu" not in contest.points["fedprox"][0]
+
+
+def test_options_at_their_defaults_are_no_choice():
     (contest,), _, _ = contests_of(Config(method={"name": "fedprox", "mu": 0.01}), ["fedprox"], Tuning(2))
     assert set(contest.points["fedprox"][0]) == set(Space.of("fedprox").axes)
 
