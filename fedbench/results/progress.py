@@ -26,6 +26,7 @@ class Display:
         self._started = clock()
         self._printed: float | None = None
         self._held: str | None = None
+        self._said: str | None = None
 
     def warn(self, text: str) -> None:
         """A warning or a remark, kept on the screen."""
@@ -40,7 +41,7 @@ class Display:
 
     def _begin(self, title: str, total: int) -> None:
         self._started = self._clock()
-        self._printed = self._held = None
+        self._printed = self._held = self._said = None
         self.console.print(escape(title), style="bold", soft_wrap=True, highlight=False)
         if self.console.is_terminal:
             self._bar = _bar(self.console)
@@ -51,14 +52,15 @@ class Display:
         if self._bar is not None:
             self._bar.update(self._task, completed=done, description=escape(what), text=escape(text), left=left)
             return
-        self._held = "  ".join(part for part in (what, text, left) if part)
+        line = "  ".join(part for part in (what, text, left) if part)
+        self._held = line if line != self._said else None
         if last or self._printed is None or self._clock() - self._printed >= 1:
             self._print_held()
 
     def _print_held(self) -> None:
         if self._held is not None:
             self.console.print(escape(self._held), soft_wrap=True, highlight=False)
-            self._printed, self._held = self._clock(), None
+            self._printed, self._said, self._held = self._clock(), self._held, None
 
 
 def time_left(pace: float, todo: float) -> str:

@@ -109,9 +109,13 @@ def test_grid_lines_name_what_runs():
     progress.update(0, 0, {"tau=0.3": 0.0})
     clock.now = 30.0
     progress.update(2, 1, {"tau=0.5": 0.5})
+    clock.now = 35.0
+    progress.update(4, 1, {})
+    progress.update(4, 1, {})
     progress.stop()
     assert progress.console.file.getvalue().splitlines() == [
         "grid of 4",
         "trials 0/4  running tau=0.3",
         "trials 2/4  1 failed  running tau=0.5 (50%)  18 s left",
+        "trials 4/4  1 failed",
     ]
