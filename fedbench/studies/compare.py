@@ -147,7 +147,7 @@ def for_their_method(config: Config) -> Config:
     Raises ConfigError where none is named.
     """
     own, options = config.method, dict[str, Any]()
-    fields = type(checked_options(own)).model_fields
+    fields = load(own.name).Options.model_fields
     for key, value in own.options.items():
         known = fields.get(full_key(own.name, f"method.{key}").removeprefix("method."))
         if known is None or value != known.get_default(call_default_factory=True):
@@ -157,6 +157,7 @@ def for_their_method(config: Config) -> Config:
         raise ConfigError(
             f"method.{key} = {value}: of which method? write NAME:{key}={value} in --methods, where it is to hold"
         )
+    checked_options(own)
     return config.model_copy(update={"method": MethodConfig(name=own.name, **options)})
 
 
