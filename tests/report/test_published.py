@@ -1,8 +1,11 @@
 """The page of a published experiment made again."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedbench.report.published import answer, as_text, line, orders
+from fedbench.results.plan import Plan
 from fedbench.results.published import Made, MadeCell
 from tests.report.conftest import write_comparison
 from tests.report.reading import page_of
@@ -34,6 +37,14 @@ def test_numbers_stand_side_by_side(folder):
     assert lines["ditto"][3:] == ["not run", "", "", "", ""]
     assert float(lines["local"][4]) == pytest.approx(0, abs=3)
     assert as_text(folder).splitlines()[-1] == answer(Made.read(folder), found)
+
+
+def test_a_run_that_goes_on_has_no_number_yet(tmp_path):
+    out = write_published(tmp_path)
+    plan = Plan.read(out / "cells" / "x")
+    plan.entries = [replace(entry, status="missing") if entry.label == "fedper" else entry for entry in plan.entries]
+    plan.write(out / "cells" / "x")
+    assert [one.method for one in Made.read(out).compared(out) if one.ours is None] == ["fedper", "ditto"]
 
 
 def test_pooled_and_single_clients_are_other_numbers(folder):
