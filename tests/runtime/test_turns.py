@@ -89,6 +89,15 @@ def test_a_fit_outside_of_turns_is_done_at_once(learner):
     assert learner.ledger.steps == 2
 
 
+@pytest.fixture
+def interruptible():
+    """What a shell starts in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_whoever_is_at_work_too(learner):
     """Nobody trains on in a thread of its own beside a notebook's next cell."""
     told = []
