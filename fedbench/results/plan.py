@@ -85,11 +85,12 @@ class Plan:
         found = dict.fromkeys(entry.label for entry in self.entries if entry.role == "final")
         return sorted(found, key=lambda label: label != self.subject)
 
-    def records(self, folder: Path) -> dict[str, Records]:
-        """What the final jobs left, by label; those that failed or never began are left out."""
+    def records(self, folder: Path, only_done: bool = False) -> dict[str, Records]:
+        """What the final jobs left, by label; those that failed or never began are left out, or all but those done."""
+        known = ("done",) if only_done else ("done", "stopped", "missing")
         found = {}
         for label in self.labels():
-            paths = [folder / entry.path for entry in self.final(label) if entry.status != "failed"]
+            paths = [folder / entry.path for entry in self.final(label) if entry.status in known]
             if begun := [path for path in paths if is_run(path)]:
                 found[label] = Records(*begun)
         return found

@@ -97,11 +97,11 @@ class Compared:
 def _cell(cell: MadeCell, folder: Path, repeats: int | None) -> list[Compared]:
     place = folder / cell.path
     plan = Plan.read(place)
+    runs = plan.records(place, only_done=True)
     found = []
     for number in cell.numbers:
         label = number["method"]
-        done = [place / entry.path for entry in plan.final(label) if entry.status == "done"]
-        run = Records(*done) if done else None
+        run = runs.get(label)
         ours = None if run is None else _ours(cell, plan.point, run)
         scored = "" if run is None else _scored(cell, run)
         found.append(Compared(cell.name, label, number["table"], number["mean"], number["std"], repeats, ours, scored))
