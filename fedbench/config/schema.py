@@ -32,7 +32,16 @@ class DataConfig(OpenSection):
         description="data set: a name of `fedbench data --help`, parquet:PATH, folder:PATH, or package.module:factory",
     )
     root: Path | None = Field(None, description="folder with the data set's published files (default: the cache)")
-    val: float = Field(0.1, ge=0, lt=1, description="share of each client's training images held out for validation")
+    task: Literal["auto", "classification", "multilabel", "regression"] = Field(
+        "auto", description="what is learnt: one class, several labels at once, or numbers; auto: what the targets are"
+    )
+    val: float = Field(
+        0.1,
+        ge=0,
+        lt=1,
+        description="share of each client's training images held out for validation, unless the data have a validation "
+        "part; 0: none, and such a part is trained on",
+    )
     mean: list[float] = Field([], description="mean of pixels in [0, 1], per channel or for all; empty: the set's own")
     std: list[Annotated[float, Field(gt=0)]] = Field([], description="deviation, likewise")
     augment: list[Literal["flip", "rotate", "crop"]] = Field(

@@ -96,9 +96,11 @@ class Learner(Trainee):
         if not isinstance(found, Tensor) or tuple(found.shape) not in legal:
             got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             what = "class scores" if self.task.classes else "numbers"
+            one = self.task.classes and outputs == 2 and got in ((len(x),), (len(x), 1))
+            hint = "; for one logit z return torch.stack([torch.zeros_like(z), z], 1), z [batch]" if one else ""
             raise ConfigError(
                 f"model {name}: forward(x) must return {what} of shape [batch, {outputs}], it returned {got} for a "
-                f"batch of {len(x)}"
+                f"batch of {len(x)}{hint}"
             )
         with told(f"model {name} fails in training"), seeds.preserved_streams():
             self.fit(Fit(self.initial(), data, "probe", Amount(steps=1)))

@@ -58,7 +58,7 @@ def preview(dataset: Dataset, config: Config, parted: Partition | None, path: Pa
             partition=partition_table(dataset, groups, parted) if parted else None,
             partition_intro=partition_intro(dataset, config, parted) if parted else "",
             facts=data_facts(dataset, config, parted),
-            warnings=(*dataset.warnings, *(parted.warnings if parted else ())),
+            warnings=(*dataset.remarks, *(parted.warnings if parted else ())),
         ),
     )
 
