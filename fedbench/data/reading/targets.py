@@ -59,17 +59,17 @@ def read_targets(
         return _compact(values, *np.unique(values, return_inverse=True))
     declared = bool(names or classes or task == "classification")
     if values.dtype.kind == "f":
-        return _floats(values, names, classes, declared)
+        return _floats(values, task, names, classes, declared)
     return _whole(values, names, classes, declared)
 
 
 def _numbers(values: np.ndarray) -> Targets:
     if values.dtype.kind in "US":
-        raise TargetError(0, f"label {values.flat[0]!r} is text; data.task = regression needs numbers")
+        raise TargetError(0, f"label {str(values.flat[0])!r} is text; data.task = regression needs numbers")
     return Targets(values.astype(np.float32), "regression")
 
 
-def _floats(values: np.ndarray, names: Sequence[str], classes: int | None, declared: bool) -> Targets:
+def _floats(values: np.ndarray, task: str, names: Sequence[str], classes: int | None, declared: bool) -> Targets:
     """Floats of one number each: classes where they are few whole values, numbers where they are not whole."""
     broken = np.flatnonzero(values != np.floor(values))
     if len(broken):
@@ -84,8 +84,9 @@ def _floats(values: np.ndarray, names: Sequence[str], classes: int | None, decla
             f"the targets are floats with {different} different whole values: say --task classification where they are "
             "classes, or --task regression where they are numbers"
         )
+    found = _whole(values.astype(np.int64), names, classes, True)
     said = "the targets are whole numbers written as floats and are read as classes; --task regression if they are not"
-    return _with(_whole(values.astype(np.int64), names, classes, True), said)
+    return found if task == "classification" else _with(found, said)
 
 
 def _whole(values: np.ndarray, names: Sequence[str], classes: int | None, declared: bool) -> Targets:
@@ -135,7 +136,9 @@ def _rows(values: np.ndarray, task: str, names: Sequence[str], classes: int | No
     binary = (values.ndim == 2) & ((values == 0) | (values == 1)).reshape(len(values), -1).all(axis=1)
     if binary.all():
         one_hot = (values.sum(axis=1) == 1).all()
-        return _one_hot(values, names, classes) if one_hot and task != "multilabel" else _several(values, task, names)
+        if one_hot and task != "multilabel":
+            return _one_hot(values, task, names, classes)
+        return _several(values, task, names)
     row = int(np.flatnonzero(~binary)[0])
     if task != "auto":
         raise TargetError(row, f"target {values[row].tolist()} is no row of 0 and 1, which data.task = {task} needs")
@@ -149,12 +152,13 @@ def _rows(values: np.ndarray, task: str, names: Sequence[str], classes: int | No
     return _numbers(values)
 
 
-def _one_hot(values: np.ndarray, names: Sequence[str], classes: int | None) -> Targets:
+def _one_hot(values: np.ndarray, task: str, names: Sequence[str], classes: int | None) -> Targets:
     count = values.shape[1]
     if classes not in (None, count):
         raise ConfigError(f"data.classes = {classes}: the targets are one-hot rows of {count}; leave it out")
     said = f"the targets are one-hot rows and are read as {count} classes; --task regression if they are not"
-    return Targets(values.argmax(axis=1), "classification", count, _of_each(names, count), remarks=(said,))
+    remarks = () if task == "classification" else (said,)
+    return Targets(values.argmax(axis=1), "classification", count, _of_each(names, count), remarks=remarks)
 
 
 def _several(values: np.ndarray, task: str, names: Sequence[str]) -> Targets:

@@ -155,7 +155,7 @@ def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: 
         domain_names=domains,
         warnings=tuple(remarks),
         val=val,
-        targets=partial(read_targets, names=columns.names, classes=classes or None),
+        targets=partial(read_targets, task="classification", names=columns.names, classes=classes or None),
         remarks=partial(remarks_on, transparent),
     )
 
