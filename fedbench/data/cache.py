@@ -50,7 +50,8 @@ class Content:
     """What a source holds.
 
     train, test: how many samples. val: how many of the training samples, the last ones, are the source's own validation
-    part. blocks: the training samples, then the test samples, each read once. kind: image, feature or token.
+    part. blocks: the training samples, then the test samples, each read once. kind: image, feature or token; by default
+    bytes are images, other whole numbers tokens and floats features.
     categories: whether columns of rows may hold codes of categories. targets: what the targets of all rows are; by
     default class numbers, of `classes` that are called `class_names`. domains: the numbers and names of what the
     blocks say of all rows; by default they say numbers, of `domain_names`. mean, std: None where they are to be
@@ -66,7 +67,7 @@ class Content:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     warnings: tuple[str, ...] = ()
-    kind: str = "image"
+    kind: str | None = None
     val: int = 0
     categories: bool = False
     targets: Callable[[np.ndarray], Targets] | None = None
@@ -169,6 +170,7 @@ class Tally:
     train: int
     categories: bool = False
     shape: tuple[int, ...] = ()
+    kind: str = ""
     rows: int = 0
     constants: "MeanAndDeviation | None" = None
     targets: list[np.ndarray] = field(default_factory=list)
@@ -191,7 +193,7 @@ def write(source: Source, content: Content, folder: Path, progress: OnProgress |
     with (folder / "samples.npy").open("wb") as file:
         for block in content.blocks:
             if not tally.shape:
-                tally.shape = (rows, *block.samples.shape[1:])
+                tally.shape, tally.kind = (rows, *block.samples.shape[1:]), kind_of(block.samples.dtype)
                 write_header(file, block.samples.dtype, tally.shape)
             samples = np.ascontiguousarray(block.samples)
             tally.add(block, samples)
@@ -245,6 +247,13 @@ def absent_classes(targets: Targets) -> Iterator[str]:
         yield f"{len(names)} of {targets.classes} classes have no samples: {', '.join(names[:NAMED])}{more}"
 
 
+def kind_of(dtype: np.dtype) -> str:
+    """What samples of this type are where nothing else is said."""
+    if dtype == np.uint8:
+        return "image"
+    return "token" if np.issubdtype(dtype, np.integer) else "feature"
+
+
 def write_header(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> None:
     # Written as a stream, not into a mapped file: a full disk is then an OSError, not a signal that kills the process.
     described = np.lib.format.dtype_to_descr(dtype)
@@ -274,7 +283,7 @@ def describe_cache(source: Source, content: Content, tally: Tally, meaning: Mean
         "version": VERSION,
         "name": source.name,
         "shape": tally.shape,
-        "kind": content.kind,
+        "kind": content.kind or tally.kind,
         "task": targets.task,
         "classes": targets.classes,
         "class_names": targets.names,

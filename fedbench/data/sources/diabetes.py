@@ -32,4 +32,4 @@ def read() -> Content:
     targets = (progress - progress[~test].mean()) / progress[~test].std()
     blocks = [Block(features[part].astype(np.float32), targets[part]) for part in (~test, test)]
     learnt = partial(read_targets, task="regression")
-    return Content(int((~test).sum()), int(test.sum()), blocks, kind="feature", targets=learnt)
+    return Content(int((~test).sum()), int(test.sum()), blocks, targets=learnt)
