@@ -64,6 +64,8 @@ def preview(dataset: Dataset, config: Config, parted: Partition | None, path: Pa
             partition=partition_table(dataset, groups, parted) if parted else None,
             partition_intro=partition_intro(dataset, config, parted) if parted else "",
             facts=data_facts(dataset, config, parted),
+            noun=noun(dataset),
+            group=group_of(dataset),
             warnings=(*dataset.remarks, *(parted.warnings if parted else ())),
         ),
     )
@@ -79,6 +81,13 @@ def about(dataset: Dataset) -> str:
     if dataset.classes or dataset.task == "multilabel":
         learnt = f"{dataset.outputs} {noun_of_target(dataset)}"
     return f"{len(dataset.targets):,} {kind(dataset)}, {learnt}{domains}"
+
+
+def group_of(dataset: Dataset) -> str:
+    """What samples are counted by."""
+    if dataset.classes:
+        return "class"
+    return "number of labels" if dataset.task == "multilabel" else "range of the target"
 
 
 def noun_of_target(dataset: Dataset) -> str:
@@ -183,7 +192,7 @@ def partition_intro(dataset: Dataset, config: Config, parted: Partition) -> str:
     seed = config.seeds[0] if config.partition.seed is None else config.partition.seed
     few = f" The first {MOST_CLIENTS} of {len(parted.clients)} clients." if len(parted.clients) > MOST_CLIENTS else ""
     return (
-        f"Training {noun(dataset)} per client and {'class' if dataset.classes else 'target'}: {config.partition.name}, "
+        f"Training {noun(dataset)} per client and {group_of(dataset)}: {config.partition.name}, "
         f"seed {seed}.{few} Beside each client its {noun(dataset)} to train, validate and test."
     )
 
