@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import explain
@@ -123,6 +123,8 @@ class PublicConfig(Section):
 
 
 class ModelConfig(OpenSection):
+    """A class may be written as LightningCLI writes it: `class_path: pkg.mod.Net` and `init_args: {...}`."""
+
     name: str = Field(
         "auto",
         description="mlp, avgcnn, resnet8, resnet10, resnet18, alexnet, vit, or package.module:Class of a "
@@ -136,6 +138,15 @@ class ModelConfig(OpenSection):
     )
 
     _absolute = field_validator("weights")(absolute)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_class_path(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "class_path" not in value:
+            return value
+        named = dict(value)
+        path, arguments = str(named.pop("class_path")), named.pop("init_args", None) or {}
+        return {"name": ":".join(path.rsplit(".", 1)), **arguments, **named}
 
 
 class TrainConfig(Section):
