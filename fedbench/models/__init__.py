@@ -57,7 +57,7 @@ def build(
 
 
 def made(name: str, value: Any) -> Any:
-    """An object out of `{"class_path": "pkg.mod.Net", "init_args": {...}}`, the form of LightningCLI; else the value."""
+    """An object out of `{"class_path": "pkg.mod.Net", "init_args": {...}}`, as LightningCLI has it; else the value."""
     if not isinstance(value, dict) or "class_path" not in value or not {*value} <= {"class_path", "init_args"}:
         return value
     kind = import_string(":".join(str(value["class_path"]).rsplit(".", 1)), f"a part of model {name},")
