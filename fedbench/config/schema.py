@@ -35,6 +35,10 @@ class DataConfig(OpenSection):
     task: Literal["auto", "classification", "multilabel", "regression"] = Field(
         "auto", description="what is learnt: one class, several labels at once, or numbers; auto: what the targets are"
     )
+    content: str | None = Field(
+        None,
+        description="hash of what was read of data of your own, by which a run is known; filled in where not given",
+    )
     val: float = Field(
         0.1,
         ge=0,

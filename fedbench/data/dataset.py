@@ -58,6 +58,11 @@ class Dataset:
         dataset = cls.open(cache.prepare(sources.find(config, progress), progress))
         if config.task not in ("auto", dataset.task):
             raise ConfigError(f"data.task = {config.task}: data {config.name} is for {dataset.task}; leave it out")
+        if config.content and config.content != dataset.content:
+            raise ConfigError(
+                f"data {config.name}: other data than those of the run that is asked for (data.content = "
+                f"{config.content}, and they are {dataset.content} now); bring them back, or leave data.content out"
+            )
         return dataset.normalised(config.mean, config.std)
 
     @classmethod
@@ -112,6 +117,12 @@ class Dataset:
         if self.classes:
             return "classes"
         return "several labels at once" if self.task == "multilabel" else "numbers"
+
+    @property
+    def content(self) -> str:
+        """What was read of samples, targets and domains, as a hash of twelve digits."""
+        assert self.folder is not None
+        return cache.digest_of(self.folder)[:12]
 
     @property
     def one_part(self) -> bool:

@@ -37,6 +37,8 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
     config = settled(config)
     kind = methods.load(config.method.name)
     dataset = Dataset.load(config.data)
+    if ":" in config.data.name:  # what is published is known by its name
+        config.data.content = dataset.content
     config.partition = counted(config.partition, Stock.of(dataset))
     layout(config)
     _model_defaults(config, dataset)

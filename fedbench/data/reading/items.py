@@ -13,7 +13,7 @@ from fedbench.data.reading.samples import SampleReader
 from fedbench.errors import ConfigError, nearest
 
 PROBES = 32
-"""Items per part that are looked at on every start, to notice that the data changed."""
+"""Items of a part that is not in memory that are looked at on every start, to notice that the data changed."""
 SAMPLES = ("image", "img", "pixel_values", "input_ids", "features", "x", "sample", "input", "inputs", "data")
 TARGETS = ("label", "labels", "target", "targets", "class", "y", "fine_label")
 DOMAINS = ("domain", "user", "user_id", "client", "client_id", "writer", "writer_id", "speaker", "speaker_id", "person")
@@ -119,15 +119,24 @@ class Part:
         return self.domains[value]
 
     def probe(self, reader: SampleReader, digest: Any) -> None:
-        """Feed a few items, evenly spread, to a digest. Raises ConfigError where an item differs when asked again."""
-        for index in sorted({round(i) for i in np.linspace(0, len(self) - 1, PROBES)}):
+        """Feed items to a digest: all that are in memory, else a few, evenly spread.
+
+        Raises ConfigError where an item differs when it is asked for again.
+        """
+        few = {round(i) for i in np.linspace(0, len(self) - 1, PROBES)}
+        for index in range(len(self)) if isinstance(self.data, list | tuple) else sorted(few):
             item = self.item(index)
-            first, again = reader(item), reader(self.item(index))
-            if first.shape != again.shape or (first != again).any():
-                raise ConfigError(
-                    f"{item.where}: another sample when asked again; each is read once, so leave random transforms out"
-                )
-            digest.update(str((item.label, item.domain)).encode() + first.tobytes())
+            sample = reader(item)
+            if index in few:
+                check_same(item.where, sample, reader(self.item(index)))
+            digest.update(str((np.asarray(item.label).tolist(), item.domain)).encode() + sample.tobytes())
+
+
+def check_same(where: str, sample: np.ndarray, again: np.ndarray) -> None:
+    if sample.shape != again.shape or (sample != again).any():
+        raise ConfigError(
+            f"{where}: another sample when asked again; each is read once, so leave random transforms out"
+        )
 
 
 def rows_of(data: Any, where: str) -> Any:

@@ -13,7 +13,7 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,9 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
         "sizes": [len(part) for part in parts],
         "probed": probed.hexdigest(),
     }
-    return Source(config.name, partial(read, config, *parts, reading.classes, reader), files, decided)
+    return Source(
+        config.name, partial(read, config, *parts, reading.classes, replace(reader, transparent=[])), files, decided
+    )
 
 
 def arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading]:

@@ -269,6 +269,24 @@ def test_codes_of_categories_stay_as_they_are(mine):
     assert (own.mean[2], own.std[2], own.scaling) == (1, 2, ())
 
 
+def test_one_changed_number_in_memory_is_noticed(mine):
+    rows = np.arange(400.0).reshape(100, 4)
+    mine.make = lambda: ((rows, np.arange(100) % 2), (rows, np.arange(100) % 2))
+    before = load()
+    rows[7, 2] += 1  # none of the items that are looked at of larger data
+    after = load()
+    assert after.samples[7, 2] == rows[7, 2]
+    assert before.content != after.content
+    assert load(content=after.content).content == after.content
+    line = f"data.content = {before.content}, and they are {after.content} now"
+    assert line in refused(content=before.content)
+
+
+def test_transparent_pictures_are_counted_once(mine):
+    mine.make = lambda: (toy(10, Image.new("RGBA", (2, 2))), toy(2, Image.new("RGBA", (2, 2))))
+    assert "12 images have transparent pixels" in load().warnings[0]
+
+
 def test_a_factory_that_ends_the_process_is_named(mine):
     mine.make = lambda: sys.exit(0)
     assert "the factory failed (SystemExit: 0)" in refused()
