@@ -6,6 +6,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from fedbench.config import Config
 from fedbench.data import Dataset, Split
