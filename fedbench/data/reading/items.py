@@ -217,3 +217,12 @@ def checked_target(item: Item, first: Any) -> Any:
     if kinds[0] != kinds[1]:
         raise ConfigError(f"{item.where}: label {item.label!r} is of another type than the first, {first.tolist()!r}")
     return values
+
+
+def numbered(names: tuple[str, ...], values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Domain numbers [rows] and their names: those that the parts give, or what occurs in ascending order."""
+    if names:
+        places = {name: number for number, name in enumerate(names)}
+        return np.array([places[name] for name in values.tolist()], np.int64), names
+    found, numbers = np.unique(values, return_inverse=True)
+    return numbers.reshape(-1).astype(np.int64), tuple(map(str, found))

@@ -25,7 +25,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.config.words import explain
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import Item, blocks, remarks_on
-from fedbench.data.reading.items import Keys, Part, checked_target
+from fedbench.data.reading.items import Keys, Part, checked_target, numbered
 from fedbench.data.reading.samples import Kind, SampleReader
 from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError, nearest
@@ -177,12 +177,3 @@ class Meaning:
                 self.train + row, f"label {own[row]} is outside the class range; 0 to {len(self.matched) - 1}"
             )
         return np.concatenate([values[: self.train], self.matched[own]])
-
-
-def numbered(names: tuple[str, ...], values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Domain numbers [rows] and their names: those that the parts give, or what occurs in ascending order."""
-    if names:
-        places = {name: number for number, name in enumerate(names)}
-        return np.array([places[name] for name in values.tolist()], np.int64), names
-    found, numbers = np.unique(values, return_inverse=True)
-    return numbers.reshape(-1).astype(np.int64), tuple(map(str, found))
