@@ -22,7 +22,7 @@ from fedbench.runtime.driver import Event
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.liveness import RayLostError, check_alive, check_node, outliving
 from fedbench.runtime.room import PATIENCE, reserve
-from fedbench.studies import description, places
+from fedbench.studies import description, places, provenance
 from fedbench.studies.job import Job
 
 DRIVER_RESTARTS = 5
@@ -104,6 +104,8 @@ def attempted(job: Job, dataset: Dataset, partition: Partition, watch: Watcher) 
         state = places.state_of(job.folder, job.config)
         attempt = Attempt(job, state == "begun", watch)
         attempt.ended = state == "done"
+        if not attempt.ended:
+            _check_code(job)
         if attempt.ended:
             checkpoint.remove(job.folder / "checkpoint")
         if state == "begun":
@@ -119,6 +121,13 @@ def attempted(job: Job, dataset: Dataset, partition: Partition, watch: Watcher) 
             raise
         finally:
             attempt.close("failed")
+
+
+def _check_code(job: Job) -> None:
+    """Raises ConfigError where this process has other code of the user's than the one that asked for the job."""
+    if job.code is not None and job.code != provenance.short_print(job.config):
+        names = ", ".join(provenance.own_names(job.config).values())
+        raise ConfigError(f"the code of {names} has changed since the command began; give it again")
 
 
 @contextmanager

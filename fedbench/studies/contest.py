@@ -16,7 +16,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
 from fedbench.runtime.liveness import outliving
-from fedbench.studies import places
+from fedbench.studies import places, provenance
 from fedbench.studies.contenders import TUNE_SEEDS, Contender
 from fedbench.studies.execute import Watch, execute, room_for
 from fedbench.studies.job import Job, Outcome
@@ -83,6 +83,7 @@ class Contest:
         for point in self.points[contender.label]:
             try:
                 asked, dataset = resolve(contender.config(self.config, point))
+                provenance.check_current(asked)
                 check(asked, dataset, [self.config.seeds[0]])
                 return dataset
             except ConfigError as error:
@@ -283,6 +284,7 @@ def stage(
         contest.begin(own)
     every = [job for own in jobs for job in own]
     new = any(job.outcome().status != "done" for job in every)
+    places.say_changes([(job.folder, job.config) for job in every])
     if every:
         kept = contests[0].folder / TUNE if tuned_by else None
         found = execute(every, contests[0].folder / ".tune", at_once, told, more, early, kept)
