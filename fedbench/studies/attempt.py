@@ -11,10 +11,9 @@ from typing import Any
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
-from fedbench.results.files import write_json_atomically
 from fedbench.results.loggers import AttachedLogger, catch_up, log_records, make_loggers
 from fedbench.results.reader import Records
-from fedbench.results.summary import summarise
+from fedbench.results.summary import conclude
 from fedbench.runtime import checkpoint, cluster
 from fedbench.runtime.actors import DriverActor, with_hosts
 from fedbench.runtime.drive import Assignment, drive_all
@@ -87,7 +86,7 @@ class Attempt:
         self.close("success")
         description.finish(folder)
         # The run is over by this file: what is written after it may be missing for ever.
-        write_json_atomically(folder / "summary.json", summarise(Records(folder), [*warnings, *self.warnings]))
+        conclude(Records(folder), [*warnings, *self.warnings])
         checkpoint.remove(folder / "checkpoint")
         self.ended = True
 
