@@ -26,7 +26,10 @@ def conclude(run: Records, warnings: Sequence[str]) -> None:
 
 
 def damaged(folder: Path, summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Records of a finished run that are not as it left them, and why; of one without hashes, tables that are illegible."""
+    """Records of a finished run that are not as it left them, and why.
+
+    Of one that kept no hashes, tables that cannot be read.
+    """
     if (known := summary.get("sha256")) is None:
         run = Records(folder)
         for name, table in (("clients.parquet", run.clients), ("traces.parquet", run.traces)):

@@ -73,19 +73,26 @@ class Contest:
 
     def check(self) -> Metric:
         """Try what every contender is first asked to run. The metric that choices go by. Raises ConfigError."""
+        remarks: dict[str, None] = {}
         for contender in self.contenders:
-            dataset = self._tried_out(contender)
+            dataset, lines = self._tried_out(contender)
+            remarks |= dict.fromkeys(lines)
+        for line in remarks:
+            logging.getLogger("fedbench").warning("%s", line)
         return load(dataset.task).primary
 
-    def _tried_out(self, contender: Contender) -> Dataset:
-        """The data, after a run of the contender was built. Raises ConfigError where no point of it can be."""
+    def _tried_out(self, contender: Contender) -> tuple[Dataset, Sequence[str]]:
+        """The data, and what is to be said of their partition, after a run of the contender was built.
+
+        Raises ConfigError where no point of it can be.
+        """
         first: ConfigError | None = None
         for point in self.points[contender.label]:
             try:
                 asked, dataset = resolve(contender.config(self.config, point))
                 provenance.check_current(asked)
-                check(asked, dataset, [self.config.seeds[0]])
-                return dataset
+                (dealt,) = check(asked, dataset, [self.config.seeds[0]]).values()
+                return dataset, dealt.warnings
             except ConfigError as error:
                 if first is not None and str(first) == str(error):  # not the point's fault
                     break
