@@ -1,4 +1,4 @@
-"""What the code of a user's class or function is: a fingerprint that changes with what it does.
+"""The code of a user's class or function: a fingerprint that changes with what it does, and what it may not do.
 
 The code of `package.module:name` is the source of its module and of every module that this one imports, whether at once
 or later, as long as it lies in a folder of the user's. Comments, docstrings and layout do not count. Of an installed
@@ -11,7 +11,9 @@ import inspect
 import re
 import sys
 import sysconfig
+import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -22,6 +24,8 @@ from pathlib import Path
 from pkgutil import get_importer
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+from fedbench.errors import ConfigError
 
 MAIN = "__main__"
 PLAIN = (int, float, complex, str, bytes, bool, type(None))
@@ -75,6 +79,27 @@ def code_now(path: str) -> Code:
     return Code({f"{name} in {MAIN}": _hashed(walk.seen), **_files(walk.modules)})
 
 
+@contextmanager
+def exits_refused() -> Iterator[None]:
+    """A block that runs code of the user's, which may not end the process. Raises ConfigError where it tries to."""
+    try:
+        yield
+    except SystemExit as stop:
+        raise ConfigError(told_exit(stop)) from stop
+
+
+def told_exit(stop: SystemExit) -> str:
+    """Which line of the user's would have ended the process."""
+    frames = traceback.extract_tb(stop.__traceback__)
+    own = [frame for frame in frames if _is_own(Path(frame.filename))] or frames
+    where = f"{Path(own[-1].filename).name}:{own[-1].lineno} (in {own[-1].name})"
+    return f"{where}: sys.exit({stop.code!r}) would end the whole command; return, or raise an exception"
+
+
+def _is_own(file: Path) -> bool:
+    return not (_is_library(file) or _is_installed(file) or file.is_relative_to(Path(__file__).parent))
+
+
 def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The files that differ, new and lost ones included."""
     return sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
@@ -100,7 +125,7 @@ def _files(modules: list[str]) -> dict[str, str]:
         origin = Path(spec.origin)
         if _is_library(origin) or not origin.is_file():
             continue
-        if any(part in INSTALLED for part in origin.parts):
+        if _is_installed(origin):
             found |= _versions(name.partition(".")[0])
             continue
         stat, package = origin.stat(), bool(spec.submodule_search_locations)
@@ -112,7 +137,11 @@ def _files(modules: list[str]) -> dict[str, str]:
 
 def _is_library(file: Path) -> bool:
     """Whether a file is the standard library's."""
-    return not any(part in INSTALLED for part in file.parts) and any(file.is_relative_to(root) for root in LIBRARY)
+    return not _is_installed(file) and any(file.is_relative_to(root) for root in LIBRARY)
+
+
+def _is_installed(file: Path) -> bool:
+    return any(part in INSTALLED for part in file.parts)
 
 
 def _spec(name: str) -> ModuleSpec | None:

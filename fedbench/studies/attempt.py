@@ -23,6 +23,7 @@ from fedbench.runtime.liveness import RayLostError, check_alive, check_node, out
 from fedbench.runtime.room import PATIENCE, reserve
 from fedbench.studies import description, places, provenance
 from fedbench.studies.job import Job
+from fedbench.user_code import exits_refused
 
 DRIVER_RESTARTS = 5
 LOOK, SILENCE = 0.3, 20.0
@@ -46,7 +47,8 @@ def perform(jobs: Sequence[Job], dataset: Dataset, partitions: dict[int, Partiti
         attempts = [stack.enter_context(attempted(job, dataset, partitions[job.seed], once)) for job in jobs]
         attempts = [attempt for attempt in attempts if not attempt.ended]
         if attempts:
-            _rounds(attempts, dataset)
+            with exits_refused():
+                _rounds(attempts, dataset)
 
 
 class Attempt:

@@ -13,7 +13,7 @@ from fedbench.config.schema import folder_name
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.results.loggers import log_page
-from fedbench.results.plan import Plan
+from fedbench.results.plan import FILE, Plan, is_study
 from fedbench.results.reader import Records
 from fedbench.runtime.kept_models import MODELS
 from fedbench.studies import places, provenance
@@ -120,8 +120,14 @@ def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher) -> Non
         perform(jobs, dataset, partitions, watch)
         return
     with places.alone_in(folder):
+        known = is_study(folder)
         plan_of(config, folder, jobs)
-        perform(left, dataset, partitions, watch)
+        try:
+            perform(left, dataset, partitions, watch)
+        except ConfigError:
+            if not known and all(job.state == "new" for job in jobs):
+                (folder / FILE).unlink()
+            raise
         plan_of(config, folder, jobs)
         gather(folder, config, [job.folder for job in jobs])
 
