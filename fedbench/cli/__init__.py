@@ -9,6 +9,7 @@ from functools import wraps
 from importlib import import_module
 
 from fedbench.errors import ConfigError, nearest
+from fedbench.user_code import told_exit
 
 COMMANDS = {
     "run": "one run: one method, one data set, one partition, one or more seeds",
@@ -27,6 +28,10 @@ STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, e
 OK, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
 
 Main = Callable[[list[str]], int]
+
+
+class Printed(SystemExit):
+    """Nothing was asked for but what has been printed, such as --help."""
 
 
 def command(body: Main) -> Callable[[Sequence[str] | None], int]:
@@ -49,8 +54,13 @@ def command(body: Main) -> Callable[[Sequence[str] | None], int]:
         except BrokenPipeError:  # `| head` has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
-        except SystemExit as stop:  # --help and --print-config
-            return stop.code if isinstance(stop.code, int) else OK
+        except Printed:
+            return OK
+        except SystemExit as stop:  # of a user's code: nothing that was asked for is done
+            if "--debug" in arguments:
+                traceback.print_exc()
+            print(f"fedbench: error: {told_exit(stop)}", file=sys.stderr)
+            return MISTAKE
         except OSError as error:
             if "--debug" in arguments or error.errno not in STORAGE:
                 traceback.print_exc()

@@ -4,6 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from fedbench.cli import OK, Printed
 from fedbench.cli.flags import COMMON, Flag, layered, read
 from fedbench.cli.help import config_text, help_text
 from fedbench.config import Config
@@ -27,12 +28,12 @@ def parse(
     asked, pairs = read(argv, flags)
     if asked.help:
         print(help_text(prog, extra_flags, pairs.get("method.name"), pairs.get("aggregator.name"), about))
-        raise SystemExit(0)
+        raise Printed(OK)
     config = Config(**nested(layered(asked.preset, asked.config, pairs)))
     if asked.print_config:
         shown, lines = preview(config, asked)
         print("\n".join([config_text(shown), *(f"# {line}" for line in lines)]))
-        raise SystemExit(0)
+        raise Printed(OK)
     return config, asked
 
 

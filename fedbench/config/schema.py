@@ -262,6 +262,9 @@ class Config(Section):
     )
     resources: ResourcesConfig = ResourcesConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    keep_results: bool = Field(
+        False, description="take what is kept although your code of the method, model, data or aggregator has changed"
+    )
     save_models: bool = Field(
         False, description="keep the last personal model of every evaluated client, at both points, as a state dict"
     )
@@ -297,9 +300,13 @@ class Config(Section):
             raise ConfigError(explain(error, type(self))) from None
 
     def decisive(self) -> dict[str, Any]:
-        """What decides the numbers of a run: everything but seeds, place, loggers, checkpoints and resources."""
+        """What decides the numbers of a run: everything but seeds, place, loggers, checkpoints and resources.
+
+        The user's code and data decide them too, and are known by what is in their files.
+        """
         tree = self.model_dump(mode="json")
-        for key in ("seeds", "resources", "checkpoint", "loggers", "wandb", "name", "out"):
+        del tree["data"]["content"]
+        for key in ("seeds", "resources", "checkpoint", "keep_results", "loggers", "wandb", "name", "out"):
             del tree[key]
         return tree
 
@@ -308,7 +315,8 @@ class Config(Section):
         return hashlib.sha256(json.dumps(self.decisive(), sort_keys=True).encode()).hexdigest()[:12]
 
     def to_yaml(self) -> str:
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+        """Without what only this command was to do."""
+        return yaml.safe_dump(self.model_dump(mode="json", exclude={"keep_results"}), sort_keys=False)
 
 
 def folder_name(value: str) -> str:

@@ -108,7 +108,7 @@ class AttachedLogger:
             return
         try:
             action(self.logger)
-        except Exception as error:  # a mirror of the records must never cost the run itself
+        except (Exception, SystemExit) as error:  # a mirror of the records must never cost the run itself
             self.logger = None
             self._warn(f"logger {self.name} failed and is left out from here on ({type(error).__name__}: {error})")
 
@@ -128,7 +128,7 @@ def make_loggers(
             logger = _make(name, config, folder, entry, warn)
         except ConfigError:
             raise
-        except Exception as error:  # a mirror of the records must never cost the run itself
+        except (Exception, SystemExit) as error:  # a mirror of the records must never cost the run itself
             warn(f"logger {name} cannot start and is left out ({type(error).__name__}: {error})")
         else:
             attached.append(AttachedLogger(name, logger, rounds, warn))
@@ -215,8 +215,9 @@ def _own(name: str, folder: Path) -> Logger:
     try:
         takes_folder = "save_dir" in inspect.signature(kind).parameters
         logger = kind(save_dir=str(folder)) if takes_folder else kind()
-    except Exception as error:
-        raise ConfigError(f"loggers = {name!r}: cannot be made ({error}); package.module:Class is expected") from None
+    except (Exception, SystemExit) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"loggers = {name!r}: cannot be made ({told}); package.module:Class is expected") from None
     if not hasattr(logger, "log_metrics"):
         raise ConfigError(f"loggers = {name!r}: is no Lightning Logger, it has no log_metrics")
     made: Logger = logger

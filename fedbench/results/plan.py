@@ -20,7 +20,8 @@ class Entry:
     role: candidate of a choice, or final, which tables and figures show. label: what they call it. values: what tells a
     candidate from the others of its label, by dotted key. path: of its folder, relative to the plan's. status: done,
     failed, stopped (early, by a scheduler) or missing; error: why it failed, or after which round it was stopped.
-    scores: the primary metric after the last round at the plan's point, by split.
+    scores: the primary metric after the last round at the plan's point, by split. code: names the user's code that it
+    was done with, if there is any.
     """
 
     role: EntryRole
@@ -31,6 +32,7 @@ class Entry:
     status: str = "missing"
     error: str | None = None
     scores: dict[str, float | None] = field(default_factory=dict)
+    code: str = ""
 
     @property
     def name(self) -> str:

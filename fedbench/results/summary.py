@@ -1,16 +1,52 @@
 """summary.json: what the records of a run come to."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from fedbench.config.counts import count_of
+from fedbench.results.files import write_json_atomically
 from fedbench.results.reader import Records, at_best_round, at_last_round
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval
 from fedbench.results.tables import clients_at, pooled_scores
 from fedbench.tasks import Metric
+
+RECORDS = ("metrics.jsonl", "timings.jsonl", "clients.parquet", "traces.parquet", "partition.json", "partition.npz")
+"""What a finished run leaves and nobody changes any more."""
+
+
+def conclude(run: Records, warnings: Sequence[str]) -> None:
+    """Write summary.json, by which a run is over, with the hashes of its records, by which they are known later."""
+    known = {name: _digest(run.path / name) for name in RECORDS if (run.path / name).exists()}
+    write_json_atomically(run.path / "summary.json", {**summarise(run, warnings), "sha256": known})
+
+
+def damaged(folder: Path, summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Records of a finished run that are not as it left them, and why.
+
+    Of one that kept no hashes, tables that cannot be read.
+    """
+    if (known := summary.get("sha256")) is None:
+        run = Records(folder)
+        for name, table in (("clients.parquet", run.clients), ("traces.parquet", run.traces)):
+            table()
+            yield from ((name, problem) for problem in run.problems)
+        return
+    for name, before in known.items():
+        path = folder / name
+        if not path.is_file():
+            yield name, "missing"
+        elif _digest(path) != before:
+            yield name, "not as the run left it"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def summarise(run: Records, warnings: Sequence[str] = ()) -> dict[str, Any]:

@@ -103,9 +103,10 @@ def described(config: Config, entry: Entry) -> dict[str, Any]:
     tried = entry.role == "candidate"
     words = [entry.label, *([point_name(entry.values)] if tried and entry.values else []), f"seed {entry.seed}"]
     # One run may stand in several studies, and under several labels in one: each is a run of its own at W&B.
-    told = sha256(f"{group}/{entry.label}/{config.key()}-s{entry.seed}".encode()).hexdigest()[:8]
+    known = "-".join(filter(None, [config.key(), entry.code, f"s{entry.seed}"]))
+    told = sha256(f"{group}/{entry.label}/{known}".encode()).hexdigest()[:8]
     return {
-        "id": f"{config.key()}-s{entry.seed}-{told}",
+        "id": f"{known}-{told}",
         "group": group,
         "job_type": f"{entry.label} ({entry.role})"[-LONGEST:] if tried else entry.label[:LONGEST],
         "name": " ".join(words)[:LONGEST],

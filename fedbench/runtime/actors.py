@@ -23,7 +23,10 @@ class DriverActor:
 
     def run(self, assignments: Sequence[Assignment], group: Any) -> None:
         """group: where the hosts have their places."""
-        with_hosts(assignments, self._events.append, group=group)
+        from fedbench.user_code import exits_refused
+
+        with exits_refused():
+            with_hosts(assignments, self._events.append, group=group)
 
     def events(self) -> list[Event]:
         taken = self._events[:]

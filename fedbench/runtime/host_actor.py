@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import ConfigError
+from fedbench.user_code import exits_refused
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +80,8 @@ class HostActor:
             folder = post.states if near or post.states is None else self._own(post, setup.state_bytes)
             own = replace(setup, states=folder and folder / f"host-{post.index}")
             self._channel = HostEnd(post.folder / "messages")
-            self._host = Host.of(own, dataset, ship=self._channel.ship)
+            with exits_refused():
+                self._host = Host.of(own, dataset, ship=self._channel.ship)
         except ConfigError as error:
             raise error if near else ConfigError(f"machine {standing.machine}: {error}") from None
         return standing

@@ -11,10 +11,9 @@ from typing import Any
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
-from fedbench.results.files import write_json_atomically
 from fedbench.results.loggers import AttachedLogger, catch_up, log_records, make_loggers
 from fedbench.results.reader import Records
-from fedbench.results.summary import summarise
+from fedbench.results.summary import conclude
 from fedbench.runtime import checkpoint, cluster
 from fedbench.runtime.actors import DriverActor, with_hosts
 from fedbench.runtime.drive import Assignment, drive_all
@@ -22,8 +21,9 @@ from fedbench.runtime.driver import Event
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.liveness import RayLostError, check_alive, check_node, outliving
 from fedbench.runtime.room import PATIENCE, reserve
-from fedbench.studies import description, places
+from fedbench.studies import description, places, provenance
 from fedbench.studies.job import Job
+from fedbench.user_code import exits_refused
 
 DRIVER_RESTARTS = 5
 LOOK, SILENCE = 0.3, 20.0
@@ -47,7 +47,8 @@ def perform(jobs: Sequence[Job], dataset: Dataset, partitions: dict[int, Partiti
         attempts = [stack.enter_context(attempted(job, dataset, partitions[job.seed], once)) for job in jobs]
         attempts = [attempt for attempt in attempts if not attempt.ended]
         if attempts:
-            _rounds(attempts, dataset)
+            with exits_refused():
+                _rounds(attempts, dataset)
 
 
 class Attempt:
@@ -87,7 +88,7 @@ class Attempt:
         self.close("success")
         description.finish(folder)
         # The run is over by this file: what is written after it may be missing for ever.
-        write_json_atomically(folder / "summary.json", summarise(Records(folder), [*warnings, *self.warnings]))
+        conclude(Records(folder), [*warnings, *self.warnings])
         checkpoint.remove(folder / "checkpoint")
         self.ended = True
 
@@ -104,6 +105,8 @@ def attempted(job: Job, dataset: Dataset, partition: Partition, watch: Watcher) 
         state = places.state_of(job.folder, job.config)
         attempt = Attempt(job, state == "begun", watch)
         attempt.ended = state == "done"
+        if not attempt.ended:
+            _check_code(job)
         if attempt.ended:
             checkpoint.remove(job.folder / "checkpoint")
         if state == "begun":
@@ -119,6 +122,13 @@ def attempted(job: Job, dataset: Dataset, partition: Partition, watch: Watcher) 
             raise
         finally:
             attempt.close("failed")
+
+
+def _check_code(job: Job) -> None:
+    """Raises ConfigError where this process has other code of the user's than the one that asked for the job."""
+    if job.code is not None and job.code != provenance.short_print(job.config):
+        names = ", ".join(provenance.own_names(job.config).values())
+        raise ConfigError(f"the code of {names} has changed since the command began; give it again")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
 from fedbench.runtime.liveness import outliving
-from fedbench.studies import places
+from fedbench.studies import places, provenance
 from fedbench.studies.contenders import TUNE_SEEDS, Contender
 from fedbench.studies.execute import Watch, execute, room_for
 from fedbench.studies.job import Job, Outcome
@@ -73,18 +73,26 @@ class Contest:
 
     def check(self) -> Metric:
         """Try what every contender is first asked to run. The metric that choices go by. Raises ConfigError."""
+        remarks: dict[str, None] = {}
         for contender in self.contenders:
-            dataset = self._tried_out(contender)
+            dataset, lines = self._tried_out(contender)
+            remarks |= dict.fromkeys(lines)
+        for line in remarks:
+            logging.getLogger("fedbench").warning("%s", line)
         return load(dataset.task).primary
 
-    def _tried_out(self, contender: Contender) -> Dataset:
-        """The data, after a run of the contender was built. Raises ConfigError where no point of it can be."""
+    def _tried_out(self, contender: Contender) -> tuple[Dataset, Sequence[str]]:
+        """The data, and what is to be said of their partition, after a run of the contender was built.
+
+        Raises ConfigError where no point of it can be.
+        """
         first: ConfigError | None = None
         for point in self.points[contender.label]:
             try:
                 asked, dataset = resolve(contender.config(self.config, point))
-                check(asked, dataset, [self.config.seeds[0]])
-                return dataset
+                provenance.check_current(asked)
+                (dealt,) = check(asked, dataset, [self.config.seeds[0]]).values()
+                return dataset, dealt.warnings
             except ConfigError as error:
                 if first is not None and str(first) == str(error):  # not the point's fault
                     break
@@ -283,6 +291,7 @@ def stage(
         contest.begin(own)
     every = [job for own in jobs for job in own]
     new = any(job.outcome().status != "done" for job in every)
+    places.say_changes([(job.folder, job.config) for job in every])
     if every:
         kept = contests[0].folder / TUNE if tuned_by else None
         found = execute(every, contests[0].folder / ".tune", at_once, told, more, early, kept)

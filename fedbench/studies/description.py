@@ -21,6 +21,7 @@ from fedbench.data.partitions.scheme import FILE
 from fedbench.models.state_dicts import fingerprint
 from fedbench.results.files import write_arrays_atomically, write_atomically, write_json_atomically
 from fedbench.runtime.cluster import COMMAND
+from fedbench.studies import provenance
 
 LIBRARIES = ["fedbench", "torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
 FILES = ("environment.json", "partition.json", "partition.npz", "config.yaml")
@@ -31,7 +32,8 @@ MANY = 10_000
 def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[int, Partition]) -> None:
     """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
-    write_json_atomically(folder / "environment.json", {**environment(drawn, dataset), **prints(config)})
+    known = {**environment(drawn, dataset), **prints(config), **provenance.told(config)}
+    write_json_atomically(folder / "environment.json", known)
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
     else:

@@ -54,7 +54,7 @@ def execute(
 
     for job in every:
         if job.outcome().status == "done":
-            places.check_same_files(job.folder, job.config)
+            places.state_of(job.folder, job.config)
             places.tidy(job.folder)
     # Two labels may stand for one run, which two trials must not make at once.
     left = list({job.folder: job for job in reversed(every) if not _ended(job, early)}.values())[::-1]

@@ -18,7 +18,7 @@ from fedbench.results.files import (
 from fedbench.results.files import write_parquet_atomically as write_table
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, TRACES_SCHEMA
-from fedbench.results.summary import summarise
+from fedbench.results.summary import conclude
 from fedbench.runtime.kept_models import MODELS
 
 
@@ -36,6 +36,7 @@ def link(source: Path, target: Path) -> None:
 
 def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
     """Write the files of a run into a folder. runs: the folders of its seeds, each finished."""
+    (folder / "summary.json").unlink(missing_ok=True)  # of other seeds, or of other code
     for name in ("metrics.jsonl", "timings.jsonl"):
         write_atomically(folder / name, b"".join((run / name).read_bytes() for run in runs if (run / name).exists()))
     for name, layout in (("clients.parquet", CLIENTS_SCHEMA), ("traces.parquet", TRACES_SCHEMA)):
@@ -51,4 +52,4 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
     for run in runs if config.save_models else ():
         link(run / MODELS, folder / MODELS)
     write_atomically(folder / "config.yaml", config.to_yaml())
-    write_json_atomically(folder / "summary.json", summarise(Records(folder), Records(*runs).warnings()))
+    conclude(Records(folder), Records(*runs).warnings())

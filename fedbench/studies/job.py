@@ -8,7 +8,7 @@ from fedbench.config import Config
 from fedbench.results.files import read_json, write_json_atomically
 from fedbench.results.plan import Entry, EntryRole, point_name
 from fedbench.results.reader import Records
-from fedbench.studies import places
+from fedbench.studies import places, provenance
 
 ERROR = "error.txt"
 STOPPED = ".stopped.json"
@@ -33,7 +33,8 @@ class Outcome:
 class Job:
     """config: resolved, with one seed. label, values and setting: what a study calls it, and what it varied in it.
 
-    study: the folder of the study that may stop it early. point: the evaluation point by which it is judged.
+    study: the folder of the study that may stop it early. point: the evaluation point by which it is judged. code: what
+    names the user's code with which it is to be done, where it may be done by another process.
     """
 
     config: Config
@@ -44,6 +45,7 @@ class Job:
     setting: str = ""
     study: Path | None = None
     point: str = "after_agg"
+    code: str | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -52,7 +54,8 @@ class Job:
     def kept(cls, config: Config, seed: int, root: Path, label: str = "", **more: Any) -> "Job":
         """The job of a resolved configuration, in its place below a results folder."""
         own = config.model_copy(deep=True, update={"seeds": [seed], "name": None, "out": None})
-        return cls(own, root / KEPT / places.default_name(own), label or config.method.name, **more)
+        folder, code = places.place(root / KEPT, own), provenance.short_print(own)
+        return cls(own, folder, label or config.method.name, code=code, **more)
 
     @property
     def seed(self) -> int:
@@ -63,9 +66,9 @@ class Job:
         return f"{self.setting} {self.label} {point_name(self.values)} seed {self.seed}".lstrip()
 
     @property
-    def done(self) -> bool:
-        """Whether its folder holds the finished run. Raises ConfigError where it holds what cannot be gone on with."""
-        return places.state_of(self.folder, self.config) == "done"
+    def state(self) -> places.State:
+        """What its folder holds of it. Raises ConfigError where it holds what cannot be gone on with."""
+        return places.state_of(self.folder, self.config)
 
     def outcome(self) -> Outcome:
         """What its folder says of it."""
@@ -99,7 +102,8 @@ class Job:
         """As a plan in the folder of a study says it."""
         found, path = self.outcome(), places.relative(self.folder, study)
         scores = scores_of(self.folder, self.point) if found.status == "done" else {}
-        return Entry(self.role, self.label, self.values, self.seed, path, found.status, found.error, scores)
+        code = provenance.print_in(read_json(self.folder / "environment.json", []))
+        return Entry(self.role, self.label, self.values, self.seed, path, found.status, found.error, scores, code)
 
 
 def scores_of(folder: Path, point: str) -> dict[str, float | None]:

@@ -1,10 +1,14 @@
 """A run's folder: where it is, and whether it may be used."""
 
 import json
+import logging
 import os
+import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -16,16 +20,20 @@ from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
-from fedbench.results.files import PART, locked, sweep
+from fedbench.results.files import PART, locked, read_json, sweep
 from fedbench.results.plan import is_study
+from fedbench.results.quantities import plural
 from fedbench.results.reader import Records
+from fedbench.results.summary import damaged
 from fedbench.runtime import checkpoint
+from fedbench.studies import provenance
 from fedbench.studies.description import files, prints
 
 RESULTS = ("summary.json", "metrics.jsonl", "checkpoint")
 """What a run leaves only once it has begun, which is when there is a config.yaml."""
 LONGEST = 60
 """Letters of what tells runs apart for sure."""
+State = Literal["new", "begun", "done"]
 PATIENCE = 10.0
 """Seconds for the processes of a command that was killed to end."""
 
@@ -39,12 +47,65 @@ def default_name(config: Config) -> str:
 
 
 def identity(config: Config) -> str:
-    """Names what was asked, seeds included: of many seeds some, and what tells them apart from others."""
-    name = f"{config.key()}-s{'_'.join(map(str, config.seeds))}"
+    """Names what was asked, and the user's code; seeds too, of many some, and what tells them apart from others."""
+    seeds = f"s{'_'.join(map(str, config.seeds))}"
+    name = "-".join(filter(None, [config.key(), provenance.short_print(config), seeds]))
     if len(name) <= LONGEST:
         return name
     told = sha256(name.encode()).hexdigest()[:8]
     return f"{name[: LONGEST - len(told) - 1]}-{told}"
+
+
+def place(root: Path, config: Config) -> Path:
+    """The folder of a run below one of runs: that of the user's code as it is.
+
+    With `keep_results` it is the newest finished one of the same configuration, where none is of this code.
+    """
+    own = root / default_name(config)
+    if not config.keep_results or _finished(own):
+        return own
+    return next(filter(_finished, earlier(own, config)), own)
+
+
+def earlier(folder: Path, config: Config) -> list[Path]:
+    """Runs of the same configuration beside a folder that other code of the user's made, the newest first."""
+    code = provenance.short_print(config)
+    before, known, after = default_name(config).rpartition(f"-{code}-") if code else ("", "", "")
+    if not known:
+        return []
+    names = re.compile(f"{re.escape(before)}(-[0-9a-f]{{{len(code)}}})?-{re.escape(after)}")
+    found = [p for p in folder.parent.glob(f"{escape(before)}-*{escape(after)}") if names.fullmatch(p.name)]
+    found = [p for p in found if p.name != folder.name and (p / "environment.json").exists()]
+    return sorted(found, key=lambda path: (path / "environment.json").stat().st_mtime_ns, reverse=True)
+
+
+def _finished(folder: Path) -> bool:
+    return bool(read_json(folder / "summary.json", []).get("complete"))
+
+
+def say_changes(runs: Iterable[tuple[Path, Config]]) -> None:
+    """Say where code of the user's has changed since runs were made. runs: folders, and what is asked."""
+    anew, taken = Counter[str](), Counter[str]()
+    for folder, config in runs:
+        if (folder / "config.yaml").exists():
+            if since := _since(folder, config):
+                taken[since] += 1
+        elif other := earlier(folder, config):
+            anew[_since(other[0], config)] += 1
+    say = logging.getLogger("fedbench").warning
+    for since, count in anew.items():
+        say("%s: run anew (%s; earlier results stay, --keep-results takes them)", since, plural(count, "run"))
+    for since, count in taken.items():
+        say("%s: kept results are taken all the same (%s; --keep-results)", since, plural(count, "run"))
+
+
+def _since(folder: Path, config: Config) -> str:
+    """What of the user's code has changed since a run was made, in words; empty where nothing has."""
+    files = provenance.changes(_kept_json(folder / "environment.json"), config)
+    if files is None:
+        names = ", ".join(provenance.own_names(config).values()) or config.data.name
+        return f"no record says with which content of {names} kept results were made"
+    return provenance.changed_since(files) if files else ""
 
 
 def relative(folder: Path, start: Path) -> str:
@@ -101,8 +162,11 @@ def tidy(folder: Path) -> None:
             checkpoint.remove(folder / "checkpoint")
 
 
-def state_of(folder: Path, config: Config) -> Literal["new", "begun", "done"]:
-    """What a folder holds of a run. Raises ConfigError where it holds another one, or one that is not whole."""
+def state_of(folder: Path, config: Config) -> State:
+    """What a folder holds of a run. Raises ConfigError where it holds another one, or one that is not whole.
+
+    What is put together of runs is new where code of the user's has changed since.
+    """
     if not (folder / "config.yaml").exists():
         left = next((name for name in RESULTS if (folder / name).exists()), None)
         if left and not is_study(folder):  # what is put together of its seeds is so again
@@ -111,11 +175,19 @@ def state_of(folder: Path, config: Config) -> Literal["new", "begun", "done"]:
     check_same(folder, config)
     check_description(folder, config.seeds)
     check_same_files(folder, config)
+    if since := _since(folder, config):
+        if not config.keep_results and is_study(folder):
+            return "new"
+        if not config.keep_results or not _finished(folder):
+            take = "give --keep-results to take it, or" if _finished(folder) else "give"
+            raise ConfigError(f"{folder} holds a run of other code or data ({since}); {take} another --out")
     summary = folder / "summary.json"
     if not summary.exists() or not _kept_json(summary).get("complete"):
         return "begun"
     if not Records(folder).complete():
         raise _damaged(folder / "metrics.jsonl", "ends before the last round of a run that was finished")
+    for name, why in damaged(folder, _kept_json(summary)):
+        raise _damaged(folder / name, why)
     return "done"
 
 

@@ -22,6 +22,7 @@ from fedbench.runtime.build import build_learner, make_context, make_method
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.room import room_on_gpus, share_of_gpu
 from fedbench.runtime.warnings import said
+from fedbench.user_code import exits_refused
 
 CONTIGUOUS_ON_CPU = ("mlp", "resnet8", "resnet10", "resnet18", "vit")
 SMALL_HIDDEN = [64]
@@ -32,6 +33,7 @@ MOST_EVALUATED = 1000
 """Clients that are evaluated unless the user says how many."""
 
 
+@exits_refused()
 def resolve(config: Config) -> tuple[Config, Dataset]:
     """The configuration with every default filled in, and its data set. Raises ConfigError."""
     config = settled(config)
@@ -59,6 +61,7 @@ def settled(config: Config) -> Config:
     return config
 
 
+@exits_refused()
 def check(config: Config, dataset: Dataset, seeds: Sequence[int] | None = None) -> dict[int, Partition]:
     """The partitions of a resolved configuration; tries model and method on the data. Raises ConfigError.
 

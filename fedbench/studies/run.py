@@ -13,10 +13,10 @@ from fedbench.config.schema import folder_name
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.results.loggers import log_page
-from fedbench.results.plan import Plan
+from fedbench.results.plan import FILE, Plan, is_study
 from fedbench.results.reader import Records
 from fedbench.runtime.kept_models import MODELS
-from fedbench.studies import places
+from fedbench.studies import places, provenance
 from fedbench.studies.attempt import Watcher, perform
 from fedbench.studies.gather import gather
 from fedbench.studies.job import Job
@@ -79,13 +79,16 @@ def run(
     Raises ConfigError, before round 1, for what cannot be run.
     """
     config, dataset = resolve(config)
-    folder = config.out or Path("results") / _experiment(experiment) / (config.name or places.default_name(config))
+    provenance.check_current(config)
+    root = Path("results") / _experiment(experiment)
+    folder = config.out or (root / config.name if config.name else places.place(root, config))
     result = Result(folder, config)
     with places.made(folder):
-        if resume and not has_begun(config, folder):
-            raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
         state = places.state_of(folder, config)
+        if resume and state == "new" and all(job.state == "new" for job in jobs_of(config, folder)):
+            raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
         if state == "done":
+            places.say_changes([(folder, config)])
             places.tidy(folder)
         else:
             _make(config, dataset, folder, watch or (lambda event: None))
@@ -98,27 +101,33 @@ def run(
 
 
 def jobs_of(config: Config, folder: Path) -> list[Job]:
-    """A run of one seed is a job in its own folder; one of several is put together from the jobs of its seeds."""
-    if len(config.seeds) == 1:
+    """A run of one seed is a job in its own folder; one of several is put together from the jobs of its seeds.
+
+    A folder that the user named outlives changes of the user's code and data, which are other jobs.
+    """
+    named = config.out or config.name
+    if len(config.seeds) == 1 and not (named and provenance.short_print(config)):
         return [Job(config, folder, config.method.name)]
     return [Job.kept(config, seed, config.out or Path("results")) for seed in config.seeds]
 
 
-def has_begun(config: Config, folder: Path) -> bool:
-    """Whether there is anything to go on with: the run, or the job of a seed."""
-    return any((path / "config.yaml").exists() for path in (folder, *(job.folder for job in jobs_of(config, folder))))
-
-
 def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher) -> None:
     jobs = jobs_of(config, folder)
-    left = [job for job in jobs if not job.done]
+    left = [job for job in jobs if job.state != "done"]
     partitions = check(config, dataset, [job.seed for job in left])
-    if len(jobs) == 1:
+    places.say_changes([(job.folder, job.config) for job in jobs])
+    if jobs[0].folder == folder:
         perform(jobs, dataset, partitions, watch)
         return
     with places.alone_in(folder):
+        known = is_study(folder)
         plan_of(config, folder, jobs)
-        perform(left, dataset, partitions, watch)
+        try:
+            perform(left, dataset, partitions, watch)
+        except ConfigError:
+            if not known and all(job.state == "new" for job in jobs):
+                (folder / FILE).unlink()
+            raise
         plan_of(config, folder, jobs)
         gather(folder, config, [job.folder for job in jobs])
 

@@ -17,6 +17,7 @@ from fedbench.studies.attempt import Watcher, perform
 from fedbench.studies.job import ERROR, Job
 from fedbench.studies.mirror import Home, brought, home_in
 from fedbench.studies.resolve import check
+from fedbench.user_code import exits_refused
 
 PACE = 5.0
 """Seconds between two looks at what there is to send home."""
@@ -79,7 +80,8 @@ def attempt(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda 
 
 def _done(job: Job, load: Callable[[], Dataset], watch: Watcher) -> bool:
     try:
-        dataset = load()
+        with exits_refused():
+            dataset = load()
         perform([job], dataset, check(job.config, dataset), watch)
     except Exception as error:
         note_error(job, last_line(error))

@@ -1,13 +1,14 @@
 """Commands and scripts: one line for a mistake, exit codes, quick help."""
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from fedbench.cli import COMMANDS, command, main
+from fedbench.cli import COMMANDS, Printed, command, main
 from fedbench.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -61,9 +62,25 @@ def test_a_mistake_is_one_line_and_debug_shows_the_trace():
     assert "Traceback" in debug.stderr
 
 
+def test_a_module_that_ends_the_process_is_a_mistake_and_no_silent_success(tmp_path):
+    (tmp_path / "own_exit.py").write_text("import sys\ndef make():\n    sys.exit(0)\n")
+    for arguments in (["run", "--data", "own_exit:make"], ["data", "own_exit:make", "--check"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "fedbench", *arguments], cwd=tmp_path, capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert done.stderr == (
+            "fedbench: error: own_exit.py:3 (in make): sys.exit(0) would end the whole command; return, or raise an "
+            "exception\n"
+        )
+    assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["own_exit.py"]
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(ConfigError("x"), 2), (KeyboardInterrupt(), 130), (RuntimeError("x"), 1), (SystemExit(0), 0), (SystemExit(2), 2)],
+    [(ConfigError("x"), 2), (KeyboardInterrupt(), 130), (RuntimeError("x"), 1), (Printed(), 0), (SystemExit(0), 2)],
 )
 def test_exit_codes(error, code):
     @command

@@ -1,5 +1,6 @@
 """Two stages and the choice between them."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,17 @@ def contest(tmp_path, scores: dict[float, list[float | None]], seeds=(90, 91), f
     plan = Plan("compare", None, {}, entries)
     asked, local = Config(seeds=[0, 1], model="mlp"), Contender("local", "local", {}, POINTS)
     return Contest(plan, asked, [local], tmp_path, tmp_path, list(seeds), final_val=final_val)
+
+
+def test_what_is_to_be_known_of_the_partition_is_said_once_before_anything_is_run(tmp_path, caplog):
+    rows = [{"train": [0, 1, 2, 3], "test": [1500]}, {"train": [1500, 5, 6, 7], "test": [1600]}]
+    (tmp_path / "clients.json").write_text(json.dumps({"clients": rows}))
+    partition = {"name": "file", "path": str(tmp_path / "clients.json"), "clients": 2}
+    asked = Config(seeds=[0], model="mlp", partition=partition)
+    both = [Contender(name, name) for name in ("local", "fedavg")]
+    Contest(Plan("compare", None, {}, []), asked, both, tmp_path, tmp_path, [90]).check()
+    (line,) = caplog.messages
+    assert line.startswith("partition.path: 1 of 2 test images (the first: row 1500) are training or validation images")
 
 
 @pytest.mark.parametrize(

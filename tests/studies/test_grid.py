@@ -127,7 +127,7 @@ def test_a_run_of_the_same_configuration_is_taken_from_a_study(folder):
     entry = plan(folder).final("local")[0]
     job = Job.kept(resolve(Config(**load_yaml(folder / entry.path / "config.yaml")))[0], 3, folder)
     assert job.folder.samefile(folder / entry.path)
-    assert job.done
+    assert job.state == "done"
 
 
 def test_the_page_is_there_and_tunes_own_files_are_not(folder):

@@ -50,4 +50,4 @@ def test_what_became_of_a_job_is_what_its_folder_says(tmp_path):
 def test_a_job_whose_place_holds_another_run_is_not_taken_for_done(tmp_path):
     described(resolve(small(rounds=9))[0], tmp_path / "a")
     with pytest.raises(ConfigError, match="holds a run of another configuration"):
-        assert Job(resolve(small())[0], tmp_path / "a", "mine").done
+        assert Job(resolve(small())[0], tmp_path / "a", "mine").state == "done"

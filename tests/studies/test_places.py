@@ -3,7 +3,9 @@
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -71,6 +73,48 @@ def test_a_finished_run_whose_records_are_cut_short_is_not_taken_for_whole(tmp_p
         "it anew, or give another --out"
     )
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == left
+
+
+def cut(path, rows=None) -> None:
+    """Leave half of a file, or a whole one with fewer rows."""
+    if rows is None:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    elif path.suffix == ".parquet":
+        table = pq.read_table(path)
+        pq.write_table(table.slice(0, len(table) - rows), path)
+    else:
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[rows:]))
+
+
+@pytest.mark.parametrize("name", ["clients.parquet", "traces.parquet", "timings.jsonl", "metrics.jsonl"])
+@pytest.mark.parametrize("rows", [None, 1])
+def test_a_finished_seed_whose_records_are_damaged_is_taken_by_no_command(tmp_path, monkeypatch, name, rows):
+    monkeypatch.chdir(tmp_path)
+    folder = run(small("fedobp", rounds=2), report=False).folder
+    job = Job.kept(resolve(small("fedobp", rounds=2))[0], 0, Path("results"))
+    assert job.folder == folder
+    cut(folder / name, rows)
+    for again in (
+        lambda: run(small("fedobp", rounds=2)),
+        lambda: run(small("fedobp", rounds=2, seeds=[0, 1])),
+        lambda: execute([job], tmp_path / "scratch", 1, print),
+    ):
+        with pytest.raises(ConfigError) as error:
+            again()
+        assert str(error.value).startswith(f"{folder / name}: ")
+        assert f"; bring the file back, delete {folder} to run it anew" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["clients.parquet", "traces.parquet"])
+def test_a_finished_run_that_kept_no_hashes_is_taken_where_it_can_be_read(tmp_path, name):
+    run(small("fedobp", rounds=2, out=str(tmp_path)), report=False)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    del summary["sha256"]
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    run(small("fedobp", rounds=2, out=str(tmp_path)), report=False)
+    cut(tmp_path / name)
+    with pytest.raises(ConfigError, match=f"{name}: {name} cannot be read"):
+        run(small("fedobp", rounds=2, out=str(tmp_path)), report=False)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A run is done once, in the folder that was asked for; each of several seeds is kept and taken again."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,75 @@ def test_a_refused_run_of_several_seeds_leaves_nothing(tmp_path):
     with pytest.raises(ConfigError):
         run(asked)
     assert not (tmp_path / "a").exists()
+
+
+EXITS = """
+import sys, torch
+from lightning import LightningModule
+from lightning.pytorch.loggers import CSVLogger
+from fedbench.methods.fedavg import FedAvg
+from tests.runtime.rounds import odd_images
+def at(name):
+    if name == "{place}":
+        sys.exit(0)
+class Net(LightningModule):
+    def __init__(self, classes=10):
+        super().__init__()
+        at("model")
+        self.head = torch.nn.Linear(64, classes)
+    def forward(self, x):
+        return self.head(x.flatten(1))
+    def training_step(self, batch, batch_idx):
+        return torch.nn.functional.cross_entropy(self(batch[0]), batch[1])
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+class Mine(FedAvg):
+    def check(self):
+        at("check")
+        return super().check()
+    @classmethod
+    def adapt_model(cls, *what, **more):
+        at("adapt_model")
+        return super().adapt_model(*what, **more)
+    def start(self, initial):
+        at("start")
+        return super().start(initial)
+    def aggregate(self, server, uploads):
+        at("aggregate")
+        return super().aggregate(server, uploads)
+class Rows(list):
+    def __len__(self):
+        at("data")
+        return super().__len__()
+def make(train):
+    at("factory")
+    return Rows(odd_images(train))
+class Log(CSVLogger):
+    def __init__(self, save_dir):
+        super().__init__(save_dir)
+        at("logger")
+"""
+
+
+@pytest.mark.parametrize(
+    "place", ["model", "check", "adapt_model", "start", "aggregate", "data", "factory", "logger", "nowhere"]
+)
+def test_code_of_the_user_that_ends_the_process_is_an_error_that_leaves_nothing(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_exits", raising=False)
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / ".cache"))
+    Path("own_exits.py").write_text(EXITS.format(place=place))
+    own = dict(data="own_exits:make", model="own_exits:Net", partition={"name": "iid", "clients": 4})
+    loggers = ["own_exits:Log"] if place in ("logger", "nowhere") else []
+    asked = small("own_exits:Mine", rounds=1, out="out", loggers=loggers, **own)
+    if place == "nowhere":
+        run(asked, report=False)
+        return
+    told = "own_exits:Log.*SystemExit: 0" if place == "logger" else r"own_exits.py:9 \(in at\): sys.exit\(0\) would"
+    with pytest.raises(ConfigError, match=told):
+        run(asked, report=False)
+    assert not Path("out").exists()
 
 
 def test_a_regression_needs_nothing_but_its_data(tmp_path):

@@ -283,11 +283,10 @@ def shared(hands: Holdings, part: str, image: np.ndarray) -> Iterator[str]:
         )
 
 
-def repeats(hands: Holdings, part: str) -> Iterator[str]:
+def repeats(
+    hands: Holdings, part: str, why: str = ", because their share of a class is larger than the class"
+) -> Iterator[str]:
     """One sentence where a client holds an image more than once."""
     twice = np.unique(hands.owners[repeated(hands.owners, hands.rows)])
     if len(twice):
-        yield (
-            f"{len(twice)} clients (the first: {twice[0]}) hold some {part} images more than once, "
-            "because their share of a class is larger than the class"
-        )
+        yield f"{len(twice)} clients (the first: {twice[0]}) hold some {part} images more than once{why}"

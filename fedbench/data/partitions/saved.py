@@ -7,6 +7,7 @@ flat arrays instead (arrays.py).
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,18 @@ def from_file(dataset: Dataset, config: Config, seed: int) -> Partition:
     in_val = np.concatenate([held, np.ones(len(val.rows), bool)])
     clients = client_rows(whole, in_val, test, options.clients, sort=False)
     public = _public_beside(source, np.concatenate([whole.rows, test.rows]), found.public, config, seed)
-    warnings = (*unused(options), *repeats(whole, "training"), *repeats(test, "test"))
-    return Partition(clients, public, warnings, seed)
+    twice = (*repeats(whole, "training", ""), *repeats(test, "test", ""))
+    return Partition(clients, public, (*unused(options), *twice, *_learnt_elsewhere(whole, test)), seed)
+
+
+def _learnt_elsewhere(train: Holdings, test: Holdings) -> Iterator[str]:
+    """One sentence where a client is tested on images that another one trains on; on its own it never is."""
+    both = np.intersect1d(train.rows, test.rows)
+    if len(both):
+        yield (
+            f"partition.path: {len(both)} of {len(np.unique(test.rows))} test images (the first: row {both[0]}) are "
+            "training or validation images of another client: what is shared may have learnt them"
+        )
 
 
 def _public_beside(

@@ -40,6 +40,30 @@ def test_rows_are_those_of_the_file_in_its_order(path):
     assert [second.train.tolist(), second.val.tolist(), second.test.tolist()] == [[2, 7], [], [1001, 3]]
 
 
+@pytest.mark.parametrize("suffix", ["json", "npz"])
+def test_test_images_that_another_client_trains_on_are_counted(tmp_path, suffix):
+    path, elsewhere = tmp_path / f"clients.{suffix}", [{"train": [5, 0], "val": [9], "test": [1000, 7]}, *SMALL[1:]]
+    elsewhere += [{"train": [1001, 8], "val": [], "test": [9, 3]}]
+    if suffix == "npz":
+        elsewhere[1] = elsewhere[1] | {"val": []}
+        arrays = {f"0/{part}": [np.array(c[part], np.int64) for c in elsewhere] for part in ("train", "val", "test")}
+        sizes = {f"{name}_sizes": np.array([len(own) for own in rows]) for name, rows in arrays.items()}
+        np.savez(path, **{name: np.concatenate(rows) for name, rows in arrays.items()}, **sizes)
+    dealt = deal(path, None if suffix == "npz" else {"clients": elsewhere}, clients=3)
+    assert dealt.warnings == (
+        "partition.path: 3 of 5 test images (the first: row 7) are training or validation images of another client: "
+        "what is shared may have learnt them",
+    )
+
+
+def test_images_that_a_client_holds_twice_are_named(path):
+    dealt = deal(path, {"clients": [{"train": [5, 0, 5], "test": [1000]}, {"train": [2], "test": [1001, 1001]}]})
+    assert dealt.warnings == (
+        "1 clients (the first: 0) hold some training images more than once",
+        "1 clients (the first: 1) hold some test images more than once",
+    )
+
+
 def test_a_validation_part_is_held_out_where_a_client_brings_none(path):
     first, second = deal(path, {"clients": SMALL}, val=0.5).clients
     assert first.val.tolist() == [9]

@@ -1,0 +1,72 @@
+"""With what of the user's own a run is made: code of method, model, data factory and aggregator, and data."""
+
+import json
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Any
+
+from fedbench.config import Config
+from fedbench.data import sources
+from fedbench.errors import ConfigError
+from fedbench.user_code import Code, changed, code_now, code_of
+
+SECTIONS = ("method", "model", "data", "aggregator")
+"""What decides the numbers and may be the user's own."""
+
+
+def own_names(config: Config) -> dict[str, str]:
+    """What of a configuration is named as package.module:name, by section."""
+    names = {section: str(getattr(config, section).name) for section in SECTIONS}
+    known = {section: name for section, name in names.items() if ":" in name}
+    return {s: name for s, name in known.items() if s != "data" or sources.module_of(name) == "factory"}
+
+
+def code(config: Config) -> dict[str, Code]:
+    """The user's code by section; a class of fedbench's own has none."""
+    return {section: own for section, name in own_names(config).items() if (own := code_of(name)).files}
+
+
+def short_print(config: Config) -> str:
+    """Eight hexadecimal digits that name the user's code and data; empty where there is nothing of the user's."""
+    return print_in(told(config))
+
+
+def print_in(environment: Mapping[str, Any]) -> str:
+    """The same of the code that a run was made with."""
+    known = {section: own["fingerprint"] for section, own in environment.get("code", {}).items()}
+    return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:8] if known else ""
+
+
+def told(config: Config) -> dict[str, Any]:
+    """As environment.json says it."""
+    known = {s: {"fingerprint": own.fingerprint, "files": dict(own.files)} for s, own in code(config).items()}
+    if content := config.data.content:
+        known["content"] = {"fingerprint": content, "files": {f"data {config.data.name}": content}}
+    return {"code": known} if known else {}
+
+
+def changes(environment: Mapping[str, Any], config: Config) -> list[str] | None:
+    """Files and packages that have changed since a run was made; none where it does not say what it was made with."""
+    now = told(config).get("code", {})
+    before = environment.get("code", {})
+    if now.keys() - before.keys():
+        return None
+    different = {s for s in now if before[s]["fingerprint"] != now[s]["fingerprint"]}
+    return sorted({name for s in different for name in changed(before[s]["files"], now[s]["files"])})
+
+
+def check_current(config: Config) -> None:
+    """Raises ConfigError where a file of the user's is another one than this process has imported."""
+    for name in own_names(config).values():
+        if files := changed(code_of(name).files, code_now(name).files):
+            raise ConfigError(
+                f"{changed_since(files)} this process imported {name}: start Python anew, or import it again "
+                "(importlib.reload)"
+            )
+
+
+def changed_since(files: Iterable[str]) -> str:
+    """`a.py has changed since`, `a.py and b.py have changed since`."""
+    names = list(files)
+    whole = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+    return f"{whole} {'has' if len(names) == 1 else 'have'} changed since"
