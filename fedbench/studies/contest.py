@@ -18,7 +18,6 @@ from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_n
 from fedbench.runtime.liveness import outliving
 from fedbench.studies import places, provenance
 from fedbench.studies.contenders import TUNE_SEEDS, Contender
-from fedbench.studies.description import data_print
 from fedbench.studies.execute import Watch, execute, room_for
 from fedbench.studies.job import Job, Outcome
 from fedbench.studies.resolve import check, resolve, settled
@@ -37,8 +36,7 @@ class Contest:
 
     config: what is asked of all of them. required: the contender without which there is no answer, if there is one.
     final_val: `data.val` of final runs, where it is another one. setting: what tells it from others that are held with
-    it. jobs: of the plan so far. points: by label, what is tried; where points are proposed, so far. content: what
-    names that of the data, once it is known.
+    it. jobs: of the plan so far. points: by label, what is tried; where points are proposed, so far.
     """
 
     plan: Plan
@@ -52,7 +50,6 @@ class Contest:
     setting: str = ""
     jobs: tuple[Job, ...] = ()
     points: dict[str, list[Values]] = field(default_factory=dict)
-    content: str | None = None
 
     def __post_init__(self) -> None:
         self.points = {contender.label: list(contender.points) for contender in self.contenders}
@@ -80,7 +77,6 @@ class Contest:
         for contender in self.contenders:
             dataset, lines = self._tried_out(contender)
             remarks |= dict.fromkeys(lines)
-        self.content = data_print(dataset)
         for line in remarks:
             logging.getLogger("fedbench").warning("%s", line)
         return load(dataset.task).primary
@@ -200,9 +196,7 @@ class Contest:
         return [contender for contender in self.contenders if contender.label in choices]
 
     def begin(self, jobs: Sequence[Job]) -> None:
-        """Take jobs into the plan. Raises ConfigError where one of them was begun with other data."""
-        for job in jobs:
-            places.check_same_data(job.folder, job.config, self.content)
+        """Take jobs into the plan."""
         self.jobs = (*self.jobs, *jobs)
         self.write()
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from functools import cache
-from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import numpy as np
 
 from fedbench import processor
 from fedbench.config import Config
-from fedbench.data.cache import digest_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.data.partitions.scheme import FILE
@@ -51,18 +49,10 @@ def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any
         "git": _git(),
         "command": _command(),
         "task": dataset.task,
-        "data_fingerprint": data_print(dataset),
         "partition_fingerprint": fingerprints,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "finished": None,
     }
-
-
-def data_print(dataset: Dataset) -> str | None:
-    """What names the content of a data set, and where its test part begins; none of one that lies in memory alone."""
-    if dataset.folder is None:
-        return None
-    return sha256(f"{digest_of(dataset.folder)} {dataset.train_rows}".encode()).hexdigest()
 
 
 def files(config: Config) -> dict[str, Path]:

@@ -255,18 +255,6 @@ def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> Non
             )
 
 
-def check_same_data(folder: Path, config: Config, content: str | None) -> None:
-    """Raises ConfigError where a folder holds a run that began with other data. content: what names those of now."""
-    if content is None or not (folder / "config.yaml").exists():
-        return
-    known = _kept_json(folder / "environment.json").get("data_fingerprint")
-    if known is not None and known != content:
-        raise ConfigError(
-            f"{folder} holds a run that began with other data: {config.data.name} has changed since; bring it back, "
-            f"delete {folder} to run it anew, or give another --out"
-        )
-
-
 def check_same_files(folder: Path, config: Config) -> None:
     """Raises ConfigError where a run began with another partition.path or model.weights than lies there now."""
     named, found = files(config), prints(config)

@@ -18,7 +18,6 @@ from fedbench.results.reader import Records
 from fedbench.runtime.kept_models import MODELS
 from fedbench.studies import places, provenance
 from fedbench.studies.attempt import Watcher, perform
-from fedbench.studies.description import data_print
 from fedbench.studies.gather import gather
 from fedbench.studies.job import Job
 from fedbench.studies.resolve import check, resolve
@@ -86,8 +85,6 @@ def run(
     result = Result(folder, config)
     with places.made(folder):
         state = places.state_of(folder, config)
-        if state != "new":
-            places.check_same_data(folder, config, data_print(dataset))
         if resume and state == "new" and all(job.state == "new" for job in jobs_of(config, folder)):
             raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
         if state == "done":
@@ -118,8 +115,6 @@ def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher) -> Non
     jobs = jobs_of(config, folder)
     left = [job for job in jobs if job.state != "done"]
     partitions = check(config, dataset, [job.seed for job in left])
-    for job in jobs:
-        places.check_same_data(job.folder, config, data_print(dataset))
     places.say_changes([(job.folder, job.config) for job in jobs])
     if jobs[0].folder == folder:
         perform(jobs, dataset, partitions, watch)

@@ -2,11 +2,9 @@
 
 import importlib
 import json
-import re
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fedbench.config import Config
@@ -218,40 +216,6 @@ def test_a_file_that_has_changed_since_it_was_imported_is_refused(here):
     path.write_text(METHOD.format(by=0.123))
     with pytest.raises(ConfigError, match=r"own_method.py has changed since this process imported own_method:Scaled: "):
         run(small("own_method:Scaled", rounds=1))
-
-
-READER = """
-import numpy as np
-def make(train):
-    return [(row[:-1], int(row[-1])) for row in np.load("rows.npy")[: 60 if train else 30]]
-"""
-
-
-def test_results_of_other_data_are_refused_by_every_command(here):
-    Path("own_reader.py").write_text(READER)
-    partition = {"name": "iid", "clients": 2}
-
-    def save(seed: int) -> None:
-        rows = np.random.default_rng(seed).normal(size=(60, 4)).astype(np.float32)
-        np.save("rows.npy", np.c_[rows, np.arange(60) % 2].astype(np.float32))
-
-    def asked(**more) -> Config:
-        return small(data="own_reader:make", partition=partition, rounds=1, **more)
-
-    save(0)
-    folder, _ = run_of(asked())
-    assert run_of(asked())[1] == []
-    save(1)
-    told = f"{folder} holds a run that began with other data: own_reader:make has changed since; bring it back, delete "
-    for again in (
-        lambda: run(asked()),
-        lambda: run(asked(seeds=[0, 1])),
-        lambda: compare(asked(seeds=[0]), ["fedavg"], tune=0, at_once=1),
-    ):
-        with pytest.raises(ConfigError, match=re.escape(told)):
-            again()
-    save(0)
-    assert run_of(asked()) == (folder, [])
 
 
 def test_what_is_fedbenchs_own_is_known_by_its_name_alone(here):
