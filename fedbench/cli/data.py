@@ -93,7 +93,7 @@ def described_lines(dataset: "Dataset") -> Iterator[tuple[str, str]]:
     if dataset.mean:
         yield "mean", ", ".join(f"{value:.4f}" for value in dataset.mean)
         yield "std", ", ".join(f"{value:.4f}" for value in dataset.std)
-    yield from (("warning", warning) for warning in dataset.warnings)
+    yield from (("warning", warning) for warning in dataset.remarks)
     yield "cache", f"{dataset.folder} ({cache.size_on_disk(dataset.folder) / 1e6:.1f} MB)"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import explain
@@ -32,7 +32,20 @@ class DataConfig(OpenSection):
         description="data set: a name of `fedbench data --help`, parquet:PATH, folder:PATH, or package.module:factory",
     )
     root: Path | None = Field(None, description="folder with the data set's published files (default: the cache)")
-    val: float = Field(0.1, ge=0, lt=1, description="share of each client's training images held out for validation")
+    task: Literal["auto", "classification", "multilabel", "regression"] = Field(
+        "auto", description="what is learnt: one class, several labels at once, or numbers; auto: what the targets are"
+    )
+    content: str | None = Field(
+        None,
+        description="hash of what was read of data of your own, by which a run is known; filled in where not given",
+    )
+    val: float = Field(
+        0.1,
+        ge=0,
+        lt=1,
+        description="share of each client's training images held out for validation, unless the data have a validation "
+        "part; 0: none, and such a part is trained on",
+    )
     mean: list[float] = Field([], description="mean of pixels in [0, 1], per channel or for all; empty: the set's own")
     std: list[Annotated[float, Field(gt=0)]] = Field([], description="deviation, likewise")
     augment: list[Literal["flip", "rotate", "crop"]] = Field(
@@ -114,6 +127,8 @@ class PublicConfig(Section):
 
 
 class ModelConfig(OpenSection):
+    """A class may be written as LightningCLI writes it: `class_path: pkg.mod.Net` and `init_args: {...}`."""
+
     name: str = Field(
         "auto",
         description="mlp, avgcnn, resnet8, resnet10, resnet18, alexnet, vit, or package.module:Class of a "
@@ -127,6 +142,15 @@ class ModelConfig(OpenSection):
     )
 
     _absolute = field_validator("weights")(absolute)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_class_path(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "class_path" not in value:
+            return value
+        named = dict(value)
+        path, arguments = str(named.pop("class_path")), named.pop("init_args", None) or {}
+        return {"name": ":".join(path.rsplit(".", 1)), **arguments, **named}
 
 
 class TrainConfig(Section):

@@ -27,7 +27,7 @@ class Augmentation:
     degrees: float = 15.0
 
     def __call__(self, pixels: Tensor, stream: torch.Generator) -> Tensor:
-        """uint8 [b, C, H, W] -> the same shape on the same device."""
+        """uint8 or float [b, C, H, W] -> the same shape and type on the same device."""
         count, device = len(pixels), pixels.device
         for kind in KINDS:
             if kind not in self.kinds:
@@ -66,4 +66,4 @@ def rotated(pixels: Tensor, angles: Tensor) -> Tensor:
     first = torch.stack([cos, -sin * (height / width), zero], 1)
     second = torch.stack([sin * (width / height), cos, zero], 1)
     grid = F.affine_grid(torch.stack([first, second], 1), list(pixels.shape), align_corners=False)
-    return F.grid_sample(pixels.float(), grid, mode="nearest", align_corners=False).to(torch.uint8)
+    return F.grid_sample(pixels.float(), grid, mode="nearest", align_corners=False).to(pixels.dtype)

@@ -14,18 +14,20 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
 from fedbench.data.normalisation import MeanAndDeviation, constants_of
+from fedbench.data.reading.targets import NAMED, Targets
 from fedbench.errors import ConfigError
 
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
-VERSION = 3
+VERSION = 4
 """Goes up when the same source would be decoded to something else."""
 FILES_NAMED = 20
 """So many files of a source are named in meta.json, which is read at every start."""
@@ -33,7 +35,10 @@ FILES_NAMED = 20
 
 @dataclass(frozen=True)
 class Block:
-    """Some samples in a row, such as images uint8 [b, C, H, W]; targets [b, ...]; domains int64 [b] or None."""
+    """Some samples in a row, such as images uint8 [b, C, H, W]; targets [b, ...]; domains [b] or None.
+
+    Domains are numbers, or what `Content.domains` makes numbers of.
+    """
 
     samples: np.ndarray
     targets: np.ndarray
@@ -42,9 +47,15 @@ class Block:
 
 @dataclass(frozen=True)
 class Content:
-    """What a source holds. blocks: the training samples, then the test samples, each read once.
+    """What a source holds.
 
-    classes: None where only the targets tell. mean, std: None where they are to be measured on the train part.
+    train, test: how many samples. val: how many of the training samples, the last ones, are the source's own validation
+    part. blocks: the training samples, then the test samples, each read once. kind: image, feature or token; by default
+    bytes are images, other whole numbers tokens and floats features.
+    categories: whether columns of rows may hold codes of categories. targets: what the targets of all rows are; by
+    default class numbers, of `classes` that are called `class_names`. domains: the numbers and names of what the
+    blocks say of all rows; by default they say numbers, of `domain_names`. mean, std: None where they are to be
+    measured on the train part. remarks: what is to be said once all blocks have been read.
     """
 
     train: int
@@ -56,7 +67,12 @@ class Content:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     warnings: tuple[str, ...] = ()
-    task: str = "classification"
+    kind: str | None = None
+    val: int = 0
+    categories: bool = False
+    targets: Callable[[np.ndarray], Targets] | None = None
+    domains: Callable[[np.ndarray], tuple[np.ndarray, tuple[str, ...]]] | None = None
+    remarks: Callable[[], Iterable[str]] = tuple
 
 
 @dataclass(frozen=True)
@@ -152,7 +168,9 @@ class Tally:
     """What is known of the samples written so far."""
 
     train: int
+    categories: bool = False
     shape: tuple[int, ...] = ()
+    kind: str = ""
     rows: int = 0
     constants: "MeanAndDeviation | None" = None
     targets: list[np.ndarray] = field(default_factory=list)
@@ -160,7 +178,7 @@ class Tally:
     digest: Any = field(default_factory=hashlib.sha256)
 
     def add(self, block: Block, samples: np.ndarray) -> None:
-        self.constants = self.constants or constants_of(samples)
+        self.constants = self.constants or constants_of(samples, self.categories)
         self.constants.add(samples[: max(0, self.train - self.rows)])
         self.digest.update(samples.data)
         self.targets.append(block.targets)
@@ -171,11 +189,11 @@ class Tally:
 
 def write(source: Source, content: Content, folder: Path, progress: OnProgress | None) -> None:
     """Samples first, as a stream; then targets, domains and what was learnt on the way."""
-    tally, rows = Tally(content.train), content.train + content.test
+    tally, rows = Tally(content.train, content.categories), content.train + content.test
     with (folder / "samples.npy").open("wb") as file:
         for block in content.blocks:
             if not tally.shape:
-                tally.shape = (rows, *block.samples.shape[1:])
+                tally.shape, tally.kind = (rows, *block.samples.shape[1:]), kind_of(block.samples.dtype)
                 write_header(file, block.samples.dtype, tally.shape)
             samples = np.ascontiguousarray(block.samples)
             tally.add(block, samples)
@@ -185,14 +203,55 @@ def write(source: Source, content: Content, folder: Path, progress: OnProgress |
         synced(file)
     if tally.rows != rows:
         raise ConfigError(f"data {source.name}: {tally.rows} samples were read where {rows} were announced")
-    kind = np.int64 if content.task == "classification" else np.float32
-    targets = np.concatenate(tally.targets).astype(kind)
-    save(folder / "targets.npy", targets)
-    if tally.domains:
-        save(folder / "domains.npy", np.concatenate(tally.domains).astype(np.int64))
+    meaning = Meaning.of(source, content, tally)
+    save(folder / "targets.npy", meaning.targets.values)
+    if meaning.domains is not None:
+        save(folder / "domains.npy", meaning.domains)
     with (folder / "meta.json").open("w") as text:
-        json.dump(describe_cache(source, content, tally, targets), text, indent=1)
+        json.dump(describe_cache(source, content, tally, meaning), text, indent=1)
         synced(text)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What targets and domains are, which is known once all have been read. domains: int64 [rows] or None."""
+
+    targets: Targets
+    domains: np.ndarray | None
+    domain_names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: Source, content: Content, tally: "Tally") -> "Meaning":
+        """Raises ConfigError."""
+        targets = (content.targets or partial(_class_numbers, content))(np.concatenate(tally.targets))
+        domains = np.concatenate(tally.domains) if tally.domains else None
+        names = content.domain_names
+        if domains is not None and content.domains is not None:
+            domains, names = content.domains(domains)
+        return cls(targets, None if domains is None else domains.astype(np.int64), names)
+
+
+def _class_numbers(content: Content, values: np.ndarray) -> Targets:
+    classes = content.classes or int(values.max()) + 1
+    return Targets(values.astype(np.int64), "classification", classes, content.class_names)
+
+
+def absent_classes(targets: Targets) -> Iterator[str]:
+    """Names the classes that no sample has."""
+    if not targets.classes:
+        return
+    numbers = np.flatnonzero(np.bincount(targets.values, minlength=targets.classes) == 0)
+    if len(numbers):
+        names = [targets.names[number] if targets.names else str(number) for number in numbers]
+        more = ", ..." if len(names) > NAMED else ""
+        yield f"{len(names)} of {targets.classes} classes have no samples: {', '.join(names[:NAMED])}{more}"
+
+
+def kind_of(dtype: np.dtype) -> str:
+    """What samples of this type are where nothing else is said."""
+    if dtype == np.uint8:
+        return "image"
+    return "token" if np.issubdtype(dtype, np.integer) else "feature"
 
 
 def write_header(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> None:
@@ -213,24 +272,29 @@ def save(path: Path, values: np.ndarray) -> None:
         synced(file)
 
 
-def describe_cache(source: Source, content: Content, tally: Tally, targets: np.ndarray) -> dict[str, Any]:
+def describe_cache(source: Source, content: Content, tally: Tally, meaning: Meaning) -> dict[str, Any]:
     """What meta.json says."""
     mean, std = tally.constants.mean_and_std() if tally.constants else ([], [])
-    for values in (targets, *(own.astype(np.int64) for own in tally.domains)):
+    measured = content.mean is None and content.std is None and tally.constants
+    targets = meaning.targets
+    for values in (targets.values, *(() if meaning.domains is None else (meaning.domains,))):
         tally.digest.update(values.tobytes())
-    classes = content.classes or int(targets.max()) + 1 if content.task == "classification" else 0
     return {
         "version": VERSION,
         "name": source.name,
         "shape": tally.shape,
-        "task": content.task,
-        "classes": classes,
-        "class_names": content.class_names,
-        "domain_names": content.domain_names,
+        "kind": content.kind or tally.kind,
+        "task": targets.task,
+        "classes": targets.classes,
+        "class_names": targets.names,
+        "class_labels": targets.labels,
+        "domain_names": meaning.domain_names,
         "train_rows": content.train,
+        "val_rows": content.val,
         "mean": content.mean or mean,
         "std": content.std or std,
-        "warnings": content.warnings,
+        "warnings": [*content.warnings, *content.remarks(), *targets.remarks, *absent_classes(targets)],
+        "scaling": list(tally.constants.remarks()) if measured and tally.constants else [],
         "files": [str(path) for path in source.files[:FILES_NAMED]],
         "file_count": len(source.files),
         "options": {key: str(value) for key, value in source.options.items()},
@@ -264,8 +328,9 @@ def read(folder: Path) -> dict[str, Any]:
             domains is not None and len(domains) != len(targets)
         ):
             raise ValueError("the domains do not fit")
-        names = {key: tuple(meta[key]) for key in ("class_names", "domain_names", "mean", "std", "warnings")}
-        fixed = {key: meta[key] for key in ("name", "task", "classes", "train_rows")}
+        listed = ("class_names", "class_labels", "domain_names", "mean", "std", "warnings", "scaling")
+        names = {key: tuple(meta[key]) for key in listed}
+        fixed = {key: meta[key] for key in ("name", "kind", "task", "classes", "train_rows", "val_rows")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: not a whole prepared data set ({error}); delete it and start again") from error
     return {"samples": samples, "targets": targets, "domains": domains, **names, **fixed}

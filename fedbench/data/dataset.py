@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 class Dataset:
     """Samples of one data set with what is to be learnt of them; train part first, then test part.
 
-    samples: [rows, ...], memory-mapped: uint8 images [rows, channels, height, width], float features or int64 tokens of
-    any shape. targets: [rows, ...], class numbers (int64) or numbers (float32); the task says which. domains: int64
-    [rows] or None. Rows 0 .. train_rows-1 are the source's train part. mean, std: per channel, which is the first
-    dimension of a sample, of pixels in [0, 1] or of features as they are; empty for what is not normalised.
-    classes: how many there are, 0 where targets are numbers. warnings: what readers of results should know.
-    folder: where it lies in the cache; a Dataset pickles as that folder, so all processes of a machine map one copy.
+    samples: [rows, ...], memory-mapped. kind: what they are: image (uint8 or float32 [rows, channels, height, width]),
+    feature (float32) or token (int64). targets: [rows, ...], class numbers (int64) or numbers (float32); the task says
+    which. domains: int64 [rows] or None. Rows 0 .. train_rows-1 are the source's train part, of which the last val_rows
+    are its own validation part. mean, std: per channel, which is the first dimension of a sample, of pixels in [0, 1]
+    or of numbers as they are; empty for what is not normalised. classes: how many there are, 0 where targets are no
+    classes. class_names: of the classes, or of the labels of a multilabel task. class_labels: of each class its label
+    as the source has it, where that is not its number. warnings: what readers of results should know; scaling: what
+    they should know of mean and std. folder: where it lies in the cache; a Dataset pickles as that folder, so all
+    processes of a machine map one copy.
     """
 
     name: str
@@ -44,11 +47,22 @@ class Dataset:
     std: tuple[float, ...]
     warnings: tuple[str, ...] = ()
     folder: Path | None = None
+    kind: str = "image"
+    val_rows: int = 0
+    class_labels: tuple[str, ...] = ()
+    scaling: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, config: "DataConfig", progress: OnProgress | None = None) -> "Dataset":
         """The data set that a configuration names, decoded at the first call on this machine. Raises ConfigError."""
         dataset = cls.open(cache.prepare(sources.find(config, progress), progress))
+        if config.task not in ("auto", dataset.task):
+            raise ConfigError(f"data.task = {config.task}: data {config.name} is for {dataset.task}; leave it out")
+        if config.content and config.content != dataset.content:
+            raise ConfigError(
+                f"data {config.name}: other data than those of the run that is asked for (data.content = "
+                f"{config.content}, and they are {dataset.content} now); bring them back, or leave data.content out"
+            )
         return dataset.normalised(config.mean, config.std)
 
     @classmethod
@@ -68,7 +82,9 @@ class Dataset:
                 )
             if values:
                 found[key] = tuple(values) if len(values) > 1 else tuple(values) * channels
-        return self if found == {"mean": self.mean, "std": self.std} else replace(self, **found)  # type: ignore[arg-type]
+        if found == {"mean": self.mean, "std": self.std}:
+            return self
+        return replace(self, **found, scaling=())  # type: ignore[arg-type]
 
     def __reduce__(self) -> tuple:
         if self.folder is None:
@@ -83,12 +99,30 @@ class Dataset:
     @property
     def holds_images(self) -> bool:
         """Whether samples are pictures, which can be looked at and augmented."""
-        return self.samples.dtype == np.uint8 and self.samples.ndim == 4
+        return self.kind == "image" and self.samples.ndim == 4
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said before anything is trained on it."""
+        return (*self.warnings, *self.scaling)
 
     @property
     def outputs(self) -> int:
         """What a network makes of a sample: a score for each class, or the numbers of a target."""
         return self.classes or int(np.prod(self.targets.shape[1:]))
+
+    @property
+    def meaning(self) -> str:
+        """What its targets are, in words."""
+        if self.classes:
+            return "classes"
+        return "several labels at once" if self.task == "multilabel" else "numbers"
+
+    @property
+    def content(self) -> str:
+        """What was read of samples, targets and domains, as a hash of twelve digits."""
+        assert self.folder is not None
+        return cache.digest_of(self.folder)[:12]
 
     @property
     def one_part(self) -> bool:
@@ -100,8 +134,8 @@ class Dataset:
         """Class numbers, int64 [rows]. Raises ConfigError where targets are no classes."""
         if not self.classes:
             raise ConfigError(
-                f"data {self.name}: its targets are numbers, and what was asked for goes by classes; take the "
-                "partition iid, domain or file, and public.balance = none"
+                f"data {self.name}: its targets are {self.meaning}, and what was asked for goes by classes; take the "
+                "partition iid, domain, natural or file, and public.balance = none"
             )
         return self.targets
 

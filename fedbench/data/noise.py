@@ -50,7 +50,9 @@ def check_chosen(options: PartitionConfig, dataset: Dataset) -> None:
     for key in ("flip_clients", "noise_clients"):
         for client in getattr(options, key):
             if not dataset.classes:
-                raise ConfigError(f"partition.{key}: the targets of data {dataset.name} are no classes; leave it empty")
+                raise ConfigError(
+                    f"partition.{key}: the targets of data {dataset.name} are {dataset.meaning}; leave it empty"
+                )
             if not 0 <= client < options.clients:
                 raise ConfigError(
                     f"partition.{key}: client {client} does not exist; clients are 0 to {options.clients - 1}"

@@ -1,8 +1,14 @@
 """Mean and deviation per channel, measured on the samples that pass by."""
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
+
+from fedbench.data.reading.targets import NAMED
+
+CODES = 1000
+"""Whole numbers below this may be codes of categories; larger ones are amounts."""
 
 
 class MeanAndDeviation(Protocol):
@@ -13,12 +19,20 @@ class MeanAndDeviation(Protocol):
     def mean_and_std(self) -> tuple[list[float], list[float]]:
         """Per channel; empty for what is not normalised."""
 
+    def remarks(self) -> Iterable[str]:
+        """What readers should know of it."""
 
-def constants_of(samples: np.ndarray) -> MeanAndDeviation:
-    """What fits samples like these: pixels for uint8, features for floats, nothing for whole numbers (tokens)."""
+
+def constants_of(samples: np.ndarray, categories: bool = False) -> MeanAndDeviation:
+    """What fits samples like these: pixels for uint8, features for floats, nothing for whole numbers (tokens).
+
+    categories: whether columns of rows may hold codes of categories.
+    """
     if samples.dtype == np.uint8:
         return Pixels()
-    return Features() if np.issubdtype(samples.dtype, np.floating) else Tokens()
+    if not np.issubdtype(samples.dtype, np.floating):
+        return Tokens()
+    return Rows(samples.shape[1]) if categories and samples.ndim == 2 else Features()
 
 
 class Pixels:
@@ -42,6 +56,9 @@ class Pixels:
         means, stds = zip(*found, strict=True)
         return list(means), list(stds)
 
+    def remarks(self) -> Iterable[str]:
+        return ()
+
 
 class Features:
     """Of numbers as they are, in float64; the deviation of a constant feature counts as 1."""
@@ -61,6 +78,61 @@ class Features:
     def mean_and_std(self) -> tuple[list[float], list[float]]:
         return self.mean.tolist(), [value or 1.0 for value in np.sqrt(self.squares / self.count).tolist()]
 
+    def remarks(self) -> Iterable[str]:
+        return ()
+
+
+class Rows(Features):
+    """Features of rows [b, C], of which some columns may hold codes of categories, which stay as they are.
+
+    Codes are small whole numbers from 0 or 1 that use most of their range, in a row whose other columns hold anything
+    else.
+    """
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.whole, self.small = np.ones(columns, bool), np.ones(columns, bool)
+        self.occurs = np.zeros((columns, CODES), bool)
+
+    def add(self, samples: np.ndarray) -> None:
+        super().add(samples)
+        if not len(samples):
+            return
+        self.whole &= (samples == np.floor(samples)).all(axis=0)
+        self.small &= self.whole & ((samples >= 0) & (samples < CODES)).all(axis=0)
+        columns = np.flatnonzero(self.small)
+        self.occurs[columns[None], samples[:, columns].astype(np.int64)] = True
+
+    @property
+    def codes(self) -> np.ndarray:
+        """The columns of categories, ascending."""
+        different = self.occurs.sum(axis=1)
+        first, last = self.occurs.argmax(axis=1), CODES - 1 - self.occurs[:, ::-1].argmax(axis=1)
+        dense = (first <= 1) & (different > 1) & (2 * different >= last - first + 1)
+        return np.flatnonzero(self.small & dense) if not self.whole.all() else np.zeros(0, np.int64)
+
+    def mean_and_std(self) -> tuple[list[float], list[float]]:
+        mean, std = super().mean_and_std()
+        for column in self.codes.tolist():
+            mean[column], std[column] = 0.0, 1.0
+        return mean, std
+
+    def remarks(self) -> Iterable[str]:
+        codes = self.codes
+        if len(codes):
+            amounts = np.setdiff1d(np.flatnonzero(self.whole & (np.sqrt(self.squares) > 0)), codes)
+            others = f"columns {_listed(amounts)} of other whole numbers" if len(amounts) else "the others"
+            yield (
+                f"columns {_listed(codes)} look like codes of categories and stay as they are, {others} are "
+                "standardised; data.mean and data.std, a value per column, change that"
+            )
+        elif self.whole.all():
+            yield "every column holds whole numbers and is standardised; --data.mean 0 --data.std 1 if they are codes"
+
+
+def _listed(columns: np.ndarray) -> str:
+    return ", ".join(map(str, columns[:NAMED])) + (", ..." if len(columns) > NAMED else "")
+
 
 class Tokens:
     """Whole numbers stay as they are."""
@@ -70,3 +142,6 @@ class Tokens:
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
         return [], []
+
+    def remarks(self) -> Iterable[str]:
+        return ()

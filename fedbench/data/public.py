@@ -64,6 +64,6 @@ def _too_few(source: Stock, options: PublicConfig, size: int, wanted: np.ndarray
         kind = "domain- and class-balanced" if options.balance == "domains" else "class-balanced"
         remedy = f"at most {int(available.min()) * len(available)} {kind} images are there"
     return ConfigError(
-        f"public.size = {size}: class {label}{where} would give {wanted[cell]} of its {available[cell]} training "
-        f"images; {remedy}"
+        f"public.size = {size}: class {source.numbers[label]}{where} would give {wanted[cell]} of its "
+        f"{available[cell]} training images; {remedy}"
     )

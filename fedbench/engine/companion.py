@@ -9,7 +9,7 @@ from lightning import LightningModule
 from torch import Tensor
 
 from fedbench.engine.fit import Fit, Step
-from fedbench.engine.losses import task_loss
+from fedbench.engine.losses import outputs_of, task_loss
 from fedbench.engine.optimizers import Stepper, make_stepper
 from fedbench.engine.trainee import Trainee
 from fedbench.module import seeds
@@ -84,7 +84,7 @@ class Companion:
         own = self.learner.weights()
         self.learner.load(self.other)
         with torch.no_grad(), seeds.preserved_torch_stream(), self.learner.autocast():
-            found: Tensor = self.learner.module(x)
+            found: Tensor = outputs_of(self.learner.module(x))
         self.learner.load(own)
         return found
 

@@ -13,6 +13,7 @@ from fedbench.config import TrainConfig
 from fedbench.engine import loop, trainer
 from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit
 from fedbench.engine.lane import Asked
+from fedbench.engine.losses import outputs_of
 from fedbench.engine.module_optimizer import module_optimizer
 from fedbench.engine.stack import Stack
 from fedbench.engine.trainee import Trainee
@@ -91,14 +92,16 @@ class Learner(Trainee):
         name, x = type(self.module).__name__, data.batch(torch.arange(min(2, len(data)), device=self.device))[0]
         failure = f"model {name} fails on samples of shape {tuple(x.shape[1:])}"
         with told(failure), self._evaluating(self.initial()), torch.no_grad(), self.autocast():
-            found = self.module(x)
+            found = outputs_of(self.module(x))
         legal = [(len(x), outputs)] if outputs > 1 or self.task.classes else [(len(x), 1), (len(x),)]
         if not isinstance(found, Tensor) or tuple(found.shape) not in legal:
             got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             what = "class scores" if self.task.classes else "numbers"
+            one = self.task.classes and outputs == 2 and got in ((len(x),), (len(x), 1))
+            hint = "; for one logit z return torch.stack([torch.zeros_like(z), z], 1), z [batch]" if one else ""
             raise ConfigError(
                 f"model {name}: forward(x) must return {what} of shape [batch, {outputs}], it returned {got} for a "
-                f"batch of {len(x)}"
+                f"batch of {len(x)}{hint}"
             )
         with told(f"model {name} fails in training"), seeds.preserved_streams():
             self.fit(Fit(self.initial(), data, "probe", Amount(steps=1)))

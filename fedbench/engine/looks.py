@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedbench.config import TrainConfig
 from fedbench.engine.fisher import SquaredGradients
 from fedbench.engine.fit import Batches, LossFunction
-from fedbench.engine.losses import calls_of, prediction_loss
+from fedbench.engine.losses import calls_of, outputs_of, prediction_loss
 from fedbench.module import seeds
 from fedbench.module.flat import FlatModule
 from fedbench.module.hooks import Hooks, overrides
@@ -148,8 +148,12 @@ class Looks(FlatModule):
         with self._evaluating(weights, *data.key), torch.no_grad(), self.autocast():
             for index in self._in_order(data, self.evaluate_batch):
                 x, y = data.batch(index)
-                found.append((self.module(x), y))
+                found.append((outputs_of(self.module(x)), y))
         return found
+
+    def _loss_of(self, found: Any, targets: Tensor, reduction: str = "mean") -> Tensor:
+        """The task's loss of what forward returned."""
+        return self.task.loss(outputs_of(found), targets, reduction)
 
     def _in_order(self, data: Batches, size: int) -> Sequence[Tensor]:
         """Places of all data, so many at a time."""
@@ -199,7 +203,7 @@ class Looks(FlatModule):
         if self._squares is None:
             with self._evaluating(self.initial()), self.autocast():
                 names = [slot.name for slot in self.layout.params]
-                self._squares = SquaredGradients(self.module, names, self.task.loss, self._noise_like(data))
+                self._squares = SquaredGradients(self.module, names, self._loss_of, self._noise_like(data))
         return self._squares
 
     def forward_order(self, data: Batches) -> list[str]:

@@ -1,6 +1,6 @@
 """Losses of a batch: what training_step returns, and what methods add terms to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,6 +42,17 @@ def result_of(output: Any, loss: Tensor | None) -> dict[str, Any]:
     return {**(output if isinstance(output, dict) else {}), "loss": loss.detach()}
 
 
+def outputs_of(found: Any) -> Any:
+    """The task's outputs in what forward returned: a tensor, `logits` of a dict or an object, the first of a tuple."""
+    if isinstance(found, Tensor):
+        return found
+    if isinstance(found, Mapping):
+        return found.get("logits", found)
+    if isinstance(found, tuple | list) and not hasattr(found, "logits"):
+        return found[0] if found else found
+    return getattr(found, "logits", found)
+
+
 def task_loss(net: LightningModule, batch: Any, s: Any = None) -> Tensor:
     """The module's own loss of a batch, for methods that add terms to it."""
     own_step = type(net).training_step
@@ -79,6 +90,6 @@ def prediction_loss(task: Task) -> LossFunction:
 
     def loss(net: nn.Module, batch: tuple[Tensor, Tensor], s: Any = None) -> Tensor:
         x, y = batch
-        return task.loss(net(x), y)
+        return task.loss(outputs_of(net(x)), y)
 
     return loss

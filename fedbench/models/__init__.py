@@ -46,7 +46,7 @@ def build(
     shape = {key: given[key] for key in SHAPE if key in arguments(kind)}
     check_options(name, kind, shape | options)
     try:
-        module = kind(**shape, **options)
+        module = kind(**shape, **{key: made(name, value) for key, value in options.items()})
     except ConfigError:
         raise
     except Exception as error:
@@ -54,6 +54,16 @@ def build(
     if isinstance(module, Network) and task:
         module.task = task
     return module
+
+
+def made(name: str, value: Any) -> Any:
+    """An object out of `{"class_path": "pkg.mod.Net", "init_args": {...}}`, as LightningCLI has it; else the value."""
+    if not isinstance(value, dict) or "class_path" not in value or not {*value} <= {"class_path", "init_args"}:
+        return value
+    kind = import_string(":".join(str(value["class_path"]).rsplit(".", 1)), f"a part of model {name},")
+    if not callable(kind):
+        raise ConfigError(f"model {name}: {value['class_path']} is no class")
+    return kind(**{key: made(name, inner) for key, inner in (value.get("init_args") or {}).items()})
 
 
 def resolve(name: str, input_shape: tuple[int, ...]) -> str:

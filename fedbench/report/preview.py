@@ -41,7 +41,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Preview:
-    """What the page shows. tiles: (value, name, remark); bars: training and test images per class."""
+    """What the page shows.
+
+    tiles: (value, name, remark); bars: training and test samples per group, such as a class; noun: of samples.
+    """
 
     title: str
     about: str
@@ -55,6 +58,8 @@ class Preview:
     partition_intro: str = ""
     facts: list[tuple[str, str]] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
+    noun: str = "images"
+    group: str = "class"
 
 
 def write_preview(path: Path, preview: Preview) -> Path:

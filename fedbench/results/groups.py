@@ -1,4 +1,4 @@
-"""Scores of classes and domains: what `evaluate.by` has recorded, put together over clients and seeds."""
+"""Scores of labels, classes and domains, put together over clients and seeds."""
 
 from collections.abc import Mapping
 
@@ -15,11 +15,12 @@ COLUMNS = ["method", "point", "by", "group", "seeds", "mean", "sd", "low", "high
 def group_table(
     metric: Metric, metrics: Mapping[str, pd.DataFrame], groups: Mapping[str, pd.DataFrame]
 ) -> pd.DataFrame:
-    """The metric on test of each method, point, and class or domain, at the last round.
+    """The metric on test of each method, point, and label, class or domain, at the last round.
 
-    groups: `Records.groups` by method. Columns: method, point, by (`class` or `domain`), group, seeds (count); mean,
-    sd, low, high over seeds of the score pooled over all test samples of the group; client_mean, over the clients that
-    hold some; samples and clients, means over seeds.
+    groups: `Records.groups` by method. Columns: method, point, by (`label`, `class` or `domain`), group, seeds (count);
+    mean, sd, low, high over seeds of the score pooled over all test samples of the group (of labels: the mean over the
+    clients, weighted by their samples); client_mean, over the clients that hold some; samples and clients, means over
+    seeds.
     """
     rows = []
     for method, frame in groups.items():
@@ -31,8 +32,8 @@ def group_table(
 
 
 def _place(by: str, group: str) -> tuple[str, int, str]:
-    """Classes by their numbers, domains by their names."""
-    return by, int(group) if by == "class" else 0, group
+    """Classes and labels by their numbers, domains by their names."""
+    return by, int(group) if by in ("class", "label") else 0, group
 
 
 def _row(own: pd.DataFrame) -> dict[str, float | None]:

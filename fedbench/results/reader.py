@@ -95,12 +95,13 @@ class Records:
         return wide.reset_index().sort_values(CLIENT, ignore_index=True)
 
     def groups(self) -> pd.DataFrame:
-        """The primary metric on test of single classes and domains (`evaluate.by`), a row per client and group.
+        """The primary metric on test of single labels, classes and domains, a row per client and group.
 
-        Columns: seed, round, client, point, by (`class` or `domain`), group, value, n.
+        Columns: seed, round, client, point, by (`label`, `class` or `domain`), group, value, n.
         """
         rows = self._client_rows()
-        rows = rows if (self.config().get("evaluate") or {}).get("by") else rows[:0]
+        grouped = (self.config().get("evaluate") or {}).get("by") or self.task().by_label
+        rows = rows if grouped else rows[:0]
         name = rows["metric"].str.extract(rf"^{self.metric().name}/(?P<by>\w+)=(?P<group>.*)$", flags=DOTALL)
         whole = rows[CLIENT[:4]].join(name).join(rows[["value", "n"]])
         return whole.dropna(subset=["group"]).reset_index(drop=True)

@@ -98,6 +98,8 @@ def _row(
 
 def pooled_scores(metric: Metric, clients: pd.DataFrame) -> list[float]:
     """Per seed the metric over all test samples of these clients; empty where the metric is no mean over samples."""
+    if not metric.over_samples:
+        return []
     return pooled(clients["seed"], clients[f"test_{metric.name}"], clients["test_n"]).tolist()
 
 

@@ -75,7 +75,7 @@ class Driver:
         parts = assembled(config, dataset, dealt, seed)
         state_bytes = parts.context.clients * trees.nbytes(parts.learner.initial())
         setup = Setup(config, seed, dealt, known, state_bytes=state_bytes)
-        return cls(parts, setup, hosts, recorder, on_event, [*dataset.warnings, *dealt.warnings])
+        return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings])
 
     def run(self, kept: dict[str, Any] | None = None) -> None:
         """All exchanges, or those after a checkpoint: the driver's part of it."""

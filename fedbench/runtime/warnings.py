@@ -39,7 +39,7 @@ def undefined(seed: int, point: str, scores: Mapping[int, Scores], task: Task) -
     losses = (mean_of(score, task.loss_metric) for splits in scores.values() for score in splits.values())
     if not any(map(isnan, losses)):
         return []
-    outcome = "none of them is correct" if task.classes else "their error is unknown"
+    outcome = "none of them is correct" if task.primary.share else "their error is unknown"
     return [f"seed {seed}: some outputs at {point} are not numbers, {outcome}: lower the learning rates"]
 
 

@@ -49,6 +49,8 @@ def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any
         "git": _git(),
         "command": _command(),
         "task": dataset.task,
+        **({"class_names": list(dataset.class_names)} if dataset.class_names else {}),
+        **({"class_labels": list(dataset.class_labels)} if dataset.class_labels else {}),
         "partition_fingerprint": fingerprints,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "finished": None,

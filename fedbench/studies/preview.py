@@ -22,7 +22,10 @@ BINS = 10
 
 @dataclass(frozen=True)
 class TargetGroups:
-    """What samples are counted by: their classes, or bins of their (first) target number. of: int64 [rows]."""
+    """What samples are counted by: their classes, how many labels they have, or bins of their (first) target number.
+
+    of: int64 [rows].
+    """
 
     names: tuple[str, ...]
     of: np.ndarray
@@ -31,6 +34,9 @@ class TargetGroups:
     def made(cls, dataset: Dataset) -> "TargetGroups":
         if dataset.classes:
             return cls(dataset.class_names or tuple(map(str, range(dataset.classes))), dataset.labels)
+        if dataset.task == "multilabel":
+            held = dataset.targets.sum(axis=1).astype(np.int64)
+            return cls(tuple(plural(count, "label") for count in range(held.max() + 1)), held)
         values = dataset.targets.reshape(len(dataset.targets), -1)[:, 0]
         edges = np.linspace(values.min(), values.max(), BINS + 1)
         names = tuple(f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges))
@@ -58,7 +64,9 @@ def preview(dataset: Dataset, config: Config, parted: Partition | None, path: Pa
             partition=partition_table(dataset, groups, parted) if parted else None,
             partition_intro=partition_intro(dataset, config, parted) if parted else "",
             facts=data_facts(dataset, config, parted),
-            warnings=(*dataset.warnings, *(parted.warnings if parted else ())),
+            noun=noun(dataset),
+            group=group_of(dataset),
+            warnings=(*dataset.remarks, *(parted.warnings if parted else ())),
         ),
     )
 
@@ -70,16 +78,28 @@ def noun(dataset: Dataset) -> str:
 def about(dataset: Dataset) -> str:
     domains = f" in {len(dataset.domain_names)} domains" if dataset.domain_names else ""
     learnt = f"{dataset.task} of {plural(dataset.outputs, 'number')}"
-    if dataset.classes:
-        learnt = f"{dataset.classes} classes"
+    if dataset.classes or dataset.task == "multilabel":
+        learnt = f"{dataset.outputs} {noun_of_target(dataset)}"
     return f"{len(dataset.targets):,} {kind(dataset)}, {learnt}{domains}"
+
+
+def group_of(dataset: Dataset) -> str:
+    """What samples are counted by."""
+    if dataset.classes:
+        return "class"
+    return "number of labels" if dataset.task == "multilabel" else "range of the target"
+
+
+def noun_of_target(dataset: Dataset) -> str:
+    if dataset.classes:
+        return "classes"
+    return "labels at once" if dataset.task == "multilabel" else "target numbers"
 
 
 def kind(dataset: Dataset) -> str:
     """What the samples are."""
     if not dataset.holds_images:
-        what = "features" if dataset.mean else "tokens"
-        return f"samples of {' × '.join(map(str, dataset.shape))} {what}"
+        return f"samples of {' × '.join(map(str, dataset.shape))} {dataset.kind}s"
     channels, height, width = dataset.shape
     colour = {1: "grey", 3: "colour"}.get(channels, f"{channels}-channel")
     return f"{colour} images of {width} × {height} pixels"
@@ -89,7 +109,7 @@ def tiles(dataset: Dataset) -> list[tuple[str, str, str]]:
     found = [
         (f"{dataset.train_rows:,}", f"training {noun(dataset)}", ""),
         (f"{dataset.test_rows:,}", f"test {noun(dataset)}", ""),
-        (f"{dataset.classes or dataset.outputs}", "classes" if dataset.classes else "target numbers", ""),
+        (f"{dataset.outputs}", noun_of_target(dataset), ""),
     ]
     if dataset.domain_names:
         found.append((f"{len(dataset.domain_names)}", "domains", ""))
@@ -97,7 +117,7 @@ def tiles(dataset: Dataset) -> list[tuple[str, str, str]]:
         channels, height, width = dataset.shape
         found.append((f"{width} × {height}", "pixels", plural(channels, "channel")))
     else:
-        found.append((" × ".join(map(str, dataset.shape)), "features" if dataset.mean else "tokens", "of each sample"))
+        found.append((" × ".join(map(str, dataset.shape)), f"{dataset.kind}s", "of each sample"))
     return [*found, (size(dataset.samples.nbytes), "decoded", "mapped, one copy per machine")]
 
 
@@ -110,8 +130,17 @@ def sheets(dataset: Dataset, groups: TargetGroups, counts: np.ndarray) -> list[S
         text = f"{counts[label, 0]:,} + {counts[label, 1]:,}"
         domains = dataset.domains[rows] if dataset.domains is not None else []
         captions = tuple(dataset.domain_names[d] for d in domains)
-        made.append(Sheet(groups.names[label], text, np.asarray(dataset.samples[rows]), captions))
+        made.append(Sheet(groups.names[label], text, as_bytes(dataset, rows), captions))
     return made
+
+
+def as_bytes(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
+    """Images as uint8 [n, C, H, W]; of floats two deviations below the mean are black and two above it white."""
+    samples = np.asarray(dataset.samples[rows])
+    if samples.dtype == np.uint8:
+        return samples
+    mean, std = (np.reshape(values, (-1, 1, 1)) for values in (dataset.mean, dataset.std))
+    return np.clip(127.5 + 63.75 * (samples - mean) / std, 0, 255).astype(np.uint8)
 
 
 def chosen(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
@@ -163,7 +192,7 @@ def partition_intro(dataset: Dataset, config: Config, parted: Partition) -> str:
     seed = config.seeds[0] if config.partition.seed is None else config.partition.seed
     few = f" The first {MOST_CLIENTS} of {len(parted.clients)} clients." if len(parted.clients) > MOST_CLIENTS else ""
     return (
-        f"Training {noun(dataset)} per client and {'class' if dataset.classes else 'target'}: {config.partition.name}, "
+        f"Training {noun(dataset)} per client and {group_of(dataset)}: {config.partition.name}, "
         f"seed {seed}.{few} Beside each client its {noun(dataset)} to train, validate and test."
     )
 

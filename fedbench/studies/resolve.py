@@ -12,8 +12,9 @@ from fedbench.aggregation import aggregator
 from fedbench.config import Config
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
-from fedbench.data.partitions import Partition, partition, resolved
-from fedbench.data.partitions.scheme import checked
+from fedbench.data.partitions import Partition, partition
+from fedbench.data.partitions.holdings import Stock
+from fedbench.data.partitions.scheme import checked, counted
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.runtime import cluster
@@ -38,7 +39,9 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
     config = settled(config)
     kind = methods.load(config.method.name)
     dataset = Dataset.load(config.data)
-    config.partition = resolved(config.partition, dataset.one_part)
+    if ":" in config.data.name:  # what is published is known by its name
+        config.data.content = dataset.content
+    config.partition = counted(config.partition, Stock.of(dataset))
     layout(config)
     _model_defaults(config, dataset)
     _check_sizes(config, kind)
@@ -187,13 +190,15 @@ def _check_sizes(config: Config, kind: type[Method]) -> None:
 
 
 def _check_task(config: Config, kind: type[Method], dataset: Dataset) -> None:
+    hint = ", or say data.kind = image" if ":" in config.data.name and len(dataset.shape) == 3 else ""
     if config.data.augment and not dataset.holds_images:
-        raise ConfigError(f"data.augment = {config.data.augment}: {config.data.name} holds no images; leave it out")
+        line = f"data.augment = {config.data.augment}: {config.data.name} holds no images; leave it out{hint}"
+        raise ConfigError(line)
     for what, count in (("class", dataset.classes), ("domain", len(dataset.domain_names))):
         if what in config.evaluate.by and not count:
             raise ConfigError(f"evaluate.by = {what}: data {config.data.name} has none to tell apart; leave it out")
     if kind.needs_classes and not dataset.classes:
         raise ConfigError(
-            f"method {config.method.name} works with classes, and the targets of data {config.data.name} are numbers; "
-            "take another one: `fedbench methods NAME` says what a method needs"
+            f"method {config.method.name} works with classes, and the targets of data {config.data.name} are "
+            f"{dataset.meaning}; take another one: `fedbench methods NAME` says what a method needs"
         )

@@ -17,7 +17,7 @@ class Regression(Task):
     metrics = (
         Metric("mse", "mean squared error", higher=False),
         Metric("mae", "mean absolute error", higher=False),
-        Metric("r2", "R²"),
+        Metric("r2", "R²", over_samples=False),
     )
     loss_metric = "mse"
 

@@ -19,13 +19,14 @@ class Metric:
     """A number that tells how good outputs are.
 
     name: in records; label: for the reader; higher: whether more is better; share: whether it is a fraction of 1, which
-    is shown in percent.
+    is shown in percent; over_samples: whether it is a mean over samples, so that clients can be pooled.
     """
 
     name: str
     label: str
     higher: bool = True
     share: bool = False
+    over_samples: bool = True
 
     @property
     def factor(self) -> float:
@@ -62,13 +63,15 @@ class Metric:
 class Task(ABC):
     """metrics: those of a score, the primary one first: tables, pages and choices go by it. loss_metric: the mean loss.
 
-    classes: whether targets are class numbers, int64 `[b]`, and outputs class scores `[b, C]`.
+    classes: whether targets are class numbers, int64 `[b]`, and outputs class scores `[b, C]`. by_label: whether a
+    score tells single labels apart too, as `PRIMARY/label=3`.
     """
 
     name: str
     metrics: tuple[Metric, ...]
     loss_metric: str
     classes: bool = False
+    by_label: bool = False
 
     @property
     def primary(self) -> Metric:

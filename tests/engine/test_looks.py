@@ -1,5 +1,7 @@
 """Looking at a model changes nothing, and shows what PyTorch shows."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -143,3 +145,28 @@ def test_a_part_drawn_anew_leaves_the_rest_and_every_stream(learner, net):
     assert torch.equal(drawn.params, again.params)
     assert not torch.equal(drawn.params[head], other.params[head])
     assert streams() == before
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda logits: {"logits": logits, "loss": None},
+        lambda logits: SimpleNamespace(logits=logits),
+        lambda logits: (logits, logits + 1),
+    ],
+    ids=["dict", "object", "tuple"],
+)
+def test_outputs_around_the_scores_give_what_the_scores_alone_give(learner, net, blobs, wrap):
+    class Wrapped(net):
+        def forward(self, x):
+            return wrap(super().forward(x))
+
+        def training_step(self, batch, batch_idx):
+            return F.cross_entropy(super().forward(batch[0]), batch[1])
+
+    plain, wrapped, data = learner(net), learner(Wrapped), blobs(18)
+    wrapped.probe(data, 3)
+    weights = wrapped.fit(Fit(wrapped.initial(), data))
+    assert torch.equal(weights.params, plain.fit(Fit(plain.initial(), data)).params)
+    for verb in ("logits", "evaluate", "full_gradient", "squared_gradients"):
+        assert equal(getattr(wrapped, verb)(weights, data), getattr(plain, verb)(weights, data))

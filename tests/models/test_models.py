@@ -9,6 +9,8 @@ from lightning import LightningModule
 from torch import nn
 
 from fedbench import models
+from fedbench.config import Config
+from fedbench.errors import ConfigError
 from tests.models.making import RGB, built, meta, refused
 
 
@@ -95,3 +97,16 @@ def test_unknown_options_are_answered_with_the_legal_ones(name, legal):
         told = refused(name, **{key: 1})
         assert f"unknown key model.{key}: {name} takes no such argument" in told
         assert told.endswith(f"known: {legal}")
+
+
+def test_a_class_and_its_parts_as_lightning_cli_writes_them(monkeypatch):
+    module = ModuleType("parts")
+    module.Own, module.Head = Own, nn.Linear
+    monkeypatch.setitem(sys.modules, "parts", module)
+    head = {"class_path": "parts.Head", "init_args": {"in_features": 3, "out_features": 2}}
+    asked = Config(model={"class_path": "parts.Own", "init_args": {"width": head}}).model
+    assert (asked.name, asked.options) == ("parts:Own", {"width": head})
+    built_head = models.build(asked.name, classes=4, **asked.options).width
+    assert (type(built_head), built_head.out_features) == (nn.Linear, 2)
+    with pytest.raises(ConfigError, match=r"a part of model parts:Own, 'parts:Hat': module parts has no Hat"):
+        models.build(asked.name, classes=4, width={"class_path": "parts.Hat"})

@@ -1,5 +1,7 @@
 """What the page of a data set counts and shows of it."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedbench.config import Config
@@ -29,6 +31,7 @@ NUMBERS = Dataset(
     30,
     (0.0,) * 3,
     (1.0,) * 3,
+    kind="feature",
 )
 
 
@@ -48,6 +51,9 @@ def test_what_is_said_of_a_data_set_fits_its_kind():
         ("10", "test samples"),
         ("1", "target numbers"),
     ]
+    several = replace(NUMBERS, task="multilabel", targets=np.eye(40, 3, dtype=np.float32))
+    assert about(several) == "40 samples of 3 features, 3 labels at once"
+    assert TargetGroups.made(several).names == ("0 labels", "1 label")
 
 
 def test_images_are_chosen_at_even_distances_and_of_every_domain():

@@ -1,5 +1,9 @@
 """From what was asked to what is run: defaults fill gaps and never overrule."""
 
+import sys
+from types import ModuleType
+
+import numpy as np
 import pytest
 
 from fedbench.config import Config
@@ -40,7 +44,7 @@ def test_nothing_is_left_automatic():
     assert (config.train.optimizer, config.train.memory_format) == ("sgd", "contiguous")
     assert isinstance(config.resources.hosts, int)
     assert isinstance(config.resources.gpus_per_host, float)
-    assert "auto" not in str(config.decisive())
+    assert "auto" not in str(config.decisive() | {"data": None})  # the task is what the targets are, whoever reads them
 
 
 def test_a_users_module_brings_its_own_optimiser():
@@ -125,7 +129,7 @@ def test_partitions_of_all_seeds_are_drawn_and_methods_share_them():
             dict(partition={"name": "dirichlet", "clients": 4}),
             "it deals by class, and the targets of data diabetes are",
         ),
-        (dict(partition={"name": "iid", "clients": 4, "flip_clients": [0]}), "are no classes; leave it empty"),
+        (dict(partition={"name": "iid", "clients": 4, "flip_clients": [0]}), "are numbers; leave it empty"),
         (dict(partition="iid", data={"name": "diabetes", "augment": ["flip"]}), "diabetes holds no images"),
         (
             dict(partition="iid", evaluate={"by": ["class"]}),
@@ -162,3 +166,19 @@ def test_of_many_clients_a_sample_is_evaluated_unless_the_user_says_how_many(mon
 
 def test_few_clients_are_all_evaluated():
     assert resolve(small())[0].evaluate.clients is None
+
+
+def test_data_of_ones_own_are_known_by_what_is_in_them(monkeypatch):
+    module = ModuleType("brought")
+    rows = np.arange(80.0).reshape(20, 4)
+    module.make = lambda: ((rows, np.arange(20) % 2), (rows, np.arange(20) % 2))
+    monkeypatch.setitem(sys.modules, "brought", module)
+    asked = Config(data="brought:make", partition={"name": "iid", "clients": 2}, resources={"hosts": 0})
+    first = resolve(asked)[0]
+    assert first.data.content == resolve(asked)[1].content
+    assert resolve(first)[0].key() == first.key()
+    rows[3] += 1
+    assert resolve(asked)[0].key() != first.key()
+    with pytest.raises(ConfigError, match=r"data brought:make: other data than those of the run"):
+        resolve(first)
+    assert resolve(Config(resources={"hosts": 0}))[0].data.content is None

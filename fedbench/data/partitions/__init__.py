@@ -10,8 +10,8 @@ from fedbench.data.noise import check_chosen
 from fedbench.data.partitions.holdings import Stock, generator, repeats, shared
 from fedbench.data.partitions.rows import ClientRows, Clients, Partition, client_rows
 from fedbench.data.partitions.saved import from_file
-from fedbench.data.partitions.scheme import FILE, checked, load, names, resolved, unused
-from fedbench.data.partitions.validation import held_for_validation
+from fedbench.data.partitions.scheme import FILE, checked, counted, load, names, resolved, unused
+from fedbench.data.partitions.validation import held_for_validation, own_validation
 from fedbench.data.public import draw_public
 from fedbench.errors import ConfigError
 
@@ -24,7 +24,7 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     The public set leaves the train part first, so it is disjoint from every client.
     """
     source, public = Stock.of(dataset), None
-    options = resolved(config.partition, source.one_part)
+    options = counted(config.partition, source)
     config = config.model_copy(update={"partition": options})
     seed = seed if options.seed is None else options.seed
     check_chosen(options, dataset)
@@ -34,7 +34,8 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     if not dataset.classes and not scheme.classless:
         able = [name for name in names() if name == FILE or load(name).classless]
         raise ConfigError(
-            f"partition.name = {options.name}: it deals by class, and the targets of data {dataset.name} are numbers; "
+            f"partition.name = {options.name}: it deals by class, and the targets of data {dataset.name} are "
+            f"{dataset.meaning}; "
             f"take {', '.join(able)}"
         )
     if config.public.size:
@@ -43,6 +44,10 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     train, test = scheme.deal(source, checked(options), generator(seed, "deal"))
     val = held_for_validation(train, source.labels, config.data.val, generator(seed, "val"))
     warnings = [*unused(options), *repeats(train, "training"), *repeats(test, "test")]
+    warnings += scheme.remarks(source, checked(options))
+    if source.val_rows:
+        val, line = own_validation(train, val, source, config)
+        warnings.append(line)
     if options.reuse:
         image = scheme.image(source)
         warnings += [*shared(train, "training", image), *shared(test, "test", image)]

@@ -119,7 +119,7 @@ def cut_classes(
             piece = deal_out(pool, evenly(len(pool), len(holders)), rng, keep)
             pieces.append(Holdings(piece.rows, holders[piece.owners]))
         else:
-            check_reuse(options, f"{where}class {label}", len(pool), holders, key, part)
+            check_reuse(options, f"{where}class {source.numbers[label]}", len(pool), holders, key, part)
             pieces.append(deal_again(pool, holders, keep or 1, rng))
     return together(pieces)
 

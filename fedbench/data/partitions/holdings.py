@@ -35,31 +35,44 @@ class Stock:
     """What there is to deal.
 
     labels, domains: int64 [rows] of the whole data set; without classes all have label 0, without domains all are in
-    domain 0, which has no name.
-    train, test: the rows of the two parts that clients may get, int64, ascending. one_part: the data set has no others.
+    domain 0, which has no name. numbers: of each class that occurs its number in the data set, int64 [classes].
+    train, test: the rows of the two parts that clients may get, int64, ascending. val_rows: where the data set has a
+    validation part of its own, its rows, which are training rows too. one_part: the data set has no other part.
     """
 
     labels: np.ndarray
     domains: np.ndarray
-    classes: int
+    numbers: np.ndarray
     domain_names: tuple[str, ...]
     train: np.ndarray
     test: np.ndarray
+    val_rows: range
     one_part: bool
 
     @classmethod
     def of(cls, dataset: Dataset) -> "Stock":
         rows, named = np.arange(len(dataset.targets)), dataset.domains is not None
         nought = np.zeros(len(rows), np.int64)
+        numbers, labels = np.unique(dataset.labels if dataset.classes else nought, return_inverse=True)
         return cls(
-            np.asarray(dataset.labels) if dataset.classes else nought,
+            labels.reshape(-1).astype(np.int64),
             np.asarray(dataset.domains) if named else nought,
-            max(1, dataset.classes),
+            numbers,
             tuple(dataset.domain_names) if named else (),
             rows[: dataset.train_rows],
             rows[dataset.train_rows :],
+            range(dataset.train_rows - dataset.val_rows, dataset.train_rows),
             dataset.one_part,
         )
+
+    @property
+    def classes(self) -> int:
+        """How many classes have samples: no scheme deals others."""
+        return len(self.numbers)
+
+    def of_validation(self, rows: np.ndarray) -> np.ndarray:
+        """Which of these rows are in the data set's own validation part, bool [n]."""
+        return (rows >= self.val_rows.start) & (rows < self.val_rows.stop)
 
     def without(self, rows: np.ndarray) -> "Stock":
         """Less these rows."""

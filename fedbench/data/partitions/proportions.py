@@ -114,4 +114,5 @@ def check_no_class_empty(scheme: str, source: Stock, rows: list[tuple[str, np.nd
     for part, numbers in rows:
         empty = np.flatnonzero((source.class_sizes(numbers) == 0) & wanted)
         if len(empty):
-            raise ConfigError(f"partition {scheme}: class {empty[0]} has no {part} image, and a client may draw it")
+            label = source.numbers[empty[0]]
+            raise ConfigError(f"partition {scheme}: class {label} has no {part} image, and a client may draw it")

@@ -1,6 +1,6 @@
 """What a scheme of partitioning is, and which there are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -32,6 +32,8 @@ class Scheme:
     Options: the keys, and some of its own where it adds any. classless: it works where targets are numbers. test: what
     `partition.test = auto` means to it. drawn: it knows `partition.test = drawn`. sizes: `train_size` and `test_size`
     where they are not given. image: a number for every row, the same where rows show one image; by default the row.
+    count: how many clients there are where nothing is said; none: the default of `partition.clients`. remarks: what is
+    to be said of the clients.
     """
 
     deal: Callable[[Stock, Any, np.random.Generator], Deal]
@@ -42,6 +44,8 @@ class Scheme:
     drawn: bool = False
     sizes: dict[str, int] = field(default_factory=dict)
     image: Callable[[Stock], np.ndarray] = lambda stock: np.arange(len(stock.labels))
+    count: Callable[[Stock, Any], int] | None = None
+    remarks: Callable[[Stock, Any], Iterable[str]] = lambda stock, options: ()
 
 
 @cache
@@ -88,6 +92,16 @@ def resolved(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
     if asked.test == "drawn":
         filled["test_size"] = asked.test_size or 100
     return PartitionConfig(**{**options.model_dump(), **filled})
+
+
+def counted(asked: PartitionConfig, source: Stock) -> PartitionConfig:
+    """The resolved keys with as many clients as the data have, where the scheme goes by them and nothing is said."""
+    scheme = None if asked.name == FILE else load(asked.name)
+    said = "clients" in asked.model_fields_set
+    options = resolved(asked, source.one_part)
+    if scheme is None or scheme.count is None or said:
+        return options
+    return options.model_copy(update={"clients": scheme.count(source, checked(options))})
 
 
 def ignored(options: PartitionConfig) -> list[str]:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fedbench.data.partitions.holdings import Holdings, apportion, ranks
+from fedbench.config import Config
+from fedbench.data.partitions.holdings import Holdings, Stock, apportion, ranks
 
 
 def held_for_validation(train: Holdings, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -24,3 +25,18 @@ def held_for_validation(train: Holdings, labels: np.ndarray, share: float, rng: 
     held = np.empty(len(rows), bool)
     held[order] = chosen[np.cumsum(first) - 1]
     return held
+
+
+def own_validation(train: Holdings, drawn: np.ndarray, source: Stock, config: Config) -> tuple[np.ndarray, str]:
+    """Which images a data set with a validation part of its own holds out, bool [n], and what is to be said of it.
+
+    drawn: those that are drawn where it has none. Whoever would have nothing left to train on keeps its images.
+    """
+    part = f"the data's own validation part ({len(source.val_rows)} samples)"
+    if config.partition.test == "pooled":
+        return drawn, f"{part} is merged with the other parts, which are split anew (partition.test = pooled)"
+    if not config.data.val:
+        return np.zeros(len(train.rows), bool), f"{part} is trained on, because data.val = 0"
+    held = source.of_validation(train.rows)
+    left = np.bincount(train.owners[~held], minlength=train.owners.max(initial=0) + 1)
+    return held & (left[train.owners] > 0), f"{part} is what its clients validate on, in place of data.val"

@@ -1,7 +1,7 @@
 """Encoded images to pixels, with the place of every fault."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from itertools import islice
@@ -52,9 +52,18 @@ def channels_of(items: Iterable[Item]) -> int:
     return 1 if all(opened(item.image, item.where).mode in GREY for item in items) else 3
 
 
-def pixels(image: Image.Image, channels: int, size: int | None, where: str) -> np.ndarray:
-    """uint8 [channels, height, width], resized to size x size where that is given. Raises ConfigError."""
+def pixels(
+    image: Image.Image, channels: int, size: int | None, where: str, transparent: list[str] | None = None
+) -> np.ndarray:
+    """uint8 [channels, height, width], resized to size x size where that is given. Raises ConfigError.
+
+    transparent: gets the place of an image that has transparent pixels, which are read on a white ground.
+    """
     try:
+        if image.has_transparency_data and (opaque := on_white(image)) is not image:
+            image = opaque
+            if transparent is not None:
+                transparent.append(where)
         mode = "L" if channels == 1 else "RGB"
         image = image if image.mode == mode else image.convert(mode)
         if size:
@@ -65,18 +74,32 @@ def pixels(image: Image.Image, channels: int, size: int | None, where: str) -> n
     return values[None] if channels == 1 else values.transpose(2, 0, 1)
 
 
-def decoder(channels: int, size: int | None) -> Callable[[Item], np.ndarray]:
-    """A function from an item with encoded bytes, or a path, to its pixels."""
+def on_white(image: Image.Image) -> Image.Image:
+    """The image on a white ground; the same image where every pixel is opaque."""
+    layered = image.convert("RGBA")
+    if layered.getchannel("A").getextrema() == (255, 255):
+        return image
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), layered).convert("RGB")
+
+
+def remarks_on(transparent: Sequence[str]) -> Iterator[str]:
+    """Says how many images have transparent pixels."""
+    if transparent:
+        yield f"{len(transparent)} images have transparent pixels, read on white, for example {min(transparent)}"
+
+
+def decoder(channels: int, size: int | None, transparent: list[str] | None = None) -> Callable[[Item], np.ndarray]:
+    """A function from an item with encoded bytes, or a path, to its pixels; transparent: as of `pixels`."""
 
     def decode(item: Item) -> np.ndarray:
         with opened(item.image, item.where) as image:
-            return pixels(image, channels, size, item.where)
+            return pixels(image, channels, size, item.where, transparent)
 
     return decode
 
 
-def blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray]) -> Iterator[Block]:
-    """Decoded images of one shape, in order. Raises ConfigError at the first item whose image has another shape."""
+def blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray], what: str = "image") -> Iterator[Block]:
+    """Decoded images, or what they are called, of one shape, in order. Raises ConfigError for one of another shape."""
     items, shape, threads = iter(items), None, min(8, len(os.sched_getaffinity(0)))
     with ThreadPoolExecutor(threads) as pool:
         while chunk := list(islice(items, BLOCK)):
@@ -86,38 +109,45 @@ def blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray]) -> Itera
             arrays = [array for part in pool.map(lambda own: list(map(decode, own)), shares) for array in part]
             shape = shape or arrays[0].shape
             for item, array in zip(chunk, arrays, strict=True):
-                check_shape(array.shape, shape, item.where)
+                check_shape(array.shape, shape, item.where, what)
             targets, domains = np.array([item.label for item in chunk]), [item.domain for item in chunk]
-            yield Block(np.stack(arrays), targets, None if None in domains else np.array(domains, np.int64))
+            yield Block(np.stack(arrays), targets, None if None in domains else np.array(domains))
 
 
-def check_shape(shape: tuple[int, ...], expected: tuple[int, ...], where: str) -> None:
-    if shape != expected:
-        raise ConfigError(
-            f"{where}: the image is {described(shape)}, those before it are {described(expected)}; "
-            "all must be alike (data.size=N resizes them to NxN)"
-        )
+def check_shape(shape: tuple[int, ...], expected: tuple[int, ...], where: str, what: str) -> None:
+    if shape == expected:
+        return
+    if what == "image" and len(shape) == 3:
+        remedy = "data.size=N resizes them to NxN"
+    elif len(shape) == 1:
+        remedy = "cut or fill up sequences to one length, with 0 for example"
+    else:
+        remedy = "bring them to one shape"
+    raise ConfigError(
+        f"{where}: the {what} is {described(shape)}, those before it are {described(expected)}; all must be alike "
+        f"({remedy})"
+    )
 
 
 def described(shape: tuple[int, ...]) -> str:
     if len(shape) != 3:
-        return " x ".join(map(str, shape))
+        return f"of shape {list(shape)}"
     channels, height, width = shape
     return f"{width}x{height} of {channels} channel(s)"
 
 
-def checked_label(value: Any, classes: int | None, images: int, where: str) -> int:
+def checked_label(value: Any, classes: int, where: str, hidden: str = "") -> int:
     """A label as an int. Raises ConfigError where it is missing, no whole number, or outside the classes.
 
-    classes: None where no names tell; then there can be no more classes than images.
+    classes: 0 where nothing tells how many there are. hidden: what is said of a label of -1.
     """
     if value is None:
         raise ConfigError(f"{where}: the label is missing")
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    if not isinstance(value, int | np.integer):
         raise ConfigError(f"{where}: label {value!r} is no whole number")
-    if not 0 <= value < (classes or images):
-        legal = f"0 to {classes - 1}" if classes else f"0 and up, and below the number of images ({images})"
-        raise ConfigError(f"{where}: label {value} is outside the class range; {legal}")
+    if value < 0 or (classes and value >= classes):
+        legal = f"0 to {classes - 1}" if classes else "0 and up"
+        raise ConfigError(f"{where}: label {value} is outside the class range; {legal}{hidden if value == -1 else ''}")
     return int(value)
 
 

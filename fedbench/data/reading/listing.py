@@ -2,12 +2,13 @@
 
 import csv
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from fedbench.data.cache import Content
-from fedbench.data.reading.images import Item, blocks, channels_of, decoder
+from fedbench.data.reading.images import Item, blocks, channels_of, decoder, remarks_on
 from fedbench.errors import ConfigError
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
@@ -112,10 +113,19 @@ def listed_content(
     domain_names: tuple[str, ...] = (),
     channels: int | None = 3,
     warnings: tuple[str, ...] = (),
+    val: Sequence[Item] = (),
 ) -> Content:
-    """A set of image files. size: resize to size x size; channels: None where the images tell."""
-    items = [*train, *test]
-    decode = decoder(channels or channels_of(items), size)
+    """A set of image files. size: resize to size x size; channels: None where the images tell; val: its own part."""
+    items, transparent = [*train, *val, *test], list[str]()
+    decode = decoder(channels or channels_of(items), size, transparent)
     return Content(
-        len(train), len(test), blocks(items, decode), len(names), names, domain_names=domain_names, warnings=warnings
+        len(train) + len(val),
+        len(test),
+        blocks(items, decode),
+        len(names),
+        names,
+        domain_names=domain_names,
+        warnings=warnings,
+        val=len(val),
+        remarks=partial(remarks_on, transparent),
     )

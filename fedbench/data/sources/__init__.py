@@ -24,6 +24,7 @@ FORMATS = {
     "domains": ("office-caltech10", "domainnet10", "pacs"),
     "parquet": ("parquet:PATH",),
     "folder": ("folder:PATH",),
+    "csv": ("csv:PATH",),
     "factory": ("package.module:factory",),
 }
 """Modules that serve other names than their own."""

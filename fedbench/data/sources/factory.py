@@ -1,207 +1,179 @@
 """Any map-style data set: a function package.module:factory that makes its two parts.
 
-`factory(train: bool)` gives a part per call, `factory()` the pair (train, test). An item is (sample, target), or
-(sample, target, domain) where the training part names its `domains`. A sample is an image: a PIL image, a uint8 array
-[H, W] or [H, W, C], a uint8 tensor [C, H, W] or a float tensor [C, H, W] in [0, 1]. Or it is another array or tensor:
-floats are features, whole numbers are tokens. A target is a class, a whole number from 0, or one or more floats, which
-makes the task a regression; a domain is a whole number from 0. Further keys `data.*` are arguments of the factory.
+`factory(train: bool)` gives a part per call, `factory()` the pair (train, test). A part is a map-style data set, or a
+tuple of arrays (samples, targets) or (samples, targets, domains). An item is (sample, target), (sample, target, domain)
+or a dict. What samples are (`data.kind`): PIL images and uint8 arrays are images, other whole numbers are tokens,
+floats are features. What targets are (`data.task`): one class (whole numbers, booleans, text, one-hot rows), several
+labels at once (rows of 0 and 1), or numbers. A domain, such as the person whose sample it is, is text or a number;
+where a part names its `classes` or `domains`, its numbers are places in that list, and both parts are matched by name.
+Further keys `data.*` are arguments of the factory, which gets them before fedbench does.
 """
 
 import hashlib
 import inspect
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from PIL import Image
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
 from fedbench.config import DataConfig, Section
+from fedbench.config.words import explain
 from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.reading.images import COLOUR, GREY, Item, blocks, checked_label, pixels
+from fedbench.data.reading.images import Item, blocks, remarks_on
+from fedbench.data.reading.items import Keys, Part, checked_target, numbered
+from fedbench.data.reading.samples import Kind, SampleReader
+from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError, nearest
 from fedbench.import_string import import_string
 
-PROBES = 32
-"""Items per part that are looked at on every start, to notice that the data changed."""
-
 
 class Options(Section):
-    """Keys `data.*`: the number of classes, and whatever the factory takes."""
+    """Keys `data.*`: those that the factory takes, and those of `Reading`."""
 
     model_config = ConfigDict(extra="allow")
+
+
+class Reading(Section):
+    """Keys `data.*` of how items are read, where the factory has no argument of that name."""
+
+    kind: Kind | None = Field(None, description="what the samples are (default: by their type, see the docs)")
     classes: int | None = Field(
         None, ge=1, description="number of classes (default: the data set's `classes`, or by the labels)"
     )
+    sample: str | None = Field(None, description="key of the sample, where items are dicts (default: a usual name)")
+    label: str | None = Field(None, description="key of the target, where items are dicts (default: a usual name)")
+    user: str | None = Field(None, description="key of the domain or user, where items are dicts (default: likewise)")
 
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    train, test = make_parts(config, dict(options.model_extra or {}))
-    probed = hashlib.sha256()
-    for part, data in (("train", train), ("test", test)):
-        probe(data, f"data {config.name}, {part} item", probed)
-    module = sys.modules[config.name.partition(":")[0]]
-    files = tuple(Path(file) for file in (getattr(module, "__file__", None),) if file)
-    decided = {"config": config.options, "sizes": [len(train), len(test)], "probed": probed.hexdigest()}
-    return Source(config.name, partial(read, config.name, train, test, options.classes), files, decided)
-
-
-def make_parts(config: DataConfig, options: dict[str, Any]) -> tuple[Any, Any]:
-    """The two parts that the factory makes. Raises ConfigError."""
     factory = import_string(config.name, "data")
     if not callable(factory):
         raise ConfigError(f"data {config.name}: not a function")
-    accepted = inspect.signature(factory).parameters
-    if config.root:
-        options["root"] = config.root
-    check_arguments(config.name, accepted, options)
-    try:
-        if "train" in accepted:
-            parts = factory(train=True, **options), factory(train=False, **options)
-        else:
-            parts = factory(**options)
-        return checked_pair(config.name, parts)
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"data {config.name}: the factory failed ({type(error).__name__}: {error})") from error
-
-
-def check_arguments(name: str, accepted: Any, options: dict[str, Any]) -> None:
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
-    for key in options:
-        if key not in accepted and not takes_any:
-            known = {*accepted, "classes", "root", "val"} - {"train"}
-            raise ConfigError(f"unknown key data.{key}: {name} takes no such argument; {nearest(key, known)}")
-
-
-def checked_pair(name: str, parts: Any) -> tuple[Any, Any]:
-    try:
-        train, test = parts
-        sized = [len(part) for part in (train, test)]
-    except (TypeError, ValueError):
-        raise ConfigError(
-            f"data {name}: factory(train: bool), or factory() that returns (train, test), is expected"
-        ) from None
-    if not all(sized):
-        raise ConfigError(f"data {name}: {sized[0]} training and {sized[1]} test items; both are needed")
-    return train, test
-
-
-def probe(data: Any, where: str, digest: Any) -> None:
-    """Feed a few items, evenly spread, to a digest. Raises ConfigError where an item differs when it is asked again."""
-    for index in sorted({round(i) for i in np.linspace(0, len(data) - 1, PROBES)}):
-        first, again = (to_sample(item(data, index, f"{where} {index}")) for _ in range(2))
-        if first.shape != again.shape or (first != again).any():
-            raise ConfigError(
-                f"{where} {index}: another sample when asked again; each is read once, so leave random transforms out"
-            )
-        digest.update(str(data[index][1:]).encode() + first.tobytes())
-
-
-def item(data: Any, index: int, where: str) -> Item:
-    """One item with its label as it came. Raises ConfigError."""
-    try:
-        sample, target, *domain = data[index]
-    except Exception as error:
-        raise ConfigError(f"{where}: cannot be read as (sample, target) ({type(error).__name__}: {error})") from error
-    return Item(sample, plain(target), where, plain(domain[0]) if domain else None)
-
-
-def plain(value: Any) -> Any:
-    """A number out of a tensor or array of one; an array out of a larger tensor."""
-    if isinstance(value, torch.Tensor):
-        value = value.numpy(force=True)
-    return value.item() if isinstance(value, np.ndarray | np.generic) and value.size == 1 else value
-
-
-def to_sample(found: Item) -> np.ndarray:
-    """uint8 [channels, height, width], float32 features or int64 tokens. Raises ConfigError."""
-    array = found.image
-    if isinstance(array, torch.Tensor) and (array.ndim != 3 or not array.is_floating_point()):
-        array = array.numpy(force=True) if array.dtype != torch.uint8 else array
-    if isinstance(array, np.ndarray) and array.dtype != np.uint8 and array.ndim:
-        if np.issubdtype(array.dtype, np.integer):
-            return array.astype(np.int64)
-        if np.issubdtype(array.dtype, np.floating):
-            return finite(array.astype(np.float32), found.where)
-    return to_pixels(found)
-
-
-def finite(values: np.ndarray, where: str) -> np.ndarray:
-    if not np.isfinite(values).all():
-        raise ConfigError(f"{where}: values that are not finite; leave such samples out or fill them in")
-    return values
-
-
-def to_pixels(found: Item) -> np.ndarray:
-    """uint8 [channels, height, width]. Raises ConfigError."""
-    image = found.image
-    if isinstance(image, Image.Image):
-        if image.mode not in GREY | COLOUR:
-            raise ConfigError(f"{found.where}: pixels of kind {image.mode}; 8 bits per channel are expected")
-        return pixels(image, 1 if image.mode in GREY else 3, None, found.where)
-    if isinstance(image, torch.Tensor):
-        return from_tensor(image, found.where)
-    if isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim in (2, 3):
-        return image[None] if image.ndim == 2 else image.transpose(2, 0, 1)
-    kind = f"{image.dtype} array {list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
-    raise ConfigError(
-        f"{found.where}: the image is a {kind}; a PIL image, a uint8 array [H, W] or [H, W, C], or a tensor [C, H, W]"
+    own, reading = arguments(config, factory)
+    keys = Keys(reading.sample, reading.label, reading.user)
+    made = zip(("train", "test"), make(config, factory, own), strict=True)
+    parts = [Part.of(config.name, part, data, keys) for part, data in made]
+    reader = SampleReader.of(parts[0].item(0), reading.kind)
+    probed = hashlib.sha256()
+    for part in parts:
+        part.probe(reader, probed)
+    module = sys.modules[config.name.partition(":")[0]]
+    files = tuple(Path(file) for file in (getattr(module, "__file__", None),) if file)
+    decided = {
+        "config": config.options,
+        "task": config.task,
+        "sizes": [len(part) for part in parts],
+        "probed": probed.hexdigest(),
+    }
+    return Source(
+        config.name, partial(read, config, *parts, reading.classes, replace(reader, transparent=[])), files, decided
     )
 
 
-def from_tensor(image: torch.Tensor, where: str) -> np.ndarray:
-    if image.ndim != 3 or not (image.dtype == torch.uint8 or image.is_floating_point()):
-        raise ConfigError(f"{where}: a {image.dtype} tensor {list(image.shape)}; uint8 or float [C, H, W] is expected")
-    if image.dtype == torch.uint8:
-        return image.numpy(force=True)
-    if not bool(((image >= 0) & (image <= 1)).all()):
-        raise ConfigError(f"{where}: values outside [0, 1]; leave normalisation out, it is done on the device")
-    return (image * 255).round().to(torch.uint8).numpy(force=True)
+def arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading]:
+    """The factory's arguments, and how its items are read. Raises ConfigError."""
+    accepted = inspect.signature(factory).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
+    given = dict(config.options) | ({"root": config.root} if config.root else {})
+    own = {key: value for key, value in given.items() if key in accepted or key not in Reading.model_fields}
+    for key in own:
+        if key not in accepted and not takes_any:
+            known = {*accepted, *Reading.model_fields, "root", "val", "task"} - {"train"}
+            raise ConfigError(f"unknown key data.{key}: {config.name} takes no such argument; {nearest(key, known)}")
+    try:
+        return own, Reading(**{key: value for key, value in given.items() if key not in own})
+    except ValidationError as error:
+        raise ConfigError(explain(error, Reading, prefix="data.")) from None
 
 
-def read(name: str, train: Any, test: Any, classes: int | None) -> Content:
-    names = tuple(map(str, getattr(train, "classes", None) or ()))
-    domains = tuple(map(str, getattr(train, "domains", None) or ()))
-    classes = classes or len(names) or None
-    count = len(train) + len(test)
-    first = item(train, 0, f"data {name}, training item 0").label
-    numbers = np.issubdtype(np.asarray(first).dtype, np.floating)
-
-    def items(part: str, data: Any) -> Iterator[Item]:
-        for index in range(len(data)):
-            found = item(data, index, f"data {name}, {part} item {index}")
-            checked = (
-                checked_numbers(found, first) if numbers else checked_label(found.label, classes, count, found.where)
-            )
-            yield found._replace(label=checked, domain=checked_domain(found, len(domains)))
-
-    everything = blocks(chain(items("train", train), items("test", test)), to_sample)
-    if numbers:
-        return Content(len(train), len(test), everything, domain_names=domains, task="regression")
-    return Content(len(train), len(test), everything, classes, names, domain_names=domains)
-
-
-def checked_numbers(found: Item, first: Any) -> np.ndarray:
-    """A target of floats, shaped like the first one. Raises ConfigError."""
-    values = np.asarray(found.label, np.float32)
-    if values.shape != np.shape(first):
+def make(config: DataConfig, factory: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+    """The two parts that the factory makes. Raises ConfigError."""
+    try:
+        if "train" in inspect.signature(factory).parameters:
+            return factory(train=True, **options), factory(train=False, **options)
+        parts = factory(**options)
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"data {config.name}: the factory failed ({type(error).__name__}: {error})") from error
+    try:
+        train, test = parts
+    except (TypeError, ValueError):
         raise ConfigError(
-            f"{found.where}: a target of shape {list(values.shape)}, the first is {list(np.shape(first))}"
-        )
-    return finite(values, found.where)
+            f"data {config.name}: factory(train: bool), or factory() that returns (train, test), is expected"
+        ) from None
+    return train, test
 
 
-def checked_domain(found: Item, domains: int) -> int | None:
-    """The number of an item's domain; None where the data set names no domains. Raises ConfigError."""
-    if not domains:
-        return None
-    if not isinstance(found.domain, int | np.integer) or not 0 <= found.domain < domains:
-        raise ConfigError(f"{found.where}: domain {found.domain!r}; a number from 0 to {domains - 1} is expected")
-    return int(found.domain)
+def read(config: DataConfig, train: Part, test: Part, count: int | None, reader: SampleReader) -> Content:
+    first = checked_target(train.item(0), None)
+
+    def items() -> Iterator[Item]:
+        for part in (train, test):
+            for index in range(len(part)):
+                item = part.item(index)
+                yield item._replace(label=checked_target(item, first))
+
+    classes, matched = matched_classes(train, test)
+    asked = count or (train.count if not classes else None)
+    meaning = Meaning(config.name, len(train), matched, config.task, classes, asked)
+    return Content(
+        len(train),
+        len(test),
+        blocks(items(), reader, "sample"),
+        kind=reader.kind,
+        categories=True,
+        warnings=reader.remarks,
+        targets=meaning.targets,
+        domains=partial(numbered, (*train.domains, *(n for n in test.domains if n not in train.domains))),
+        remarks=partial(remarks_on, reader.transparent),
+    )
+
+
+def matched_classes(train: Part, test: Part) -> tuple[tuple[str, ...], np.ndarray | None]:
+    """Names of all classes, and the number of each class of the test part in them where it has others."""
+    if not train.classes or not test.classes or test.classes == train.classes:
+        return train.classes or test.classes, None
+    names = (*train.classes, *(name for name in test.classes if name not in train.classes))
+    return names, np.array([names.index(name) for name in test.classes])
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """Reads the targets of all rows, and says where one is wrong."""
+
+    name: str
+    train: int
+    matched: np.ndarray | None
+    task: str
+    classes: tuple[str, ...]
+    count: int | None
+
+    def targets(self, values: np.ndarray) -> Targets:
+        """Raises ConfigError."""
+        try:
+            if self.matched is not None and values.ndim == 1 and values.dtype.kind in "iu":
+                values = self._by_name(values)
+            return read_targets(values, self.task, self.classes, self.count)
+        except TargetError as error:
+            part, row = ("train", error.row) if error.row < self.train else ("test", error.row - self.train)
+            raise ConfigError(f"data {self.name}, {part} item {row}: {error}") from None
+        except ConfigError as error:
+            raise ConfigError(f"data {self.name}: {error}") from None
+
+    def _by_name(self, values: np.ndarray) -> np.ndarray:
+        """Both parts may number their classes in another order: the names count."""
+        assert self.matched is not None
+        own = values[self.train :]
+        wrong = np.flatnonzero((own < 0) | (own >= len(self.matched)))
+        if len(wrong):
+            row = int(wrong[0])
+            raise TargetError(
+                self.train + row, f"label {own[row]} is outside the class range; 0 to {len(self.matched) - 1}"
+            )
+        return np.concatenate([values[: self.train], self.matched[own]])

@@ -1,9 +1,12 @@
-"""Folders of image files: CLASS or DOMAIN/CLASS, once for all or once each below train and test."""
+"""Folders of image files: CLASS, DOMAIN/CLASS or CLIENT/PART/CLASS, the first two once for all or below each part."""
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -13,8 +16,10 @@ from fedbench.data.reading.images import Item, is_test_row
 from fedbench.data.reading.listing import images_in, is_image, listed_content, refuse_empty, subfolders
 from fedbench.errors import ConfigError
 
-TEST = ("test", "val", "valid", "validation")
-"""Names of the folder with the test part; the first that exists is taken."""
+TRAIN = ("train", "training")
+VAL = ("val", "valid", "validation", "dev")
+TEST = ("test", "testing")
+"""Names of the folders of the three parts."""
 
 Listing = dict[str, dict[str, list[Path]]]
 """Image files by domain (one without a name where there are none) and class, all in ascending order."""
@@ -27,47 +32,142 @@ class Options(Section):
     domains: bool | None = Field(
         None, description="whether folders are DOMAIN/CLASS (default: if all have the same class folders, two or more)"
     )
+    test_part: Literal["test", "val"] | None = Field(
+        None, description="folder with the test images (default: test, or val where there is no test)"
+    )
+
+
+@dataclass
+class Parts:
+    """The images of all parts, and what is to be said of how the folders were read."""
+
+    train: Listing
+    test: Listing
+    val: Listing = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        parts = (self.train, self.val, self.test)
+        return tuple(chain.from_iterable(files for part in parts for own in part.values() for files in own.values()))
 
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
     if not path.is_dir():
         raise ConfigError(f"data folder:{path}: no such folder")
-    train, test = find_parts(path, options.domains)
-    guessed = options.domains is None and "" not in train
-    files = tuple(file for part in (train, test) for own in part.values() for some in own.values() for file in some)
-    return Source(f"folder:{path}", partial(read, train, test, options, guessed), files, options.model_dump())
+    parts = find_parts(path, options)
+    return Source(f"folder:{path}", partial(read, parts, options), parts.files, options.model_dump())
 
 
-def find_parts(path: Path, domains: bool | None) -> tuple[Listing, Listing]:
-    """Training and test images. Without a test folder every fifth image of each class (and domain) is a test image."""
-    inside = {folder.name for folder in subfolders(path)}
-    held_out = next((name for name in TEST if name in inside), None)
-    if "train" in inside and held_out:
-        domains = has_domains(path / "train") if domains is None else domains
-        return checked_parts(*(listing(path / part, domains) for part in ("train", held_out)), path / held_out)
-    place = path / "train" if inside == {"train"} else path
-    found = listing(place, has_domains(place) if domains is None else domains)
-    return tuple(  # type: ignore[return-value]
+def find_parts(path: Path, options: Options) -> Parts:
+    """The images of each part. Raises ConfigError.
+
+    Without a test or a validation folder every fifth image of each class (and domain) is a test image.
+    """
+    below = {folder.name: folder for folder in subfolders(path)}
+    if options.domains is None and are_clients(below):
+        return of_clients(below, options)
+    named = {part: below[name] for part, name in part_names(below).items()}
+    if "train" not in named or 1 == len(named) < len(below):  # a class may be called train
+        return split(path, options)
+    chosen, remarks = chosen_parts(named, options, path)
+    left_out = sorted({*below} - {folder.name for folder in chosen.values()})
+    if left_out:
+        remarks.append(f"folders of {path} that are no part of the data set and left out: {', '.join(left_out)}")
+    if "test" not in chosen:
+        found = split(named["train"], options)
+        return Parts(found.train, found.test, remarks=[*found.remarks, *remarks])
+    domains = has_domains(named["train"]) if options.domains is None else options.domains
+    listed = {part: listing(folder, domains) for part, folder in chosen.items()}
+    for part, folder in chosen.items():
+        check_known(listed["train"], listed[part], folder)
+    for domain in listed["train"]:
+        if domain not in listed["test"]:
+            raise ConfigError(f"{chosen['test'] / domain}: no folder of this domain, though the training part has it")
+    if domains and options.domains is None:
+        remarks.insert(0, read_as_domains(listed["train"]))
+    return Parts(listed["train"], listed["test"], listed.get("val", {}), remarks)
+
+
+def part_names(names: "dict[str, Path] | set[str]") -> dict[str, str]:
+    """Of these folders those of the three parts."""
+    found = {part: [n for n in known if n in names] for part, known in (("train", TRAIN), ("val", VAL), ("test", TEST))}
+    return {part: own[0] for part, own in found.items() if own}
+
+
+def chosen_parts(named: dict[str, Path], options: Options, path: Path) -> tuple[dict[str, Path], list[str]]:
+    """Which folder is which part, and what is to be said of it. Raises ConfigError."""
+    if options.test_part and options.test_part not in named:
+        raise ConfigError(f"data.test_part = {options.test_part}: {path} has no such folder")
+    if "val" in named and (options.test_part == "val" or "test" not in named):
+        remark = f"the folder {named['val'].name} holds the test images"
+        return {"train": named["train"], "test": named["val"]}, [remark]
+    return dict(named), []
+
+
+def split(path: Path, options: Options) -> Parts:
+    """Images without a test part: every fifth is one."""
+    domains = has_domains(path) if options.domains is None else options.domains
+    found = listing(path, domains)
+    train, test = (
         {
-            domain: {name: [f for i, f in enumerate(files) if is_test_row(i) == test] for name, files in own.items()}
+            domain: {name: [f for i, f in enumerate(files) if is_test_row(i) == held] for name, files in own.items()}
             for domain, own in found.items()
         }
-        for test in (False, True)
+        for held in (False, True)
     )
+    remarks = [read_as_domains(train)] if domains and options.domains is None else []
+    remarks.append("there is no test folder: every fifth image of a class is a test image")
+    return Parts(train, test, remarks=remarks)
 
 
-def checked_parts(train: Listing, test: Listing, place: Path) -> tuple[Listing, Listing]:
-    for domain, own in test.items():
+def read_as_domains(train: Listing) -> str:
+    names = list(train)
+    listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    return f"read as DOMAIN/CLASS: {listed} are domains; data.domains false if they are classes"
+
+
+def are_clients(below: dict[str, Path]) -> bool:
+    """Whether folders hold parts: CLIENT/train/CLASS and CLIENT/test/CLASS. Raises ConfigError for a near miss."""
+    inside = {name: {own.name for own in subfolders(folder)} for name, folder in below.items()}
+    parts = {name: part_names(own) for name, own in inside.items()}
+    whole = [name for name, own in inside.items() if "train" in parts[name] and len(parts[name]) == len(own) > 1]
+    if whole and len(whole) < len(below):
+        other = next(name for name in below if name not in whole)
+        raise ConfigError(
+            f"{below[other]}: no train and test folder, which {below[whole[0]]} has; a client needs both "
+            "(CLIENT/train/CLASS and CLIENT/test/CLASS)"
+        )
+    return bool(whole)
+
+
+def of_clients(below: dict[str, Path], options: Options) -> Parts:
+    """The images of clients that have parts of their own."""
+    found = Parts({}, {})
+    lines = set[str]()
+    for client, folder in below.items():
+        named = {part: folder / name for part, name in part_names({own.name for own in subfolders(folder)}).items()}
+        chosen, remarks = chosen_parts(named, options, folder)
+        lines.update(remarks)
+        for part, place in chosen.items():
+            getattr(found, part)[client] = by_class(place, empty=True)
+    check_known(found.train, found.test, Path("test"))
+    check_known(found.train, found.val, Path("val"))
+    listed = ", ".join(list(below)[:20]) + (", ..." if len(below) > 20 else "")
+    found.remarks = [f"read as CLIENT/PART/CLASS: {listed} are clients (--partition natural)", *sorted(lines)]
+    return found
+
+
+def check_known(train: Listing, other: Listing, place: Path) -> None:
+    """Raises ConfigError for a class or domain that the training part does not have."""
+    known = set(classes_of(train))
+    for domain, own in other.items():
         for name in own:
-            if name not in classes_of(train):
+            if name not in known:
                 raise ConfigError(f"{place / domain / name}: no folder of this class in the training part")
         if domain not in train:
             raise ConfigError(f"{place / domain}: no folder of this domain in the training part")
-    for domain in train:
-        if domain not in test:
-            raise ConfigError(f"{place / domain}: no folder of this domain, though the training part has it")
-    return train, test
 
 
 def classes_of(found: Listing) -> tuple[str, ...]:
@@ -99,15 +199,18 @@ def listing(path: Path, domains: bool) -> Listing:
     return found
 
 
-def by_class(path: Path) -> dict[str, list[Path]]:
-    """Images below each class folder; hidden files and files of other kinds are left out. Raises ConfigError."""
+def by_class(path: Path, empty: bool = False) -> dict[str, list[Path]]:
+    """Images below each class folder; hidden files and files of other kinds are left out. Raises ConfigError.
+
+    empty: whether folders without images are left out.
+    """
     found = {folder.name: sorted(images_below(folder), key=Path.as_posix) for folder in subfolders(path)}
     if not found:
         raise ConfigError(f"{path}: no class folders in it")
     for name, files in found.items():
-        if not files:
+        if not files and not empty:
             refuse_empty(path / name)
-    return found
+    return {name: files for name, files in found.items() if files}
 
 
 def images_below(folder: Path) -> Iterator[Path]:
@@ -115,17 +218,15 @@ def images_below(folder: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in names if is_image(name))
 
 
-def read(train: Listing, test: Listing, options: Options, guessed: bool) -> Content:
-    """A warning says where folders were taken for domains because they look like it."""
-    names, domains = classes_of(train), tuple(name for name in train if name)
-    parts = [
+def read(parts: Parts, options: Options) -> Content:
+    names, domains = classes_of(parts.train), tuple(name for name in parts.train if name)
+    train, val, test = (
         [
             Item(file, names.index(name), str(file), domains.index(domain) if domain else None)
             for domain, own in part.items()
             for name, files in own.items()
             for file in files
         ]
-        for part in (train, test)
-    ]
-    warnings = (f"read as DOMAIN/CLASS: {', '.join(domains)} are domains; data.domains false if they are classes",)
-    return listed_content(*parts, names, options.size, domains, channels=None, warnings=warnings if guessed else ())
+        for part in (parts.train, parts.val, parts.test)
+    )
+    return listed_content(train, test, names, options.size, domains, None, tuple(parts.remarks), val)

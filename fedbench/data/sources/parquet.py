@@ -8,13 +8,23 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.reading.images import Item, blocks, channels_of, checked_label, decoder, is_test_row, reason
+from fedbench.data.reading.images import (
+    Item,
+    blocks,
+    channels_of,
+    checked_label,
+    decoder,
+    is_test_row,
+    reason,
+    remarks_on,
+)
+from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, nearest
 
 LABELS = ("label", "labels", "fine_label", "target", "class", "y")
@@ -34,6 +44,9 @@ class Options(Section):
     )
     size: int | None = Field(None, ge=1, description="resize every image to size x size pixels")
     classes: int | None = Field(None, ge=1, description="number of classes (default: by the files' names of classes)")
+    test_part: Literal["test", "val"] | None = Field(
+        None, description="part with the test images (default: test, or val where there is no test)"
+    )
 
 
 @dataclass(frozen=True)
@@ -49,15 +62,18 @@ class ParquetColumns:
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
-    parts = parquet_parts(path)
+    parts, remarks = parquet_parts(path, options)
     files = tuple(chain.from_iterable(parts.values()))
-    return Source(f"parquet:{path}", partial(read, path, parts, options), files, options.model_dump())
+    return Source(f"parquet:{path}", partial(read, path, parts, remarks, options), files, options.model_dump())
 
 
-def parquet_parts(path: Path) -> dict[str, list[Path]]:
-    """Files of the parts train and test; one part `train` alone where the names tell no parts. Raises ConfigError."""
+def parquet_parts(path: Path, options: Options) -> tuple[dict[str, list[Path]], list[str]]:
+    """Files of the parts train, val and test, and what is to be said of them. Raises ConfigError.
+
+    One part `train` alone where the names tell no parts.
+    """
     if path.is_file():
-        return {"train": [path]}
+        return {"train": [path]}, []
     files = sorted(path.rglob("*.parquet"))
     if not files:
         raise ConfigError(
@@ -68,7 +84,7 @@ def parquet_parts(path: Path) -> dict[str, list[Path]]:
         parts.setdefault(part_of(file.relative_to(path)), []).append(file)
     for part in parts.values():
         check_shards(part)
-    return chosen_parts(path, parts)
+    return chosen_parts(path, parts, options)
 
 
 def part_of(relative: Path) -> str:
@@ -79,16 +95,21 @@ def part_of(relative: Path) -> str:
     return ""
 
 
-def chosen_parts(path: Path, parts: dict[str, list[Path]]) -> dict[str, list[Path]]:
-    """A validation part stands in for a missing test part, and is left alone otherwise."""
+def chosen_parts(path: Path, parts: dict[str, list[Path]], options: Options) -> tuple[dict[str, list[Path]], list[str]]:
+    """Which files are which part, and what is to be said of it. Raises ConfigError."""
     if set(parts) == {""}:
-        return {"train": parts[""]}
+        return {"train": parts[""]}, []
     if "train" not in parts:
         raise ConfigError(
             f"data parquet:{path}: no file for the training part; names like train-00000-of-00001.parquet"
         )
-    test = parts.get("test") or parts.get("val")
-    return {"train": parts["train"]} | ({"test": test} if test else {})
+    if options.test_part and options.test_part not in parts:
+        raise ConfigError(f"data.test_part = {options.test_part}: {path} has no such files")
+    remarks = [f"left out, because its name tells no part: {file.relative_to(path)}" for file in parts.get("", ())]
+    if "val" in parts and (options.test_part == "val" or "test" not in parts):
+        remarks.append("the files of the validation part hold the test images")
+        return {"train": parts["train"], "test": parts["val"]}, remarks
+    return {part: parts[part] for part in ("train", "val", "test") if part in parts}, remarks
 
 
 def check_shards(files: list[Path]) -> None:
@@ -107,27 +128,36 @@ def check_shards(files: list[Path]) -> None:
                 raise ConfigError(f"data parquet: {file.parent / missing} is missing, {file.name} is there")
 
 
-def read(path: Path, parts: dict[str, list[Path]], options: Options) -> Content:
+def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options) -> Content:
     rows = {file: row_count(file) for files in parts.values() for file in files}
     columns = agreed_columns(list(rows), options)
-    train, test = (sum(rows[file] for file in parts.get(part, ())) for part in ("train", "test"))
-    classes = len(columns.names) or options.classes
-    warnings: tuple[str, ...] = ()
+    train, val, test = (sum(rows[file] for file in parts.get(part, ())) for part in ("train", "val", "test"))
+    classes = options.classes or len(columns.names)
     if "test" not in parts:
         train, test = train - train // 5, train // 5
-        warnings = ("the files have no test part: every fifth row (row % 5 == 4) is a test image",)
-
+        remarks = [*remarks, "the files have no test part: every fifth row (row % 5 == 4) is a test image"]
     domains = domain_names(rows, columns)
+    hidden = "; labels that are hidden cannot be used"
+    hidden += ": data.test_part val takes the validation part for testing" if val else ""
 
     def items() -> Iterator[Item]:
-        found = partial(items_of, columns=columns, domains=domains, classes=classes, images=train + test)
+        found = partial(items_of, columns=columns, domains=domains, classes=classes, hidden=hidden)
         if "test" in parts:
-            return chain(found(parts["train"]), found(parts["test"]))
+            return chain.from_iterable(found(parts[part]) for part in ("train", "val", "test") if part in parts)
         return chain(found(parts["train"], test=False), found(parts["train"], test=True))
 
-    decode = decoder(channels_of(items()), options.size)
-    more = dict(domain_names=domains, warnings=warnings)
-    return Content(train, test, blocks(items(), decode), classes, columns.names, **more)
+    transparent: list[str] = []
+    decode = decoder(channels_of(items()), options.size, transparent)
+    return Content(
+        train + val,
+        test,
+        blocks(items(), decode),
+        domain_names=domains,
+        warnings=tuple(remarks),
+        val=val,
+        targets=partial(read_targets, task="classification", names=columns.names, classes=classes or None),
+        remarks=partial(remarks_on, transparent),
+    )
 
 
 @contextmanager
@@ -216,8 +246,8 @@ def check_types(file: Path, schema: Any, image: str, label: str, domain: str | N
     if domain and not is_text(kind := schema.field(domain).type) and not types.is_integer(kind):
         raise ConfigError(f"{file}: column {domain} holds {kind}; domains are names or whole numbers")
     kind = schema.field(label).type
-    if not types.is_integer(kind):
-        raise ConfigError(f"{file}: column {label} holds {kind}; labels are whole numbers")
+    if not (types.is_integer(kind) or types.is_boolean(kind)):
+        raise ConfigError(f"{file}: column {label} holds {kind}; labels are whole numbers or booleans")
     kind = schema.field(image).type
     if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         kind = kind.field("bytes").type
@@ -249,11 +279,14 @@ def items_of(
     files: Iterable[Path],
     columns: ParquetColumns,
     domains: tuple[str, ...],
-    classes: int | None,
-    images: int,
+    classes: int,
+    hidden: str,
     test: bool | None = None,
 ) -> Iterator[Item]:
-    """The rows of these files in order. test: only the test rows (or only the others) of files without parts."""
+    """The rows of these files in order. test: only the test rows (or only the others) of files without parts.
+
+    hidden: what is said of labels of -1.
+    """
     number, numbers = 0, {name: i for i, name in enumerate(domains)}
     for file in files:
         for row, (image, label, domain) in enumerate(cells(file, columns)):
@@ -262,7 +295,7 @@ def items_of(
                 if image is None:
                     raise ConfigError(f"{where}: no image bytes in column {columns.image}")
                 known = parquet_domain(domain, columns, numbers, where) if columns.domain else None
-                yield Item(image, checked_label(label, classes, images, where), where, known)
+                yield Item(image, checked_label(label, classes, where, hidden), where, known)
             number += 1
 
 

@@ -8,6 +8,7 @@ from lightning import LightningModule
 from torch import Tensor
 
 from fedbench.engine.companion import Companion
+from fedbench.engine.losses import outputs_of
 from fedbench.methods.client import Client
 
 
@@ -44,7 +45,7 @@ class AlphaMixture:
         x, y = batch
         alpha = self.alpha.clone().requires_grad_()
         others = self.own.scores_of_other(x)
-        loss = F.cross_entropy(alpha.to(others.dtype) * net(x) + (1 - alpha).to(others.dtype) * others, y)
+        loss = F.cross_entropy(alpha.to(others.dtype) * outputs_of(net(x)) + (1 - alpha).to(others.dtype) * others, y)
         if self.due:
             (self.slope,) = torch.autograd.grad(loss, alpha, retain_graph=True)
         return loss

@@ -50,11 +50,11 @@ def test_what_is_no_image_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(None, "missing"), (True, "no whole number"), (1.0, "no whole number"), (3, "0 to 2"), (-1, "0 to 2")],
+    [(None, "missing"), ("1", "no whole number"), (1.0, "no whole number"), (3, "0 to 2"), (-1, "0 to 2")],
 )
 def test_labels_that_are_none(value, said):
     with pytest.raises(ConfigError, match=said):
-        checked_label(value, 3, 10, "row 0")
+        checked_label(value, 3, "row 0")
 
 
 def test_every_fifth_row_is_a_test_row():

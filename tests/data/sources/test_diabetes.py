@@ -32,5 +32,5 @@ def test_it_needs_no_folder():
 
 
 def test_there_are_no_labels():
-    with pytest.raises(ConfigError, match=r"its targets are numbers.* take the partition iid, domain or file"):
+    with pytest.raises(ConfigError, match=r"its targets are numbers.* take the partition iid, domain, natural or file"):
         _ = load().labels

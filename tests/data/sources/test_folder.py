@@ -9,6 +9,7 @@ from PIL import Image
 
 from fedbench.config import Config
 from fedbench.data import Dataset
+from fedbench.data import partition as make_partition
 from fedbench.errors import ConfigError
 
 
@@ -131,7 +132,9 @@ def test_folders_of_the_same_classes_are_domains(domains):
 def test_or_classes_where_the_option_says_so(domains):
     dataset = load(domains, domains=False)
     assert (dataset.domain_names, dataset.class_names, dataset.domains) == ((), ("photo", "sketch"), None)
-    assert load(domains, domains=True).warnings == ()
+    assert load(domains, domains=True).warnings == (
+        "there is no test folder: every fifth image of a class is a test image",
+    )
 
 
 def test_domains_below_train_and_test(domains, tmp_path):
@@ -157,3 +160,45 @@ def test_class_folders_with_one_folder_in_each_are_classes(tmp_path):
 def test_a_domain_without_classes(domains):
     (domains / "empty").mkdir()
     assert "empty: no class folders in it" in refused(domains, domains=True)
+
+
+def dealt(path: Path, **partition) -> list[tuple[int, int, int]]:
+    """Training, validation and test images of the clients."""
+    config = Config(data=f"folder:{path}", partition=partition)
+    found = make_partition(Dataset.load(config.data), config, 0)
+    return [(len(own.train), len(own.val), len(own.test)) for own in found.clients]
+
+
+def test_clients_may_have_parts_of_their_own(tmp_path):
+    for client, count in (("ann", 6), ("bob", 4)):
+        for part, size in (("train", count), ("val", 2), ("test", 3)):
+            save(tmp_path / "set" / client / part / "cat", size)
+            save(tmp_path / "set" / client / part / "dog", size, value=100)
+    dataset = load(tmp_path / "set")
+    assert (dataset.class_names, dataset.domain_names) == (("cat", "dog"), ("ann", "bob"))
+    assert dataset.warnings[0].startswith("read as CLIENT/PART/CLASS: ann, bob are clients")
+    assert dealt(tmp_path / "set", name="natural") == [(12, 4, 6), (8, 4, 6)]
+    (tmp_path / "set" / "cem" / "cat").mkdir(parents=True)
+    assert "cem: no train and test folder, which " in refused(tmp_path / "set")
+
+
+def test_a_validation_folder_is_a_validation_part(parts):
+    save(parts / "val" / "cat", 4)
+    save(parts / "extra", 2)
+    dataset = load(parts)
+    assert (dataset.train_rows, dataset.val_rows, dataset.test_rows) == (10, 4, 4)
+    assert f"folders of {parts} that are no part of the data set and left out: extra" in dataset.warnings
+    clients = dealt(parts, name="iid", clients=2)
+    assert (sum(own[0] for own in clients), sum(own[1] for own in clients)) == (6, 4)
+    assert load(parts, test_part="val").test_rows == 4
+    shutil.rmtree(parts / "test")
+    assert load(parts).test_rows == 4
+    assert "the folder val holds the test images" in load(parts).warnings
+    assert "data.test_part = test" in refused(parts, test_part="test")
+
+
+def test_transparent_pixels_are_read_on_white_and_that_is_said(classes):
+    Image.new("RGBA", (5, 5), (10, 20, 30, 0)).save(classes / "cat" / "00.png")
+    dataset = load(classes)
+    assert dataset.samples[0].tolist() == np.full((3, 5, 5), 255).tolist()
+    assert any("1 images have transparent pixels, read on white" in line for line in dataset.warnings)

@@ -60,8 +60,8 @@ def fitting(counts: np.ndarray, source: Stock, rows: np.ndarray, part: str) -> n
     if (most > sizes).any():
         label = int(np.argmax(most > sizes))
         raise ConfigError(
-            f"partition counts: class {label} has {sizes[label]} {part} images, a client wants {most[label]} of it; "
-            "lower partition.counts or partition.test_size"
+            f"partition counts: class {source.numbers[label]} has {sizes[label]} {part} images, a client wants "
+            f"{most[label]} of it; lower partition.counts or partition.test_size"
         )
     return counts
 

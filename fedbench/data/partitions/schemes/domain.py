@@ -7,6 +7,7 @@ from fedbench.data.partitions.classes import even_deal
 from fedbench.data.partitions.domains import clients_each, side_by_side
 from fedbench.data.partitions.holdings import Deal, Stock, parts
 from fedbench.data.partitions.scheme import Scheme
+from fedbench.errors import ConfigError
 
 
 def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
@@ -15,6 +16,13 @@ def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> D
     The feature shift of FedMosaic with one client per domain.
     """
     source, each = parts(source, options, rng), clients_each(source, options)
+    for rows, part in ((source.train, "training"), (source.test, "test")):
+        few = np.flatnonzero(np.bincount(source.domains[rows], minlength=len(source.domain_names)) < each)
+        if len(few):
+            raise ConfigError(
+                f"partition domain: domain {source.domain_names[few[0]]} has fewer {part} samples than its {each} "
+                f"client(s), and so have {len(few) - 1} others; partition natural leaves clients without samples out"
+            )
     deals = [
         even_deal(source.in_domain(d), options, each, rng, f"in domain {name}, ")
         for d, name in enumerate(source.domain_names)

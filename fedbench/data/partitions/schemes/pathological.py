@@ -39,8 +39,8 @@ def choose_equally(
     if (most > sizes).any():
         label = int(np.argmax(most > sizes))
         raise ConfigError(
-            f"partition pathological: class {label} has {sizes[label]} {part} images, a client needs {most[label]} "
-            f"of it ({size} of {len(each)} classes); lower partition.{part}_size"
+            f"partition pathological: class {source.numbers[label]} has {sizes[label]} {part} images, a client needs "
+            f"{most[label]} of it ({size} of {len(each)} classes); lower partition.{part}_size"
         )
     return choose(source, rows, counts, rng)
 

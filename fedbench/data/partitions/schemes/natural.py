@@ -1,0 +1,88 @@
+"""The clients that the data have: one for each domain, such as the writer of a text or the hospital of a scan."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from pydantic import Field
+
+from fedbench.config import PartitionConfig
+from fedbench.config.section import PositiveInt
+from fedbench.data.partitions.domains import check_domains
+from fedbench.data.partitions.holdings import Deal, Holdings, Stock, held_out, pooled, sampled
+from fedbench.data.partitions.scheme import Scheme
+from fedbench.errors import ConfigError
+
+
+class Options(PartitionConfig):
+    min_samples: PositiveInt = Field(
+        2, description="fewest samples of a client, all its parts; smaller ones are left out (natural)"
+    )
+
+
+def deal(source: Stock, options: Options, rng: np.random.Generator) -> Deal:
+    """Every client gets the training and test samples of its domain; clients are in the order of their domains.
+
+    Whoever has fewer than `min_samples`, or no training or no test sample, is left out. Of more clients than
+    `partition.clients` so many are drawn. Where test = pooled, test_share of each client's samples are held out.
+    """
+    merged = pooled(source, options)
+    source = sampled(source, options, rng)
+    train, test = (Holdings(rows, source.domains[rows]) for rows in (source.train, source.test))
+    if merged:
+        held = held_out(train, options.test_share, rng)
+        train, test = Holdings(train.rows[~held], train.owners[~held]), Holdings(train.rows[held], train.owners[held])
+    large = large_enough(source, options)
+    if options.clients > len(large):
+        raise ConfigError(
+            f"partition.clients = {options.clients}: {len(large)} of {len(source.domain_names)} clients of the data "
+            f"have {options.min_samples} samples and a training and a test sample; ask for at most so many"
+        )
+    chosen = np.sort(rng.permutation(large)[: options.clients]) if options.clients < len(large) else large
+    number = np.full(len(source.domain_names), -1)
+    number[chosen] = np.arange(len(chosen))
+    return _renumbered(train, number), _renumbered(test, number)
+
+
+def _renumbered(part: Holdings, number: np.ndarray) -> Holdings:
+    """With the client's number in place of its domain's; those of nobody are left out."""
+    owners = number[part.owners]
+    return Holdings(part.rows[owners >= 0], owners[owners >= 0])
+
+
+def large_enough(source: Stock, options: Options) -> np.ndarray:
+    """The domains that can be clients, ascending. Raises ConfigError where the data have no domains, or none can."""
+    check_domains(source, options)
+    count = len(source.domain_names)
+    train, test = (np.bincount(source.domains[rows], minlength=count) for rows in (source.train, source.test))
+    fit = train - np.bincount(source.domains[source.val_rows], minlength=count)
+    if pooled(source, options):
+        whole = train + test
+        test = (whole * options.test_share).astype(np.int64)
+        train = fit = whole - test
+    large = np.flatnonzero((fit > 0) & (test > 0) & (train + test >= options.min_samples))
+    if not len(large):
+        raise ConfigError(
+            f"partition natural: none of the {count} clients of the data has {options.min_samples} samples and a "
+            "training and a test sample; set partition.test pooled, or lower partition.min_samples"
+        )
+    return large
+
+
+def count(source: Stock, options: Options) -> int:
+    """All clients that the data have."""
+    return len(large_enough(source, options))
+
+
+def remarks(source: Stock, options: Options) -> Iterator[str]:
+    """How many clients of the data take no part."""
+    every, large = len(source.domain_names), len(large_enough(source, options))
+    if large < every:
+        yield (
+            f"{every - large} of {every} clients of the data are left out: fewer than {options.min_samples} samples "
+            "(partition.min_samples), or no training or no test sample"
+        )
+    if options.clients < large:
+        yield f"{options.clients} of {large} clients of the data were drawn (partition.clients)"
+
+
+SCHEME = Scheme(deal, Options=Options, classless=True, count=count, remarks=remarks)

@@ -1,0 +1,228 @@
+"""Parts of map-style data sets: items as they come, with sample, target and domain told apart."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import Subset
+
+from fedbench.data.reading.images import Item
+from fedbench.data.reading.samples import SampleReader
+from fedbench.errors import ConfigError, nearest
+
+PROBES = 32
+"""Items of a part that is not in memory that are looked at on every start, to notice that the data changed."""
+SAMPLES = ("image", "img", "pixel_values", "input_ids", "features", "x", "sample", "input", "inputs", "data")
+TARGETS = ("label", "labels", "target", "targets", "class", "y", "fine_label")
+DOMAINS = ("domain", "user", "user_id", "client", "client_id", "writer", "writer_id", "speaker", "speaker_id", "person")
+"""Usual keys of items that are dicts."""
+
+
+class Keys(NamedTuple):
+    """Of items that are dicts, the keys that hold sample, label and user; None: the usual one."""
+
+    sample: str | None = None
+    label: str | None = None
+    user: str | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """The train or the test part as it was brought.
+
+    classes, domains: the names that it gives to its class and domain numbers, none where it gives none; count: how many
+    classes it says there are.
+    """
+
+    data: Any
+    where: str
+    keys: Keys
+    classes: tuple[str, ...]
+    count: int | None
+    domains: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: str, part: str, data: Any, keys: Keys) -> "Part":
+        """Raises ConfigError for what has no length or no items."""
+        where = f"data {name}, {part} item"
+        data = rows_of(data, where)
+        try:
+            size = len(data)
+        except TypeError:
+            raise ConfigError(
+                f"data {name}: the {part} part is a {type(data).__name__} without a length; a data set with __len__ "
+                "and __getitem__ (map-style) is expected"
+            ) from None
+        if not size:
+            raise ConfigError(f"data {name}: the {part} part has 0 items; both parts are needed")
+        whole = data
+        while isinstance(whole, Subset):
+            whole = whole.dataset
+        known = getattr(whole, "classes", None)
+        known = getattr(whole, "class_to_idx", None) if known is None else known
+        classes, count = named(known, f"data {name}: `classes` of the {part} part")
+        domains, _ = named(getattr(whole, "domains", None), f"data {name}: `domains` of the {part} part")
+        return cls(data, where, keys, classes, count, domains)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def item(self, index: int) -> Item:
+        """One item as it came. Raises ConfigError."""
+        where = f"{self.where} {index}"
+        try:
+            found = self.data[index]
+        except Exception as error:
+            raise ConfigError(f"{where}: cannot be read ({type(error).__name__}: {error})") from error
+        sample, target, domain = self._fields(found, where)
+        return Item(sample, plain(target), where, self._domain(domain, where))
+
+    def _fields(self, found: Any, where: str) -> tuple[Any, Any, Any]:
+        """Sample, target and domain, None where there is none."""
+        if isinstance(found, Mapping):
+            return self._by_key(found, where)
+        if not isinstance(found, tuple | list) or len(found) not in (2, 3):
+            what = type(found).__name__ + (f" of {len(found)}" if isinstance(found, tuple | list) else "")
+            raise ConfigError(
+                f"{where}: a {what}; (sample, target), (sample, target, domain) or a dict of them is expected"
+            )
+        return found[0], found[1], found[2] if len(found) == 3 else None
+
+    def _by_key(self, found: Mapping[str, Any], where: str) -> tuple[Any, Any, Any]:
+        keys = list(found)
+        label = key_of("label", self.keys.label, TARGETS, keys, where)
+        user = key_of("user", self.keys.user, DOMAINS, keys, where, needed=False)
+        left = [key for key in keys if key not in (label, user)]
+        usual = left if len(left) == 1 else SAMPLES
+        sample = key_of("sample", self.keys.sample, usual, left, where)
+        return found[sample], found[label], found[user] if user else None
+
+    def _domain(self, value: Any, where: str) -> int | str | None:
+        """The domain by its name, where the part has names."""
+        value = plain(value)
+        if value is None:
+            if self.domains:
+                raise ConfigError(f"{where}: no domain, where the part names {len(self.domains)} `domains`")
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ConfigError(f"{where}: the domain is a {type(value).__name__}; text or a whole number is expected")
+        if not self.domains:
+            return value
+        if isinstance(value, str) and value in self.domains:
+            return value
+        if isinstance(value, str) or not 0 <= value < len(self.domains):
+            raise ConfigError(
+                f"{where}: domain {value!r}; a number from 0 to {len(self.domains) - 1} or a name is expected"
+            )
+        return self.domains[value]
+
+    def probe(self, reader: SampleReader, digest: Any) -> None:
+        """Feed items to a digest: all that are in memory, else a few, evenly spread.
+
+        Raises ConfigError where an item differs when it is asked for again.
+        """
+        few = {round(i) for i in np.linspace(0, len(self) - 1, PROBES)}
+        for index in range(len(self)) if isinstance(self.data, list | tuple) else sorted(few):
+            item = self.item(index)
+            sample = reader(item)
+            if index in few:
+                check_same(item.where, sample, reader(self.item(index)))
+            digest.update(str((np.asarray(item.label).tolist(), item.domain)).encode() + sample.tobytes())
+
+
+def check_same(where: str, sample: np.ndarray, again: np.ndarray) -> None:
+    if sample.shape != again.shape or (sample != again).any():
+        raise ConfigError(
+            f"{where}: another sample when asked again; each is read once, so leave random transforms out"
+        )
+
+
+def rows_of(data: Any, where: str) -> Any:
+    """Arrays (samples, targets), and perhaps (samples, targets, domains), as items; anything else as it is."""
+    if not isinstance(data, tuple | list) or len(data) not in (2, 3):
+        return data
+    first, *others = data
+    arrays = isinstance(first, np.ndarray | torch.Tensor) and first.ndim
+    if not arrays or not all(isinstance(own, np.ndarray | torch.Tensor | list) for own in others):
+        return data
+    sizes = [len(own) for own in data]
+    if len(set(sizes)) > 1:
+        raise ConfigError(f"{where}s: arrays of {' and '.join(map(str, sizes))} rows; as many of each are expected")
+    return list(zip(*data, strict=True))
+
+
+def named(known: Any, where: str) -> tuple[tuple[str, ...], int | None]:
+    """The names that a data set gives to its numbers, and how many there are. Raises ConfigError."""
+    if known is None:
+        return (), None
+    if isinstance(known, int | np.integer) and not isinstance(known, bool):
+        return (), int(known)
+    if isinstance(known, Mapping):
+        numbers = sorted(known, key=lambda name: known[name])
+        if [known[name] for name in numbers] != [*range(len(numbers))]:
+            raise ConfigError(f"{where} maps names to other numbers than 0 to {len(numbers) - 1}")
+        known = numbers
+    if isinstance(known, str) or not isinstance(known, Iterable):
+        raise ConfigError(f"{where} is a {type(known).__name__}; a list of names, a dict or their number is expected")
+    names = tuple(str(plain(name)) for name in known)
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"{where} has {twice!r} twice")
+    return names, len(names) or None
+
+
+def key_of(
+    what: str, asked: str | None, usual: Sequence[str], keys: Sequence[str], where: str, needed: bool = True
+) -> str | None:
+    """The key of an item that holds its sample, label or user. Raises ConfigError."""
+    if asked:
+        if asked not in keys:
+            raise ConfigError(f"data.{what} = {asked!r}: {where} has no such key; {nearest(asked, keys)}")
+        return asked
+    found = next((key for key in usual if key in keys), None)
+    if found is None and needed:
+        raise ConfigError(f"{where}: which key holds the {what}? Set data.{what} to one of {', '.join(map(str, keys))}")
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A number out of a tensor or array of one; an array out of a larger tensor or a list."""
+    if isinstance(value, torch.Tensor):
+        value = (value.float() if value.dtype == torch.bfloat16 else value).numpy(force=True)
+    if isinstance(value, list | tuple):
+        value = np.asarray(value)
+    return value.item() if isinstance(value, np.ndarray | np.generic) and value.size == 1 else value
+
+
+def checked_target(item: Item, first: Any) -> Any:
+    """A target of the kind and shape of the first one. Raises ConfigError."""
+    if item.label is None:
+        raise ConfigError(f"{item.where}: the label is missing")
+    values = np.asarray(item.label)
+    if values.dtype.kind not in "biufU":
+        raise ConfigError(
+            f"{item.where}: the label is a {type(item.label).__name__}; whole numbers, floats, booleans or text are "
+            "understood"
+        )
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise ConfigError(f"{item.where}: values that are not finite; leave such samples out or fill them in")
+    if values.dtype == np.uint64:
+        values = values.astype(np.int64)
+    if first is None:
+        return values
+    if values.shape != first.shape:
+        raise ConfigError(f"{item.where}: a target of shape {list(values.shape)}, the first is {list(first.shape)}")
+    kinds = [{"u": "i"}.get(own.dtype.kind, own.dtype.kind) for own in (values, first)]
+    if kinds[0] != kinds[1]:
+        raise ConfigError(f"{item.where}: label {item.label!r} is of another type than the first, {first.tolist()!r}")
+    return values
+
+
+def numbered(names: tuple[str, ...], values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Domain numbers [rows] and their names: those that the parts give, or what occurs in ascending order."""
+    if names:
+        places = {name: number for number, name in enumerate(names)}
+        return np.array([places[name] for name in values.tolist()], np.int64), names
+    found, numbers = np.unique(values, return_inverse=True)
+    return numbers.reshape(-1).astype(np.int64), tuple(map(str, found))

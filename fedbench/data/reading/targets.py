@@ -1,0 +1,190 @@
+"""What the targets of a data set are, once all of them have been read: classes, several labels at once, or numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedbench.errors import ConfigError
+
+FEW = 20
+"""So many whole values, written as floats, are classes where nothing is said."""
+NAMED = 20
+"""So many labels are listed in a line."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Targets as a task takes them.
+
+    values: int64 [n] class numbers, or float32 [n, ...]. classes: how many there are, 0 where targets are no classes.
+    names: of the classes, or of the labels that a sample may have at once. labels: of each class its label as it was
+    brought, where that is not the class's number. remarks: how the targets were read, where there was a choice.
+    """
+
+    values: np.ndarray
+    task: str
+    classes: int = 0
+    names: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+class TargetError(ConfigError):
+    """What is wrong with the target of a row, whose place the source knows."""
+
+    def __init__(self, row: int, text: str) -> None:
+        super().__init__(text)
+        self.row = row
+
+
+def read_targets(
+    values: np.ndarray, task: str = "auto", names: Sequence[str] = (), classes: int | None = None
+) -> Targets:
+    """The targets of all rows, as the task that was asked for or the one that they look like.
+
+    values: whole numbers, floats, booleans or text, [n] or [n, k]. names: of the classes, in the order of their
+    numbers. classes: how many there are, where that was said. Raises TargetError for a row that does not fit, and
+    ConfigError where only the user knows what the values mean.
+    """
+    if task == "regression":
+        return _numbers(values)
+    if values.ndim > 1:
+        return _rows(values, task, names, classes)
+    if task == "multilabel":
+        raise ConfigError(
+            "data.task = multilabel: every sample has one target; bring a row with a 0 or 1 for each label"
+        )
+    if values.dtype.kind in "US":
+        return _compact(values, *np.unique(values, return_inverse=True))
+    declared = bool(names or classes or task == "classification")
+    if values.dtype.kind == "f":
+        return _floats(values, task, names, classes, declared)
+    return _whole(values, names, classes, declared)
+
+
+def _numbers(values: np.ndarray) -> Targets:
+    if values.dtype.kind in "US":
+        raise TargetError(0, f"label {str(values.flat[0])!r} is text; data.task = regression needs numbers")
+    return Targets(values.astype(np.float32), "regression")
+
+
+def _floats(values: np.ndarray, task: str, names: Sequence[str], classes: int | None, declared: bool) -> Targets:
+    """Floats of one number each: classes where they are few whole values, numbers where they are not whole."""
+    broken = np.flatnonzero(values != np.floor(values))
+    if len(broken):
+        if declared:
+            raise TargetError(int(broken[0]), f"label {values[broken[0]]:g} is no whole number")
+        return _numbers(values)
+    different = len(np.unique(values))
+    if not declared and 2 * different > len(values):
+        return _with(_numbers(values), "the targets are whole numbers that hardly repeat: regression")
+    if not declared and different > FEW:
+        raise ConfigError(
+            f"the targets are floats with {different} different whole values: say --task classification where they are "
+            "classes, or --task regression where they are numbers"
+        )
+    found = _whole(values.astype(np.int64), names, classes, True)
+    said = "the targets are whole numbers written as floats and are read as classes; --task regression if they are not"
+    return found if task == "classification" else _with(found, said)
+
+
+def _whole(values: np.ndarray, names: Sequence[str], classes: int | None, declared: bool) -> Targets:
+    """Whole numbers, or booleans: the classes that are declared, or those that occur."""
+    booleans = values.dtype.kind == "b"
+    values = values.astype(np.int64)
+    count = classes or len(names)
+    low = np.flatnonzero(values < 0)
+    if len(low):
+        hint = "; labels that are hidden cannot be used: leave such samples out" if values[low[0]] == -1 else ""
+        raise TargetError(int(low[0]), f"label {values[low[0]]} is outside the class range; {_range(count)}{hint}")
+    if count:
+        high = np.flatnonzero(values >= count)
+        if len(high):
+            hint = "" if classes else f" ({count} class names are given; data.classes sets another number)"
+            raise TargetError(
+                int(high[0]), f"label {values[high[0]]} is outside the class range; {_range(count)}{hint}"
+            )
+        return Targets(values, "classification", count, _of_each(names, count))
+    found, compact = np.unique(values, return_inverse=True)
+    if not declared and len(found) > FEW and 2 * len(found) > len(values):
+        raise ConfigError(
+            f"the targets are whole numbers that hardly repeat ({len(found)} different ones in {len(values)} samples): "
+            "say --task regression where they are numbers, or --task classification where they are classes"
+        )
+    if booleans:
+        return Targets(compact.reshape(-1), "classification", len(found), tuple(str(bool(value)) for value in found))
+    if np.array_equal(found, np.arange(len(found))):
+        return Targets(values, "classification", len(found))
+    return _compact(values, found, compact)
+
+
+def _compact(values: np.ndarray, found: np.ndarray, compact: np.ndarray) -> Targets:
+    """Labels with gaps, from another number than 0, or of text: classes in ascending order of what occurs."""
+    names = tuple(map(str, found))
+    dense = found.dtype.kind == "i" and len(found) > 2 and found[-1] - found[0] == len(found) - 1
+    line = f"labels {f'{names[0]} to {names[-1]}' if dense else _listed(names)} are classes 0 to {len(names) - 1}"
+    return Targets(compact.reshape(-1).astype(np.int64), "classification", len(names), names, names, (line,))
+
+
+def _rows(values: np.ndarray, task: str, names: Sequence[str], classes: int | None) -> Targets:
+    """Several values for each sample: one class as a one-hot row, several labels at once, or numbers."""
+    kind, shape = values.dtype.kind, list(values.shape[1:])
+    understood = "a row of 0 and 1 for several labels at once, or (--task regression) numbers are understood"
+    if kind in "US":
+        raise ConfigError(f"the targets are {shape} texts for each sample: one class, {understood}")
+    binary = (values.ndim == 2) & ((values == 0) | (values == 1)).reshape(len(values), -1).all(axis=1)
+    if binary.all():
+        one_hot = (values.sum(axis=1) == 1).all()
+        if one_hot and task != "multilabel":
+            return _one_hot(values, task, names, classes)
+        return _several(values, task, names)
+    row = int(np.flatnonzero(~binary)[0])
+    if task != "auto":
+        raise TargetError(row, f"target {values[row].tolist()} is no row of 0 and 1, which data.task = {task} needs")
+    if kind != "f":
+        raise ConfigError(f"the targets are {shape} whole numbers for each sample: {understood}")
+    if ((values >= 0) & (values <= 1)).all() and np.allclose(values.sum(axis=1), 1, atol=1e-4):
+        raise ConfigError(
+            "the targets look like shares of classes, which add up to 1: bring the class itself, or say --task "
+            "regression where they are numbers to predict"
+        )
+    return _numbers(values)
+
+
+def _one_hot(values: np.ndarray, task: str, names: Sequence[str], classes: int | None) -> Targets:
+    count = values.shape[1]
+    if classes not in (None, count):
+        raise ConfigError(f"data.classes = {classes}: the targets are one-hot rows of {count}; leave it out")
+    said = f"the targets are one-hot rows and are read as {count} classes; --task regression if they are not"
+    remarks = () if task == "classification" else (said,)
+    return Targets(values.argmax(axis=1), "classification", count, _of_each(names, count), remarks=remarks)
+
+
+def _several(values: np.ndarray, task: str, names: Sequence[str]) -> Targets:
+    if task == "classification":
+        row = int(np.flatnonzero(values.sum(axis=1) != 1)[0])
+        raise TargetError(row, "several labels, or none; --task multilabel takes them")
+    count = values.shape[1]
+    said = f"the targets are rows of 0 and 1: {count} labels, several at once; --task regression if they are not"
+    remarks = () if task == "multilabel" else (said,)
+    return Targets(values.astype(np.float32), "multilabel", names=_of_each(names, count), remarks=remarks)
+
+
+def _of_each(names: Sequence[str], count: int) -> tuple[str, ...]:
+    """The names, where there is one for each."""
+    return tuple(names) if len(names) == count else ()
+
+
+def _with(found: Targets, remark: str) -> Targets:
+    return replace(found, remarks=(remark, *found.remarks))
+
+
+def _range(count: int) -> str:
+    return f"0 to {count - 1}" if count else "0 and up"
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) <= NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: NAMED // 2])}, ... {', '.join(names[-2:])}"

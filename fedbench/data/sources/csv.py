@@ -1,0 +1,168 @@
+"""A table as CSV: a row for each sample, a column with the target, perhaps one that says whose sample it is.
+
+Numbers are features, truth values 0 and 1, columns of text categories, a feature for each of their values. One file, of
+which every fifth row is for testing, or a folder with a file for the train and one for the test part.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import Field
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.reading.images import is_test_row, reason
+from fedbench.data.reading.items import DOMAINS, TARGETS, key_of, numbered
+from fedbench.data.reading.targets import TargetError, Targets, read_targets
+from fedbench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+MOST = 50
+"""Different values of a column of text that is read as categories."""
+
+
+class Options(Section):
+    """Keys `data.*` of a table."""
+
+    label: str | None = Field(None, description="column with the target (default: the one that looks like it)")
+    user: str | None = Field(
+        None, description="column that says whose sample a row is (default: the one that looks like it, if any)"
+    )
+    drop: list[str] = Field([], description="columns to leave out")
+
+
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
+    path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
+    files = parts_of(path)
+    decided = {**options.model_dump(), "task": config.task}
+    return Source(f"csv:{path}", partial(read, path, files, options, config.task), tuple(files.values()), decided)
+
+
+def parts_of(path: Path) -> dict[str, Path]:
+    """The file of each part; one part `train` where there is one file. Raises ConfigError."""
+    if path.is_file():
+        return {"train": path}
+    files = {part: path / f"{part}.csv" for part in ("train", "test")}
+    for file in files.values():
+        if not file.is_file():
+            raise ConfigError(f"data csv:{path}: no such file, and no folder with train.csv and test.csv")
+    return files
+
+
+def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Content:
+    import pandas as pd
+
+    tables = {part: table_of(file) for part, file in files.items()}
+    first, *others = tables.values()
+    for table in others:
+        if list(table.columns) != list(first.columns):
+            raise ConfigError(f"data csv:{path}: train.csv and test.csv have other columns")
+    whole = pd.concat(tables.values(), ignore_index=True)
+    where = f"data csv:{path}"
+    label, user = columns_of(where, whole, options)
+    left_out = [name for name in whole.columns if name.startswith("Unnamed:") or name in options.drop]
+    for name in options.drop:
+        if name not in whole.columns:
+            raise ConfigError(f"data.drop: {where} has no column {name!r}")
+    used = [name for name in whole.columns if name not in (label, user, *left_out)]
+    for name in filter(None, [label, user, *used]):
+        check_whole(where, whole[name])
+    features, remarks = encoded(where, whole[used])
+    test = np.arange(len(whole)) >= len(first) if others else np.array([is_test_row(i) for i in range(len(whole))])
+    owners = None if user is None else whole[user].astype(str).to_numpy(str)
+    if not others:
+        remarks.append("the table has no test part: every fifth row is for testing")
+    blocks = [
+        Block(features[own], targets_of(whole[label])[own], None if owners is None else owners[own])
+        for own in (~test, test)
+    ]
+    meaning = partial(learnt, where, np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)]), task)
+    return Content(
+        int((~test).sum()),
+        int(test.sum()),
+        blocks,
+        categories=True,
+        warnings=tuple(remarks),
+        targets=meaning,
+        domains=partial(numbered, ()),
+    )
+
+
+def table_of(file: Path) -> "DataFrame":
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(file)
+    except Exception as error:
+        raise ConfigError(f"{file}: not a table that pandas can read ({reason(error)})") from error
+    if not len(table):
+        raise ConfigError(f"{file}: no rows in it")
+    return table.rename(columns=str)
+
+
+def columns_of(where: str, table: "DataFrame", options: Options) -> tuple[str, str | None]:
+    """The columns of target and user. Raises ConfigError."""
+    names = list(table.columns)
+    user = key_of("user", options.user, DOMAINS, names, where, needed=False)
+    label = key_of("label", options.label, TARGETS, names, where)
+    assert label is not None
+    return label, user
+
+
+def check_whole(where: str, column: "Series") -> None:
+    missing = np.flatnonzero(column.isna())
+    if len(missing):
+        raise ConfigError(
+            f"{where}, row {missing[0] + 1}: no value in column {column.name} ({len(missing)} such rows); fill them "
+            f"in, or --data.drop {column.name}"
+        )
+
+
+def encoded(where: str, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
+    """Features float32 [rows, D], and how columns of text were read. Raises ConfigError."""
+    import pandas as pd
+
+    if not len(table.columns):
+        raise ConfigError(f"{where}: no columns beside the target")
+    parts, categories = [], []
+    for name in table.columns:
+        column = table[name]
+        if pd.api.types.is_numeric_dtype(column):
+            parts.append(column.to_numpy(np.float32)[:, None])
+            continue
+        values = sorted(map(str, column.unique()))
+        if len(values) > MOST:
+            raise ConfigError(
+                f"{where}: column {name} holds {len(values)} different texts, more than the {MOST} of a category; "
+                f"--data.drop {name} leaves it out"
+            )
+        categories.append(f"{name} ({len(values)})")
+        parts.append((column.astype(str).to_numpy(str)[:, None] == np.array(values)).astype(np.float32))
+    features = np.concatenate(parts, axis=1)
+    wrong = np.argwhere(~np.isfinite(features))
+    if len(wrong):
+        raise ConfigError(
+            f"{where}, row {wrong[0][0] + 1}: a value that is not finite; fill it in or leave the row out"
+        )
+    line = f"columns of text are categories, with a feature for each value: {', '.join(categories)}"
+    return features, [line] if categories else []
+
+
+def targets_of(column: "Series") -> np.ndarray:
+    import pandas as pd
+
+    return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(str).to_numpy(str)
+
+
+def learnt(where: str, rows: np.ndarray, task: str, values: np.ndarray) -> Targets:
+    """rows: of each target its row in the table. Raises ConfigError."""
+    try:
+        return read_targets(values, task)
+    except TargetError as error:
+        raise ConfigError(f"{where}, row {rows[error.row] + 1}: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None

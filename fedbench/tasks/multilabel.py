@@ -1,0 +1,74 @@
+"""Several labels at once: a score for each label against 0 or 1."""
+
+from collections.abc import Iterable
+from math import isnan, nan
+from typing import TYPE_CHECKING
+
+from fedbench.tasks.task import Metric, Score, Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+class Multilabel(Task):
+    """Targets float [b, L] of 0 and 1, outputs logits [b, L]; a label is predicted where its logit is above 0.
+
+    Means over labels (macro) leave out labels for which a number is unknown: F1 where a label neither occurs nor is
+    predicted, average precision where it does not occur. A metric is unknown where it is so for every label.
+    """
+
+    name = "multilabel"
+    metrics = (
+        Metric("f1_macro", "macro F1", share=True, over_samples=False),
+        Metric("average_precision", "macro average precision", share=True, over_samples=False),
+        Metric("accuracy", "accuracy over labels", share=True),
+        Metric("loss", "binary cross-entropy", higher=False),
+    )
+    loss_metric = "loss"
+    by_label = True
+
+    def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
+        """Binary cross-entropy, mean over the labels of a sample."""
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        losses = binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype), reduction="none").mean(1)
+        return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
+
+    def score(
+        self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> Score:
+        """Means over samples, or over labels, each with the number of samples as its weight.
+
+        F1 of label k alone is called `f1_macro/label=k`. Outputs that are not numbers predict nothing.
+        """
+        import torch
+        from sklearn.metrics import average_precision_score
+
+        outputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+        shares, true, count = outputs.double().sigmoid().nan_to_num(0.0), targets > 0.5, len(targets)
+        predicted, occurs = shares > 0.5, true.any(0)
+        f1 = 2 * (predicted & true).sum(0).double() / (predicted.sum(0) + true.sum(0))
+        precision = (
+            average_precision_score(*(values[:, occurs].cpu().numpy() for values in (true, shares)), average=None)
+            if occurs.any()
+            else []
+        )
+        right = (predicted == true) & ~outputs.isnan()
+        score: Score = {
+            "f1_macro": _mean(f1, count),
+            "average_precision": _mean(torch.as_tensor(precision), count),
+            "accuracy": (float(right.double().mean(1).sum()), count),
+            "loss": (float(self.loss(outputs.double(), targets.double(), "none").sum()), count),
+        }
+        score |= {f"f1_macro/label={label}": (value * count, count) for label, value in enumerate(f1.tolist())}
+        return {name: found for name, found in score.items() if name == "loss" or not isnan(found[0])}
+
+
+def _mean(values: "Tensor", weight: int) -> tuple[float, float]:
+    """Over the labels whose number is known, as a sum with that weight; NaN where none is."""
+    known = values[~values.isnan()]
+    return (float(known.mean()) * weight if len(known) else nan, weight)
+
+
+TASK = Multilabel()

@@ -1,0 +1,67 @@
+"""The clients that the data have."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedbench.data import Dataset
+from tests.data.partitions.dealing import deal, refused
+
+SIZES = [(8, 3), (1, 0), (6, 2), (0, 4), (2, 1)]
+"""Training and test samples of each person."""
+
+
+def people(sizes: list[tuple[int, int]] = SIZES) -> Dataset:
+    """Who has how many samples, in any order."""
+    rng = np.random.default_rng(0)
+    parts = [rng.permutation(np.repeat(np.arange(len(sizes)), [own[part] for own in sizes])) for part in (0, 1)]
+    persons, names = np.concatenate(parts), tuple(f"person {number}" for number in range(len(sizes)))
+    samples = np.zeros((len(persons), 1, 1, 1), np.uint8)
+    labels = np.arange(len(persons)) % 2
+    return Dataset("people", samples, labels, persons, "classification", 2, (), names, len(parts[0]), (0.0,), (1.0,))
+
+
+def sizes_of(dealt) -> list[tuple[int, int]]:
+    return [(len(own.train) + len(own.val), len(own.test)) for own in dealt.clients]
+
+
+def test_every_client_has_the_samples_of_one_person_and_who_lacks_a_part_is_left_out_and_counted():
+    data = people()
+    dealt = deal(data, name="natural")
+    assert sizes_of(dealt) == [(8, 3), (6, 2), (2, 1)]
+    for own, person in zip(dealt.clients, (0, 2, 4), strict=True):
+        assert set(data.domains[np.concatenate([own.train, own.val, own.test])]) == {person}
+        assert (own.test >= data.train_rows).all()
+    assert any("2 of 5 clients of the data are left out" in line for line in dealt.warnings)
+
+
+def test_small_clients_are_left_out():
+    assert sizes_of(deal(people(), name="natural", min_samples=8)) == [(8, 3), (6, 2)]
+
+
+def test_as_many_as_are_asked_for_are_drawn_by_the_seed():
+    drawn = [sizes_of(deal(people(), seed=seed, name="natural", clients=2)) for seed in range(8)]
+    assert {len(sizes) for sizes in drawn} == {2}
+    assert len(set(map(tuple, drawn))) > 1
+    assert "3 of 5 clients of the data have 2 samples" in refused(people(), name="natural", clients=4)
+
+
+def test_test_samples_can_be_held_out_of_each_client():
+    dealt = deal(people(), name="natural", test="pooled", test_share=0.5)
+    assert sizes_of(dealt) == [(6, 5), (4, 4), (2, 2), (2, 1)]
+    assert sizes_of(deal(replace(people(), train_rows=len(people().targets)), name="natural")) == [
+        (9, 2),
+        (6, 2),
+        (3, 1),
+    ]
+
+
+def test_data_without_clients_and_clients_without_test_samples_are_refused():
+    assert "0 domains" in refused(name="natural")
+    assert "set partition.test pooled" in refused(people([(3, 0), (4, 0), (0, 2)]), name="natural")
+
+
+@pytest.mark.parametrize("key", ["min_sample", "clientz"])
+def test_unknown_keys(key):
+    assert f"unknown key partition.{key}" in refused(people(), name="natural", **{key: 3})

@@ -1,0 +1,122 @@
+"""What samples are taken for, and to which bits they are read."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from fedbench.data.reading.images import Item
+from fedbench.data.reading.samples import SampleReader
+from fedbench.errors import ConfigError
+
+GREY = np.arange(20, dtype=np.uint8).reshape(4, 5)
+COLOUR = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
+FLOATS = np.linspace(0, 1, 60, dtype=np.float32)
+
+
+def read(value, kind=None) -> tuple[str, np.ndarray]:
+    reader = SampleReader.of(Item(value, 0, "item 0"), kind)
+    return reader.kind, reader(Item(value, 0, "item 0"))
+
+
+def remarks(value, kind=None) -> tuple[str, ...]:
+    return SampleReader.of(Item(value, 0, "item 0"), kind).remarks
+
+
+@pytest.mark.parametrize(
+    ("same", "expected"),
+    [
+        ([GREY, torch.from_numpy(GREY), Image.fromarray(GREY)], GREY[None]),
+        (
+            [COLOUR, torch.from_numpy(COLOUR), Image.fromarray(COLOUR), COLOUR.transpose(2, 0, 1)],
+            COLOUR.transpose(2, 0, 1),
+        ),
+    ],
+)
+def test_bytes_are_images_whatever_holds_them(same, expected):
+    for value in same:
+        kind, found = read(value)
+        assert (kind, found.dtype) == ("image", np.uint8)
+        np.testing.assert_array_equal(found, expected)
+        assert remarks(value) == ()
+
+
+@pytest.mark.parametrize("shape", [(60,), (6, 10), (3, 4, 5), (1, 6, 10), (4, 5, 3), (2, 3, 2, 5)])
+def test_floats_stay_floats_whatever_their_shape_and_whatever_holds_them(shape):
+    values = FLOATS.reshape(shape)
+    for value in (values, torch.from_numpy(values), values.tolist(), values.astype(np.float64)):
+        _, found = read(value)
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, values)
+
+
+def test_half_precision_is_read_exactly():
+    values = torch.linspace(0, 1, 9)
+    for dtype in (torch.bfloat16, torch.float16):
+        np.testing.assert_array_equal(read(values.to(dtype))[1], values.to(dtype).float().numpy())
+
+
+def test_whole_numbers_are_tokens_and_that_is_said():
+    for value in (np.arange(7), torch.arange(7, dtype=torch.int32), [*range(7)], np.arange(7, dtype=np.uint8)):
+        kind, found = read(value)
+        assert (kind, found.dtype, found.tolist()) == ("token", np.int64, [*range(7)])
+        assert "--data.kind feature where they are counts, --data.kind image where they are pixels" in remarks(value)[0]
+
+
+def test_floats_that_look_like_pictures_are_pictures_only_where_that_is_said():
+    picture = FLOATS.reshape(4, 5, 3)
+    assert "--data.kind image" in remarks(picture)[0]
+    kind, found = read(picture, "image")
+    assert kind == "image"
+    np.testing.assert_array_equal(found, picture.transpose(2, 0, 1))
+    assert read(picture.transpose(2, 0, 1))[0] == "image"
+
+
+def test_the_kind_can_be_said():
+    assert read(np.arange(7), "feature")[1].dtype == np.float32
+    assert read(np.arange(7.0), "token")[1].dtype == np.int64
+    kind, found = read(np.arange(20).reshape(4, 5), "image")
+    assert (kind, found.dtype, found.shape) == ("image", np.uint8, (1, 4, 5))
+    np.testing.assert_array_equal(read(Image.fromarray(GREY), "feature")[1], GREY[None].astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        ("file.png", None, "the sample is a str"),
+        (np.zeros(3, complex), None, "the sample is a complex128 array"),
+        (np.float32(3), None, "the sample is a float32"),
+        (torch.tensor(3.0), None, "a single number"),
+        (np.zeros(0), None, "the sample is empty"),
+        ([[1, 2], [3]], None, "a list of unequal parts"),
+        (np.full((4, 5), np.nan), None, "values that are not finite"),
+        (np.array([1e300]), None, "values that are not finite"),
+        (np.full((4, 5), 256), "image", "values that are no pixels"),
+        (np.arange(4), "image", "int64 [4] is no image"),
+        (np.array([0.5]), "token", "numbers that are not whole are no tokens"),
+        (np.array([2**25]), "feature", "lose digits as float32"),
+        (np.array([2**63], np.uint64), "token", "too large"),
+        (Image.new("F", (5, 4)), None, "pixels of kind F"),
+    ],
+)
+def test_what_cannot_be_read_is_named(value, kind, text):
+    with pytest.raises(ConfigError) as caught:
+        read(value, kind)
+    assert str(caught.value).startswith("item 0: ")
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(("first", "later"), [(GREY, COLOUR), (GREY, GREY / 2), (np.arange(3), np.array([0.5, 1, 2]))])
+def test_a_sample_of_another_kind_than_the_first_is_named(first, later):
+    with pytest.raises(ConfigError, match="item 1: "):
+        SampleReader.of(Item(first, 0, "item 0"))(Item(later, 0, "item 1"))
+
+
+def test_transparent_pixels_are_read_on_white_and_counted():
+    picture = Image.new("RGBA", (2, 1), (10, 20, 30, 255))
+    picture.putpixel((1, 0), (10, 20, 30, 0))
+    opaque = Image.new("RGBA", (2, 1), (10, 20, 30, 255))
+    reader = SampleReader.of(Item(opaque, 0, "item 0"))
+    assert reader(Item(opaque, 0, "item 0")).tolist() == [[[10, 10]], [[20, 20]], [[30, 30]]]
+    assert reader(Item(picture, 0, "item 1")).tolist() == [[[10, 255]], [[20, 255]], [[30, 255]]]
+    assert reader.transparent == ["item 1"]

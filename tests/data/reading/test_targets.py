@@ -1,0 +1,112 @@
+"""What targets are taken for."""
+
+import numpy as np
+import pytest
+
+from fedbench.data.reading.targets import read_targets
+from fedbench.errors import ConfigError
+
+CLASSES = np.arange(60) % 5
+
+
+@pytest.mark.parametrize(
+    "brought",
+    [CLASSES, CLASSES.astype(np.uint8), CLASSES.astype(np.float64), np.eye(5)[CLASSES], np.eye(5, dtype=bool)[CLASSES]],
+    ids=["whole", "bytes", "floats", "one-hot floats", "one-hot booleans"],
+)
+def test_classes_are_classes_however_they_are_written(brought):
+    found = read_targets(brought)
+    assert (found.task, found.classes, found.labels) == ("classification", 5, ())
+    assert found.values.dtype == np.int64
+    assert found.values.tolist() == CLASSES.tolist()
+    assert bool(found.remarks) == (brought.dtype.kind == "f" or brought.ndim > 1)
+
+
+def test_booleans_and_zeros_and_ones_are_two_classes():
+    found = read_targets(np.arange(8) % 2 == 1)
+    assert (found.classes, found.names, found.values.tolist()) == (2, ("False", "True"), [0, 1] * 4)
+    assert read_targets((np.arange(8) % 2).astype(np.float32)).classes == 2
+
+
+def test_text_is_classes_in_alphabetical_order():
+    found = read_targets(np.array(["dog", "cat", "dog", "owl"]))
+    assert (found.names, found.values.tolist()) == (("cat", "dog", "owl"), [1, 0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("labels", "line"),
+    [(CLASSES * 10, "labels 0, 10, 20, 30, 40 are classes 0 to 4"), (CLASSES + 1, "labels 1 to 5 are")],
+)
+def test_labels_with_gaps_or_from_one_become_compact_and_the_labels_are_kept(labels, line):
+    found = read_targets(labels)
+    assert found.classes == 5
+    assert found.values.tolist() == CLASSES.tolist()
+    assert [int(found.labels[value]) for value in found.values] == labels.tolist()
+    assert line in found.remarks[0]
+
+
+def test_declared_classes_keep_their_numbers():
+    found = read_targets(CLASSES + 1, names=tuple("abcdef"))
+    assert (found.classes, found.names, found.labels, found.values.max()) == (6, tuple("abcdef"), (), 5)
+    assert read_targets(CLASSES + 1, classes=8).classes == 8
+
+
+@pytest.mark.parametrize(
+    ("labels", "more", "row", "text"),
+    [
+        (CLASSES, {"names": ("a", "b")}, 2, "label 2 is outside the class range; 0 to 1 (2 class names are given"),
+        (CLASSES, {"classes": 4}, 4, "label 4 is outside the class range; 0 to 3"),
+        (CLASSES - 1, {}, 0, "label -1 is outside the class range; 0 and up; labels that are hidden"),
+        (CLASSES + 0.5, {"names": ("a", "b")}, 0, "label 0.5 is no whole number"),
+        (np.eye(5)[CLASSES] * 2, {"task": "multilabel"}, 0, "is no row of 0 and 1"),
+        (np.ones((4, 2)), {"task": "classification"}, 0, "several labels, or none; --task multilabel takes them"),
+        (np.array(["a", "b"]), {"task": "regression"}, 0, "'a' is text"),
+    ],
+)
+def test_a_target_that_does_not_fit_is_named_by_its_row(labels, more, row, text):
+    with pytest.raises(ConfigError) as caught:
+        read_targets(labels, **more)
+    assert text in str(caught.value)
+    assert caught.value.row == row
+
+
+def test_rows_of_zeros_and_ones_are_several_labels_at_once():
+    rows = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
+    for brought in (rows, rows.astype(bool), rows.astype(np.float64)):
+        found = read_targets(brought, names=("a", "b", "c"))
+        assert (found.task, found.classes, found.names) == ("multilabel", 0, ("a", "b", "c"))
+        assert found.values.dtype == np.float32
+        assert found.values.tolist() == rows.tolist()
+    assert read_targets(np.eye(3)[[0, 1, 2, 1]], "multilabel").task == "multilabel"
+
+
+def test_numbers_are_a_regression():
+    for brought in (np.linspace(0, 1, 50), np.arange(50.0), np.random.default_rng(0).normal(size=(50, 3))):
+        found = read_targets(brought)
+        assert (found.task, found.classes) == ("regression", 0)
+        np.testing.assert_array_equal(found.values, brought.astype(np.float32))
+
+
+@pytest.mark.parametrize("brought", [CLASSES, CLASSES.astype(float), np.eye(5)[CLASSES], CLASSES > 2])
+def test_anything_in_numbers_is_a_regression_where_that_is_said(brought):
+    found = read_targets(brought, "regression")
+    assert (found.task, found.remarks) == ("regression", ())
+    np.testing.assert_array_equal(found.values, brought.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("brought", "text"),
+    [
+        (np.arange(200.0) % 60, "60 different whole values: say --task classification"),
+        (np.arange(200) * 3, "200 different ones in 200 samples"),
+        (np.full((6, 2), 0.5), "look like shares of classes"),
+        (np.array([[0, 2], [1, 1]]), "[2] whole numbers for each sample"),
+        (np.zeros((4, 3, 3), np.int64), "[3, 3] whole numbers for each sample"),
+        (np.array([["a", "b"], ["c", "d"]]), "[2] texts for each sample"),
+    ],
+)
+def test_what_only_the_user_knows_is_asked_for(brought, text):
+    with pytest.raises(ConfigError) as caught:
+        read_targets(brought)
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)

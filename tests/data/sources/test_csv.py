@@ -1,0 +1,88 @@
+"""Tables as CSV, whole and broken."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedbench.data import Dataset
+
+ROWS = 20
+
+
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "age": rng.normal(50, 9, ROWS),
+            "job": np.array(["nurse", "cook", "pilot"])[np.arange(ROWS) % 3],
+            "smokes": np.arange(ROWS) % 2 == 0,
+            "user": np.array(["ann", "bob"])[np.arange(ROWS) % 2],
+            "label": np.array(["well", "ill"])[np.arange(ROWS) // 2 % 2],
+        }
+    )
+
+
+@pytest.fixture
+def read(tmp_path: Path, load):
+    def ask(table: pd.DataFrame, **options) -> Dataset:
+        table.to_csv(tmp_path / "table.csv", index=False)
+        return load(f"csv:{tmp_path / 'table.csv'}", **options)
+
+    return ask
+
+
+@pytest.fixture
+def refuse(tmp_path: Path, refused):
+    def ask(table: pd.DataFrame, **options) -> str:
+        table.to_csv(tmp_path / "table.csv", index=False)
+        return refused(f"csv:{tmp_path / 'table.csv'}", **options)
+
+    return ask
+
+
+def test_numbers_truth_values_and_categories_are_features_and_the_users_are_domains(read):
+    table, dataset = frame(), read(frame())
+    order = np.r_[np.flatnonzero(np.arange(ROWS) % 5 != 4), np.flatnonzero(np.arange(ROWS) % 5 == 4)]
+    assert (dataset.train_rows, dataset.shape, dataset.kind) == (16, (5,), "feature")
+    np.testing.assert_array_equal(dataset.samples[:, 0], table["age"].to_numpy(np.float32)[order])
+    for column, job in enumerate(("cook", "nurse", "pilot"), 1):
+        assert dataset.samples[:, column].tolist() == (table["job"] == job)[order].astype(float).tolist()
+    assert dataset.samples[:, 4].tolist() == table["smokes"][order].astype(float).tolist()
+    assert (dataset.class_names, dataset.domain_names) == (("ill", "well"), ("ann", "bob"))
+    assert [dataset.class_names[n] for n in dataset.labels] == table["label"][order].tolist()
+    assert [dataset.domain_names[n] for n in dataset.domains] == table["user"][order].tolist()
+    assert any("job (3)" in line for line in dataset.warnings)
+
+
+def test_columns_can_be_named_and_left_out(read, refuse):
+    dataset = read(frame().rename(columns={"label": "what", "user": "who"}), label="what", user="who", drop=["job"])
+    assert (dataset.shape, dataset.domain_names) == ((2,), ("ann", "bob"))
+    assert read(frame(), label="age", task="regression", drop=["user", "label"]).task == "regression"
+    assert "which key holds the label? Set data.label to one of" in refuse(frame().rename(columns={"label": "what"}))
+    assert "has no column 'jobs'" in refuse(frame(), drop=["jobs"])
+
+
+def test_a_folder_has_a_file_for_each_part(tmp_path, load, refused):
+    frame()[:12].to_csv(tmp_path / "train.csv")
+    frame()[12:].to_csv(tmp_path / "test.csv")
+    dataset = load(f"csv:{tmp_path}")
+    assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (12, 8, (5,))  # pandas' own index is left out
+    frame().drop(columns="age").to_csv(tmp_path / "test.csv")
+    assert "train.csv and test.csv have other columns" in refused(f"csv:{tmp_path}")
+    (tmp_path / "test.csv").unlink()
+    assert "no folder with train.csv and test.csv" in refused(f"csv:{tmp_path}")
+
+
+def test_what_cannot_be_read_is_named(refuse):
+    table = frame()
+    table.loc[3, "age"] = np.nan
+    assert "row 4: no value in column age (1 such rows)" in refuse(table)
+    table = frame().assign(name=[f"person {row}" for row in range(ROWS)])
+    assert refuse(table.loc[table.index.repeat(3)].assign(name=[f"p{i}" for i in range(60)])).endswith(
+        "column name holds 60 different texts, more than the 50 of a category; --data.drop name leaves it out"
+    )
+    assert "no columns beside the target" in refuse(frame()[["label"]])
+    assert "no rows in it" in refuse(frame()[:0])
+    assert "row 1: label -1 is outside the class range" in refuse(frame().assign(label=-1))
