@@ -52,7 +52,8 @@ def changes(environment: Mapping[str, Any], config: Config) -> list[str] | None:
     if now.keys() - before.keys():
         return None
     different = {s for s in now if before[s]["fingerprint"] != now[s]["fingerprint"]}
-    return sorted({name for s in different for name in changed(before[s]["files"], now[s]["files"])})
+    names = {name for s in different for name in changed(before[s]["files"], now[s]["files"])}
+    return sorted(names, key=lambda name: (name.startswith("data "), name))
 
 
 def check_current(config: Config) -> None:

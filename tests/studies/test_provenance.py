@@ -102,8 +102,9 @@ def test_changed_code_is_run_anew_and_said_and_what_was_there_is_taken_again(her
     second, rounds = run_of(asked(section, 0.5, rounds=1))
     assert rounds == [1]
     file = OWN[section][0].partition(":")[0] + ".py"
+    what = f"{file} and data {OWN[section][0]} have" if section == "data" else f"{file} has"
     assert caplog.messages == [
-        f"{file} has changed since: run anew (1 run; earlier results stay, --keep-results takes them)"
+        f"{what} changed since: run anew (1 run; earlier results stay, --keep-results takes them)"
     ]
     assert read(second)["metrics.jsonl"] != kept["metrics.jsonl"]
     assert run_of(asked(section, 0.5, "# a remark\n", rounds=1)) == (second, [])
@@ -111,7 +112,7 @@ def test_changed_code_is_run_anew_and_said_and_what_was_there_is_taken_again(her
     assert read(first) == kept
     assert len(caplog.messages) == 1
     told = json.loads((first / "environment.json").read_text())["code"]
-    assert list(told) == [section]
+    assert list(told) == ([section, "content"] if section == "data" else [section])
     assert next(iter(told[section]["files"])) == file
 
 
@@ -171,7 +172,7 @@ def test_a_run_that_does_not_say_with_which_code_it_was_made_is_not_taken_for_do
     with pytest.raises(ConfigError) as error:
         run(asked("method", 1.0, rounds=1, out=str(old)), report=False)
     assert str(error.value) == (
-        f"{old} holds a run of other code (no record says with which code of own_method:Scaled kept results were "
+        f"{old} holds a run of other code or data (no record says with which content of own_method:Scaled kept results were "
         "made); give --keep-results to take it, or another --out"
     )
     assert run_of(asked("method", 1.0, rounds=1)) == (folder, [1])
