@@ -45,7 +45,7 @@ class Net(LightningModule):
 DATA = """
 from tests.runtime.rounds import odd_images
 def make(train):
-    return [(image * {by}, label) for image, label in odd_images(train)]
+    return [(image**{by}, label) for image, label in odd_images(train)]
 """
 RULE = """
 def rule(vectors, weights, current):
@@ -176,7 +176,7 @@ def test_a_run_that_does_not_say_with_which_code_it_was_made_is_not_taken_for_do
         "made); give --keep-results to take it, or another --out"
     )
     assert run_of(asked("method", 1.0, rounds=1)) == (folder, [1])
-    assert "no record says with which code of own_method:Scaled kept results were made: run anew" in caplog.text
+    assert "no record says with which content of own_method:Scaled kept results were made: run anew" in caplog.text
 
 
 def test_a_comparison_runs_anew_what_has_changed_and_nothing_else(here, caplog):
