@@ -14,6 +14,7 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError, first_line
+from fedbench.processor import cores
 from fedbench.runtime.liveness import RayLostError, check_alive
 from fedbench.runtime.room import check_resources
 
@@ -110,7 +111,7 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
                 f"resources.address = {address}: no Ray cluster answers there; start one with `ray up`"
             ) from None
         return
-    available = os.cpu_count() or 1
+    available = cores()
     needed = ceil(int(config.resources.hosts) * config.resources.cpus_per_host) if cpus is None else ceil(cpus)
     if config.resources.cpus_per_host > 1:
         check_resources({"CPU": available}, {"CPU": config.resources.cpus_per_host}, int(config.resources.hosts))

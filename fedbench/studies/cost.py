@@ -1,6 +1,5 @@
 """What runs cost, before they are run: gradient steps, and hours by a step that is measured on this machine."""
 
-import os
 import time
 from collections.abc import Iterable
 from functools import cache
@@ -14,6 +13,7 @@ from fedbench.config import Config, PartitionConfig
 from fedbench.config.counts import count_of
 from fedbench.data.partitions import resolved
 from fedbench.data.partitions.scheme import ignored
+from fedbench.processor import cores
 from fedbench.studies.resolve import settled
 
 SETS = {
@@ -100,7 +100,7 @@ def looks_of(config: Config) -> float:
 
 def hours_of(configs: Iterable[Config]) -> float:
     """Estimated hours of training and evaluation with a run on every core."""
-    return sum(map(_seconds_of, configs)) / 3600 / (os.cpu_count() or 1)
+    return sum(map(_seconds_of, configs)) / 3600 / cores()
 
 
 def _seconds_of(config: Config) -> float:

@@ -1,6 +1,5 @@
 """From what was asked to what is run: defaults of method, model and machine, and every check before round 1."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from fedbench.data.partitions import Partition, partition, resolved
 from fedbench.data.partitions.scheme import checked
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
+from fedbench.processor import cores
 from fedbench.runtime import cluster
 from fedbench.runtime.build import build_learner, make_context, make_method
 from fedbench.runtime.client_data import ClientData
@@ -149,7 +149,7 @@ def layout(config: Config) -> None:
 
 
 def _this_machine() -> cluster.Offer:
-    here = {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
+    here = {"CPU": float(cores()), "GPU": float(torch.cuda.device_count())}
     return cluster.Offer(here, [here])
 
 

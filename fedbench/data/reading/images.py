@@ -1,6 +1,5 @@
 """Encoded images to pixels, with the place of every fault."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -13,6 +12,7 @@ from PIL import Image
 
 from fedbench.data.cache import Block
 from fedbench.errors import ConfigError, first_line
+from fedbench.processor import cores
 
 GREY = {"1", "L", "LA"}
 COLOUR = {"RGB", "RGBA", "P", "PA", "CMYK", "YCbCr"}
@@ -77,7 +77,7 @@ def decoder(channels: int, size: int | None) -> Callable[[Item], np.ndarray]:
 
 def blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray]) -> Iterator[Block]:
     """Decoded images of one shape, in order. Raises ConfigError at the first item whose image has another shape."""
-    items, shape, threads = iter(items), None, min(8, len(os.sched_getaffinity(0)))
+    items, shape, threads = iter(items), None, min(8, cores())
     with ThreadPoolExecutor(threads) as pool:
         while chunk := list(islice(items, BLOCK)):
             share = -(-len(chunk) // threads)
