@@ -148,8 +148,8 @@ def outlook(contests: Sequence["Contest"]) -> Iterator[str]:
             yield f"{inside}{contender.label}: {plural(count, 'point')} of {keys}{whose}"
         yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in contest.plan.refused)
     runs = [config for contest in contests for config in contest.expected()]
-    steps = sum(map(steps_of, runs))
-    yield f"{plural(len(runs), 'run')}, {steps:.2g} gradient steps, about {duration(hours_of(runs) * 3600)} here"
+    steps, hours = sum(map(steps_of, runs)), hours_of(runs)
+    yield f"{plural(len(runs), 'run')}, {steps:.2g} gradient steps, about {duration(hours * 3600)}, a run on every core"
 
 
 def read_count(flag: str, text: str | None, least: int = 1) -> int | None:

@@ -38,7 +38,7 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
     dataset = Dataset.load(config.data)
     config.partition = resolved(config.partition, dataset.one_part)
     layout(config)
-    _model_defaults(config, dataset)
+    model_defaults(config, dataset.shape)
     _check_sizes(config, kind)
     _check_task(config, kind, dataset)
     return config, dataset
@@ -97,9 +97,10 @@ def _train_defaults(config: Config, kind: type[Method]) -> None:
         )
 
 
-def _model_defaults(config: Config, dataset: Dataset) -> None:
+def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
+    """Fills in what a model and its training take by default, for samples of this shape. Raises ConfigError."""
     if config.model.name == "auto":
-        config.model.name = models.resolve("auto", dataset.shape)
+        config.model.name = models.resolve("auto", shape)
         if config.model.name == "mlp" and "hidden" not in config.model.options:
             config.model = type(config.model)(**{**config.model.model_dump(), "hidden": SMALL_HIDDEN})
     for key in models.SHAPE:
