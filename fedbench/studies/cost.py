@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from math import ceil, prod
 
@@ -56,74 +57,89 @@ PACE = {"optimizer", "precision", "memory_format", "engine", "width"}
 """Keys of `train` that decide how long a step on a batch takes."""
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What one seed of a run takes. config: with the defaults that need no data."""
+
+    config: Config
+    dataset: Dataset
+
+    @classmethod
+    def of(cls, config: Config) -> "Cost":
+        """Raises ConfigError."""
+        return cls(settled(config), dataset_of(config.data))
+
+    @property
+    def steps(self) -> int:
+        """Gradient steps, each of one batch, as the method counts them."""
+        config, clients = self.config, self.config.partition.clients
+        kind, options = methods.load(config.method.name), methods.checked_options(config.method)
+        fits = {"all": clients, "pooled": 1}.get(kind.trains, count_of(clients, config.participation))
+        held = self.images * (1 - config.data.val) * (clients if kind.trains == "pooled" else 1)
+        return config.rounds * fits * kind.steps(options, config.train, max(1, round(held)), config.public.size)
+
+    @property
+    def images(self) -> float:
+        """Training images of a client, validation included: what was asked for, or an even share."""
+        asked, pooled = self.dealt, self.dealt.test == "pooled"
+        if counts := asked.options.get("counts"):
+            return sum(map(sum, counts)) / len(counts)
+        if asked.images is not None:
+            return asked.images * asked.classes
+        if asked.train_size is not None:
+            return asked.train_size
+        there = len(self.dataset.targets) if pooled else self.dataset.train_rows
+        total = asked.total or there - self.config.public.size
+        return total / asked.clients * (1 - asked.test_share if pooled else 1)
+
+    @property
+    def tests(self) -> float:
+        """Test images of a client: what was asked for, or its share of the test part."""
+        asked = self.dealt
+        if asked.test_images is not None:
+            return asked.test_images * asked.classes
+        if asked.test_size is not None:
+            return asked.test_size
+        if asked.test == "pooled":
+            return self.images * asked.test_share / (1 - asked.test_share)
+        return self.images * self.dataset.test_rows / self.dataset.train_rows
+
+    @property
+    def dealt(self) -> PartitionConfig:
+        """The partition as it is dealt: keys that its scheme does not read are as if not given."""
+        asked, defaults = resolved(self.config.partition, self.dataset.one_part), PartitionConfig()
+        return asked.model_copy(update={key: getattr(defaults, key) for key in ignored(asked)})
+
+    @property
+    def looks(self) -> float:
+        """Images that all evaluations look at."""
+        config, clients, sample = self.config, self.config.partition.clients, self.config.evaluate.clients
+        seen = min(clients, sample if isinstance(sample, int) else clients)
+        each = self.tests + self.images * config.data.val
+        return ceil(config.rounds / config.evaluate.every) * seen * each * POINTS
+
+    @property
+    def batch(self) -> int:
+        """Images of a batch, no more than a client has; two at least, which BatchNorm needs."""
+        asked, most = self.config.train.batch_size, ceil(self.images)
+        return max(2, most if asked == "full" else min(asked, most))
+
+    @property
+    def seconds(self) -> float:
+        """Of training and evaluation on one core, by a step that is measured now. Raises ConfigError."""
+        pace = self.config.train.model_dump(mode="json", include=PACE)
+        asked = Config(data=self.config.data, model=self.config.model, train={**pace, "batch_size": self.batch})
+        return step_seconds(asked.model_dump_json(), self.dataset) * (self.steps + LOOK * self.looks / self.batch)
+
+
 def steps_of(config: Config) -> int:
-    """Gradient steps of a run, each of one batch, as its method counts them."""
-    config = settled(config)
-    kind, clients = methods.load(config.method.name), config.partition.clients
-    fits = {"all": clients, "pooled": 1}.get(kind.trains, count_of(clients, config.participation))
-    held = images_of(config) * (1 - config.data.val) * (clients if kind.trains == "pooled" else 1)
-    options = methods.checked_options(config.method)
-    return config.rounds * fits * kind.steps(options, config.train, max(1, round(held)), config.public.size)
-
-
-def images_of(config: Config) -> float:
-    """Training images of a client, validation included: what was asked for, or an even share."""
-    asked = dealt(config)
-    if counts := asked.options.get("counts"):
-        return sum(map(sum, counts)) / len(counts)
-    if asked.images is not None:
-        return asked.images * asked.classes
-    if asked.train_size is not None:
-        return asked.train_size
-    dataset, pooled = dataset_of(config.data), asked.test == "pooled"
-    total = asked.total or (len(dataset.targets) if pooled else dataset.train_rows) - config.public.size
-    return total / asked.clients * (1 - asked.test_share if pooled else 1)
-
-
-def held_for_testing(config: Config) -> float:
-    """Test images of a client: what was asked for, or its share of the test part."""
-    asked = dealt(config)
-    if asked.test_images is not None:
-        return asked.test_images * asked.classes
-    if asked.test_size is not None:
-        return asked.test_size
-    if asked.test == "pooled":
-        return images_of(config) * asked.test_share / (1 - asked.test_share)
-    dataset = dataset_of(config.data)
-    return images_of(config) * dataset.test_rows / dataset.train_rows
-
-
-def dealt(config: Config) -> PartitionConfig:
-    """The partition as it is dealt: keys that its scheme does not read are as if not given."""
-    asked, defaults = resolved(config.partition, dataset_of(config.data).one_part), PartitionConfig()
-    return asked.model_copy(update={key: getattr(defaults, key) for key in ignored(asked)})
-
-
-def looks_of(config: Config) -> float:
-    """Images that all evaluations of a run look at."""
-    clients, sample = config.partition.clients, config.evaluate.clients
-    seen = min(clients, sample if isinstance(sample, int) else clients)
-    each = held_for_testing(config) + images_of(config) * config.data.val
-    return ceil(config.rounds / config.evaluate.every) * seen * each * POINTS
+    """Gradient steps of one seed of a run, each of one batch. Raises ConfigError."""
+    return Cost.of(config).steps
 
 
 def hours_of(configs: Iterable[Config]) -> float:
     """Estimated hours of training and evaluation with a run on every core. Raises ConfigError."""
-    return sum(map(seconds_of, configs)) / 3600 / cores()
-
-
-def seconds_of(config: Config) -> float:
-    """Estimated seconds of training and evaluation of one seed, on one core. Raises ConfigError."""
-    batch = batch_of(config)
-    pace = config.train.model_dump(mode="json", include=PACE)
-    asked = Config(data=config.data, model=config.model, train={**pace, "batch_size": batch})
-    return step_seconds(asked.model_dump_json()) * (steps_of(config) + LOOK * looks_of(config) / batch)
-
-
-def batch_of(config: Config) -> int:
-    """Images of a batch, no more than a client has; two at least, which BatchNorm needs."""
-    most = ceil(images_of(config))
-    return max(2, most if config.train.batch_size == "full" else min(config.train.batch_size, most))
+    return sum(Cost.of(config).seconds for config in configs) / 3600 / cores()
 
 
 def dataset_of(asked: DataConfig) -> Dataset:
@@ -147,13 +163,13 @@ def _blank(name: str) -> Dataset:
 
 
 @cache
-def step_seconds(asked: str) -> float:
+def step_seconds(asked: str, dataset: Dataset) -> float:
     """Seconds of a plain gradient step on one core, of a part of the batch where it is large. Raises ConfigError.
 
     asked: data, model and training as a configuration in JSON.
     """
     config = Config.model_validate_json(asked)
-    dataset, batch = dataset_of(config.data), int(config.train.batch_size)
+    batch = int(config.train.batch_size)
     config.resources.gpus_per_host = 0
     model_defaults(config, dataset.shape)
     timed = min(batch, max(2, NUMBERS // prod(dataset.shape)))

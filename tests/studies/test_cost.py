@@ -8,7 +8,7 @@ from fedbench.config import Config, DataConfig
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.studies import cost
-from fedbench.studies.cost import dataset_of, held_for_testing, hours_of, images_of, looks_of, seconds_of, steps_of
+from fedbench.studies.cost import Cost, dataset_of, hours_of, steps_of
 from tests.runtime.networks import Awkward
 
 ASKED = {"partition": {"name": "shards", "clients": 10, "classes": 2, "images": 50}, "data": {"name": "cifar10"}}
@@ -27,7 +27,7 @@ ASKED = {"partition": {"name": "shards", "clients": 10, "classes": 2, "images": 
     ],
 )
 def test_images_of_a_client(more, images):
-    assert images_of(Config(**{**ASKED, **more})) == images
+    assert Cost.of(Config(**{**ASKED, **more})).images == images
 
 
 def test_steps_are_batches_times_epochs_times_clients_times_rounds():
@@ -72,14 +72,14 @@ class Twice(Method):
     ],
 )
 def test_test_images_of_a_client(more, images):
-    assert held_for_testing(Config(**{**ASKED, **more})) == pytest.approx(images)
+    assert Cost.of(Config(**{**ASKED, **more})).tests == pytest.approx(images)
 
 
 def test_evaluations_look_at_validation_and_test_images_at_both_points():
     asked = Config(**ASKED, rounds=25, evaluate={"every": 10})
-    assert looks_of(asked) == pytest.approx(3 * 10 * (20 + 10) * 2)
+    assert Cost.of(asked).looks == pytest.approx(3 * 10 * (20 + 10) * 2)
     sampled = asked.model_copy(update={"evaluate": asked.evaluate.model_copy(update={"clients": 4})})
-    assert looks_of(sampled) == pytest.approx(looks_of(asked) * 0.4)
+    assert Cost.of(sampled).looks == pytest.approx(Cost.of(asked).looks * 0.4)
     assert hours_of([sampled]) < hours_of([asked])
 
 
@@ -106,8 +106,8 @@ def test_an_own_set_counts_as_it_is_whatever_it_is_called():
     dataset = dataset_of(DataConfig(name=MINE["data"]))
     assert (dataset.train_rows, dataset.test_rows, dataset.shape, dataset.classes) == (90, 30, (8,), 3)
     asked = Config(**MINE)
-    assert (images_of(asked), held_for_testing(asked)) == (30, 10)
-    assert images_of(Config(**{**MINE, "partition": {**MINE["partition"], "test": "pooled"}})) == 30
+    assert (Cost.of(asked).images, Cost.of(asked).tests) == (30, 10)
+    assert Cost.of(Config(**{**MINE, "partition": {**MINE["partition"], "test": "pooled"}})).images == 30
 
 
 def test_a_published_set_that_is_not_here_counts_by_the_table_and_is_not_fetched(monkeypatch, tmp_path):
@@ -124,11 +124,11 @@ def test_a_published_set_that_is_not_here_counts_by_the_table_and_is_not_fetched
 def test_the_step_of_the_real_module_is_measured_on_batches_of_the_real_shape():
     Noted.seen.clear()
     asked = Config(model={"name": f"{__name__}:Noted"}, partition={"name": "iid", "clients": 100})
-    assert seconds_of(asked) > 0
+    assert Cost.of(asked).seconds > 0
     assert set(Noted.seen) == {(15, 1, 8, 8)}  # no more than a client has: 1,438 images by 100
     Noted.seen.clear()
     again = asked.model_copy(update={"rounds": 2 * asked.rounds})
-    assert seconds_of(again) == pytest.approx(2 * seconds_of(asked))
+    assert Cost.of(again).seconds == pytest.approx(2 * Cost.of(asked).seconds)
     assert not Noted.seen  # measured once
 
 
@@ -136,7 +136,7 @@ def test_of_a_large_batch_a_part_is_measured(monkeypatch):
     monkeypatch.setattr(cost, "NUMBERS", 5 * 64)
     Noted.seen.clear()
     asked = Config(model={"name": f"{__name__}:Noted"}, train={"batch_size": "full", "precision": "64-true"})
-    assert seconds_of(asked) > 0
+    assert Cost.of(asked).seconds > 0
     assert set(Noted.seen) == {(5, 1, 8, 8)}
 
 
