@@ -3,7 +3,7 @@
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, words
@@ -11,8 +11,9 @@ from fedbench.cli.parse import parse
 from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_values, side_by_side, tuning_of
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.results.matrix import Matrix, is_matrix
-from fedbench.results.plan import Plan
+
+if TYPE_CHECKING:
+    from fedbench.results.plan import Plan
 
 FLAGS = (
     Flag(
@@ -78,8 +79,11 @@ def study_of(asked: Namespace) -> dict[str, Any]:
     return given(over=read_values("over", asked.over), space=asked.space)
 
 
-def plans(folder: Path) -> list[Plan]:
+def plans(folder: Path) -> "list[Plan]":
     """That of a comparison, or those of its settings."""
+    from fedbench.results.matrix import Matrix, is_matrix
+    from fedbench.results.plan import Plan
+
     if is_matrix(folder):
         return [Plan.read(folder / setting.path) for setting in Matrix.read(folder).settings]
     return [Plan.read(folder)]
@@ -87,6 +91,8 @@ def plans(folder: Path) -> list[Plan]:
 
 def told(folder: Path) -> str:
     """The table and the answer."""
+    from fedbench.results.matrix import is_matrix
+
     if is_matrix(folder):
         from fedbench.report import matrix
 

@@ -10,11 +10,11 @@ from fedbench.cli.flags import Flag, words
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
-from fedbench.results.plan import Plan
 from fedbench.results.progress import GridProgress
 from fedbench.results.quantities import duration, plural
 
 if TYPE_CHECKING:
+    from fedbench.results.plan import Plan
     from fedbench.studies.contest import Contest
 
 TUNING = (
@@ -122,7 +122,7 @@ class Stages:
             self._progress.warn(place)
 
 
-def asides(plan: Plan) -> Iterator[str]:
+def asides(plan: "Plan") -> Iterator[str]:
     """Lines about trials that failed or were stopped early, and points that were left out."""
     for entry in plan.failed():
         what = f"{entry.label} {entry.name} seed {entry.seed}"

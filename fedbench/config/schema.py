@@ -180,7 +180,7 @@ class ResourcesConfig(Section):
     hosts: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         "auto",
         description="client host processes; 0: run in the calling process without Ray; auto: fill the machine, or what "
-        "the cluster has free",
+        "the cluster has free; on one machine 0 where the whole run is less work than the start of Ray",
     )
     cpus_per_host: float = Field(1, gt=0, description="CPU cores reserved per host")
     gpus_per_host: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(

@@ -18,6 +18,8 @@ from fedbench.processor import cores
 from fedbench.runtime.liveness import RayLostError, check_alive
 from fedbench.runtime.room import check_resources
 
+log = logging.getLogger("fedbench")
+
 STORE_SHARE = 0.25
 NAMED = 8
 """So many machines of a cluster are told one by one."""
@@ -26,18 +28,28 @@ COMMAND = "FEDBENCH_COMMAND"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """By this a Ray that no other machine may join has a local address, on Linux too."""
+START = 15.0
+"""Seconds that a local Ray and its hosts take to be there, by measurement; on a busy machine three times as many."""
 STARTS = 3
 """How often Ray is tried to be started: on a busy machine its processes miss each other's limits of time."""
 
 
-def inside_a_trial() -> bool:
-    """Whether this process is a trial, whose placement group holds the hosts."""
+def is_joined() -> bool:
+    """Whether this process is connected to a Ray."""
     if "ray" not in sys.modules:  # imported for the first time by `connected`: Ray reads the environment then
         return False
     import ray
+
+    return bool(ray.is_initialized())
+
+
+def inside_a_trial() -> bool:
+    """Whether this process is a trial, whose placement group holds the hosts."""
+    if not is_joined():
+        return False
     from ray.util import get_current_placement_group
 
-    return ray.is_initialized() and get_current_placement_group() is not None
+    return get_current_placement_group() is not None
 
 
 @contextmanager
@@ -105,6 +117,7 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
         _check_address(address)
         try:
             _knock(address)
+            log.info("joining the Ray cluster at %s", address)
             ray.init(address=address, **quiet)
         except OSError:
             raise ConfigError(
@@ -117,6 +130,7 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
         check_resources({"CPU": available}, {"CPU": config.resources.cpus_per_host}, int(config.resources.hosts))
     # More hosts than cores is slow and legal: results do not depend on the number of hosts.
     asked = dict(num_cpus=max(available, needed), object_store_memory=_store_bytes(), include_dashboard=False)
+    log.info("starting Ray")
     patiently(lambda: ray.init(address="local", **asked, **quiet), ray.shutdown)
 
 
@@ -134,7 +148,7 @@ def patiently(start: Callable[[], object], undo: Callable[[], object]) -> None:
             with suppress(Exception):
                 undo()
             if attempt < STARTS - 1:
-                logging.getLogger("fedbench").warning("Ray did not start, it is tried again: %s", said)
+                log.warning("Ray did not start, it is tried again: %s", said)
     raise ConfigError(
         f"Ray could not be started in {STARTS} attempts ({said}): free some of the machine's memory or cores, or "
         "run in one process with --hosts 0"
