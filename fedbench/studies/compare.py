@@ -8,6 +8,7 @@ from typing import Any
 
 from fedbench.config import Config, MethodConfig
 from fedbench.config.keys import flat, nested
+from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.methods import checked_options, full_key, load
 from fedbench.results.loggers import log_page
@@ -169,10 +170,17 @@ def inside(config: Config, setting: Setting) -> Config:
         raise ConfigError(f"over: {error}") from None
 
 
+def is_setting(key: str) -> bool:
+    """Whether it is a key of which settings are made."""
+    return key.partition(".")[0] in SETTINGS
+
+
 def check_over(over: Mapping[str, Sequence[Any]]) -> None:
     """Raises ConfigError for keys that say nothing about a setting, and for values that are no two settings."""
     for key, values in over.items():
-        if key.partition(".")[0] not in SETTINGS:
+        if key not in SETTINGS and (meant := [name for name in keys_called(key, Config) if is_setting(name)]):
+            raise ConfigError(f"over: {key}: names no section; write {' or '.join(meant)}")
+        if not is_setting(key):
             raise ConfigError(
                 f"over: {key}: settings are combinations of data, partition, public, model, train, rounds and "
                 "participation; methods go into --methods, as NAME:key=value where they vary"

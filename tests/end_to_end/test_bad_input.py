@@ -413,6 +413,8 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
         ("compare", "--methods is missing: name what is to be compared"),
         ("compare --methods fedper,fedper", "methods: fedper is given twice"),
         ("compare --methods fedcac:taau=1", "unknown key method.taau"),
+        ("compare --methods fedcac:lr=1", "unknown key method.lr: did you mean train.lr?"),
+        ("grid --method fedcac --space lr=0.1,0.2", "space: lr: names no section; write train.lr"),
         ("compare --methods fedcac:tau=2", "method.tau = 2: must be a number in [0, 1]"),
         ("compare --methods tau=2", "--methods tau=2: belongs to no method"),
         ("compare --methods fedcc", "unknown method 'fedcc': did you mean fedcac"),

@@ -90,6 +90,8 @@ def test_without_tuning_everybody_has_one_point_and_needs_no_validation(tmp_path
     [
         ({"method.mu": [1, 2]}, "over: method.mu: settings are"),
         ({"seeds": [1, 2]}, "over: seeds: settings are"),
+        ({"lr": [1, 2]}, "over: lr: names no section; write train.lr"),
+        ({"alpha": [1, 2]}, "over: alpha: names no section; write partition.alpha or public.alpha"),
         ({"rounds": [3]}, "over: rounds = .3.: must be two or more different values"),
         ({"rounds": [3, 3]}, "over: rounds = .3, 3.: must be two or more different values"),
         ({"partition.alpha": [0.1, -1]}, "over: partition.alpha = -1"),
