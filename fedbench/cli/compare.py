@@ -66,12 +66,14 @@ def main(argv: list[str]) -> int:
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """What --print-config shows of the comparison. Raises ConfigError."""
+    from fedbench.results.contrasts import too_few
     from fedbench.studies.compare import contests_of
     from fedbench.studies.tuning import Tuning, asked_with_seeds
 
     tuning = Tuning.named(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
     contests, _, _ = contests_of(config, read_methods(asked.methods), tuning, **study_of(asked))
-    return asked_with_seeds(config), outlook(contests)
+    few = too_few(len(contests[0].config.seeds))
+    return asked_with_seeds(config), [*outlook(contests), *([few] if few else [])]
 
 
 def study_of(asked: Namespace) -> dict[str, Any]:

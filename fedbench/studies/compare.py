@@ -1,5 +1,6 @@
 """Many methods under one protocol: the same partitions, start weights, batches and budget of tuning for each."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,6 +12,7 @@ from fedbench.config.keys import flat, nested
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.methods import checked_options, full_key, load
+from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
@@ -63,6 +65,8 @@ def compare(
     """
     tuning = Tuning.named(tune, search, samples, scheduler, tune_seeds, point, final_val, budget_steps)
     contests, matrix, folder = contests_of(config, methods, tuning, over, space)
+    if line := too_few(len(contests[0].config.seeds)):
+        logging.getLogger("fedbench").warning(line)
     if matrix is None:
         hold(contests, at_once, watch)
         return Comparison(folder)
