@@ -34,6 +34,7 @@ import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 from benchmarks.throughput import WORKLOADS, Workload, asked  # noqa: E402
+from fedbench.processor import cores  # noqa: E402
 
 STEPS = {
     "mlp, batch 32": Workload("mlp", (1, 8, 8), 320, 1, 1, 32, 1, hidden=[64]),
@@ -225,7 +226,7 @@ MEANS = {
 
 def machine(device: str) -> dict[str, Any]:
     name = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine()
-    return {"device": name, "torch": torch.__version__, "cuda": torch.version.cuda, "cores": os.cpu_count()}
+    return {"device": name, "torch": torch.__version__, "cuda": torch.version.cuda, "cores": cores()}
 
 
 def told(row: dict[str, Any]) -> str:

@@ -24,6 +24,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from fedbench.processor import cores
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -194,7 +196,7 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", default=list(WORKLOADS), help=f"of {', '.join(WORKLOADS)}")
     parser.add_argument("--rounds", type=int, default=12, help="measured rounds of each, in all")
     parser.add_argument("--starts", type=int, default=3, help="how often the processes are started anew meanwhile")
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="hosts, and processes of the bare loop")
+    parser.add_argument("--processes", type=int, default=cores(), help="hosts, and processes of the bare loop")
     parser.add_argument(
         "--precision",
         default="32-true",

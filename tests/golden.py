@@ -162,11 +162,13 @@ def on_ray(count: int, known: dict[int, Any] = {}) -> Any:  # noqa: B006
 
 
 def main() -> int:
+    from fedbench.processor import cores
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["record", "compare"])
     parser.add_argument("folder", type=Path, help="where the numbers are kept")
     parser.add_argument("cases", nargs="*", help="methods or whole names; default: all")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
+    parser.add_argument("--jobs", type=int, default=cores(), help="runs side by side")
     parser.add_argument("--hosts", type=int, default=0, help="host processes of each run")
     asked = parser.parse_args()
     jobs = [(name, arguments, asked.hosts) for name, arguments in cases(asked.cases).items()]

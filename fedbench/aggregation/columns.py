@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from os import cpu_count
 
 import torch
 from threadpoolctl import ThreadpoolController
+
+from fedbench.processor import cores
 
 # Not powers of two: rows so far apart fall into the same few lines of a cache, and a product takes up to twice as long.
 COLUMNS = 64_000
@@ -33,13 +34,13 @@ def by_columns(work: Callable[[slice], None], size: int, columns: int = COLUMNS)
     """
     chunks = [slice(start, min(start + columns, size)) for start in range(0, size, columns)]
     with _libraries.limit(limits=1, user_api="blas"):
-        list(_pool(cpu_count() or 1).map(work, chunks))
+        list(_pool(cores()).map(work, chunks))
 
 
 @cache
-def _pool(cores: int) -> ThreadPoolExecutor:
+def _pool(count: int) -> ThreadPoolExecutor:
     """Threads of one core each, kept: every new thread would keep memory of its own."""
-    return ThreadPoolExecutor(cores, initializer=use_one_core)
+    return ThreadPoolExecutor(count, initializer=use_one_core)
 
 
 def use_one_core() -> None:

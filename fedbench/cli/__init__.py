@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import import_module
 
+from fedbench.cli.lines import lines
 from fedbench.errors import ConfigError, nearest
 from fedbench.user_code import told_exit
 
@@ -42,7 +43,8 @@ def command(body: Main) -> Callable[[Sequence[str] | None], int]:
         arguments = list(sys.argv[1:] if argv is None else argv)
         _import_from_here()
         try:
-            return body(arguments)
+            with lines():
+                return body(arguments)
         except ConfigError as error:
             if "--debug" in arguments:
                 traceback.print_exc()

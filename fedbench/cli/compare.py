@@ -3,7 +3,7 @@
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, words
@@ -11,8 +11,9 @@ from fedbench.cli.parse import parse
 from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_values, side_by_side, tuning_of
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.results.matrix import Matrix, is_matrix
-from fedbench.results.plan import Plan
+
+if TYPE_CHECKING:
+    from fedbench.results.plan import Plan
 
 FLAGS = (
     Flag(
@@ -65,12 +66,14 @@ def main(argv: list[str]) -> int:
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """What --print-config shows of the comparison. Raises ConfigError."""
+    from fedbench.results.contrasts import too_few
     from fedbench.studies.compare import contests_of
     from fedbench.studies.tuning import Tuning, asked_with_seeds
 
     tuning = Tuning.named(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
     contests, _, _ = contests_of(config, read_methods(asked.methods), tuning, **study_of(asked))
-    return asked_with_seeds(config), outlook(contests)
+    few = too_few(len(contests[0].config.seeds))
+    return asked_with_seeds(config), [*outlook(contests), *([few] if few else [])]
 
 
 def study_of(asked: Namespace) -> dict[str, Any]:
@@ -78,8 +81,11 @@ def study_of(asked: Namespace) -> dict[str, Any]:
     return given(over=read_values("over", asked.over), space=asked.space)
 
 
-def plans(folder: Path) -> list[Plan]:
+def plans(folder: Path) -> "list[Plan]":
     """That of a comparison, or those of its settings."""
+    from fedbench.results.matrix import Matrix, is_matrix
+    from fedbench.results.plan import Plan
+
     if is_matrix(folder):
         return [Plan.read(folder / setting.path) for setting in Matrix.read(folder).settings]
     return [Plan.read(folder)]
@@ -87,6 +93,8 @@ def plans(folder: Path) -> list[Plan]:
 
 def told(folder: Path) -> str:
     """The table and the answer."""
+    from fedbench.results.matrix import is_matrix
+
     if is_matrix(folder):
         from fedbench.report import matrix
 

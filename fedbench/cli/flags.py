@@ -15,7 +15,7 @@ from fedbench.config import Config, ResourcesConfig
 from fedbench.config.files import load_yaml, parse_value
 from fedbench.config.keys import flat
 from fedbench.config.section import OpenSection
-from fedbench.config.words import legal_of
+from fedbench.config.words import legal_of, plural_of
 from fedbench.errors import ConfigError, nearest
 
 PRESETS = Path(fedbench.__file__).parent / "studies" / "presets"
@@ -76,6 +76,7 @@ def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, KeyVal
     )
     pairs: KeyValues = {}
     for name, values in _tokens(argv):
+        name = name if name in flags else next(iter(plural_of(name, flags)), name)
         if name in flags:
             _set(asked, flags[name], values)
         else:
@@ -147,6 +148,8 @@ def _key(name: str, flags: dict[str, Flag]) -> str:
     section, dot, option = key.partition(".")
     if key in KEYS or (section in OPEN and dot and option):
         return key
+    if plural := plural_of(key, KEYS):  # --seed 3 is --seeds 3
+        return plural[0]
     raise ConfigError(f"unknown flag --{name}: {_nearest_flag(name, flags)}")
 
 

@@ -87,7 +87,7 @@ def _key_row(key: str, field: FieldInfo) -> HelpRow:
 
 
 def _said(field: FieldInfo) -> str:
-    default = field.get_default(call_default_factory=False)
+    default = field.get_default(call_default_factory=True)
     shown = "none" if default is None else yaml_value(default)
     return f"{field.description or ''} [{legal_of(field)}; default {shown}]".strip()
 

@@ -4,9 +4,8 @@ import inspect
 from collections.abc import Iterator
 
 from fedbench.cli import OK, command
-from fedbench.cli.help import option_rows, table_lines
+from fedbench.cli.lines import loading
 from fedbench.errors import ConfigError
-from fedbench.methods import load, names
 
 USAGE = "usage: fedbench methods [NAME]\n\nLists the methods, or the options of one with default, range and source."
 
@@ -22,11 +21,14 @@ def main(argv: list[str]) -> int:
             f"methods {' '.join(asked)}: at most one name is expected, for example `fedbench methods fedcac`"
         )
     else:
+        loading("which methods are written with")
         print("\n".join(_one(asked[0]) if asked else _all()))
     return OK
 
 
 def _all() -> Iterator[str]:
+    from fedbench.methods import load, names
+
     every = {name: load(name).about for name in names()}
     name_width = max(map(len, every))
     family_width = max(len(about.family) for about in every.values())
@@ -35,6 +37,9 @@ def _all() -> Iterator[str]:
 
 
 def _one(name: str) -> Iterator[str]:
+    from fedbench.cli.help import option_rows, table_lines
+    from fedbench.methods import load
+
     kind = load(name)
     if kind.about.line:
         source = f" ({kind.about.paper}{f' {kind.about.year}' if kind.about.year else ''})" if kind.about.paper else ""

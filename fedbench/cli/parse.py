@@ -7,6 +7,7 @@ from pathlib import Path
 from fedbench.cli import OK, Printed
 from fedbench.cli.flags import COMMON, Flag, layered, read
 from fedbench.cli.help import config_text, help_text
+from fedbench.cli.lines import loading
 from fedbench.config import Config
 from fedbench.config.keys import nested
 from fedbench.errors import ConfigError
@@ -30,6 +31,7 @@ def parse(
         print(help_text(prog, extra_flags, pairs.get("method.name"), pairs.get("aggregator.name"), about))
         raise Printed(OK)
     config = Config(**nested(layered(asked.preset, asked.config, pairs)))
+    loading()
     if asked.print_config:
         shown, lines = preview(config, asked)
         print("\n".join([config_text(shown), *(f"# {line}" for line in lines)]))

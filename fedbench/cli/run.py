@@ -56,9 +56,9 @@ class Watched:
 
 
 def title(config: Config) -> str:
-    """What runs where, in one line."""
+    """What runs where, in one line; where that is left open, the run says it."""
     partition, hosts = config.partition, config.resources.hosts
-    where = "in this process" if hosts == 0 else "hosts: auto" if hosts == "auto" else f"{hosts} hosts"
+    where = "" if hosts == "auto" else ", in this process" if hosts == 0 else f", {hosts} hosts"
     seeds = f"{len(config.seeds)} seeds" if len(config.seeds) > 1 else f"seed {config.seeds[0]}"
     what = f"{config.method.name} on {config.data.name}, {partition.name} over {partition.clients} clients"
-    return f"{what}: {config.rounds} rounds, {seeds}, {where}"
+    return f"{what}: {config.rounds} rounds, {seeds}{where}"

@@ -10,11 +10,11 @@ from fedbench.cli.flags import Flag, words
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
-from fedbench.results.plan import Plan
 from fedbench.results.progress import GridProgress
 from fedbench.results.quantities import duration, plural
 
 if TYPE_CHECKING:
+    from fedbench.results.plan import Plan
     from fedbench.studies.contest import Contest
 
 TUNING = (
@@ -122,7 +122,7 @@ class Stages:
             self._progress.warn(place)
 
 
-def asides(plan: Plan) -> Iterator[str]:
+def asides(plan: "Plan") -> Iterator[str]:
     """Lines about trials that failed or were stopped early, and points that were left out."""
     for entry in plan.failed():
         what = f"{entry.label} {entry.name} seed {entry.seed}"
@@ -148,8 +148,8 @@ def outlook(contests: Sequence["Contest"]) -> Iterator[str]:
             yield f"{inside}{contender.label}: {plural(count, 'point')} of {keys}{whose}"
         yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in contest.plan.refused)
     runs = [config for contest in contests for config in contest.expected()]
-    steps = sum(map(steps_of, runs))
-    yield f"{plural(len(runs), 'run')}, {steps:.2g} gradient steps, about {duration(hours_of(runs) * 3600)} here"
+    steps, hours = sum(map(steps_of, runs)), hours_of(runs)
+    yield f"{plural(len(runs), 'run')}, {steps:.2g} gradient steps, about {duration(hours * 3600)}, a run on every core"
 
 
 def read_count(flag: str, text: str | None, least: int = 1) -> int | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedbench.results.wandb_study import WandbStudy
 
 FLAGS = (Flag("dry-run", "say what would be sent and laid out, and send nothing"),)
-KEYS = ("project", "entity", "group", "tags", "mode")
+KEYS = ("project", "entity", "group", "run_name", "tags", "mode")
 USAGE = """usage: fedbench wandb STUDY [--dry-run] [--wandb.project NAME] [--wandb.entity NAME] [--wandb.mode offline]
 
 Sends the finished runs of a study (the folder of a run, a grid, a comparison, a row of claims, or a folder with several

@@ -6,8 +6,10 @@ source's constructor arguments appear as `model.<argument>` and `data.<argument>
 
 import hashlib
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -204,7 +206,7 @@ class ResourcesConfig(Section):
     hosts: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         "auto",
         description="client host processes; 0: run in the calling process without Ray; auto: fill the machine, or what "
-        "the cluster has free",
+        "the cluster has free; on one machine 0 where the whole run is less work than the start of Ray",
     )
     cpus_per_host: float = Field(1, gt=0, description="CPU cores reserved per host")
     gpus_per_host: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
@@ -233,11 +235,31 @@ class CheckpointConfig(Section):
     )
 
 
+def _variable(name: str, otherwise: str | None = None) -> Callable[[], str | None]:
+    """A default that an environment variable of W&B's sets."""
+    return lambda: os.environ.get(name) or otherwise
+
+
 class WandbConfig(Section):
-    project: str = Field("fedbench", description="W&B project")
-    entity: str | None = Field(None, description="W&B team or user")
-    group: str | None = Field(None, description="W&B group; none: the study's name, for a run data set and partition")
-    tags: list[str] = Field([], description="W&B tags")
+    project: str = Field(
+        default_factory=cast(Callable[[], str], _variable("WANDB_PROJECT", "fedbench")),
+        description="W&B project, or by WANDB_PROJECT",
+    )
+    entity: str | None = Field(
+        default_factory=_variable("WANDB_ENTITY"), description="W&B team or user, or by WANDB_ENTITY"
+    )
+    group: str | None = Field(
+        default_factory=_variable("WANDB_RUN_GROUP"),
+        description="W&B group, or by WANDB_RUN_GROUP; none: the study's name, for a run data set and partition",
+    )
+    run_name: str | None = Field(
+        default_factory=_variable("WANDB_NAME"),
+        description="what names of W&B runs begin with, before method and seed, or by WANDB_NAME",
+    )
+    tags: list[str] = Field(
+        default_factory=lambda: [tag for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag],
+        description="W&B tags, or by WANDB_TAGS",
+    )
     mode: Literal["auto", "online", "offline"] = Field("auto", description="auto: online with an account, else offline")
 
 

@@ -1,6 +1,6 @@
 """What a key takes, and what is wrong with a value, in words."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -62,8 +62,8 @@ def explain(error: ValidationError, root: type[BaseModel], prefix: str = "") -> 
     if problem["type"] == "extra_forbidden":
         unknown = str(problem["loc"][len(path)])
         where = f"{key}.{unknown}" if path else f"{prefix}{unknown}"
-        elsewhere = [*_keys_called(unknown.replace("-", "_"), root)]
-        hint = f"did you mean {' or '.join(elsewhere)}?" if elsewhere else nearest(unknown, section.model_fields)
+        meant = [*plural_of(unknown, section.model_fields), *keys_called(unknown.replace("-", "_"), root)]
+        hint = f"did you mean {' or '.join(meant)}?" if meant else nearest(unknown, section.model_fields)
         return f"unknown key {where}: {hint}"
     if problem["type"] == "value_error":
         return f"{key} = {value!r}: {problem['msg'].removeprefix('Value error, ')}"
@@ -93,14 +93,19 @@ def _walk(root: type[BaseModel], loc: list[str]) -> tuple[type[BaseModel], Field
     return section, field, path
 
 
-def _keys_called(name: str, section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+def plural_of(name: str, known: Container[str]) -> list[str]:
+    """The known name that is written as a plural, as seeds is for seed; nothing where there is none."""
+    return [f"{name}s"] if f"{name}s" in known else []
+
+
+def keys_called(name: str, section: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """The dotted keys of a section, and of those in it, whose last part is a name."""
     for key, field in section.model_fields.items():
         kind = field.annotation
         if key == name:
             yield prefix + key
         elif isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _keys_called(name, kind, f"{prefix}{key}.")
+            yield from keys_called(name, kind, f"{prefix}{key}.")
 
 
 def _close(value: Any, field: FieldInfo) -> str:

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -154,6 +155,8 @@ def writing(folder: Path) -> Iterator[None]:
 
 def build_folder(source: Source, folder: Path, progress: OnProgress | None) -> None:
     """Decode a source into its folder."""
+    if progress is None:
+        logging.getLogger("fedbench").info("decoding data %s", source.name)
     content = source.read()
     if not content.train or not content.test:
         raise ConfigError(

@@ -112,10 +112,11 @@ def advance(schedulers: list[Any], interval: str, count: int, plateau: bool, met
 
 def _monitored(config: Any, metrics: dict[str, Any]) -> Any:
     if config.monitor not in metrics and config.strict:
-        others = f", or monitor one of {', '.join(sorted(metrics))}" if metrics else ""
+        others = f", monitor one of {', '.join(sorted(metrics))}" if metrics else ""
         raise ConfigError(
-            f"the learning-rate scheduler monitors '{config.monitor}', which the model has not logged while training: "
-            f"log it in training_step with self.log{others}"
+            f"the learning-rate scheduler monitors '{config.monitor}', which training_step does not log, and clients "
+            f"run no validation_step: log it there with self.log{others}, leave the rate as it is with "
+            '"strict": False in lr_scheduler, or choose another optimiser with --train.optimizer sgd'
         )
     return metrics.get(config.monitor)
 

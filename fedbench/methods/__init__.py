@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from fedbench.config import MethodConfig, Section
+from fedbench.config import MethodConfig, Section, TrainConfig
 from fedbench.config.words import explain
 from fedbench.errors import ConfigError, nearest
 from fedbench.import_string import import_string
@@ -76,6 +76,8 @@ def full_key(method: str, key: str) -> str:
 def _known_options(key: str, method: str, kind: type[Section]) -> str:
     """What a method takes instead of a key; which other methods have it."""
     owners = [name for name in names() if key in load(name).Options.model_fields]
+    if key in TrainConfig.model_fields:
+        return f"did you mean train.{key}?"
     hint = nearest(key, kind.model_fields)
     if hint.startswith("did you mean") and not owners:
         return hint

@@ -7,7 +7,7 @@ from typing import Any
 from lightning import LightningModule
 
 from fedbench.errors import ConfigError, nearest
-from fedbench.import_string import import_string
+from fedbench.import_string import OTHER_LIGHTNING, SAME_CLASSES, import_string
 from fedbench.models.network import Network
 from fedbench.tasks import Task
 
@@ -83,7 +83,9 @@ def load(name: str) -> type[LightningModule]:
     else:
         raise ConfigError(f"unknown model '{name}': {nearest(name, MODELS)} (your own: package.module:Class)")
     if not (isinstance(found, type) and issubclass(found, LightningModule)):
-        raise ConfigError(f"model '{name}' is not a subclass of lightning.LightningModule")
+        plain = isinstance(found, type) and any(k.__module__.startswith(OTHER_LIGHTNING) for k in found.__mro__)
+        hint = f"; {SAME_CLASSES}" if plain else ""
+        raise ConfigError(f"model '{name}' is not a subclass of lightning.LightningModule{hint}")
     return found
 
 

@@ -1,5 +1,6 @@
 """The page of a study: one HTML file that opens from disk without network."""
 
+import logging
 from pathlib import Path
 
 
@@ -8,6 +9,7 @@ def make_report(folder: str | Path) -> Path:
 
     Raises ConfigError when the folder holds none of them.
     """
+    logging.getLogger("fedbench").info("writing the page")  # before the libraries for it are loaded
     from fedbench.report import claims, matrix, page, published
     from fedbench.results.matrix import FILE as MATRIX
     from fedbench.results.published import FILE as REPRODUCTION

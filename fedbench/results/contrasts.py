@@ -13,6 +13,8 @@ from fedbench.tasks import Metric
 
 DRAWS = 4000
 MOST_SEEDS = 1000
+ENOUGH = 10
+"""Seeds that are advised where there are too few."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,28 @@ def resampled(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple[float, f
         total += means[rng.integers(len(seeds), size=draws), np.arange(draws)]
     low, high = np.quantile(total / len(seeds), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
+
+
+def resolution(seeds: int) -> float:
+    """The smallest mean difference that a paired t test over so many seeds tells from 0, in standard deviations of the
+    difference over seeds; infinite with one.
+    """
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, seeds - 1) / np.sqrt(seeds)) if seeds > 1 else np.inf
+
+
+def too_few(seeds: int) -> str | None:
+    """What is said before a comparison over so many seeds; None where a difference as large as its spread is told."""
+    least = resolution(seeds)
+    if least <= 1:
+        return None
+    if seeds < 2:
+        return (
+            f"one seed tells no two methods apart: take {ENOUGH} or more, --seeds {' '.join(map(str, range(ENOUGH)))}"
+        )
+    return (
+        f"{seeds} seeds tell two methods apart only where they differ by {least:.1f} times the standard deviation that "
+        f"their difference has over seeds; with {ENOUGH} seeds {resolution(ENOUGH):.1f} times is enough"
+    )
 
 
 def seeds_for(gain: Interval) -> int | None:

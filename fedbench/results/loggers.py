@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import logging
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -19,6 +20,8 @@ from fedbench.results.reader import Records
 Warn = Callable[[str], None]
 
 STATE = "loggers.json"
+
+log = logging.getLogger("fedbench")
 
 
 class Logger(Protocol):
@@ -156,7 +159,7 @@ def log_records(
         logger.log_records(rows, traced)
 
 
-def log_page(folder: Path, config: Config, warn: Warn = warnings.warn) -> None:
+def log_page(folder: Path, config: Config, warn: Warn = log.warning) -> None:
     """The page and the final table of a study that has ended, for W&B where it was asked for."""
     if "wandb" not in config.loggers:
         return
@@ -178,6 +181,15 @@ def account(names: Iterable[str]) -> dict[str, str]:
     from fedbench.results.wandb_log import variables
 
     return variables()
+
+
+def settled(config: Config) -> Config:
+    """With loggers that do not wait for a server that does not answer, as every trial of a study would."""
+    if "wandb" not in config.loggers:
+        return config
+    from fedbench.results.wandb_log import offline_where_unanswered
+
+    return config.model_copy(update={"wandb": offline_where_unanswered(config.wandb)})
 
 
 def _make(name: str, config: Config, folder: Path, entry: Entry, warn: Warn) -> Logger:

@@ -65,7 +65,7 @@ class Display:
 
 def time_left(pace: float, todo: float) -> str:
     """`12 min left`, at so many seconds apiece; nothing where nothing is left or no pace is known."""
-    return f"{duration(pace * todo)} left" if pace and todo else ""
+    return f"{duration(pace * todo)} left" if pace and todo > 0 else ""
 
 
 def _bar(console: Console) -> Bar:

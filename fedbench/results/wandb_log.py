@@ -1,14 +1,21 @@
 """W&B as a mirror of a run's records: never asks, never hangs, never has a round twice or not at all."""
 
+import logging
 import netrc
 import os
+import ssl
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from hashlib import sha256
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Literal
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 import pandas as pd
@@ -24,12 +31,16 @@ from fedbench.results.schema import POINTS, SPLITS
 from fedbench.results.wandb_segments import last_round, mark_synced, segments
 from fedbench.tasks import Task
 
+log = logging.getLogger("fedbench")
+
 Warn = Callable[[str], None]
 Mode = Literal["online", "offline", "disabled"]
 TIMEOUT = 30  # seconds
 AXES = ("round", "bytes", "steps")
 """What curves can be drawn against: rounds, bytes both ways and gradient steps so far."""
 LONGEST, LONGEST_TAG = 128, 64  # characters that W&B takes
+NOT_HEEDED = ("WANDB_RUN_ID", "WANDB_SWEEP_ID")
+"""Variables by which all runs of a command would be one at W&B."""
 TOLD = ("WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_MODE")
 """Variables that mean the same on every machine, beside the key."""
 
@@ -46,6 +57,9 @@ class WandbLog:
     def __init__(self, config: Config, folder: Path, entry: Entry, warn: Warn | None = warnings.warn) -> None:
         arguments = described(config, entry)
         self._segments = segments(folder, arguments["id"])
+        for name in filter(os.environ.get, NOT_HEEDED):
+            if warn:
+                warn(f"{name} is not heeded: every seed is a W&B run with an id of its own")
         self.run = started(config.wandb, folder, arguments, warn)
         self._goals = goals(tasks.load(read_json(folder / "environment.json", []).get("task") or "classification"))
         self.run.define_metric("round")
@@ -101,7 +115,8 @@ def described(config: Config, entry: Entry) -> dict[str, Any]:
     """
     group = group_of(config)
     tried = entry.role == "candidate"
-    words = [entry.label, *([point_name(entry.values)] if tried and entry.values else []), f"seed {entry.seed}"]
+    point = [point_name(entry.values)] if tried and entry.values else []
+    words = [*own_name(config.wandb), entry.label, *point, f"seed {entry.seed}"]
     # One run may stand in several studies, and under several labels in one: each is a run of its own at W&B.
     known = "-".join(filter(None, [config.key(), entry.code, f"s{entry.seed}"]))
     told = sha256(f"{group}/{entry.label}/{known}".encode()).hexdigest()[:8]
@@ -112,6 +127,11 @@ def described(config: Config, entry: Entry) -> dict[str, Any]:
         "name": " ".join(words)[:LONGEST],
         "tags": tags(config.wandb.tags, config.method.name, config.data.name, config.partition.name, entry.role),
     }
+
+
+def own_name(place: WandbConfig) -> list[str]:
+    """What every name begins with, if anything."""
+    return [place.run_name] if place.run_name else []
 
 
 def group_of(config: Config) -> str:
@@ -167,18 +187,66 @@ def started(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn: W
     where = {"project": asked.project, "entity": asked.entity, "dir": str(folder)}
     own = {**arguments, **where, "resume": "allow", "reinit": "create_new"}
     possible = mode(asked.mode)
+    silence = unanswered(_common().base_url) if possible == "online" else None
+    if silence:
+        _offline_instead(warn, "W&B cannot be reached", silence)
+        possible = "offline"
     if asked.mode == "online" and possible == "offline":
         send = f"run `wandb login`, then `wandb sync {folder}/wandb/offline-run-*`"
         _offline_instead(warn, "wandb.mode = online: no W&B account on this machine", send)
-    try:
-        return wandb.init(mode=possible, settings=_settings(), **own)
-    except wandb.Error as error:
-        if possible != "online":
-            raise
-        said = first_line(error)
-        wandb.teardown()  # the failed start still holds the id
-        _offline_instead(warn, "W&B cannot be reached", said)
+    with _own_ids():
+        try:
+            return wandb.init(mode=possible, settings=_settings(), **own)
+        except wandb.Error as error:
+            if possible != "online":
+                raise
+            said = first_line(error)
+            wandb.teardown()  # the failed start still holds the id
+    _offline_instead(warn, "W&B cannot be reached", said)
+    with _own_ids():
         return wandb.init(mode="offline", settings=_settings(), **own)
+
+
+def offline_where_unanswered(place: WandbConfig) -> WandbConfig:
+    """The same place, offline where its server does not answer here."""
+    silent = mode(place.mode) == "online" and unanswered(_common().base_url)
+    return place.model_copy(update={"mode": "offline"}) if silent else place
+
+
+@cache
+def unanswered(url: str) -> str | None:
+    """Why nothing can be sent to W&B at an address; None where a server answers there.
+
+    Asked once in a process, because a server that takes calls and never answers costs the whole wait.
+    """
+    log.info("asking W&B at %s for an answer, %g s at most", url, TIMEOUT)
+    try:
+        urlopen(f"{url}/graphql", timeout=TIMEOUT).close()
+    except HTTPError:  # an answer, if not to our liking
+        return None
+    except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
+        reason = error.reason if isinstance(error, URLError) else error
+        return None if isinstance(reason, ssl.SSLError) else f"{url}: {first_line(error)}"  # W&B has keys of its own
+    return None
+
+
+def _common() -> wandb.Settings:
+    """W&B's settings in this process, by its variables and files."""
+    return wandb.setup(wandb.Settings(silent=True)).settings
+
+
+@contextmanager
+def _own_ids() -> Iterator[None]:
+    """A run gets the id that it is given: in a sweep W&B would take that of the environment, the same for all."""
+    common = _common()
+    before = {name: getattr(common, name) for name in ("run_id", "sweep_id")}
+    for name in before:
+        setattr(common, name, None)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(common, name, value)
 
 
 def _offline_instead(warn: Warn | None, why: str, more: str) -> None:
@@ -223,7 +291,7 @@ def has_account() -> bool:
 
 def _key() -> str | None:
     """That of a login: in the environment, in W&B's settings files or in netrc."""
-    settings = wandb.setup(wandb.Settings(silent=True)).settings
+    settings = _common()
     return os.environ.get("WANDB_API_KEY") or settings.api_key or _in_netrc(urlsplit(settings.base_url).netloc)
 
 

@@ -18,7 +18,18 @@ from fedbench.results.plan import Entry, Plan, study_name
 from fedbench.results.published import is_reproduction
 from fedbench.results.reader import Records
 from fedbench.results.tables import COLUMNS, final_table
-from fedbench.results.wandb_log import LONGEST, WandbLog, Warn, described, group_of, plain, started, table, tags
+from fedbench.results.wandb_log import (
+    LONGEST,
+    WandbLog,
+    Warn,
+    described,
+    group_of,
+    own_name,
+    plain,
+    started,
+    table,
+    tags,
+)
 from fedbench.results.wandb_segments import last_round, mark_synced, segments
 
 PAGE = (
@@ -179,7 +190,8 @@ def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[
     name = study_name(folder)
     told = sha256(f"{more['group']}/{name}".encode()).hexdigest()[:12]
     before = segments(folder, f"{ROLE}-{told}")
-    run = started(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": name[-LONGEST:], **more}, warn)
+    title = " ".join([*own_name(place), name])[-LONGEST:]
+    run = started(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": title, **more}, warn)
     run.summary["final_table"] = table(rows)
     artifact = wandb.Artifact(f"page-{told}", "report", description=f"page and tables of {name}")
     for file in PAGE:

@@ -1,5 +1,6 @@
 """Joining Ray: a local one for the time of a run, or a cluster that is there."""
 
+import errno
 import logging
 import os
 import shutil
@@ -10,12 +11,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError, first_line
+from fedbench.processor import cores
 from fedbench.runtime.liveness import RayLostError, check_alive
 from fedbench.runtime.room import check_resources
+
+log = logging.getLogger("fedbench")
 
 STORE_SHARE = 0.25
 NAMED = 8
@@ -25,18 +30,30 @@ COMMAND = "FEDBENCH_COMMAND"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """By this a Ray that no other machine may join has a local address, on Linux too."""
+START = 15.0
+"""Seconds that a local Ray and its hosts take to be there, by measurement; on a busy machine three times as many."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+SHARED_MEMORY = "/dev/shm"
 STARTS = 3
 """How often Ray is tried to be started: on a busy machine its processes miss each other's limits of time."""
 
 
-def inside_a_trial() -> bool:
-    """Whether this process is a trial, whose placement group holds the hosts."""
+def is_joined() -> bool:
+    """Whether this process is connected to a Ray."""
     if "ray" not in sys.modules:  # imported for the first time by `connected`: Ray reads the environment then
         return False
     import ray
+
+    return bool(ray.is_initialized())
+
+
+def inside_a_trial() -> bool:
+    """Whether this process is a trial, whose placement group holds the hosts."""
+    if not is_joined():
+        return False
     from ray.util import get_current_placement_group
 
-    return ray.is_initialized() and get_current_placement_group() is not None
+    return get_current_placement_group() is not None
 
 
 @contextmanager
@@ -104,23 +121,28 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
         _check_address(address)
         try:
             _knock(address)
+            log.info("joining the Ray cluster at %s", address)
             ray.init(address=address, **quiet)
-        except OSError:
+        except (ConnectionError, TimeoutError, socket.gaierror):
             raise ConfigError(
                 f"resources.address = {address}: no Ray cluster answers there; start one with `ray up`"
             ) from None
+        except Exception as error:  # Ray raises bare ones
+            more = f"; {found}" if (found := remedy(error)) else ""
+            raise ConfigError(f"resources.address = {address}: Ray cannot join ({first_line(error)}){more}") from error
         return
-    available = os.cpu_count() or 1
+    available = cores()
     needed = ceil(int(config.resources.hosts) * config.resources.cpus_per_host) if cpus is None else ceil(cpus)
     if config.resources.cpus_per_host > 1:
         check_resources({"CPU": available}, {"CPU": config.resources.cpus_per_host}, int(config.resources.hosts))
     # More hosts than cores is slow and legal: results do not depend on the number of hosts.
     asked = dict(num_cpus=max(available, needed), object_store_memory=_store_bytes(), include_dashboard=False)
+    log.info("starting Ray")
     patiently(lambda: ray.init(address="local", **asked, **quiet), ray.shutdown)
 
 
 def patiently(start: Callable[[], object], undo: Callable[[], object]) -> None:
-    """Start something that fails now and then; what a start left half done is undone.
+    """Start a Ray, which fails now and then; what a start left half done is undone.
 
     Raises ConfigError with what the last start said.
     """
@@ -132,12 +154,33 @@ def patiently(start: Callable[[], object], undo: Callable[[], object]) -> None:
             said = first_line(error)
             with suppress(Exception):
                 undo()
+            if found := remedy(error):
+                raise ConfigError(
+                    f"Ray cannot start ({said}): {found}, or run in one process with --hosts 0"
+                ) from error
             if attempt < STARTS - 1:
-                logging.getLogger("fedbench").warning("Ray did not start, it is tried again: %s", said)
+                log.warning("Ray did not start, it is tried again: %s", said)
     raise ConfigError(
-        f"Ray could not be started in {STARTS} attempts ({said}): free some of the machine's memory or cores, or "
-        "run in one process with --hosts 0"
+        f"Ray could not be started in {STARTS} attempts ({said}): its logs in {_logs()} say more; start again when the "
+        "machine is less busy, or run in one process with --hosts 0"
     )
+
+
+def remedy(error: Exception) -> str | None:
+    """What to do where another start would fail for the same reason; None where it need not."""
+    if "AF_UNIX" in str(error):
+        return "set RAY_TMPDIR to a folder with a shorter name for its sockets, for example RAY_TMPDIR=/tmp"
+    if not isinstance(error, OSError) or not (error.filename or error.errno in FULL):
+        return None
+    if str(error.filename).startswith(SHARED_MEMORY):
+        return f"let everybody write to shared memory, as root with `chmod 1777 {SHARED_MEMORY}`"
+    return "set RAY_TMPDIR to a folder that has room and in which you may write"
+
+
+def _logs() -> Path:
+    """Of the last Ray that was started here."""
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    return Path(folder) / "ray" / "session_latest" / "logs"
 
 
 def _check_address(address: str) -> None:
@@ -177,5 +220,5 @@ def _environment(local: bool = True) -> Iterator[None]:
 def _store_bytes() -> int:
     """A quarter of the memory, within what shared memory holds; pages are taken only when used."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    shared = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else memory
+    shared = shutil.disk_usage(SHARED_MEMORY).free if os.path.isdir(SHARED_MEMORY) else memory
     return int(max(100 * 2**20, min(memory * STORE_SHARE, shared * 0.8)))

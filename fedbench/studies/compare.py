@@ -1,5 +1,6 @@
 """Many methods under one protocol: the same partitions, start weights, batches and budget of tuning for each."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -8,8 +9,10 @@ from typing import Any
 
 from fedbench.config import Config, MethodConfig
 from fedbench.config.keys import flat, nested
+from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.methods import checked_options, full_key, load
+from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
@@ -62,6 +65,8 @@ def compare(
     """
     tuning = Tuning.named(tune, search, samples, scheduler, tune_seeds, point, final_val, budget_steps)
     contests, matrix, folder = contests_of(config, methods, tuning, over, space)
+    if line := too_few(len(contests[0].config.seeds)):
+        logging.getLogger("fedbench").warning(line)
     if matrix is None:
         hold(contests, at_once, watch)
         return Comparison(folder)
@@ -169,10 +174,17 @@ def inside(config: Config, setting: Setting) -> Config:
         raise ConfigError(f"over: {error}") from None
 
 
+def is_setting(key: str) -> bool:
+    """Whether it is a key of which settings are made."""
+    return key.partition(".")[0] in SETTINGS
+
+
 def check_over(over: Mapping[str, Sequence[Any]]) -> None:
     """Raises ConfigError for keys that say nothing about a setting, and for values that are no two settings."""
     for key, values in over.items():
-        if key.partition(".")[0] not in SETTINGS:
+        if key not in SETTINGS and (meant := [name for name in keys_called(key, Config) if is_setting(name)]):
+            raise ConfigError(f"over: {key}: names no section; write {' or '.join(meant)}")
+        if not is_setting(key):
             raise ConfigError(
                 f"over: {key}: settings are combinations of data, partition, public, model, train, rounds and "
                 "participation; methods go into --methods, as NAME:key=value where they vary"

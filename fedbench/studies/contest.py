@@ -13,7 +13,7 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
-from fedbench.results.loggers import log_page
+from fedbench.results import loggers
 from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
 from fedbench.runtime.liveness import outliving
 from fedbench.studies import places, provenance
@@ -235,7 +235,7 @@ def hold(contests: Sequence[Contest], at_once: int | None = None, watch: Watch |
     for contest in contests:
         make_report(contest.folder)
         if new:
-            log_page(contest.folder, contest.jobs[0].config)
+            loggers.log_page(contest.folder, contest.jobs[0].config)
     return new
 
 
@@ -305,7 +305,7 @@ def resolved(config: Config, folder: Path) -> Config:
         config.resources.hosts = 0
     if config.wandb.group is None:
         config.wandb.group = study_name(folder)
-    return resolve(config)[0]
+    return loggers.settled(resolve(config)[0])
 
 
 def axes_of(points: Sequence[Values]) -> dict[str, list[Any]]:

@@ -1,20 +1,27 @@
 """What runs cost, before they are run: gradient steps, and hours by a step that is measured on this machine."""
 
-import os
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from math import ceil, prod
 
-import torch
-from torch.nn.functional import cross_entropy
+import numpy as np
 
-from fedbench import methods, models
-from fedbench.config import Config, PartitionConfig
+from fedbench import methods
+from fedbench.config import Config, DataConfig, PartitionConfig
 from fedbench.config.counts import count_of
-from fedbench.data.partitions import resolved
+from fedbench.data.dataset import Dataset
+from fedbench.data.partitions import ClientRows, Clients, Partition, resolved
 from fedbench.data.partitions.scheme import ignored
-from fedbench.studies.resolve import settled
+from fedbench.data.reading import published
+from fedbench.engine.fit import Amount, Fit
+from fedbench.module import seeds
+from fedbench.processor import cores
+from fedbench.runtime.build import build_learner
+from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.hosts import torch_threads
+from fedbench.studies.resolve import model_defaults, settled
 
 SETS = {
     "cifar10c": (50_000, (3, 32, 32), 10),
@@ -32,118 +39,152 @@ SETS = {
     "office-caltech10": (2_025, (3, 256, 256), 10),
     "domainnet10": (18_000, (3, 256, 256), 10),
     "pacs": (8_000, (3, 64, 64), 7),
-    "digits": (1_438, (1, 8, 8), 10),
-    "diabetes": (354, (10,), 2),
 }
-"""Training images, shape of one, and classes (two for numbers to predict); other sets are taken for CIFAR-10."""
+"""Training images, shape of one, and classes of the published sets, which may have to be fetched first."""
 TESTS = 1 / 5
-"""Images of the test part, of those of the training part."""
+"""Images of their test parts, of those of the training parts."""
 POINTS = 2
 """Models of a client that are evaluated."""
 LOOK = 1 / 3
 """A forward pass, of the work of a gradient step on the same image."""
 MEASURED = 12
-"""Steps that are timed, the first one not counted."""
+"""Steps that are timed, at most."""
 MOST = 0.3
-"""Seconds after which no further one is."""
+"""Seconds that they may take, if a single one does not take longer."""
 NUMBERS = 2**20
 """Numbers of the images in a batch that is timed, at most; a larger batch takes as many times longer."""
+PACE = {"optimizer", "precision", "memory_format", "engine", "width"}
+"""Keys of `train` that decide how long a step on a batch takes."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one seed of a run takes. config: with the defaults that need no data."""
+
+    config: Config
+    dataset: Dataset
+
+    @classmethod
+    def of(cls, config: Config) -> "Cost":
+        """Raises ConfigError."""
+        return cls(settled(config), dataset_of(config.data))
+
+    @property
+    def steps(self) -> int:
+        """Gradient steps, each of one batch, as the method counts them."""
+        config, clients = self.config, self.config.partition.clients
+        kind, options = methods.load(config.method.name), methods.checked_options(config.method)
+        fits = {"all": clients, "pooled": 1}.get(kind.trains, count_of(clients, config.participation))
+        held = self.images * (1 - config.data.val) * (clients if kind.trains == "pooled" else 1)
+        return config.rounds * fits * kind.steps(options, config.train, max(1, round(held)), config.public.size)
+
+    @property
+    def images(self) -> float:
+        """Training images of a client, validation included: what was asked for, or an even share."""
+        asked, pooled = self.dealt, self.dealt.test == "pooled"
+        if counts := asked.options.get("counts"):
+            return sum(map(sum, counts)) / len(counts)
+        if asked.images is not None:
+            return asked.images * asked.classes
+        if asked.train_size is not None:
+            return asked.train_size
+        there = len(self.dataset.targets) if pooled else self.dataset.train_rows
+        total = asked.total or there - self.config.public.size
+        return total / asked.clients * (1 - asked.test_share if pooled else 1)
+
+    @property
+    def tests(self) -> float:
+        """Test images of a client: what was asked for, or its share of the test part."""
+        asked = self.dealt
+        if asked.test_images is not None:
+            return asked.test_images * asked.classes
+        if asked.test_size is not None:
+            return asked.test_size
+        if asked.test == "pooled":
+            return self.images * asked.test_share / (1 - asked.test_share)
+        return self.images * self.dataset.test_rows / self.dataset.train_rows
+
+    @property
+    def dealt(self) -> PartitionConfig:
+        """The partition as it is dealt: keys that its scheme does not read are as if not given."""
+        asked, defaults = resolved(self.config.partition, self.dataset.one_part), PartitionConfig()
+        return asked.model_copy(update={key: getattr(defaults, key) for key in ignored(asked)})
+
+    @property
+    def looks(self) -> float:
+        """Images that all evaluations look at."""
+        config, clients, sample = self.config, self.config.partition.clients, self.config.evaluate.clients
+        seen = min(clients, sample if isinstance(sample, int) else clients)
+        each = self.tests + self.images * config.data.val
+        return ceil(config.rounds / config.evaluate.every) * seen * each * POINTS
+
+    @property
+    def batch(self) -> int:
+        """Images of a batch, no more than a client has; two at least, which BatchNorm needs."""
+        asked, most = self.config.train.batch_size, ceil(self.images)
+        return max(2, most if asked == "full" else min(asked, most))
+
+    @property
+    def seconds(self) -> float:
+        """Of training and evaluation on one core, by a step that is measured now. Raises ConfigError."""
+        pace = self.config.train.model_dump(mode="json", include=PACE)
+        asked = Config(data=self.config.data, model=self.config.model, train={**pace, "batch_size": self.batch})
+        return step_seconds(asked.model_dump_json(), self.dataset) * (self.steps + LOOK * self.looks / self.batch)
 
 
 def steps_of(config: Config) -> int:
-    """Gradient steps of a run, each of one batch, as its method counts them."""
-    config = settled(config)
-    kind, clients = methods.load(config.method.name), config.partition.clients
-    fits = {"all": clients, "pooled": 1}.get(kind.trains, count_of(clients, config.participation))
-    held = images_of(config) * (1 - config.data.val) * (clients if kind.trains == "pooled" else 1)
-    options = methods.checked_options(config.method)
-    return config.rounds * fits * kind.steps(options, config.train, max(1, round(held)), config.public.size)
-
-
-def images_of(config: Config) -> float:
-    """Training images of a client, validation included: what was asked for, or an even share."""
-    asked = dealt(config)
-    if counts := asked.options.get("counts"):
-        return sum(map(sum, counts)) / len(counts)
-    if asked.images is not None:
-        return asked.images * asked.classes
-    if asked.train_size is not None:
-        return asked.train_size
-    pooled = asked.test == "pooled"
-    total = asked.total or set_of(config)[0] * (1 + TESTS if pooled else 1) - config.public.size
-    return total / asked.clients * (1 - asked.test_share if pooled else 1)
-
-
-def held_for_testing(config: Config) -> float:
-    """Test images of a client: what was asked for, or its share of the test part."""
-    asked = dealt(config)
-    if asked.test_images is not None:
-        return asked.test_images * asked.classes
-    if asked.test_size is not None:
-        return asked.test_size
-    return images_of(config) * (asked.test_share / (1 - asked.test_share) if asked.test == "pooled" else TESTS)
-
-
-def dealt(config: Config) -> PartitionConfig:
-    """The partition as it is dealt from data in two parts: keys that its scheme does not read are as if not given."""
-    asked, defaults = resolved(config.partition, one_part=False), PartitionConfig()
-    return asked.model_copy(update={key: getattr(defaults, key) for key in ignored(asked)})
-
-
-def looks_of(config: Config) -> float:
-    """Images that all evaluations of a run look at."""
-    clients, sample = config.partition.clients, config.evaluate.clients
-    seen = min(clients, sample if isinstance(sample, int) else clients)
-    each = held_for_testing(config) + images_of(config) * config.data.val
-    return ceil(config.rounds / config.evaluate.every) * seen * each * POINTS
+    """Gradient steps of one seed of a run, each of one batch. Raises ConfigError."""
+    return Cost.of(config).steps
 
 
 def hours_of(configs: Iterable[Config]) -> float:
-    """Estimated hours of training and evaluation with a run on every core."""
-    return sum(map(_seconds_of, configs)) / 3600 / (os.cpu_count() or 1)
+    """Estimated hours of training and evaluation with a run on every core. Raises ConfigError."""
+    return sum(Cost.of(config).seconds for config in configs) / 3600 / cores()
 
 
-def _seconds_of(config: Config) -> float:
-    kind = work(config)
-    return step_seconds(*kind) * (steps_of(config) + LOOK * looks_of(config) / kind[-1])
-
-
-def work(config: Config) -> tuple[str, tuple[int, ...], int, int]:
-    """Model, shape of an image, classes, and images of a batch, no more than a client has.
-
-    A model of the user's own is taken for what `auto` takes.
-    """
-    _, shape, classes = set_of(config)
-    most = ceil(images_of(config))
-    batch = most if config.train.batch_size == "full" else min(config.train.batch_size, most)
-    own = ":" in config.model.name  # whose constructor may ask for anything
-    return models.resolve("auto" if own else config.model.name, shape), shape, classes, max(2, batch)
-
-
-def set_of(config: Config) -> tuple[int, tuple[int, ...], int]:
-    """Training images, shape and classes of the data."""
-    return next((known for name, known in SETS.items() if name in config.data.name), SETS["cifar10"])
+def dataset_of(asked: DataConfig) -> Dataset:
+    """The data set as it is on this machine; for a published one that is not, one of its size. Raises ConfigError."""
+    return _dataset_of(asked.model_dump_json())
 
 
 @cache
-def step_seconds(model: str, shape: tuple[int, ...], classes: int, batch: int) -> float:
-    """Seconds of a plain gradient step on one core: the median of a few, of a part of the batch where it is large."""
-    timed = min(batch, max(2, NUMBERS // prod(shape)))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        net = models.load(model)(input_shape=shape, classes=classes)
-        optimizer = torch.optim.SGD(net.parameters(), 0.01)
-        x, y = torch.zeros(timed, *shape), torch.zeros(timed, dtype=torch.int64)
-        seconds = []
-        for _ in range(MEASURED):
-            begun = time.perf_counter()
-            optimizer.zero_grad()
-            cross_entropy(net(x), y).backward()
-            optimizer.step()
-            seconds.append(time.perf_counter() - begun)
-            if sum(seconds) > MOST and len(seconds) > 1:
-                break
-    finally:
-        torch.set_num_threads(threads)
-    return sorted(seconds[1:])[(len(seconds) - 1) // 2] * batch / timed
+def _dataset_of(asked: str) -> Dataset:
+    config = DataConfig.model_validate_json(asked)
+    fetched = config.root or config.name not in SETS or published.whole(published.store(config.name))
+    return Dataset.load(config) if fetched else _blank(config.name)
+
+
+def _blank(name: str) -> Dataset:
+    """Black images of one class, which take no memory."""
+    train, shape, classes = SETS[name]
+    rows, half = round(train * (1 + TESTS)), (0.5,) * shape[0]
+    samples, targets = (np.broadcast_to(kind(0), (rows, *size)) for kind, size in ((np.uint8, shape), (np.int64, ())))
+    return Dataset(name, samples, targets, None, "classification", classes, (), (), train, half, half)
+
+
+@cache
+def step_seconds(asked: str, dataset: Dataset) -> float:
+    """Seconds of a plain gradient step on one core, of a part of the batch where it is large. Raises ConfigError.
+
+    asked: data, model and training as a configuration in JSON.
+    """
+    config = Config.model_validate_json(asked)
+    batch = int(config.train.batch_size)
+    config.resources.gpus_per_host = 0
+    model_defaults(config, dataset.shape)
+    timed = min(batch, max(2, NUMBERS // prod(dataset.shape)))
+    config.train.batch_size = timed
+    learner = build_learner(config, dataset, seed=0)
+    rows, nothing = np.arange(timed) % len(dataset.targets), np.zeros(0, np.int64)
+    held = Partition(Clients.of([ClientRows(rows, nothing, nothing)]))
+    data = ClientData(config, dataset, held, learner.device, learner.dtype).split([0], "train", ("cost",))
+
+    def seconds(steps: int) -> float:
+        begun = time.perf_counter()
+        learner.fit(Fit(learner.initial(), data, amount=Amount(steps=steps)))
+        return time.perf_counter() - begun
+
+    with torch_threads(1), seeds.preserved_streams():
+        learner.probe(data, dataset.outputs)  # says what fails, and is slow as every first step
+        steps = max(1, min(MEASURED, int(MOST / seconds(1))))
+        return seconds(steps) / steps * batch / timed

@@ -45,7 +45,7 @@ def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any
     """Versions, machine, state of the code, task, partitions and the time of the start."""
     return {
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
-        "machine": {"system": platform.platform(), "processor": processor.name(), "cores": os.cpu_count()},
+        "machine": {"system": platform.platform(), "processor": processor.name(), "cores": processor.cores()},
         "git": _git(),
         "command": _command(),
         "task": dataset.task,

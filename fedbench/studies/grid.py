@@ -72,7 +72,7 @@ def contest_of(
         raise ConfigError(f"tune = {tuning.most}: must be a whole number >= 1; a comparison can do without tuning")
     name, search = config.method.name, tuning.search
     own = space_of(name, space)
-    check_space(own.axes)
+    check_space(own.axes, name)
     subject = Contender(name, name).tuned_over(own, config, tuning.most, search)
     most = len(subject.points) if search.kind == "grid" else None
     others = [Contender.baseline(other) for other in baselines if other != name]

@@ -1,6 +1,5 @@
 """From what was asked to what is run: defaults of method, model and machine, and every check before round 1."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from fedbench.data.partitions.holdings import Stock
 from fedbench.data.partitions.scheme import checked, counted
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
+from fedbench.processor import cores
 from fedbench.runtime import cluster
 from fedbench.runtime.build import build_learner, make_context, make_method
 from fedbench.runtime.client_data import ClientData
@@ -43,7 +43,7 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
         config.data.content = dataset.content
     config.partition = counted(config.partition, Stock.of(dataset))
     layout(config)
-    _model_defaults(config, dataset)
+    model_defaults(config, dataset.shape)
     _check_sizes(config, kind)
     _check_task(config, kind, dataset)
     return config, dataset
@@ -103,9 +103,10 @@ def _train_defaults(config: Config, kind: type[Method]) -> None:
         )
 
 
-def _model_defaults(config: Config, dataset: Dataset) -> None:
+def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
+    """Fills in what a model and its training take by default, for samples of this shape. Raises ConfigError."""
     if config.model.name == "auto":
-        config.model.name = models.resolve("auto", dataset.shape)
+        config.model.name = models.resolve("auto", shape)
         if config.model.name == "mlp" and "hidden" not in config.model.options:
             config.model = type(config.model)(**{**config.model.model_dump(), "hidden": SMALL_HIDDEN})
     for key in models.SHAPE:
@@ -155,7 +156,7 @@ def layout(config: Config) -> None:
 
 
 def _this_machine() -> cluster.Offer:
-    here = {"CPU": float(os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}
+    here = {"CPU": float(cores()), "GPU": float(torch.cuda.device_count())}
     return cluster.Offer(here, [here])
 
 

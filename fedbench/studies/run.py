@@ -1,5 +1,6 @@
 """A run: one method, one data set, one partition, one or more seeds. A study of one stage without a choice."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,14 +15,19 @@ from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import FILE, Plan, is_study
+from fedbench.results.quantities import duration, plural
 from fedbench.results.reader import Records
+from fedbench.runtime import cluster
 from fedbench.runtime.kept_models import MODELS
 from fedbench.studies import places, provenance
 from fedbench.studies.attempt import Watcher, perform
+from fedbench.studies.cost import Cost
 from fedbench.studies.gather import gather
 from fedbench.studies.job import Job
 from fedbench.studies.resolve import check, resolve
 from fedbench.tasks import Metric
+
+log = logging.getLogger("fedbench")
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,7 @@ def run(
     resume: refuse to start from nothing. watch: told of every evaluated round (`Progress.update` fits).
     Raises ConfigError, before round 1, for what cannot be run.
     """
+    open_hosts = config.resources.hosts == "auto"
     config, dataset = resolve(config)
     provenance.check_current(config)
     root = Path("results") / _experiment(experiment)
@@ -91,7 +98,7 @@ def run(
             places.say_changes([(folder, config)])
             places.tidy(folder)
         else:
-            _make(config, dataset, folder, watch or (lambda event: None))
+            _make(config, dataset, folder, watch or (lambda event: None), open_hosts)
     if report and not (state == "done" and result.report.exists()):
         from fedbench.report import make_report
 
@@ -111,11 +118,15 @@ def jobs_of(config: Config, folder: Path) -> list[Job]:
     return [Job.kept(config, seed, config.out or Path("results")) for seed in config.seeds]
 
 
-def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher) -> None:
+def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher, open_hosts: bool) -> None:
     jobs = jobs_of(config, folder)
-    left = [job for job in jobs if job.state != "done"]
-    partitions = check(config, dataset, [job.seed for job in left])
+    seeds = [job.seed for job in jobs if job.state != "done"]
+    partitions = check(config, dataset, seeds)
     places.say_changes([(job.folder, job.config) for job in jobs])
+    if open_hosts and seeds:
+        config.resources.hosts = worth_hosts(config, dataset, len(seeds))
+        jobs = jobs_of(config, folder)
+    left = [job for job in jobs if job.seed in seeds]
     if jobs[0].folder == folder:
         perform(jobs, dataset, partitions, watch)
         return
@@ -130,6 +141,22 @@ def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher) -> Non
             raise
         plan_of(config, folder, jobs)
         gather(folder, config, [job.folder for job in jobs])
+
+
+def worth_hosts(config: Config, dataset: Dataset, seeds: int) -> int:
+    """How many hosts of those that this machine has room for are worth the start of a Ray; says so. 0: none.
+
+    The numbers are the same either way, but not on a GPU, which a run in this process does without.
+    """
+    resources = config.resources
+    hosts = int(resources.hosts)
+    if not hosts or resources.address != "local" or resources.gpus_per_host or cluster.is_joined():
+        return hosts
+    seconds = seeds * Cost(config, dataset).seconds
+    worth = seconds > cluster.START
+    where = f"on {plural(hosts, 'host')}" if worth else "in this process, sooner than Ray would have started"
+    log.info("hosts = auto: about %s of work, %s", duration(seconds), where)
+    return hosts if worth else 0
 
 
 def plan_of(config: Config, folder: Path, jobs: Sequence[Job]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from fedbench import methods
 from fedbench.config import Config
 from fedbench.config.files import parse_value
+from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.results.plan import point_name, text_of
@@ -195,9 +196,13 @@ def distribution(text: str) -> Any:
         raise ConfigError(f"space: {text}: {error}; as Ray Tune has it, for example loguniform(1e-4, 1e-1)") from None
 
 
-def check_space(axes: Mapping[str, Any]) -> None:
+def check_space(axes: Mapping[str, Any], method: str) -> None:
     """Raises ConfigError where points would not be different runs on the same data, model and seeds."""
+    options = methods.load(method).Options
     for key, values in axes.items():
+        own = [f"method.{key}"] if key in {*options.model_fields, *methods.symbols(options)} else []
+        if meant := [name for name in (*own, *keys_called(key, Config)) if name.startswith(SEARCHED)]:
+            raise ConfigError(f"space: {key}: names no section; write {' or '.join(meant)}")
         if not key.startswith(SEARCHED) or key == "method.name":
             raise ConfigError(
                 f"space: {key}: a grid searches keys of method.* and train.*, all else is the same for its points and "

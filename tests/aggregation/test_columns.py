@@ -32,7 +32,7 @@ def test_bits_depend_neither_on_threads_nor_on_cores(size, monkeypatch):
     packed = torch.stack([mask_to_bits(m) for m in masks(23, size)])
     results = []
     for threads, cores in ((1, 1), (2, 1), (1, 2), (2, 5)):
-        monkeypatch.setattr(module, "cpu_count", lambda cores=cores: cores)
+        monkeypatch.setattr(module, "cores", lambda cores=cores: cores)
         torch.set_num_threads(threads)
         merged, out = [v.clone() for v in given_vectors], [torch.empty(size) for _ in range(23)]
         with threadpool_limits(threads):

@@ -43,6 +43,18 @@ def test_lists_may_be_written_in_any_way(line):
     assert config(line).seeds == [0, 1, 2]
 
 
+@pytest.mark.parametrize("line", ["--seed 3", "--seed=3", "--seeds 3"])
+def test_one_of_several_may_be_written_in_the_singular(line):
+    assert config(line).seeds == [3]
+    assert config("--logger csv --train.epoch 2 --seed 3").loggers == ["csv"]
+    flags = {"tune-seeds": Flag("tune-seeds", "", "SEED", many=True)}
+    assert read(["--tune-seed", "7"], flags)[0].tune_seeds == ["7"]
+
+
+def test_an_argument_of_ones_own_is_what_it_is_called():
+    assert config("--model pkg.mod:Class --model.weight 3").model.options == {"weight": 3}
+
+
 @pytest.mark.parametrize("value", ["body.1,head", "body.1 head", "[body.1,head]"])
 def test_words_of_an_option_may_be_written_in_any_way(value):
     asked = config(f"--method fedper --method.extra_private {value}").method

@@ -16,7 +16,7 @@ from tests.runtime.rounds import largest_file
     [
         ({"seeds": [3]}, "fedcac on digits, iid over 10 clients: 5 rounds, seed 3, in this process"),
         ({"seeds": [0, 1], "resources": {"hosts": 2}}, "5 rounds, 2 seeds, 2 hosts"),
-        ({"resources": {"hosts": "auto"}}, "seed 0, hosts: auto"),
+        ({"resources": {"hosts": "auto"}}, "5 rounds, seed 0"),
     ],
 )
 def test_the_title_says_what_runs_where(keys: dict[str, Any], said: str) -> None:

@@ -48,6 +48,8 @@ class Anything(LightningModule):
 def mine(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("mine")
     module.Own, module.Bare, module.Anything, module.other = Own, Bare, Anything, dict
+    foreign = type("LightningModule", (nn.Module,), {"__module__": "pytorch_lightning.core.module"})
+    module.Foreign = type("Foreign", (foreign,), {})
     monkeypatch.setitem(sys.modules, "mine", module)
 
 
@@ -68,6 +70,7 @@ def test_mistakes():
     assert "module mine has no Owm; did you mean Own?" in refused("mine:Owm")
     assert "module nowhere cannot be imported" in refused("nowhere:Net")
     assert "not a subclass of lightning.LightningModule" in refused("mine:other")
+    assert "; write lightning.pytorch for pytorch_lightning in its imports" in refused("mine:Foreign")
     assert "model.hidden = 0: a width above 0" in refused("mlp", hidden=0)
     assert "model.hidden = 'wide'" in refused("mlp", hidden="wide")
     assert "model.stem = 'big': imagenet or cifar" in refused("resnet18", stem="big")

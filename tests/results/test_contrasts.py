@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedbench.results.contrasts import contrast, family, holm, p_of, ranks, resampled, seeds_for
+from fedbench.results.contrasts import contrast, family, holm, p_of, ranks, resampled, resolution, seeds_for, too_few
 from fedbench.results.statistics import interval
 from fedbench.tasks import load
 
@@ -30,6 +30,26 @@ DATA = records(
         "same": [[0.5, 0.7], [0.6, 0.5], [0.4, 0.6]],
     }
 )
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 6, 10])
+def test_what_seeds_can_tell_is_where_the_paired_t_test_turns(seeds):
+    spread = np.linspace(-1, 1, seeds)
+    spread /= np.std(spread, ddof=1)
+    least = resolution(seeds)
+    assert p_of(spread + 1.001 * least) < 0.05 < p_of(spread + 0.999 * least)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "line"), [(1, "one seed tells no two methods apart: take 10"), (2, "by 9.0 times"), (3, "by 2.5 times")]
+)
+def test_too_few_seeds_are_said_with_what_they_can_tell(seeds, line):
+    assert line in str(too_few(seeds))
+    assert "\n" not in str(too_few(seeds))
+
+
+def test_enough_seeds_are_not_spoken_of():
+    assert too_few(7) is None
 
 
 def test_a_contrast_is_the_paired_t_test_over_seeds():

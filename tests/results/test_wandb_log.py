@@ -2,15 +2,18 @@
 
 import json
 import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import wandb
 
 from fedbench.config import Config
-from fedbench.results.loggers import account, log_records
+from fedbench.results import wandb_log
+from fedbench.results.loggers import account, log_records, settled
 from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
-from fedbench.results.wandb_log import described, tags
+from fedbench.results.wandb_log import described, tags, unanswered
 from tests.report.conftest import write_run
 from tests.results.wandb_files import OfflineRun, attach, lines, segments, traces, wandb_history
 
@@ -105,6 +108,79 @@ def test_online_without_an_account_is_offline_and_says_so(tmp_path):
     (line,) = said
     assert line.startswith("wandb.mode = online: no W&B account on this machine, logged offline; run `wandb login`")
     assert line.endswith(f"`wandb sync {tmp_path}/wandb/offline-run-*`")
+
+
+@pytest.fixture
+def variables(monkeypatch):
+    """Sets W&B's variables, which it reads once in a process."""
+
+    def given(**values: str) -> None:
+        for name, value in values.items():
+            monkeypatch.setenv(f"WANDB_{name}", value)
+        wandb.teardown()
+
+    yield given
+    monkeypatch.undo()
+    wandb.teardown()
+    unanswered.cache_clear()
+
+
+def test_the_variables_of_wandb_are_the_defaults_of_the_keys(variables, tmp_path):
+    variables(PROJECT="mine", ENTITY="lab", RUN_GROUP="night", NAME="first", TAGS="a,b")
+    log_records(attach(tmp_path, "wandb"), lines(1))
+    told = read_back(tmp_path).run
+    assert (told.project, told.entity, told.run_group, told.display_name) == (
+        "mine",
+        "lab",
+        "night",
+        "first fedavg seed 0",
+    )
+    assert list(told.tags)[:2] == ["a", "b"]
+    assert Config(wandb={"project": "other", "tags": "c"}).wandb.tags == ["c"]
+
+
+def test_every_seed_has_an_id_of_its_own_and_the_variables_that_would_have_it_otherwise_are_named(variables, tmp_path):
+    variables(RUN_ID="abc", SWEEP_ID="xyz")
+    said: list[str] = []
+    for seed in (0, 1):
+        own = Entry("final", "fedavg", {}, seed, ".")
+        log_records(attach(tmp_path / str(seed), "wandb", warn=said.append, entry=own), lines(1, seed))
+    ids = [read_back(tmp_path / seed).run.run_id for seed in "01"]
+    assert ids == [described(Config(), Entry("final", "fedavg", {}, seed, "."))["id"] for seed in (0, 1)]
+    assert {line.split(" is not heeded")[0] for line in said} == {"WANDB_RUN_ID", "WANDB_SWEEP_ID"}
+
+
+def test_a_server_that_never_answers_is_waited_for_once(variables, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO", "fedbench")
+    monkeypatch.setattr(wandb_log, "TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:  # takes the call
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        variables(API_KEY="a" * 40, BASE_URL=url)
+        said: list[str] = []
+        for seed in "01":
+            own = Entry("final", "fedavg", {}, int(seed), ".")
+            log_records(attach(tmp_path / seed, "wandb", warn=said.append, entry=own), lines(1))
+        asked = Config(loggers=["wandb"])
+        assert (settled(asked).wandb.mode, asked.wandb.mode) == ("offline", "auto")
+    assert said == [f"W&B cannot be reached, logged offline; {url}: timed out"] * 2
+    asked_for = [record.message for record in caplog.records if record.name == "fedbench"]
+    assert asked_for == [f"asking W&B at {url} for an answer, 0.2 s at most"]
+    assert [len(wandb_history(tmp_path / seed)) for seed in "01"] == [1, 1]
+
+
+def test_a_server_that_says_anything_answers():
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        port = server.getsockname()[1]
+        pool.submit(answer, server)
+        assert unanswered(f"http://127.0.0.1:{port}") is None
+    assert "Connection refused" in str(unanswered(f"http://127.0.0.1:{port}/again"))
+
+
+def answer(server: socket.socket) -> None:
+    call, _ = server.accept()
+    with call:
+        call.recv(1000)
+        call.sendall(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
 
 
 def test_an_environment_that_disables_wandb_is_respected(tmp_path, monkeypatch):

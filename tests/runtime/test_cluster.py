@@ -1,7 +1,10 @@
 """What Ray's processes inherit is no business of the caller's environment."""
 
+import errno
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -60,4 +63,42 @@ def test_a_ray_that_does_not_start_is_tried_again_and_then_said_in_one_line(capl
     with pytest.raises(ConfigError) as error:
         cluster.patiently(never, lambda: None)
     assert str(error.value).startswith("Ray could not be started in 3 attempts (The current node timed out.): ")
+    assert "ray/session_latest/logs say more" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (OSError("validate_socket_filename failed: AF_UNIX path length cannot exceed 107 bytes: /j"), "shorter name"),
+        (PermissionError(errno.EACCES, "Permission denied", "/tmp/ray/session_1"), "RAY_TMPDIR to a folder that has"),
+        (OSError(errno.ENOSPC, "No space left on device"), "RAY_TMPDIR to a folder that has room"),
+        (PermissionError(errno.EACCES, "Permission denied", "/dev/shm"), "chmod 1777 /dev/shm"),
+    ],
+)
+def test_what_fails_for_good_is_said_at_once_with_rays_reason_and_what_to_do(error, what):
+    starts = []
+
+    def start() -> None:
+        starts.append("tried")
+        raise error
+
+    with pytest.raises(ConfigError) as caught:
+        cluster.patiently(start, lambda: starts.append("undone"))
+    assert starts == ["tried", "undone"]
+    assert str(error) in str(caught.value)
+    assert what in str(caught.value)
+
+
+def test_a_long_name_of_the_folder_is_rays_own_reason(tmp_path):
+    """In a process of its own: a Ray may be connected here."""
+    code = (
+        "from fedbench import Config; from fedbench.runtime.cluster import connected; connected(Config()).__enter__()"
+    )
+    environment = {**os.environ, "RAY_TMPDIR": str(tmp_path / ("j" * 100))}
+    words = [sys.executable, "-c", code.replace("Config()", "Config(resources={'hosts': 1})")]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("fedbench.errors.ConfigError: Ray cannot start (")
+    assert "AF_UNIX path length" in line
+    assert "RAY_TMPDIR=/tmp" in line

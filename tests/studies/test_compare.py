@@ -90,6 +90,8 @@ def test_without_tuning_everybody_has_one_point_and_needs_no_validation(tmp_path
     [
         ({"method.mu": [1, 2]}, "over: method.mu: settings are"),
         ({"seeds": [1, 2]}, "over: seeds: settings are"),
+        ({"lr": [1, 2]}, "over: lr: names no section; write train.lr"),
+        ({"alpha": [1, 2]}, "over: alpha: names no section; write partition.alpha or public.alpha"),
         ({"rounds": [3]}, "over: rounds = .3.: must be two or more different values"),
         ({"rounds": [3, 3]}, "over: rounds = .3, 3.: must be two or more different values"),
         ({"partition.alpha": [0.1, -1]}, "over: partition.alpha = -1"),
@@ -182,3 +184,14 @@ def test_what_will_be_run_is_known_before():
     runs = contest.expected()
     assert len(runs) == 4 * (5 * 2 + 3)
     assert {config.method.name for config in runs} == {"fedper", *BASELINES}
+
+
+def test_too_few_seeds_are_said_before_anything_is_tried(caplog):
+    with pytest.raises(ConfigError, match="module nowhere cannot be imported"):
+        compare(Config(model="nowhere:Net", seeds=[0, 1, 2]), ["fedper"], tune=0)
+    (line,) = caplog.messages
+    assert line.startswith("3 seeds tell two methods apart only where they differ by 2.5 times the standard deviation")
+    caplog.clear()
+    with pytest.raises(ConfigError):
+        compare(Config(model="nowhere:Net", seeds=list(range(10))), ["fedper"], tune=0)
+    assert not caplog.messages

@@ -1,12 +1,15 @@
 """Gradient steps and seconds before anything is run."""
 
 import pytest
-from torch import nn
+import torch
+from torch.utils.data import TensorDataset
 
-from fedbench import models
-from fedbench.config import Config
+from fedbench.config import Config, DataConfig
+from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
-from fedbench.studies.cost import held_for_testing, hours_of, images_of, looks_of, step_seconds, steps_of, work
+from fedbench.studies import cost
+from fedbench.studies.cost import Cost, dataset_of, hours_of, steps_of
+from tests.runtime.networks import Awkward
 
 ASKED = {"partition": {"name": "shards", "clients": 10, "classes": 2, "images": 50}, "data": {"name": "cifar10"}}
 
@@ -24,7 +27,7 @@ ASKED = {"partition": {"name": "shards", "clients": 10, "classes": 2, "images": 
     ],
 )
 def test_images_of_a_client(more, images):
-    assert images_of(Config(**{**ASKED, **more})) == images
+    assert Cost.of(Config(**{**ASKED, **more})).images == images
 
 
 def test_steps_are_batches_times_epochs_times_clients_times_rounds():
@@ -69,34 +72,80 @@ class Twice(Method):
     ],
 )
 def test_test_images_of_a_client(more, images):
-    assert held_for_testing(Config(**{**ASKED, **more})) == pytest.approx(images)
+    assert Cost.of(Config(**{**ASKED, **more})).tests == pytest.approx(images)
 
 
 def test_evaluations_look_at_validation_and_test_images_at_both_points():
     asked = Config(**ASKED, rounds=25, evaluate={"every": 10})
-    assert looks_of(asked) == pytest.approx(3 * 10 * (20 + 10) * 2)
+    assert Cost.of(asked).looks == pytest.approx(3 * 10 * (20 + 10) * 2)
     sampled = asked.model_copy(update={"evaluate": asked.evaluate.model_copy(update={"clients": 4})})
-    assert looks_of(sampled) == pytest.approx(looks_of(asked) * 0.4)
+    assert Cost.of(sampled).looks == pytest.approx(Cost.of(asked).looks * 0.4)
     assert hours_of([sampled]) < hours_of([asked])
 
 
+def cifar10_of_mine(train: bool = True) -> TensorDataset:
+    """Not CIFAR-10, whatever its name says: 90 and 30 sequences of eight tokens, three classes."""
+    count = 90 if train else 30
+    return TensorDataset(torch.arange(8).expand(count, 8).contiguous(), torch.arange(count) % 3)
+
+
+class Noted(Awkward):
+    """Notes the batches that it trains on."""
+
+    seen: list[tuple[int, ...]] = []  # noqa: RUF012 - of all instances
+
+    def training_step(self, batch, batch_idx):
+        self.seen.append(tuple(batch[0].shape))
+        return super().training_step(batch, batch_idx)
+
+
+MINE = {"data": f"{__name__}:cifar10_of_mine", "partition": {"name": "iid", "clients": 3}}
+
+
+def test_an_own_set_counts_as_it_is_whatever_it_is_called():
+    dataset = dataset_of(DataConfig(name=MINE["data"]))
+    assert (dataset.train_rows, dataset.test_rows, dataset.shape, dataset.classes) == (90, 30, (8,), 3)
+    asked = Config(**MINE)
+    assert (Cost.of(asked).images, Cost.of(asked).tests) == (30, 10)
+    assert Cost.of(Config(**{**MINE, "partition": {**MINE["partition"], "test": "pooled"}})).images == 30
+
+
+def test_a_published_set_that_is_not_here_counts_by_the_table_and_is_not_fetched(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
+    cost._dataset_of.cache_clear()
+    for name, (train, shape, classes) in cost.SETS.items():
+        dataset = dataset_of(DataConfig(name=name))
+        assert (dataset.train_rows, dataset.shape, dataset.classes) == (train, shape, classes)
+        assert dataset.outputs == classes
+    assert not list(tmp_path.iterdir())
+    cost._dataset_of.cache_clear()
+
+
+def test_the_step_of_the_real_module_is_measured_on_batches_of_the_real_shape():
+    Noted.seen.clear()
+    asked = Config(model={"name": f"{__name__}:Noted"}, partition={"name": "iid", "clients": 100})
+    assert Cost.of(asked).seconds > 0
+    assert set(Noted.seen) == {(15, 1, 8, 8)}  # no more than a client has: 1,438 images by 100
+    Noted.seen.clear()
+    again = asked.model_copy(update={"rounds": 2 * asked.rounds})
+    assert Cost.of(again).seconds == pytest.approx(2 * Cost.of(asked).seconds)
+    assert not Noted.seen  # measured once
+
+
 def test_of_a_large_batch_a_part_is_measured(monkeypatch):
-    seen = []
-
-    class Noted(nn.Linear):
-        def forward(self, x):
-            seen.append(len(x))
-            return super().forward(x.flatten(1)[:, :4])
-
-    monkeypatch.setattr(models, "load", lambda name: lambda input_shape, classes: Noted(4, classes))
-    for shape, batch, timed in (((3, 256, 256), 64, 5), ((1, 2, 2), 64, 64), ((3, 2048, 2048), 64, 2)):
-        assert step_seconds("noted", shape, 10, batch) > 0
-        assert set(seen) == {timed}
-        seen.clear()
+    monkeypatch.setattr(cost, "NUMBERS", 5 * 64)
+    Noted.seen.clear()
+    asked = Config(model={"name": f"{__name__}:Noted"}, train={"batch_size": "full", "precision": "64-true"})
+    assert Cost.of(asked).seconds > 0
+    assert set(Noted.seen) == {(5, 1, 8, 8)}
 
 
-def test_a_step_is_measured_and_hours_follow():
-    assert step_seconds("mlp", (1, 28, 28), 10, 32) > 0
+def test_what_cannot_be_trained_is_said_before_it_is_run():
+    asked = Config(**MINE, model="avgcnn")
+    with pytest.raises(ConfigError, match="model avgcnn: it is for images"):
+        hours_of([asked])
+
+
+def test_hours_are_those_of_all_runs():
     config = Config(**ASKED, model="mlp")
-    assert work(config) == ("mlp", (3, 32, 32), 10, 50)
     assert hours_of([config, config]) == pytest.approx(2 * hours_of([config]))

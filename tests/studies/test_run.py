@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from fedbench.config.files import load_yaml as read_yaml
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
+from fedbench.runtime import cluster
 from fedbench.studies.places import default_name
 from fedbench.studies.resolve import resolve
-from fedbench.studies.run import run
+from fedbench.studies.run import run, worth_hosts
 from tests.runtime.rounds import RECORDS, read, small
 
 
@@ -178,3 +180,40 @@ def test_asked_twice_done_once(tmp_path):
 def test_going_on_needs_something_to_go_on_with(tmp_path):
     with pytest.raises(ConfigError, match="holds no run to go on with"):
         run(small(out=str(tmp_path / "new")), resume=True)
+
+
+@pytest.fixture
+def two_hosts(tmp_path, monkeypatch):
+    """A run that leaves its hosts open, where there is room for two and no Ray yet."""
+    monkeypatch.setattr("fedbench.studies.resolve.cores", lambda: 2)
+    monkeypatch.setattr(cluster, "is_joined", lambda: False)
+    return small(out=str(tmp_path / "a"), resources={"hosts": "auto", "gpus_per_host": 0})
+
+
+def test_less_work_than_the_start_of_a_ray_stays_in_this_process_and_that_is_said(two_hosts, tmp_path, caplog):
+    caplog.set_level("INFO", "fedbench")
+    result = run(two_hosts, report=False)
+    assert result.config.resources.hosts == 0
+    assert read_yaml(result.folder / "config.yaml")["resources"]["hosts"] == 0
+    assert any("hosts = auto: about 0 s of work, in this process" in line for line in caplog.messages)
+    other = run(small(out=str(tmp_path / "b")), report=False)
+    assert read(result.folder) == read(other.folder)
+
+
+def test_more_work_is_for_hosts(two_hosts, monkeypatch, caplog):
+    caplog.set_level("INFO", "fedbench")
+    monkeypatch.setattr(cluster, "START", 0.0)
+    config, dataset = resolve(two_hosts)
+    assert worth_hosts(config, dataset, seeds=3) == 2
+    assert caplog.messages[-1].endswith("of work, on 2 hosts")
+
+
+@pytest.mark.parametrize(
+    ("resources", "joined"),
+    [({"gpus_per_host": 0.5}, False), ({"address": "10.0.0.1:6379"}, False), ({}, True), ({"hosts": 0}, False)],
+)
+def test_on_gpus_on_a_cluster_and_beside_a_ray_hosts_are_as_many_as_fit(two_hosts, monkeypatch, resources, joined):
+    monkeypatch.setattr(cluster, "is_joined", lambda: joined)
+    config, dataset = resolve(two_hosts)
+    config.resources = config.resources.model_copy(update=resources)
+    assert worth_hosts(config, dataset, seeds=1) == config.resources.hosts

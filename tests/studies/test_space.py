@@ -111,13 +111,22 @@ def test_a_method_without_a_space_says_what_to_do(monkeypatch):
 )
 def test_what_a_grid_must_not_search_is_refused(key):
     with pytest.raises(ConfigError, match=rf"space: {key}: a grid searches keys of method\.\* and train\.\*"):
-        check_space({"train.lr": [0.1], key: [1, 2]})
+        check_space({"train.lr": [0.1], key: [1, 2]}, "fedcac")
 
 
 @pytest.mark.parametrize("values", [[], [0.1, 0.1], [1, 1.0], [None, "none"]])
 def test_each_value_of_a_key_is_another(values):
     with pytest.raises(ConfigError, match=r"space: method\.tau = .*different values"):
-        check_space({"method.tau": values})
+        check_space({"method.tau": values}, "fedcac")
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "whole"),
+    [("fedcac", "lr", "train.lr"), ("fedcac", "tau", "method.tau"), ("co-pfl", "p", "method.p")],
+)
+def test_a_key_without_its_section_is_named_in_whole(method, key, whole):
+    with pytest.raises(ConfigError, match=f"^space: {key}: names no section; write {whole}$"):
+        check_space({key: [1, 2]}, method)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Encoded images to pixels, with the place of every fault."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -13,6 +12,7 @@ from PIL import Image
 
 from fedbench.data.cache import Block
 from fedbench.errors import ConfigError, first_line
+from fedbench.processor import cores
 
 GREY = {"1", "L", "LA"}
 COLOUR = {"RGB", "RGBA", "P", "PA", "CMYK", "YCbCr"}
@@ -100,7 +100,7 @@ def decoder(channels: int, size: int | None, transparent: list[str] | None = Non
 
 def blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray], what: str = "image") -> Iterator[Block]:
     """Decoded images, or what they are called, of one shape, in order. Raises ConfigError for one of another shape."""
-    items, shape, threads = iter(items), None, min(8, len(os.sched_getaffinity(0)))
+    items, shape, threads = iter(items), None, min(8, cores())
     with ThreadPoolExecutor(threads) as pool:
         while chunk := list(islice(items, BLOCK)):
             share = -(-len(chunk) // threads)

@@ -5,6 +5,7 @@ and a function `read(name, folder, options) -> Content`.
 """
 
 import hashlib
+import logging
 import os
 import socket
 import urllib.error
@@ -229,6 +230,8 @@ def download(name: str, published: Published, folder: Path, progress: OnProgress
     lacks = f"data {name}: not here" + (f" ({published.size})" if published.size else "")
     if not published.downloads():
         raise ConfigError(f"{lacks}, and it has no public address with a checksum; {published.origin}, then {by_hand}")
+    if progress is None:
+        logging.getLogger("fedbench").info("downloading data %s (%s)", name, published.size)
     try:
         with cache.replacing(folder) as part:
             fetch_all(name, published, part, progress)

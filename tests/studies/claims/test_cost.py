@@ -5,7 +5,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.studies.claims.cost import new_runs, runs_of
 from fedbench.studies.claims.rows import load_rows
-from fedbench.studies.cost import images_of, steps_of
+from fedbench.studies.cost import Cost, steps_of
 
 ROWS = load_rows()
 
@@ -26,7 +26,7 @@ def first(row: str) -> Config:
     ],
 )
 def test_steps(row, images, steps):
-    assert images_of(first(row)) == images
+    assert Cost.of(first(row)).images == images
     assert steps_of(first(row)) == steps
 
 
