@@ -71,8 +71,8 @@ def test_a_module_that_ends_the_process_is_a_mistake_and_no_silent_success(tmp_p
         )  # fmt: skip
         assert done.returncode == 2
         assert done.stdout == ""
-        assert done.stderr == (
-            "fedbench: error: own_exit.py:3 (in make): sys.exit(0) would end the whole command; return, or raise an "
+        assert done.stderr.endswith(
+            "\nfedbench: error: own_exit.py:3 (in make): sys.exit(0) would end the whole command; return, or raise an "
             "exception\n"
         )
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["own_exit.py"]
