@@ -181,7 +181,8 @@ class Method:
     def resting(self, client: Client) -> Weights:
         """What is evaluated as trained at a client that sits out, where no score of a fit is known.
 
-        Before its first training: the start model as the client has it.
+        Before its first training: the start model as the client has it. `client.round` is the round of the model that
+        was delivered, with which this is evaluated.
         """
         initial, state = client.initial, client.state
         return initial.replace(
