@@ -16,8 +16,8 @@ RUN = [name for name in names() if Experiment.load(name).cells]
 
 
 def test_every_experiment_of_the_table_has_a_file():
-    assert len(names()) == 25
-    assert len(RUN) == 20
+    assert len(names()) == 25 + 8
+    assert len(RUN) == 20 + 8
     assert "cifar10" in sets()
 
 
@@ -80,6 +80,21 @@ def test_what_an_experiment_is_like_and_what_it_adds():
     assert second.config == {**first.config, "partition.name": "dirichlet-fixed"}
     assert second.open[: len(first.open)] == first.open
     assert Experiment.load("fedobp/resnet18").open[: len(Experiment.load("fedobp/main").open)]
+
+
+@pytest.mark.parametrize("name", [name for name in RUN if name.startswith("co-pfl/") and "working" not in name])
+def test_every_experiment_of_co_pfl_exists_under_both_readings(name):
+    literal, working = Experiment.load(name), Experiment.load(f"{name}-working")
+    assert (literal.what, working.what) == tuple(
+        literal.what.replace("literal", kind) for kind in ("literal", "working")
+    )
+    assert (literal.config, literal.cells, literal.numbers) == (working.config, working.cells, working.numbers)
+    assert any("`fedbench methods co-pfl`" in line for line in literal.open)
+    reading = {"method.server_rule": "per_index", "method.merge_mask": "client", "method.loo_update": "same_round"}
+    for scale, cell in product(SCALES, literal.cells):
+        for one, other in zip(literal.contenders(cell, scale), working.contenders(cell, scale), strict=True):
+            assert other.fixed == {**one.fixed, **(reading if one.method == "co-pfl" else {})}
+            assert (one.label, one.points) == (other.label, other.points)
 
 
 def test_methods_that_the_paper_scores_over_batches_are_scored_so():
