@@ -142,7 +142,7 @@ def names() -> list[str]:
 @cache
 def _readings() -> dict[str, tuple[str, str]]:
     """By name, the experiment as the paper has it, and the reading of it, if there are several."""
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for name in (f"{row['paper']}/{row['experiment']}" for row in _rows() if row["first"]):
         first, *others = _tree(name).get("readings", {"": {}})
         found |= {name: (name, first)} | {f"{name}-{other}": (name, other) for other in others}
