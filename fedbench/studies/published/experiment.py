@@ -36,7 +36,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Cell:
-    """A data set in a setting. values: what it sets for all; own: for one method; client: whose numbers, if of one."""
+    """A data set in a setting. values: what it sets for all; own: for a method or a label; client: whose numbers."""
 
     dataset: str
     setting: str
@@ -120,7 +120,7 @@ class Experiment:
         named = Contender.named(self.methods.get(label, label.partition(" ")[0]))
         fixed = {**named.fixed, **self.reading.get(named.method, {})}
         for part in (cell, self.small) if scale == "small" else (cell,):
-            fixed |= {**part.own.get("*", {}), **part.own.get(named.method, {})}
+            fixed |= {**part.own.get("*", {}), **part.own.get(named.method, {}), **part.own.get(label, {})}
         if named.method in self.batches or "*" in self.batches:
             fixed["evaluate.accuracy"] = "batches"
             fixed["evaluate.batch_size"] = self.config["train.batch_size"]
