@@ -4,7 +4,8 @@ Private: the whole model; architectures may differ. Up: the client's logits on t
 of the cluster of clients that hers are nearest to, the same size. No parameter travels. Training is local training
 plus lam times the squared distance to these logits, summed over classes and averaged over a public batch.
 
-Where we decide (the method as we understand it; the full text was not at hand):
+Where we decide:
+- This is the method as we understand it; the full text was not at hand.
 - Clients are clustered by their whole signal. A port of the journal version clusters every image by itself, sends all
   centres, and distils in a phase of its own with a KL divergence.
 - k-means starts from the first participant and goes on with the farthest one, so that runs repeat; a cluster's mean is
