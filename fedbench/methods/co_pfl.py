@@ -49,6 +49,12 @@ from fedbench.module.weights import Weights
 LEAST_SHARED = 0.1
 """Share of parameters that still move at the server, below which a run says so."""
 
+READINGS = {
+    "literal": {"server_rule": "or_mask", "merge_mask": "server", "loo_update": "current"},
+    "working": {"server_rule": "per_index", "merge_mask": "client", "loo_update": "same_round"},
+}
+"""What the paper can be read as."""
+
 ALL = 1 - 1e-12
 """Weight of a client in the last mean from which nobody else was in it."""
 
@@ -140,6 +146,13 @@ class CoPFL(Method):
         mask: Tensor | None = None
         previous: Tensor | None = None
         alphas: dict[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def decisions(cls, options: Any) -> list[str]:
+        """The reading first."""
+        taken = {key: getattr(options, key) for key in READINGS["literal"]}
+        name = next((name for name, reading in READINGS.items() if reading == taken), "neither literal nor working")
+        return [f"Reading: {name} ({' '.join(f'{k}={v}' for k, v in taken.items())}).", *super().decisions(options)]
 
     @property
     def own_steps(self) -> bool:  # type: ignore[override]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbench import processor
+from fedbench import methods, processor
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
@@ -21,6 +21,7 @@ from fedbench.data.partitions.scheme import FILE
 from fedbench.models.state_dicts import fingerprint
 from fedbench.results.files import write_arrays_atomically, write_atomically, write_json_atomically
 from fedbench.runtime.cluster import COMMAND
+from fedbench.studies.decisions import decisions
 
 LIBRARIES = ["fedbench", "torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
 FILES = ("environment.json", "partition.json", "partition.npz", "config.yaml")
@@ -31,7 +32,9 @@ MANY = 10_000
 def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[int, Partition]) -> None:
     """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
-    write_json_atomically(folder / "environment.json", {**environment(drawn, dataset), **prints(config)})
+    options = methods.checked_options(config.method)
+    more = {"decisions": decisions(config.method.name, options, config.train), **prints(config)}
+    write_json_atomically(folder / "environment.json", {**environment(drawn, dataset), **more})
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
     else:
