@@ -161,6 +161,19 @@ def test_updates_that_are_alike_opposed_or_alone():
     assert deviations(START, SENT[:2], [bits("1100"), bits("0011")]) == [1, 1]
 
 
+def test_the_number_of_threads_changes_no_bit():
+    stream, found, before = torch.Generator().manual_seed(0), [], torch.get_num_threads()
+    start, *sent = torch.randn(6, 50_001, generator=stream)
+    masks = [torch.rand(50_001, generator=stream) > 0.3 for _ in sent]
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found.append(deviations(start, sent, masks))
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1]
+
+
 WORKING = {"server_rule": "per_index", "merge_mask": "client", "loo_update": "same_round"}
 
 
