@@ -189,6 +189,9 @@ def told(asked: Any, jobs: list[tuple[str, dict[str, Any], int]], found: Any) ->
         if asked.what == "record":
             kept.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
             print(f"{len(lines):6} {name}", flush=True)
+        elif not kept.exists():
+            differ += 1
+            print(f"NEW {name}: nothing is recorded of it", flush=True)
         elif (before := gzip.decompress(kept.read_bytes()).decode().split("\n")) != lines:
             differ += 1
             print(f"DIFFERS {name}: {difference(before, lines)}", flush=True)

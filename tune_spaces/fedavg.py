@@ -1,4 +1,4 @@
-"""FedAvg: the paper varies local epochs and batch size (table 2) and tunes the rate on a finer grid than ours."""
+"""FedAvg: the paper varies local epochs and batch size (table 2) of plain sgd and tunes the rate on a finer grid."""
 
 from typing import Any
 
@@ -9,4 +9,6 @@ SPACE: dict[str, list[Any]] = {
 PAPER: dict[str, list[Any]] = {
     "train.epochs": [1, 5, 20],
     "train.batch_size": [10, 50, "full"],
+    "train.momentum": [0.0],
+    "train.weight_decay": [0.0],
 }

@@ -17,4 +17,6 @@ PAPER: dict[str, list[Any]] = {
     "method.server_lr": [0.0, 0.5],
     "train.epochs": [10],
     "train.lr": [0.01],
+    "train.batch_size": [10],
+    "train.weight_decay": [1e-4],
 }

@@ -1,4 +1,4 @@
-"""LG-FedAvg: the authors train for one local epoch at rate 0.1 (CIFAR-10) or 0.05 (MNIST), without a grid.
+"""LG-FedAvg: the authors train for one local epoch at rate 0.1 (CIFAR-10) or 0.05 (MNIST), without decay or a grid.
 
 They start from a model of FedAvg; how many rounds make it is ours.
 """
@@ -13,4 +13,5 @@ SPACE: dict[str, list[Any]] = {
 PAPER: dict[str, list[Any]] = {
     "train.lr": [0.05, 0.1],
     "train.epochs": [1],
+    "train.weight_decay": [0.0],
 }

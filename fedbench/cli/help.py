@@ -58,7 +58,7 @@ def aggregator_rows(name: str) -> list[HelpRow]:
 
 def table_lines(rows: Iterable[HelpRow]) -> Iterator[str]:
     """Two columns, the right one wrapped to the terminal."""
-    width = max(60, min(110, shutil.get_terminal_size((100, 24)).columns))
+    width = terminal_width()
     for left, right in rows:
         wrapped = textwrap.wrap(right, width - INDENT) or [""]
         head = f"  {left}".ljust(INDENT)
@@ -67,6 +67,11 @@ def table_lines(rows: Iterable[HelpRow]) -> Iterator[str]:
             head = " " * INDENT
         yield head + wrapped[0]
         yield from (" " * INDENT + line for line in wrapped[1:])
+
+
+def terminal_width() -> int:
+    """Columns for text that is wrapped."""
+    return max(60, min(110, shutil.get_terminal_size((100, 24)).columns))
 
 
 def _table(title: str, rows: Iterable[HelpRow], note: str = "") -> Iterator[str]:

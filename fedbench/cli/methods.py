@@ -1,13 +1,17 @@
 """`fedbench methods [NAME]`: the table of methods, the options of one."""
 
 import inspect
+import textwrap
 from collections.abc import Iterator
 
 from fedbench.cli import OK, command
 from fedbench.cli.lines import loading
 from fedbench.errors import ConfigError
 
-USAGE = "usage: fedbench methods [NAME]\n\nLists the methods, or the options of one with default, range and source."
+USAGE = (
+    "usage: fedbench methods [NAME]\n\n"
+    "Lists the methods, or says of one where it decides, and its options with default, range and source."
+)
 
 
 @command
@@ -37,8 +41,11 @@ def _all() -> Iterator[str]:
 
 
 def _one(name: str) -> Iterator[str]:
-    from fedbench.cli.help import option_rows, table_lines
+    from fedbench.cli.help import option_rows, table_lines, terminal_width
+    from fedbench.config import TrainConfig
     from fedbench.methods import load
+    from fedbench.methods.base import WHERE
+    from fedbench.studies.decisions import decisions
 
     kind = load(name)
     if kind.about.line:
@@ -58,5 +65,10 @@ def _one(name: str) -> Iterator[str]:
         yield f"Needs {' and '.join(needs)}."
     if kind.train_defaults:
         yield "Own defaults: " + ", ".join(f"train.{key} {value}" for key, value in kind.train_defaults.items())
-    yield ""
-    yield from table_lines(option_rows(kind.Options, "--method."))
+    if found := decisions(name, kind.Options(), TrainConfig(**kind.train_defaults)):
+        yield f"\n{WHERE}"
+        for line in found:
+            yield from textwrap.wrap(line, terminal_width(), initial_indent="- ", subsequent_indent="  ")
+    if rows := option_rows(kind.Options, "--method."):
+        yield ""
+        yield from table_lines(rows)

@@ -82,4 +82,4 @@ def _known_options(key: str, method: str, kind: type[Section]) -> str:
     if hint.startswith("did you mean") and not owners:
         return hint
     have = f"; {', '.join(owners)} {'has' if len(owners) == 1 else 'have'} it (--method NAME)" if owners else ""
-    return f"method {method} takes {', '.join(sorted(kind.model_fields))}{have}"
+    return f"method {method} takes {', '.join(sorted(kind.model_fields)) or 'no options'}{have}"

@@ -1,5 +1,6 @@
 """The contract of a method. The defaults are FedAvg, so that a method says only in what it differs."""
 
+import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from fedbench.module.masks import Entries, Masks
 from fedbench.module.weights import Weights
 
 Point = Literal["after_fit", "after_agg"]
+WHERE = "Where we decide:"
+"""The line of a module's docstring under which its decisions stand, as a list."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,12 @@ class Method:
         counters = context.layout.counters_beside(buffers) if private.counters is None else private.counters
         self.shared, self.shared_buffers = Entries(~private.params), Entries(~buffers)
         self.own, self.own_buffers, self.own_counters = Entries(private.params), Entries(buffers), Entries(counters)
+
+    @classmethod
+    def decisions(cls, options: Any) -> list[str]:
+        """What the paper leaves open and the method decides: what its file says, or that of the one it derives from."""
+        documents = (getattr(sys.modules.get(kind.__module__), "__doc__", None) for kind in cls.__mro__)
+        return next((found for text in documents if (found := decided(text or ""))), [])
 
     def check(self) -> Iterable[str]:
         """Lines to say once before round 1. Raises ConfigError for what makes no sense."""
@@ -181,7 +190,8 @@ class Method:
     def resting(self, client: Client) -> Weights:
         """What is evaluated as trained at a client that sits out, where no score of a fit is known.
 
-        Before its first training: the start model as the client has it.
+        Before its first training: the start model as the client has it. `client.round` is the round of the model that
+        was delivered, with which this is evaluated.
         """
         initial, state = client.initial, client.state
         return initial.replace(
@@ -219,6 +229,13 @@ class Method:
 
     def _own_counters(self, client: Client) -> torch.Tensor:
         return client.initial.counters if client.state.counters is None else client.state.counters
+
+
+def decided(text: str) -> list[str]:
+    """The items of the list under `WHERE` in a module's docstring, a line each."""
+    _, _, below = text.partition(f"\n{WHERE}\n")
+    items = f"\n{below}".partition("\n\n")[0].split("\n- ")[1:]
+    return [" ".join(item.split()) for item in items]
 
 
 class ExtraPass(Method):

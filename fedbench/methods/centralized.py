@@ -12,25 +12,23 @@ from fedbench.engine.fit import Amount
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload, uncounted
-from fedbench.methods.server import Context
 from fedbench.module.weights import Weights
 
 
 class Centralized(Method):
-    """SGD on the union of the data; participation, `weighting` and `buffers` have no effect."""
+    """SGD on the union of the data; participation has no effect."""
 
     about = About("one model on all clients' data pooled", "baseline")
 
     class Options(Method.Options):
+        weighting: ClassVar[Any] = None  # type: ignore[misc] # no option: nothing is averaged
+        buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: there is one model
         ft_epochs: int = Field(0, ge=0, description="epochs of throwaway fine-tuning per client before evaluation")
 
     train_defaults: ClassVar[dict[str, Any]] = {"keep_optimizer": True}
     trains = "pooled"
     averages = False
     after_fit = "global"
-
-    def __init__(self, options: Any, context: Context) -> None:
-        super().__init__(options.model_copy(update={"buffers": "average"}), context)
 
     def personal(self, client: Client, model: Weights, point: Point) -> Weights:
         if not self.options.ft_epochs:

@@ -17,7 +17,7 @@ Where we decide:
 
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -72,7 +72,8 @@ class FedAMP(Method):
         bn_stats: Literal["mix", "local"] = Field(
             "mix", description="running statistics: mixed with the parameters, or never sent"
         )
-        weighting: Literal["uniform"] = Field("uniform", description="images never count: similarity alone decides")
+        weighting: ClassVar[Any] = None  # type: ignore[misc] # no option: similarity alone decides
+        buffers: ClassVar[Any] = None  # type: ignore[misc] # bn_stats says what becomes of them
 
     @dataclass
     class State(PrivateState):
@@ -93,8 +94,6 @@ class FedAMP(Method):
 
     def check(self) -> tuple[str, ...]:
         options = self.options
-        if options.buffers != "average":
-            raise ConfigError("method.buffers = 'private': fedamp names it method.bn_stats = local")
         if options.variant == "fedamp" and options.self_weight is not None:
             raise ConfigError(
                 f"method.self_weight = {options.self_weight:g}: only method.variant = heur sets it; leave it out"

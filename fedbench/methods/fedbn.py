@@ -13,11 +13,10 @@ Where we decide:
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.messages import Upload
 from fedbench.methods.server import ServerState
@@ -31,6 +30,7 @@ class FedBN(Method):
     about = About("normalisation layers stay private", "parameter decoupling", "Li et al., ICLR", 2021)
 
     class Options(Method.Options):
+        buffers: ClassVar[Any] = None  # type: ignore[misc] # private says what becomes of them
         private: Literal["all", "stats", "none"] = Field(
             "all", description="of normalisation layers: all, the running statistics only, or nothing (fedavg)"
         )
@@ -45,8 +45,6 @@ class FedBN(Method):
         trained: list[int] = field(default_factory=list)
 
     def check(self) -> Iterator[str]:
-        if self.options.buffers != "average":
-            raise ConfigError("method.buffers = 'private': fedbn names it method.private = stats")
         norm = self._norm(self.context.layout)
         if not (norm.params.any() or norm.buffers.any()):
             kind = "BatchNorm" if self.options.norm_types == "batch" else "normalisation"

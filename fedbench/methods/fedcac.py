@@ -17,7 +17,7 @@ Where we decide:
 
 from dataclasses import dataclass, field
 from itertools import permutations
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -63,6 +63,7 @@ class FedCAC(Method):
         ties: Literal["exact", "threshold"] = Field(
             "exact", description="lower index first, or all equal values as the authors' code"
         )
+        buffers: ClassVar[Any] = None  # type: ignore[misc] # bn_stats says what becomes of them
         bn_stats: Literal["critical", "local", "global"] = Field(
             "critical", description="running statistics: averaged among collaborators, never sent, or among all"
         )
@@ -80,8 +81,6 @@ class FedCAC(Method):
     has_global = False  # no client ever holds the mean of all
 
     def check(self) -> tuple[str, ...]:
-        if self.options.buffers != "average":
-            raise ConfigError("method.buffers = 'private': fedcac names it method.bn_stats = local")
         if self.options.ties == "threshold" and self.options.selection != "sensitivity":
             raise ConfigError("method.ties = 'threshold' is defined for method.selection = sensitivity only: use exact")
         return ()

@@ -8,7 +8,8 @@ Where we decide:
 - One pool of private and public images is the paper's text (`combine=union`): every image weighs the same, an epoch has
   ceil((n_i + |U|) / B) steps. The authors' code draws a public batch for every private one (`paired`) and has a
   personalised variant with two losses (`sum`), the form that FedMosaic grew from.
-- Round 1 has no labels yet and is local training.
+- There are no labels before the first vote, at the end of round `first_vote`: local training until then. Models that
+  tell no classes apart yet vote for one and learn it: with few steps a round let them train alone first.
 - Their code predicts in train mode, and cuts noisy rows back to one label: here evaluation mode, and rows are votes.
   It keeps one optimiser for the whole run: that is `train.keep_optimizer`.
 - Budgets are for the sensitivity given as an option: the paper's bound by the stability of training needs constants

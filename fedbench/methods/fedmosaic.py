@@ -7,7 +7,9 @@ weighted by how much the client trusts them (lambda).
 Where we decide:
 - lambda is computed once a round with full-data losses (`lambda_update=round`): the paper's equation, notation table
   and figures say so; its Algorithm 1 recomputes it at every local step (`step`), FedCT's code at every batch.
-- Round 1 has no labels yet and is local training; lambda is not e there but not a number.
+- There are no labels before the first vote, at the end of round `first_vote`: local training until then, and lambda is
+  not e but not a number. The paper does not say when the first vote is; 1 is literal. Models that tell no classes apart
+  yet vote for one, which is easy to fit: lambda then exceeds 1 and all learn it. Let them train alone first.
 - Expertise by entropy is log C - H: the printed H would trust the most uncertain. By class frequency it is the
   client's own class share. Both are at least `expertise_floor`, because the paper wants them positive.
 - The paper gives the budget of one upload and composes nothing. Each round we trace what a client has spent so far:

@@ -12,11 +12,13 @@ Where we decide:
 - Heads are mixed by an exact programme. The code drops eigenvalues below 0.01 where rounding made one negative, small
   ones that are real too; PFLlib weights centroids of all clients alike and does not renormalise small weights away.
 - The body runs in evaluation mode in the head phase and in training mode in its own; the code, whose networks have
-  neither norm layers nor dropout, stays in evaluation mode. Who sits out keeps its mix.
+  neither norm layers nor dropout, stays in evaluation mode.
+- Who sits out keeps its head, a mean one (`classifier=average`) too, and takes the newest body.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -31,11 +33,11 @@ from fedbench.engine.fit import Amount, Loss, Move, Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client
-from fedbench.methods.messages import Message, Upload, encoded
+from fedbench.methods.messages import Message, Upload, encoded, uncounted
 from fedbench.methods.parts.class_features import aligned_loss, class_means, global_centroids, head_statistics
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
-from fedbench.module.masks import Masks
+from fedbench.module.masks import Entries, Masks
 from fedbench.module.weights import Weights
 
 
@@ -67,7 +69,7 @@ class FedPAC(Method):
 
     @dataclass
     class Server(ServerState):
-        """head: the first of everybody; heads: the mix of every client that has trained; centroids: `[C, d]`."""
+        """head: the first of everybody; heads: of every client that has trained; centroids: `[C, d]`."""
 
         head: Tensor | None = None
         heads: dict[int, Tensor] = field(default_factory=dict)
@@ -93,9 +95,13 @@ class FedPAC(Method):
         own = {"combined": Masks(head.params, nothing.buffers), "local": head, "average": nothing}
         return own[self.options.classifier]
 
+    @cached_property
+    def head(self) -> Entries:
+        return Entries(self.context.layout.mask("head"))
+
     def receive(self, client: Client) -> Weights:
         received, message = super().receive(client), client.message
-        return received.replace(params=self.own.put(received.params, message.head)) if "head" in message else received
+        return received.replace(params=self.head.put(received.params, message.head)) if "head" in message else received
 
     def train(self, client: Client, received: Weights) -> Upload:
         """First the head, then the body under it, with what the received model's features are needed for before."""
@@ -111,7 +117,7 @@ class FedPAC(Method):
             dtype = trained.params.dtype
             upload.add(centroids=centroids.to(dtype), counts=encoded(counts.to(dtype), bits=32))
         if options.classifier == "combined":
-            upload.add(head=self.own.take(trained.params))
+            upload.add(head=self.head.take(trained.params))
         return upload
 
     def looked_at(self, client: Client, received: Weights) -> tuple[dict[str, Tensor], Loss | None]:
@@ -136,13 +142,15 @@ class FedPAC(Method):
 
     def start(self, initial: Weights) -> Any:
         server: Any = super().start(initial)
-        server.head = self.own.take(initial.params)
+        server.head = self.head.take(initial.params)
         return server
 
     def send(self, server: Any, client: int) -> Message:
-        message = super().send(server, client)
+        message, head = super().send(server, client), server.heads.get(client, server.head)
         if self.options.classifier == "combined":
-            message.add(head=server.heads.get(client, server.head))
+            message.add(head=head)
+        elif self.options.classifier == "average":  # counted with the model; who sat out holds its own
+            message.add(head=uncounted(head))
         if server.centroids is not None:
             message.add(centroids=server.centroids)
         return message
@@ -151,7 +159,9 @@ class FedPAC(Method):
         super().aggregate(server, uploads)
         if self.options.lam:
             server.centroids = global_centroids([u.centroids for u in uploads], [u.counts for u in uploads])
-        if self.options.classifier == "combined":
+        if self.options.classifier == "average":
+            server.heads.update(dict.fromkeys([u.client for u in uploads], self.head.take(server.params)))
+        elif self.options.classifier == "combined":
             moments = np.stack([u.moments.to(torch.float64).numpy().ravel() for u in uploads])
             mixes = head_mixes(moments, np.array([float(u.spread) for u in uploads]), self.options.head_weight_eps)
             heads = [u.head for u in uploads]

@@ -3,7 +3,8 @@
 Private: a growing mask of personal parameters, their values, the float buffers. Up: the other parameters and the mask;
 down: the server's vector. In each local epoch the personal parameters are trained first, then the others.
 
-Where we decide, mostly with the authors' code:
+Where we decide:
+- Mostly with the authors' code.
 - Selection per parameter tensor, of weights only, a share of the entries that are still free (`scope`, `mask_biases`).
   The code takes all entries above a quantile and looks at its bound afterwards, so that ties and the last step
   overshoot; here the number is exact, ties go to the lower index.

@@ -177,16 +177,18 @@ class Floco(ExtraPass):
         return self.at(trained, self.centre(client))
 
     def personal(self, client: Client, model: Weights, point: Point) -> Weights:
-        """The mixture, shared or private, at the centre; the round before the projection knows no centre yet."""
+        """The mixture, shared or private, at the centre."""
         if point == "after_fit":
             return model
-        mixture = self._private(client) if self.options.personal_epochs else model
-        return self.at(mixture, self.middle if client.round == self.options.tau else self.centre(client))
+        return self.for_evaluation(client, self._private(client) if self.options.personal_epochs else model)
 
     def resting(self, client: Client) -> Weights:
         """The model trained last, at the centre that the client has got since."""
-        last = client.state.personal or client.state.last or super().resting(client)
-        return self.at(last, self.centre(client))
+        return self.for_evaluation(client, client.state.personal or client.state.last or super().resting(client))
+
+    def for_evaluation(self, client: Client, mixture: Weights) -> Weights:
+        """The mixture at the centre, or, of the round before the projection, at the middle."""
+        return self.at(mixture, self.middle if client.round == self.options.tau else self.centre(client))
 
     def send(self, server: Any, client: int) -> Message:
         message = super().send(server, client)

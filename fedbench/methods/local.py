@@ -3,15 +3,21 @@
 Private: everything. Traffic: none. Both evaluation points are the same vector.
 """
 
+from typing import Any, ClassVar
+
 from fedbench.methods.base import About, Method
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 
 
 class Local(Method):
-    """Every client trains on from where it stopped; `weighting` and `buffers` have no effect."""
+    """Every client trains on from where it stopped."""
 
     about = About("every client alone", "baseline")
+
+    class Options(Method.Options):
+        weighting: ClassVar[Any] = None  # type: ignore[misc] # no option: nothing is averaged
+        buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: nothing is sent
 
     after_fit = "after_agg"
     averages = False

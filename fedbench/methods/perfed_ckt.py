@@ -4,16 +4,17 @@ Private: the whole model; architectures may differ. Up: the client's logits on t
 of the cluster of clients that hers are nearest to, the same size. No parameter travels. Training is local training
 plus lam times the squared distance to these logits, summed over classes and averaged over a public batch.
 
-Where we decide (the method as we understand it; the full text was not at hand):
+Where we decide:
+- This is the method as we understand it; the full text was not at hand.
 - Clients are clustered by their whole signal. A port of the journal version clusters every image by itself, sends all
   centres, and distils in a phase of its own with a KL divergence.
 - k-means starts from the first participant and goes on with the farthest one, so that runs repeat; a cluster's mean is
   uniform and includes the client's own signal; ties go to the lowest number.
 - Only the participants of a round are clustered. Who sat out gets the centre nearest to its last signal.
+- The first exchange is at the end of round 1, or of a later one (`first_vote`).
 - lam 0.1 and two clusters are ours. Logits grow while training goes on; `signal=probs` does not.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -26,14 +27,13 @@ from fedbench.engine.fit import Batches, Loss, Paired
 from fedbench.engine.losses import task_loss
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
-from fedbench.methods.local import Local
 from fedbench.methods.messages import Message, Upload
-from fedbench.methods.parts.cotraining import Relabelled, public_batch
+from fedbench.methods.parts.cotraining import PublicExchange, Relabelled, public_batch
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 
 
-class PerFedCKT(Local):
+class PerFedCKT(PublicExchange):
     """Local training, drawn to the mean logits of the alike on public images."""
 
     about = About(
@@ -41,13 +41,10 @@ class PerFedCKT(Local):
     )
     needs_classes = True
 
-    class Options(Local.Options):
+    class Options(PublicExchange.Options):
         lam: float = Field(0.1, ge=0, description="weight of the squared distance to the cluster's signal")
         num_clusters: int = Field(2, ge=1, description="clusters of clients, at most the participants of a round")
         signal: Literal["logits", "probs"] = Field("logits", description="what is sent: logits, or their softmax")
-        public_batch_size: int | None = Field(
-            None, ge=1, description="public images per step; none: the batch size, or all if that is full"
-        )
         kmeans_max_iter: int = Field(100, ge=1, description="most assignments of k-means")
 
     @dataclass
@@ -58,12 +55,6 @@ class PerFedCKT(Local):
         centres: list[Tensor] = field(default_factory=list)
         targets: list[Tensor] = field(default_factory=list)
 
-    needs_public = True
-
-    def check(self) -> Iterable[str]:
-        public_batch(self.options.public_batch_size, self.context)
-        return ()
-
     def train(self, client: Client, received: Weights) -> Upload:
         options, loss = self.options, None
         data: Batches = client.train
@@ -72,7 +63,10 @@ class PerFedCKT(Local):
             data = Paired(client.train, public, public_batch(options.public_batch_size, self.context))
             loss = Loss(pull_of_probs if options.signal == "probs" else pull_of_logits, lam=options.lam)
         trained = client.fit(received, data, loss=loss)
-        return self.upload(client, trained, signal=self.signal(client, trained))
+        upload = self.upload(client, trained)
+        if self.exchanges(client.round):
+            upload.add(signal=self.signal(client, trained))
+        return upload
 
     def signal(self, client: Client, trained: Weights) -> Tensor:
         """What a client says of the public images, `[U, C]`."""
@@ -86,6 +80,8 @@ class PerFedCKT(Local):
         return message
 
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+        if not self.exchanges(server.round):
+            return
         server.signals.update({u.client: u.signal for u in uploads})
         clusters, server.centres = k_means(
             [u.signal for u in uploads], self.options.num_clusters, self.options.kmeans_max_iter

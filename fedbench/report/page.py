@@ -26,6 +26,8 @@ MOST_SLOPES = 6
 """Methods whose clients are drawn one by one, the best ones."""
 LEAST_CHOSEN = 4
 """Methods among which a reader may want to choose."""
+DECISIONS = "decisions"
+"""The key of environment.json."""
 PLACE_KEYS = ("out", "name", "resources.", "checkpoint.", "loggers", "wandb.")
 
 
@@ -77,6 +79,7 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
         environment=facts(study),
         warnings=warnings(study),
         failed=failed(study),
+        decisions=decisions(study),
     )
 
 
@@ -275,8 +278,17 @@ def differences(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:
 def facts(study: Study) -> list[tuple[str, str]]:
     """The environment of the own method's run as pairs of words."""
     found = study.own.environment() if study.own else {}
-    pairs = flat(found).items()
+    pairs = flat({key: value for key, value in found.items() if key != DECISIONS}).items()
     return [(key, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for key, v in pairs if v is not None]
+
+
+def decisions(study: Study) -> list[tuple[str, tuple[str, ...]]]:
+    """What papers leave open or have otherwise, by the methods of which it is the same."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for label, run in study.runs.items():
+        if lines := run.environment().get(DECISIONS):
+            found.setdefault(tuple(map(str, lines)), []).append(label)
+    return [(", ".join(labels), lines) for lines, labels in found.items()]
 
 
 def warnings(study: Study) -> list[str]:

@@ -162,9 +162,9 @@ class Host:
                     report.scores["global"] = report.scores["after_agg"]
                 else:
                     self._score(task, client, "global", whole, report)
-            if task.resting:  # as of round 0, whenever it is asked for
-                delivered = client.round
-                model = self.method.resting(self._at(client, 0))
+            if task.resting:
+                delivered, model = client.round, self.method.resting(client)
+                self._at(client, 0)  # its draws are the same whenever it is asked for
                 self._score(task, client, "resting", self.method.personal(client, model, "after_fit"), report)
                 self._at(client, delivered)
         if received is not None and task.train:

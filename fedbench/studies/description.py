@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbench import processor
+from fedbench import methods, processor
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
@@ -22,6 +22,7 @@ from fedbench.models.state_dicts import fingerprint
 from fedbench.results.files import write_arrays_atomically, write_atomically, write_json_atomically
 from fedbench.runtime.cluster import COMMAND
 from fedbench.studies import provenance
+from fedbench.studies.decisions import decisions
 
 LIBRARIES = ["fedbench", "torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
 FILES = ("environment.json", "partition.json", "partition.npz", "config.yaml")
@@ -32,7 +33,9 @@ MANY = 10_000
 def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[int, Partition]) -> None:
     """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
-    known = {**environment(drawn, dataset), **prints(config), **provenance.told(config)}
+    options = methods.checked_options(config.method)
+    more = {"decisions": decisions(config.method.name, options, config.train), **prints(config)}
+    known = {**environment(drawn, dataset), **more, **provenance.told(config)}
     write_json_atomically(folder / "environment.json", known)
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))

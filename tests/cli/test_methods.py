@@ -19,6 +19,29 @@ def test_methods_shows_the_options_of_one(capsys):
     assert "--method.mu weight of the proximal term, eq. 2 [number >= 0; default 0.01]" in text
 
 
+def test_methods_says_where_one_decides_and_how_its_paper_trains(capsys):
+    assert main(["methods", "fedcac"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Where we decide: - Overlap: the paper prints |M_i - M_j| / 2n" in text
+    assert "trains with train.lr 0.1, not 0.01; train.batch_size 100, not 50." in text
+    assert main(["methods", "fedobp"]) == 0
+    assert "The paper's advice is .9995" in " ".join(capsys.readouterr().out.split())
+    assert main(["methods", "co-pfl"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "- Reading: literal (server_rule=or_mask merge_mask=server loo_update=current)." in text
+    assert "working reading is `server_rule=per_index merge_mask=client loo_update=same_round`" in text
+    assert main(["methods", "fedprox"]) == 0
+    assert "Where we decide" not in capsys.readouterr().out
+
+
+def test_methods_lists_no_option_without_an_effect(capsys):
+    for name in ("local", "centralized", "fedmosaic"):
+        assert main(["methods", name]) == 0
+        text = capsys.readouterr().out
+        assert "method.weighting" not in text
+        assert "method.buffers" not in text
+
+
 @pytest.mark.parametrize("words", [["fedprocs"], ["fedprox", "fedcac"], ["--all"]])
 def test_methods_refuses_what_it_does_not_know(words, capsys):
     assert main(["methods", *words]) == 2

@@ -9,9 +9,12 @@ from lightning import LightningModule
 from torch import nn
 
 from fedbench.aggregation.rules.krum import Krum
-from fedbench.methods import load
-from fedbench.methods.base import Method
-from tests.methods.simulator import Simulation, blobs
+from fedbench.config import MethodConfig
+from fedbench.errors import ConfigError
+from fedbench.methods import checked_options, load, names
+from fedbench.methods.base import Method, decided
+from fedbench.module.weights import Weights
+from tests.methods.simulator import Mlp, Simulation, blobs
 
 BATCHES = {0: 1, 1: 2, 2: 4}
 """Batches of eight in an epoch of each client."""
@@ -137,3 +140,56 @@ def test_with_too_few_uploads_the_shared_model_stays_and_the_run_says_so():
     assert [torch.equal(a, b) for a, b in pairwise(before)] == [False, True, False]
     line = "aggregator krum: fewer than 5 uploads came in a round, so that the shared model stayed as it was"
     assert made.recorder.warnings == [line]
+
+
+COMMON = {"weighting": ("samples", "uniform"), "buffers": ("average", "private")}
+MORE = {
+    "lg-fedavg": {"extra_shared": ["body.1"]},
+    "floco": {"endpoints": 2, "tau": 1},
+    "pfedgate": {"gate_norm": "none"},
+}
+"""What shares statistics, or what three clients with six features need."""
+
+
+@pytest.mark.parametrize("option", COMMON)
+@pytest.mark.parametrize("name", names())
+def test_a_common_option_has_an_effect_or_is_none(name, option):
+    if option not in load(name).Options.model_fields:
+        with pytest.raises(ConfigError, match=rf"unknown key method\.{option}: method {name} takes "):
+            checked_options(MethodConfig(name=name, **{option: COMMON[option][1]}))
+        return
+    public = blobs([20], seed=7)[0] if load(name).needs_public else None
+    one, other = (
+        Simulation(
+            name, blobs([9, 17, 12]), module=Mlp(norm=True), public=public, **MORE.get(name, {}), **{option: value}
+        )
+        for value in COMMON[option]
+    )
+    for made in (one, other):
+        made.run(2)
+    last, data = [made.log[-1] for made in (one, other)], one.data
+    models = [[of(seen.after_agg[i], data[i]) for i in range(3)] for seen in last]
+    assert last[0].up != last[1].up or not all(map(torch.equal, *models))
+
+
+def of(personal, data):
+    """The numbers of a personal model, or its scores where it is no single vector."""
+    if isinstance(personal, Weights):
+        return torch.cat([personal.params, personal.buffers])
+    return personal.scores(data)
+
+
+def test_decisions_are_the_list_of_the_methods_file():
+    assert decided("A method.\n\nWhere we decide:\n- One\n  and more.\n- Two.\n\nOther words.\n") == [
+        "One and more.",
+        "Two.",
+    ]
+    assert decided("A method.\n") == []
+    found = {name: load(name).decisions(load(name).Options()) for name in names()}
+    assert sum(map(bool, found.values())) >= 24
+    assert not found["fedavg"]
+    assert not found["local"]
+    assert "Overlap: the paper prints |M_i - M_j| / 2n, which is 0 for equal masks." in found["fedcac"][0]
+    derived = type("Own", (load("fedcac"),), {})
+    assert derived.decisions(derived.Options()) == found["fedcac"]
+    assert type("Own", (Method,), {}).decisions(Method.Options()) == []

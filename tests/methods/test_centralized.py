@@ -53,7 +53,7 @@ def evaluates_the_global_model(run):
 
 
 def test_everyone_evaluates_the_one_model_and_nothing_is_counted():
-    run = Simulation("centralized", blobs([7, 12]), module=Mlp(norm=True), draw=lambda t: [1], buffers="private").run(2)
+    run = Simulation("centralized", blobs([7, 12]), module=Mlp(norm=True), draw=lambda t: [1]).run(2)
     for seen in run.log:
         assert list(seen.after_fit) == [POOLED]
         assert all(equal(w, seen.after_fit[POOLED]) for w in seen.after_agg.values())

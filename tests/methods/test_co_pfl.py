@@ -16,7 +16,7 @@ from fedbench.methods import checked_options, full_key
 from fedbench.methods.client import Client
 from fedbench.methods.co_pfl import CoPFL
 from fedbench.methods.messages import Upload
-from fedbench.methods.parts.contributions import deviation, leave_out
+from fedbench.methods.parts.contributions import deviation, deviations, leave_out
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout, Slot
 from fedbench.module.weights import Weights
@@ -137,6 +137,86 @@ def test_what_is_left_out_can_be_chosen():
     for option, name in (({"loo_update": "previous"}, "gradient"), ({"loo_model": "received"}, "prediction")):
         other = run(rounds=3, clients=[20, 30], train={"epochs": 1}, **option)
         assert other.log[2].traces[0, f"score_{name}"] != literal.log[2].traces[0, f"score_{name}"]
+
+
+START = torch.tensor([1.0, 1, 1, 1])
+SENT = [torch.tensor(values) for values in ([0.0, -1, 0, 2], [0.5, 0, 9, 1], [-1.0, 1, 0, 0])]
+
+
+def test_an_update_is_compared_with_the_mean_of_the_others_over_what_was_sent():
+    """Updates (1, 2, -, -1), (.5, 1, -, 0), (2, 0, 1, -) by hand, - for what was not sent."""
+    known = [bits("1101"), bits("1101"), bits("1110")]
+    others = [[1.25, 0.5, 0, 0], [1.5, 1, 0, -1], [0.75, 1.5, 0, 0]]
+    updates = [[1.0, 2, 0, -1], [0.5, 1, 0, 0], [2.0, 0, 1, 0]]
+    scores = [deviation([(torch.tensor(u), torch.tensor(o).double())]) for u, o in zip(updates, others, strict=True)]
+    assert deviations(START, SENT, known) == pytest.approx(scores, abs=1e-12)
+    assert close(scores, [0.317712, 0.240743, 0.6], digits=6)
+
+
+def test_updates_that_are_alike_opposed_or_alone():
+    whole = torch.ones(4, dtype=torch.bool)
+    assert deviations(START, [SENT[0]] * 3, [whole] * 3) == pytest.approx([0] * 3, abs=1e-12)
+    assert deviations(START, [SENT[0], 2 * START - SENT[0]], [whole] * 2) == pytest.approx([2, 2], abs=1e-12)
+    assert deviations(START, [SENT[0]], [whole]) == [1]
+    assert deviations(START, SENT[:2], [bits("1100"), bits("0011")]) == [1, 1]
+
+
+def test_the_number_of_threads_changes_no_bit():
+    stream, found, before = torch.Generator().manual_seed(0), [], torch.get_num_threads()
+    start, *sent = torch.randn(6, 50_001, generator=stream)
+    masks = [torch.rand(50_001, generator=stream) > 0.3 for _ in sent]
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found.append(deviations(start, sent, masks))
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1]
+
+
+WORKING = {"server_rule": "per_index", "merge_mask": "client", "loo_update": "same_round"}
+
+
+@pytest.mark.parametrize("merge_mask", ["client", "server"])
+def test_the_server_scores_updates_of_the_same_round(merge_mask):
+    """By hand, from what the clients trained: nothing that was not sent takes part, and nothing else travels."""
+    draw = lambda t: [0, 1] if t == 2 else [0, 1, 2]  # noqa: E731
+    mine = run(rounds=2, draw=draw, **{**WORKING, "merge_mask": merge_mask})
+    literal = run(rounds=3, draw=draw)
+    server, frozen = mine.server.params, bits_to_mask(mine.server.mask, 59)
+    seen = mine.round()
+    sent = {i: ~mine.states[i].mask & ~(frozen & (merge_mask == "server")) for i in range(3)}
+    updates = {i: (server.double() - seen.after_fit[i].params) * sent[i] for i in range(3)}
+    for i in range(3):
+        others = [j for j in range(3) if j != i]
+        number = sum(sent[j].double() for j in others).clamp(min=1)
+        mean = sum(updates[j] for j in others) / number * sent[i]
+        score = 1 - float(updates[i] @ mean) / float(updates[i].norm() * mean.norm())
+        assert seen.traces[i, "score_gradient"] == pytest.approx(score, abs=1e-9)
+        assert seen.uploads[i].score == seen.traces[i, "score_prediction"]
+        assert "previous" not in mine.message(i)
+    total = sum(seen.traces[i, f"score_{kind}"] for i in range(3) for kind in ("gradient", "prediction"))
+    alpha = (seen.traces[1, "score_gradient"] + seen.traces[1, "score_prediction"]) / total
+    assert seen.traces[1, "alpha"] == pytest.approx(alpha)
+    size = mine.context.layout.size
+    assert all(seen.up[i] == 4 * int((~mine.states[i].mask).sum()) + ceil(size / 8) + 4 for i in range(3))
+    assert set(seen.down.values()) == {4 * size + ceil(size / 8) + 4}
+    assert literal.log[2].down[2] == seen.down[2] + 4 * size, "who missed a step needs none"
+
+
+def test_a_score_that_no_client_makes_does_not_travel():
+    scored, unscored = (run(rounds=1, pred_score=False, **more).log[0] for more in ({}, {"loo_update": "same_round"}))
+    assert [scored.up[i] - unscored.up[i] for i in range(3)] == [4] * 3
+
+
+def test_in_the_working_reading_the_server_moves_and_weights_differ():
+    half = {"personalization_rate": 0.25, "personalization_budget": 0.5, "clients": [9, 17, 12] * 3}
+    (literal, working) = (run(rounds=4, **half, **more) for more in ({}, WORKING))
+    shares = [[seen.traces[-1, "live_share"] for seen in made.log[1:]] for made in (literal, working)]
+    assert max(shares[0]) < 0.2
+    assert min(shares[1]) > 0.9
+    spread = [max(a) - min(a) for made in (literal, working) for a in [list(made.server.alphas.values())]]
+    assert spread[1] > 2 * spread[0]
 
 
 def test_the_only_participant_of_a_round_is_compared_with_nobody():
@@ -490,6 +570,7 @@ CHANGES = [
     {"merge_mask": "client"},
     {"select_from": "unmasked"},
     {"loo_update": "previous"},
+    {"loo_update": "same_round"},
     {"loo_model": "received"},
     {"keep_moments": False},
     {"buffers": "average"},
@@ -541,7 +622,22 @@ def test_what_still_moves_at_the_server_is_traced_and_its_end_is_said():
     ended = run(rounds=1, personalization_rate=1, personalization_budget=1)
     assert ended.log[0].traces[-1, "live_share"] == 0
     (line,) = ended.recorder.warnings
-    assert "less than 1% of the parameters still move" in line
+    assert "less than 10% of the parameters still move" in line
+
+
+@pytest.mark.parametrize(("live", "said"), [(2, False), (1, True)])
+def test_it_says_so_where_less_than_a_tenth_moves(live, said):
+    made, none = method(20), torch.zeros(0)
+    server = made.start(Weights(torch.zeros(20), none, none.long()))
+    masks = [torch.arange(20) >= live, torch.arange(20) >= live + 5]
+    score = torch.tensor(1.0)
+    uploads = [
+        Upload(i, 1, params=torch.ones(20), buffers=none, counters=none.long(), mask=mask_to_bits(mask), score=score)
+        for i, mask in enumerate(masks)
+    ]
+    made.aggregate(server, uploads)
+    assert server.traces[-1, "live_share"] == live / 20
+    assert bool(server.remarks()) == said
 
 
 def test_nobody_is_asked_for_a_global_model():
@@ -626,7 +722,24 @@ MUTANTS = [
         "return 1 + min(1.0, max(-1.0, cosine))",
         "methods/parts/contributions.py",
     ),
-    ("the server's mask is ignored", 'self.options.merge_mask == "server"', "False"),
+    (
+        "the server's mask is ignored",
+        "own = bits_to_mask(client.message.mask, len(received.params)).to(received.params.device)",
+        "pass",
+    ),
+    (
+        "what was not sent is compared",
+        ".mul_(known)\n        others",
+        "\n        others",
+        "methods/parts/contributions.py",
+    ),
+    (
+        "an update is compared with itself",
+        "(own.sum(0) - own)",
+        "own.sum(0).expand_as(own).clone()",
+        "methods/parts/contributions.py",
+    ),
+    ("the server scores what it did not send", "sent = [mask & taken for mask in sent]", "pass"),
     ("who missed a broadcast is not charged", "if client in server.alphas else server.previous)", ")"),
 ]
 

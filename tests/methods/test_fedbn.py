@@ -8,7 +8,6 @@ from torch import nn
 
 from fedbench import models
 from fedbench.config import TrainConfig
-from fedbench.errors import ConfigError
 from fedbench.methods.fedbn import FedBN
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
@@ -215,11 +214,6 @@ def test_evaluating_changes_nothing():
     never = Simulation("fedbn", blobs([9, 17]), module=Mlp(norm=True), draw=lambda t: [0]).run(3, evaluate=False)
     assert_same(run, never, ["after_fit"])
     assert equal(run.personal(1), run.personal(1))
-
-
-def test_the_common_option_is_refused():
-    with pytest.raises(ConfigError, match=r"method.buffers = 'private': fedbn names it method.private = stats"):
-        Simulation("fedbn", blobs([9]), buffers="private")
 
 
 MUTANTS = [

@@ -461,8 +461,6 @@ def test_no_client_is_given_the_mean_of_all():
 
 
 def test_options_that_contradict_each_other_are_refused():
-    with pytest.raises(ConfigError, match="bn_stats"):
-        method(buffers="private")
     with pytest.raises(ConfigError, match="ties"):
         method(ties="threshold", selection="reverse")
 

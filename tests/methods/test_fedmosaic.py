@@ -23,7 +23,7 @@ from fedbench.methods.parts.trust import certainty, step_trusted_loss, trust
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
 from fedbench.studies.resolve import check, resolve
-from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
+from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal
 from tests.runtime.rounds import small
 
 PUBLIC = blobs([40], seed=7)[0]
@@ -381,6 +381,49 @@ def test_a_communication_period_keeps_the_labels():
     assert_same(run(rounds=2, communication_period=2), run("local", rounds=2))
 
 
+METHODS = {"fedmosaic": "labels", "fedct": "labels", "perfed-ckt": "signal"}
+"""Methods that exchange what they make of public images, and what they send."""
+
+
+@pytest.mark.parametrize(("name", "field"), METHODS.items())
+def test_the_first_exchange_comes_after_rounds_of_local_training(name, field):
+    mine, local = run(name, rounds=4, norm=True, first_vote=3), run("local", rounds=4, norm=True)
+    assert [{field in u for u in seen.uploads.values()} for seen in mine.log] == [{False}, {False}, {True}, {True}]
+    assert [seen.up[0] > 0 for seen in mine.log] == [False, False, True, True]
+    assert [seen.down[0] > 0 for seen in mine.log] == [False, False, False, True]
+    for t in range(4):
+        alike = [equal(mine.log[t].after_fit[i], local.log[t].after_fit[i]) for i in range(3)]
+        assert alike == [t < 3] * 3
+    assert_same(run(name, rounds=2, first_vote=1), run(name, rounds=2))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_exchange_that_no_round_uses_is_warned_of(name):
+    for first, warned in ((9, False), (10, True), (1, False)):
+        lines = run(name, rounds=0, first_vote=first).method.check()
+        assert [f"method.first_vote = {first}: of 10 rounds none uses an exchange" in line for line in lines] == (
+            [True] * warned
+        )
+    with pytest.raises(ValueError, match="first_vote"):
+        run(name, rounds=0, first_vote=0)
+
+
+def test_votes_are_first_and_rare():
+    mine = run(rounds=7, first_vote=3, communication_period=2)
+    assert ["labels" in seen.uploads[0] for seen in mine.log] == [False, False, False, True, False, True, False]
+    assert method(first_vote=3, communication_period=2).most_uploads == 4  # of rounds 4, 6, 8 and 10
+
+
+def test_votes_of_models_that_know_their_classes_do_not_collapse():
+    """Like clients that vote from round 1 on agree on one class, and learn it; those that train alone first do not."""
+    clients, train = blobs([12] * 6, seed=3), {"lr": 0.02, "epochs": 1}
+    found = {}
+    for first in (1, 10):
+        mine = run("fedct", rounds=20, clients=clients, first_vote=first, train=train)
+        found[first] = sum(accuracy_of(mine.learner, mine.personal(i), blobs([200], seed=5)[0]) for i in range(6)) / 6
+    assert found[10] > found[1] + 0.1
+
+
 @pytest.mark.parametrize(
     ("public", "classes", "options", "bits"),
     [
@@ -572,6 +615,7 @@ def test_the_trainer_engine_does_not_know_a_lambda_of_every_epoch():
 
 
 MUTANTS = [
+    ("clients vote from round 1 on", "round >= self.options.first_vote", "True", "methods/parts/cotraining.py"),
     (
         "expertise is the entropy itself",
         "return log(logits.shape[1]) + (logs.exp()",

@@ -252,6 +252,19 @@ def test_who_sits_out_keeps_its_mix_and_takes_the_newest_body():
     assert all(torch.equal(last[i].buffers, last[0].buffers) for i in (1, 2, 3))
 
 
+def test_who_sits_out_keeps_its_mean_head_and_takes_the_newest_body():
+    made = run(3, norm=True, classifier="average", draw=lambda t: [0, 1, 3] if t == 1 else [0, 1])
+    head = made.context.layout.mask("head")
+    first, last = made.log[0].after_agg, made.log[2].after_agg
+    assert torch.equal(last[3].params[head], first[3].params[head])
+    assert torch.equal(last[2].params[head], made.initial.params[head])
+    assert torch.equal(last[0].params[head], made.server.params[head])
+    assert not torch.equal(last[0].params[head], first[0].params[head])
+    assert all(torch.equal(last[i].params[~head], last[0].params[~head]) for i in (1, 2, 3))
+    back = made.method.receive(made.client(3, 3))
+    assert equal(back, last[3]), "what it trains from when it returns"
+
+
 def test_heads_are_those_of_the_participants_whatever_their_numbers():
     made = run(1, draw=lambda t: [1, 3])
     head = made.context.layout.mask("head")
@@ -436,7 +449,12 @@ MUTANTS = [
     ("the body moves with the head", 'Move(head, frozen="eval")', 'Move(head | True, frozen="eval")'),
     ("the head moves with the body", "Move(~head)", "Move(head | True)"),
     ("the body trains in the head phase", 'Move(head, frozen="eval")', "Move(head)"),
-    ("the received head is the trained one", "self.own.put(received.params, message.head)", "received.params"),
+    ("the received head is the trained one", "self.head.put(received.params, message.head)", "received.params"),
+    (
+        "who sits out takes the new mean head",
+        "dict.fromkeys([u.client for u in uploads]",
+        "dict.fromkeys(range(self.context.clients)",
+    ),
     ("centroids of the received model", "self.features(client, trained)", "self.features(client, received)"),
     (
         "the squared norm is the mean",

@@ -459,6 +459,31 @@ def test_who_sits_out_is_scored_anew_once_the_projection_is_made(tmp_path):
     assert (loss.loc[4] == loss.loc[3])[~took_part.loc[4]].all()
 
 
+@pytest.mark.parametrize("personal_epochs", [0, 1])
+def test_who_never_trained_is_at_the_middle_at_both_points_until_the_projection(personal_epochs):
+    mine = run(rounds=0, personal_epochs=personal_epochs, draw=lambda t: [0, 1, 2])
+    for t in (1, 2, 3):
+        mine.round()
+        client = mine.client(3, t)
+        place = torch.full((3,), 1 / 3) if t <= 2 else mine.server.centres[3].float()
+        assert torch.equal(coordinates(mine, mine.method.resting(client)), place)
+        assert torch.equal(coordinates(mine, mine.log[-1].after_agg[3]), place)
+
+
+def test_scores_of_who_never_trained_change_with_the_projection_only(tmp_path):
+    found = []
+    for tau in (1, None):
+        options = {"method__tau": tau, "method__endpoints": 3}
+        play(small("floco", rounds=2, participation=0.1, **options), tmp_path / str(tau))
+        scores = Records(tmp_path / str(tau)).clients().query("point == 'after_fit'")
+        took_part = scores.pivot(index="round", columns="client", values="participated").any()
+        found.append(scores.pivot(index="round", columns="client", values="test_loss").loc[:, ~took_part])
+    with_projection, without = found
+    assert with_projection.shape[1] >= 8
+    assert (with_projection.loc[1] == without.loc[1]).all()
+    assert (with_projection.loc[2] != without.loc[2]).any()
+
+
 def test_optimisers_may_be_kept_apart():
     mine = run(rounds=2, personal_epochs=1, train={"keep_optimizer": True})
     assert mine.states[0].optimizers.keys() == {"fit", "personal"}

@@ -18,6 +18,17 @@ def test_the_page_of_a_grid_has_every_section_with_data(grid_page: Page) -> None
     assert {"grid-0", "grid-1", "curve-after_agg", "curve-after_fit", "mask-share", "overlap"} <= set(grid_page.charts)
 
 
+def test_where_fedbench_decides_is_said(make_run: Make) -> None:
+    folder = make_run()
+    path = folder / "environment.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "decisions": ["Overlap < all.", "No decay."]}))
+    page = page_of(folder)
+    assert "decisions" in page.sections
+    found = re.search(r'<section id="decisions">(.*?)</section>', page.source, re.S)[1]
+    assert re.findall("<li>(.*?)</li>", found) == ["Overlap &lt; all.", "No decay."]
+    assert "Overlap" not in re.search(r'<section id="environment">(.*?)</section>', page.source, re.S)[1]
+
+
 def test_failed_clients_and_warnings_are_listed(make_run: Make) -> None:
     page = page_of(make_run(warnings=["the public set is small"], failed=[(5, 3, "loss is nan")]))
     assert "fedcac: the public set is small" in page.text

@@ -2,6 +2,8 @@
 
 import json
 
+from markupsafe import escape
+
 from fedbench.data.partitions import partition
 from fedbench.results.reader import Records
 from fedbench.runtime.cluster import COMMAND
@@ -19,6 +21,16 @@ def test_every_seed_is_described(tmp_path):
     assert prints == {str(seed): partition(dataset, config, seed).fingerprint() for seed in (0, 5)}
     drawn = json.loads((tmp_path / "partition.json").read_text())
     assert drawn["5"]["clients"][3]["train"] == partition(dataset, config, 5).clients[3].train.tolist()
+
+
+def test_where_fedbench_decides_is_kept_and_stands_on_the_page(tmp_path):
+    reading = {"method__server_rule": "per_index", "method__merge_mask": "client", "method__loo_update": "same_round"}
+    folder = run(small("co-pfl", rounds=1, out=str(tmp_path / "a"), **reading)).folder
+    first, *others = json.loads((folder / "environment.json").read_text())["decisions"]
+    assert first.startswith("Reading: working (server_rule=per_index")
+    page = (folder / "report.html").read_text()
+    assert len(others) > 5
+    assert all(str(escape(line)) in page for line in [first, *others])
 
 
 def test_a_folder_that_was_being_described_when_the_power_went_is_as_good_as_new(tmp_path):

@@ -1,10 +1,14 @@
 """What a client contributes: the others' mean without it, and how far an update deviates from it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from math import sqrt
+from operator import add
 
 import torch
 from torch import Tensor
+
+from fedbench.aggregation.columns import GATHERED, by_columns
 
 
 def cut_alike(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -21,7 +25,30 @@ def deviation(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
     """1 - cosine, in [0, 2], of two vectors given as pairs of pieces; 1 where a vector is 0 (eq. 8)."""
     doubled = ((update.double(), others) for update, others in pairs)
     products = [torch.stack([u @ o, u @ u, o @ o]) for u, o in doubled]
-    product, *squares = torch.stack(products).sum(0).tolist()
-    norms = sqrt(squares[0]) * sqrt(squares[1])
+    return one_minus_cosine(*torch.stack(products).sum(0).tolist())
+
+
+def deviations(start: Tensor, sent: Sequence[Tensor], masks: Sequence[Tensor]) -> list[float]:
+    """For each of n clients 1 - cosine, in [0, 2], of its update and the mean update of the others, over what it sent.
+
+    start: `[N]`, what all started from; sent: n vectors `[N]`; masks: n bool ones, true where a client sent. The mean
+    of a place is over the others who sent it, and 0 where nobody did.
+    """
+    parts: dict[int, Tensor] = {}
+
+    def part(columns: slice) -> None:
+        known = torch.stack([mask[columns] for mask in masks]).double()  # [n, c]
+        own = torch.stack([start[columns].double() - vector[columns] for vector in sent]).mul_(known)
+        others = (own.sum(0) - own).div_((known.sum(0) - known).clamp_(min=1)).mul_(known)
+        parts[columns.start] = torch.stack([(a * b).sum(1) for a, b in ((own, others), (own, own), (others, others))])
+
+    by_columns(part, len(start), GATHERED)
+    products = reduce(add, (parts[first] for first in sorted(parts)))  # [3, n]
+    return [one_minus_cosine(*column) for column in products.T.tolist()]
+
+
+def one_minus_cosine(product: float, square: float, other: float) -> float:
+    """Of two vectors, by their product and the squares of their norms; 1 where one of them is 0."""
+    norms = sqrt(square) * sqrt(other)
     cosine = product / norms if norms else 0.0
     return 1 - min(1.0, max(-1.0, cosine))

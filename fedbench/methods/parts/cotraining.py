@@ -31,13 +31,33 @@ from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 
 
-class CoTraining(Local):
-    """Local training and a vote. A method says how the voted labels take part in training."""
+class PublicExchange(Local):
+    """Local training whose clients exchange what they make of public images, and nothing else."""
 
     class Options(Local.Options):
         public_batch_size: int | None = Field(
             None, ge=1, description="public images per step; none: the batch size, or all if that is full"
         )
+        first_vote: int = Field(1, ge=1, description="rounds of local training before the first exchange")
+
+    needs_public = True
+
+    def check(self) -> Iterable[str]:
+        public_batch(self.options.public_batch_size, self.context)
+        first, rounds = self.options.first_vote, self.context.rounds
+        if first >= rounds > 1:
+            return [f"method.first_vote = {first}: of {rounds} rounds none uses an exchange, this is local training"]
+        return []
+
+    def exchanges(self, round: int) -> bool:
+        """Whether clients send what they make of public images at the end of a round."""
+        return round >= self.options.first_vote
+
+
+class CoTraining(PublicExchange):
+    """Local training and a vote. A method says how the voted labels take part in training."""
+
+    class Options(PublicExchange.Options):
         communication_period: int = Field(1, ge=1, description="rounds between two votes")
         label_privacy: Literal["none", "krr", "xor"] = Field(
             "none", description="noise on uploaded labels: randomised response, or flipped bits of one-hot rows"
@@ -59,8 +79,6 @@ class CoTraining(Local):
         holds: dict[int, int] = field(default_factory=dict)
         uploads: dict[int, int] = field(default_factory=dict)
 
-    needs_public = True
-
     def check(self) -> Iterable[str]:
         options = self.options
         if (options.label_privacy == "none") != (options.label_epsilon is None):
@@ -70,13 +88,15 @@ class CoTraining(Local):
             )
         if options.label_privacy == "none" and options.label_sensitivity is not None:
             raise ConfigError("method.label_sensitivity: there is no noise on labels, set method.label_privacy")
-        public_batch(options.public_batch_size, self.context)
-        return self.budget_lines()
+        return [*super().check(), *self.budget_lines()]
+
+    def exchanges(self, round: int) -> bool:
+        return super().exchanges(round) and round % self.options.communication_period == 0
 
     def train(self, client: Client, received: Weights) -> Upload:
         public = Relabelled(client.public, client.message.labels) if "labels" in client.message else None
         trained, traces = self.learn(client, received, public)
-        votes = {} if client.round % self.options.communication_period else self.votes(client, trained)
+        votes = self.votes(client, trained) if self.exchanges(client.round) else {}
         return self.upload(client, trained, traces=traces, **votes)
 
     @abstractmethod
@@ -122,7 +142,7 @@ class CoTraining(Local):
     @property
     def most_uploads(self) -> int:
         """Uploads of a client that takes part in every round of the run."""
-        return self.context.rounds // self.options.communication_period
+        return sum(map(self.exchanges, range(1, self.context.rounds + 1)))
 
     def send(self, server: Any, client: int) -> Message:
         message = super().send(server, client)
@@ -133,7 +153,7 @@ class CoTraining(Local):
 
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         server.holds.update(dict.fromkeys(server.participants, server.voted))
-        if server.round % self.options.communication_period == 0:
+        if self.exchanges(server.round):
             self._vote(server, uploads)
         for client in server.participants:
             for name, value in self.spent(server.uploads.get(client, 0)).items():

@@ -36,7 +36,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Cell:
-    """A data set in a setting. values: what it sets for all; own: for one method; client: whose numbers, if of one."""
+    """A data set in a setting. values: what it sets for all; own: for a method or a label; client: whose numbers."""
 
     dataset: str
     setting: str
@@ -51,7 +51,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Experiment:
-    """As its file says; `config` and `small` by dotted key."""
+    """As its file says; `config` and `small` by dotted key. reading: what one of its readings sets for one method."""
 
     id: str
     what: str
@@ -67,16 +67,18 @@ class Experiment:
     open: tuple[str, ...]
     small: Cell
     numbers: tuple[Number, ...]
+    reading: Mapping[str, Values]
 
     @classmethod
     def load(cls, name: str) -> "Experiment":
         """Raises ConfigError for a name that is none."""
         if name not in names():
             raise ConfigError(f"{name}: no published experiment; {nearest(name, names())}: see `fedbench reproduce`")
-        tree = _tree(name)
+        paper, reading = _readings()[name]
+        tree = _tree(paper)
         return cls(
             name,
-            tree["what"],
+            f"{tree['what']}, {reading} reading" if reading else tree["what"],
             keys(tree.get("config", {})),
             tuple(_cell(own, values) for own, values in tree.get("cells", {}).items()),
             tree.get("methods", {}),
@@ -88,7 +90,8 @@ class Experiment:
             tree.get("repeats"),
             tuple(tree.get("open", ())),
             _cell("small, ", tree.get("small", {})),
-            numbers(name),
+            numbers(paper),
+            {method: keys(values) for method, values in tree.get("readings", {}).get(reading, {}).items()},
         )
 
     def of(self, cell: Cell) -> list[Number]:
@@ -115,9 +118,9 @@ class Experiment:
 
     def _contender(self, label: str, cell: Cell, scale: str, given: Sequence[str]) -> Contender:
         named = Contender.named(self.methods.get(label, label.partition(" ")[0]))
-        fixed = dict(named.fixed)
+        fixed = {**named.fixed, **self.reading.get(named.method, {})}
         for part in (cell, self.small) if scale == "small" else (cell,):
-            fixed |= {**part.own.get("*", {}), **part.own.get(named.method, {})}
+            fixed |= {**part.own.get("*", {}), **part.own.get(named.method, {}), **part.own.get(label, {})}
         if named.method in self.batches or "*" in self.batches:
             fixed["evaluate.accuracy"] = "batches"
             fixed["evaluate.batch_size"] = self.config["train.batch_size"]
@@ -131,10 +134,19 @@ class Experiment:
         return {**self.config, **cell.values, **(self.small.values if scale == "small" else {})}
 
 
-@cache
 def names() -> list[str]:
-    """The experiments, by paper."""
-    return [f"{row['paper']}/{row['experiment']}" for row in _rows() if row["first"]]
+    """The experiments, by paper; those that a text leaves two readings of under both."""
+    return list(_readings())
+
+
+@cache
+def _readings() -> dict[str, tuple[str, str]]:
+    """By name, the experiment as the paper has it, and the reading of it, if there are several."""
+    found: dict[str, tuple[str, str]] = {}
+    for name in (f"{row['paper']}/{row['experiment']}" for row in _rows() if row["first"]):
+        first, *others = _tree(name).get("readings", {"": {}})
+        found |= {name: (name, first)} | {f"{name}-{other}": (name, other) for other in others}
+    return found
 
 
 def sets() -> list[str]:

@@ -1,4 +1,4 @@
-"""The published sets as label vectors: what a partition needs of them, without an image."""
+"""The published sets as label vectors and shapes: what partitions and models need of them, without an image."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -29,6 +29,13 @@ OFFICE = {  # images by class
 }
 DOMAINNET = dict.fromkeys(("clipart", "infograph", "painting", "quickdraw", "real", "sketch"), (400,) * 10)
 CORRUPTIONS = 15
+SHAPES = {
+    **dict.fromkeys(("fmnist", "mnist", "emnist", "organamnist", "organcmnist"), (1, 28, 28)),
+    "tiny-imagenet": (3, 64, 64),
+    "mini-imagenet": (3, 84, 84),
+    "domains": (3, 256, 256),
+}
+"""Those that are not of CIFAR's shape."""
 
 
 @cache
@@ -71,7 +78,7 @@ def made(
 ) -> Dataset:
     labels = np.concatenate([train, test]).astype(np.int64)
     names = tuple(map(str, range(classes)))
-    samples = np.empty((len(labels), 0), np.uint8)
+    samples = np.broadcast_to(np.uint8(0), (len(labels), *SHAPES.get(name, (3, 32, 32))))
     return Dataset(
         name, samples, labels, domains, "classification", classes, names, tuple(domain_names), len(train), (), ()
     )
