@@ -63,9 +63,7 @@ def test_a_mistake_is_one_line_and_debug_shows_the_trace():
 
 
 def test_a_module_that_ends_the_process_is_a_mistake_and_no_silent_success(tmp_path):
-    lines = ["import sys", "class make(list):", "    def __init__(self, train):", "        self.append(([1.0], 0))"]
-    lines += ["    def __len__(self):", "        sys.exit(0)"]
-    (tmp_path / "own_exit.py").write_text("\n".join(lines))
+    (tmp_path / "own_exit.py").write_text("import sys\ndef make():\n    sys.exit(0)\n")
     for arguments in (["run", "--data", "own_exit:make"], ["data", "own_exit:make", "--check"]):
         done = subprocess.run(
             [sys.executable, "-m", "fedbench", *arguments], cwd=tmp_path, capture_output=True, text=True,
@@ -74,7 +72,7 @@ def test_a_module_that_ends_the_process_is_a_mistake_and_no_silent_success(tmp_p
         assert done.returncode == 2
         assert done.stdout == ""
         assert done.stderr == (
-            "fedbench: error: own_exit.py:6 (in __len__): sys.exit(0) would end the whole command; return, or raise an "
+            "fedbench: error: own_exit.py:3 (in make): sys.exit(0) would end the whole command; return, or raise an "
             "exception\n"
         )
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["own_exit.py"]
