@@ -263,7 +263,7 @@ class Config(Section):
     resources: ResourcesConfig = ResourcesConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     keep_results: bool = Field(
-        False, description="take what is kept although code or data of your own have changed since"
+        False, description="take what is kept although your code of the method, model, data or aggregator has changed"
     )
     save_models: bool = Field(
         False, description="keep the last personal model of every evaluated client, at both points, as a state dict"

@@ -3,11 +3,11 @@
 import json
 import logging
 import os
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from glob import escape
 from hashlib import sha256
 from pathlib import Path
@@ -57,9 +57,9 @@ def identity(config: Config) -> str:
 
 
 def place(root: Path, config: Config) -> Path:
-    """The folder of a run below one of runs: that of the user's code and data as they are.
+    """The folder of a run below one of runs: that of the user's code as it is.
 
-    With `keep_results` it is the newest finished one of the same configuration, where none is of these.
+    With `keep_results` it is the newest finished one of the same configuration, where none is of this code.
     """
     own = root / default_name(config)
     if not config.keep_results or _finished(own):
@@ -68,33 +68,15 @@ def place(root: Path, config: Config) -> Path:
 
 
 def earlier(folder: Path, config: Config) -> list[Path]:
-    """Runs of the same configuration beside a folder, of other code or data of the user's, the newest first."""
-    content, own = config.data.content, default_name(config)
-    if not content and not provenance.short_print(config):
+    """Runs of the same configuration beside a folder that other code of the user's made, the newest first."""
+    code = provenance.short_print(config)
+    before, known, after = default_name(config).rpartition(f"-{code}-") if code else ("", "", "")
+    if not known:
         return []
-    words, seeds = own.removesuffix(identity(config)), own.rpartition("-")[2]
-    pattern = f"{escape(words)}{'' if content else config.key()}*-{seeds}"
-    found = [p for p in folder.parent.glob(pattern) if p.name != folder.name and (p / "environment.json").exists()]
-    found = [p for p in found if not content or _key_in(p) == _key_aside_from_content(config)]
+    names = re.compile(f"{re.escape(before)}(-[0-9a-f]{{{len(code)}}})?-{re.escape(after)}")
+    found = [p for p in folder.parent.glob(f"{escape(before)}-*{escape(after)}") if names.fullmatch(p.name)]
+    found = [p for p in found if p.name != folder.name and (p / "environment.json").exists()]
     return sorted(found, key=lambda path: (path / "environment.json").stat().st_mtime_ns, reverse=True)
-
-
-def _key_in(folder: Path) -> str | None:
-    path = folder / "config.yaml"
-    return _key_of(path, path.stat().st_mtime_ns) if path.exists() else None
-
-
-@cache
-def _key_of(path: Path, modified: int) -> str | None:
-    try:
-        return _key_aside_from_content(_kept_config(path))
-    except ConfigError:
-        return None
-
-
-def _key_aside_from_content(config: Config) -> str:
-    data = config.data.model_copy(update={"content": None})
-    return config.model_copy(update={"data": data}).key()
 
 
 def _finished(folder: Path) -> bool:
@@ -102,7 +84,7 @@ def _finished(folder: Path) -> bool:
 
 
 def say_changes(runs: Iterable[tuple[Path, Config]]) -> None:
-    """Say where code or data of the user's have changed since runs were made. runs: folders, and what is asked."""
+    """Say where code of the user's has changed since runs were made. runs: folders, and what is asked."""
     anew, taken = Counter[str](), Counter[str]()
     for folder, config in runs:
         if (folder / "config.yaml").exists():
@@ -118,15 +100,12 @@ def say_changes(runs: Iterable[tuple[Path, Config]]) -> None:
 
 
 def _since(folder: Path, config: Config) -> str:
-    """What of the user's code and data has changed since a run was made, in words; empty where nothing has."""
-    if not config.data.content and not provenance.own_names(config):
-        return ""
-    kept = _kept_config(folder / "config.yaml")
-    changed = provenance.changes(_kept_json(folder / "environment.json"), kept.data.content, config)
-    if changed is None:
-        own = provenance.own_names(config) | ({"data": config.data.name} if config.data.content else {})
-        return f"no record says with which content of {', '.join(own.values())} kept results were made"
-    return provenance.changed_since(changed) if changed else ""
+    """What of the user's code has changed since a run was made, in words; empty where nothing has."""
+    files = provenance.changes(_kept_json(folder / "environment.json"), config)
+    if files is None:
+        names = ", ".join(provenance.own_names(config).values())
+        return f"no record says with which code of {names} kept results were made"
+    return provenance.changed_since(files) if files else ""
 
 
 def relative(folder: Path, start: Path) -> str:
@@ -186,7 +165,7 @@ def tidy(folder: Path) -> None:
 def state_of(folder: Path, config: Config) -> State:
     """What a folder holds of a run. Raises ConfigError where it holds another one, or one that is not whole.
 
-    What is put together of runs is new where code or data of the user's have changed since.
+    What is put together of runs is new where code of the user's has changed since.
     """
     if not (folder / "config.yaml").exists():
         left = next((name for name in RESULTS if (folder / name).exists()), None)
@@ -201,7 +180,7 @@ def state_of(folder: Path, config: Config) -> State:
             return "new"
         if not config.keep_results or not _finished(folder):
             take = "give --keep-results to take it, or" if _finished(folder) else "give"
-            raise ConfigError(f"{folder} holds a run of other code or data ({since}); {take} another --out")
+            raise ConfigError(f"{folder} holds a run of other code ({since}); {take} another --out")
     summary = folder / "summary.json"
     if not summary.exists() or not _kept_json(summary).get("complete"):
         return "begun"
@@ -256,8 +235,8 @@ def _damaged(path: Path, what: str) -> ConfigError:
 
 
 def check_same(folder: Path, config: Config) -> None:
-    """Raises ConfigError where a folder holds a run of another configuration, whatever the data hold."""
-    changed = [line for line in changes_in(folder, config) if not line.startswith("data.content: ")]
+    """Raises ConfigError where a folder holds a run of another configuration."""
+    changed = changes_in(folder, config)
     if changed:
         raise ConfigError(
             f"{folder} holds a run of another configuration ({', '.join(changed[:4])}): "

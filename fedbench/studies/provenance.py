@@ -43,17 +43,14 @@ def told(config: Config) -> dict[str, Any]:
     return {"code": known} if known else {}
 
 
-def changes(environment: Mapping[str, Any], content: str | None, config: Config) -> list[str] | None:
-    """Files, packages and data that have changed since a run was made; None where it does not say what they were.
-
-    environment, content: of the run, the second of its data.
-    """
-    now, before = told(config).get("code", {}), environment.get("code", {})
-    if now.keys() - before.keys() or (config.data.content and not content):
+def changes(environment: Mapping[str, Any], config: Config) -> list[str] | None:
+    """Files and packages that have changed since a run was made; none where it does not say what it was made with."""
+    now = told(config).get("code", {})
+    before = environment.get("code", {})
+    if now.keys() - before.keys():
         return None
     different = {s for s in now if before[s]["fingerprint"] != now[s]["fingerprint"]}
-    data = {config.data.name} if config.data.content != content and "data" not in different else set[str]()
-    return sorted(data.union(*(changed(before[s]["files"], now[s]["files"]) for s in different)))
+    return sorted({name for s in different for name in changed(before[s]["files"], now[s]["files"])})
 
 
 def check_current(config: Config) -> None:
