@@ -302,9 +302,10 @@ class Config(Section):
     def decisive(self) -> dict[str, Any]:
         """What decides the numbers of a run: everything but seeds, place, loggers, checkpoints and resources.
 
-        The user's code decides them too, and is known by what is in its files.
+        The user's code and data decide them too, and are known by what is in their files.
         """
         tree = self.model_dump(mode="json")
+        del tree["data"]["content"]
         for key in ("seeds", "resources", "checkpoint", "keep_results", "loggers", "wandb", "name", "out"):
             del tree[key]
         return tree

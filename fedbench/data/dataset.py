@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,9 +121,10 @@ class Dataset:
 
     @property
     def content(self) -> str:
-        """What was read of samples, targets and domains, as a hash of twelve digits."""
+        """Samples, targets and domains that were read, and which part they are of, as a hash of twelve digits."""
         assert self.folder is not None
-        return cache.digest_of(self.folder)[:12]
+        read = (cache.digest_of(self.folder), self.train_rows, self.val_rows)
+        return sha256(repr(read).encode()).hexdigest()[:12]
 
     @property
     def one_part(self) -> bool:

@@ -103,8 +103,8 @@ def _since(folder: Path, config: Config) -> str:
     """What of the user's code has changed since a run was made, in words; empty where nothing has."""
     files = provenance.changes(_kept_json(folder / "environment.json"), config)
     if files is None:
-        names = ", ".join(provenance.own_names(config).values())
-        return f"no record says with which code of {names} kept results were made"
+        names = ", ".join(provenance.own_names(config).values()) or config.data.name
+        return f"no record says with which content of {names} kept results were made"
     return provenance.changed_since(files) if files else ""
 
 
@@ -180,7 +180,7 @@ def state_of(folder: Path, config: Config) -> State:
             return "new"
         if not config.keep_results or not _finished(folder):
             take = "give --keep-results to take it, or" if _finished(folder) else "give"
-            raise ConfigError(f"{folder} holds a run of other code ({since}); {take} another --out")
+            raise ConfigError(f"{folder} holds a run of other code or data ({since}); {take} another --out")
     summary = folder / "summary.json"
     if not summary.exists() or not _kept_json(summary).get("complete"):
         return "begun"

@@ -1,4 +1,4 @@
-"""With which code of the user's a run is made: that of method, model, data factory and aggregator."""
+"""With what of the user's own a run is made: code of method, model, data factory and aggregator, and data."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ def code(config: Config) -> dict[str, Code]:
 
 
 def short_print(config: Config) -> str:
-    """Eight hexadecimal digits that name the user's code; empty where there is none."""
+    """Eight hexadecimal digits that name the user's code and data; empty where there is nothing of the user's."""
     return print_in(told(config))
 
 
@@ -40,6 +40,8 @@ def print_in(environment: Mapping[str, Any]) -> str:
 def told(config: Config) -> dict[str, Any]:
     """As environment.json says it."""
     known = {s: {"fingerprint": own.fingerprint, "files": dict(own.files)} for s, own in code(config).items()}
+    if content := config.data.content:
+        known["content"] = {"fingerprint": content, "files": {f"data {config.data.name}": content}}
     return {"code": known} if known else {}
 
 
@@ -50,7 +52,8 @@ def changes(environment: Mapping[str, Any], config: Config) -> list[str] | None:
     if now.keys() - before.keys():
         return None
     different = {s for s in now if before[s]["fingerprint"] != now[s]["fingerprint"]}
-    return sorted({name for s in different for name in changed(before[s]["files"], now[s]["files"])})
+    names = {name for s in different for name in changed(before[s]["files"], now[s]["files"])}
+    return sorted(names, key=lambda name: (name.startswith("data "), name))
 
 
 def check_current(config: Config) -> None:

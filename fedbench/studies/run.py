@@ -103,10 +103,10 @@ def run(
 def jobs_of(config: Config, folder: Path) -> list[Job]:
     """A run of one seed is a job in its own folder; one of several is put together from the jobs of its seeds.
 
-    A folder that the user named outlives changes of the user's code, which are other jobs.
+    A folder that the user named outlives changes of the user's code and data, which are other jobs.
     """
     named = config.out or config.name
-    if len(config.seeds) == 1 and not (named and provenance.code(config)):
+    if len(config.seeds) == 1 and not (named and provenance.short_print(config)):
         return [Job(config, folder, config.method.name)]
     return [Job.kept(config, seed, config.out or Path("results")) for seed in config.seeds]
 

@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedbench.config import Config
@@ -44,7 +45,7 @@ class Net(LightningModule):
 DATA = """
 from tests.runtime.rounds import odd_images
 def make(train):
-    return [(image * {by}, label) for image, label in odd_images(train)]
+    return [(image**{by}, label) for image, label in odd_images(train)]
 """
 RULE = """
 def rule(vectors, weights, current):
@@ -101,8 +102,9 @@ def test_changed_code_is_run_anew_and_said_and_what_was_there_is_taken_again(her
     second, rounds = run_of(asked(section, 0.5, rounds=1))
     assert rounds == [1]
     file = OWN[section][0].partition(":")[0] + ".py"
+    what = f"{file} and data {OWN[section][0]} have" if section == "data" else f"{file} has"
     assert caplog.messages == [
-        f"{file} has changed since: run anew (1 run; earlier results stay, --keep-results takes them)"
+        f"{what} changed since: run anew (1 run; earlier results stay, --keep-results takes them)"
     ]
     assert read(second)["metrics.jsonl"] != kept["metrics.jsonl"]
     assert run_of(asked(section, 0.5, "# a remark\n", rounds=1)) == (second, [])
@@ -110,7 +112,7 @@ def test_changed_code_is_run_anew_and_said_and_what_was_there_is_taken_again(her
     assert read(first) == kept
     assert len(caplog.messages) == 1
     told = json.loads((first / "environment.json").read_text())["code"]
-    assert list(told) == [section]
+    assert list(told) == ([section, "content"] if section == "data" else [section])
     assert next(iter(told[section]["files"])) == file
 
 
@@ -170,11 +172,11 @@ def test_a_run_that_does_not_say_with_which_code_it_was_made_is_not_taken_for_do
     with pytest.raises(ConfigError) as error:
         run(asked("method", 1.0, rounds=1, out=str(old)), report=False)
     assert str(error.value) == (
-        f"{old} holds a run of other code (no record says with which code of own_method:Scaled kept results were "
+        f"{old} holds a run of other code or data (no record says with which content of own_method:Scaled kept results were "
         "made); give --keep-results to take it, or another --out"
     )
     assert run_of(asked("method", 1.0, rounds=1)) == (folder, [1])
-    assert "no record says with which code of own_method:Scaled kept results were made: run anew" in caplog.text
+    assert "no record says with which content of own_method:Scaled kept results were made: run anew" in caplog.text
 
 
 def test_a_comparison_runs_anew_what_has_changed_and_nothing_else(here, caplog):
@@ -216,6 +218,37 @@ def test_a_file_that_has_changed_since_it_was_imported_is_refused(here):
     path.write_text(METHOD.format(by=0.123))
     with pytest.raises(ConfigError, match=r"own_method.py has changed since this process imported own_method:Scaled: "):
         run(small("own_method:Scaled", rounds=1))
+
+
+READER = """
+import numpy as np
+def make(train):
+    return [(row[:-1], int(row[-1])) for row in np.load("rows.npy")[: 60 if train else 30]]
+"""
+
+
+def test_other_data_are_another_run(here):
+    Path("own_reader.py").write_text(READER)
+    partition = {"name": "iid", "clients": 2}
+
+    def save(seed: int) -> None:
+        rows = np.random.default_rng(seed).normal(size=(60, 4)).astype(np.float32)
+        np.save("rows.npy", np.c_[rows, np.arange(60) % 2].astype(np.float32))
+
+    def asked(**more) -> Config:
+        return small(data="own_reader:make", partition=partition, rounds=1, **more)
+
+    save(0)
+    folder, _ = run_of(asked())
+    assert run_of(asked())[1] == []
+    save(1)
+    other, events = run_of(asked())
+    assert other != folder
+    assert events
+    with pytest.raises(ConfigError, match=r"holds a run of other code or data \(data own_reader:make has changed"):
+        run(asked(out=folder))
+    save(0)
+    assert run_of(asked()) == (folder, [])
 
 
 def test_what_is_fedbenchs_own_is_known_by_its_name_alone(here):

@@ -11,11 +11,9 @@ Further keys `data.*` are arguments of the factory, which gets them before fedbe
 
 import hashlib
 import inspect
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +28,7 @@ from fedbench.data.reading.samples import Kind, SampleReader
 from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError, nearest
 from fedbench.import_string import import_string
+from fedbench.user_code import fingerprint
 
 
 class Options(Section):
@@ -62,17 +61,15 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     probed = hashlib.sha256()
     for part in parts:
         part.probe(reader, probed)
-    module = sys.modules[config.name.partition(":")[0]]
-    files = tuple(Path(file) for file in (getattr(module, "__file__", None),) if file)
     decided = {
+        "code": fingerprint(config.name),
         "config": config.options,
         "task": config.task,
         "sizes": [len(part) for part in parts],
         "probed": probed.hexdigest(),
     }
-    return Source(
-        config.name, partial(read, config, *parts, reading.classes, replace(reader, transparent=[])), files, decided
-    )
+    fresh = replace(reader, transparent=[])
+    return Source(config.name, partial(read, config, *parts, reading.classes, fresh), options=decided)
 
 
 def arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading]:
@@ -99,7 +96,7 @@ def make(config: DataConfig, factory: Any, options: dict[str, Any]) -> tuple[Any
         parts = factory(**options)
     except ConfigError:
         raise
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         raise ConfigError(f"data {config.name}: the factory failed ({type(error).__name__}: {error})") from error
     try:
         train, test = parts

@@ -286,8 +286,3 @@ def test_one_changed_number_in_memory_is_noticed(mine):
 def test_transparent_pictures_are_counted_once(mine):
     mine.make = lambda: (toy(10, Image.new("RGBA", (2, 2))), toy(2, Image.new("RGBA", (2, 2))))
     assert "12 images have transparent pixels" in load().warnings[0]
-
-
-def test_a_factory_that_ends_the_process_is_named(mine):
-    mine.make = lambda: sys.exit(0)
-    assert "the factory failed (SystemExit: 0)" in refused()
