@@ -172,8 +172,8 @@ def test_a_run_that_does_not_say_with_which_code_it_was_made_is_not_taken_for_do
     with pytest.raises(ConfigError) as error:
         run(asked("method", 1.0, rounds=1, out=str(old)), report=False)
     assert str(error.value) == (
-        f"{old} holds a run of other code or data (no record says with which content of own_method:Scaled kept results were "
-        "made); give --keep-results to take it, or another --out"
+        f"{old} holds a run of other code or data (no record says with which content of own_method:Scaled kept results "
+        "were made); give --keep-results to take it, or another --out"
     )
     assert run_of(asked("method", 1.0, rounds=1)) == (folder, [1])
     assert "no record says with which content of own_method:Scaled kept results were made: run anew" in caplog.text
