@@ -18,6 +18,7 @@ from fedbench.engine.module_optimizer import as_vectors, module_optimizer, own_o
 from fedbench.engine.optimizers import built_in
 from fedbench.engine.trainee import BatchPlan, Trainee
 from fedbench.errors import ConfigError, first_line
+from fedbench.models.compiled import unwrap
 from fedbench.silence import silenced
 
 
@@ -38,6 +39,7 @@ def run(learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
             finally:
                 learner.module._trainer = None
         learner.ledger.logged.update({k: float(v) for k, v in trainer.callback_metrics.items() if v.numel() == 1})
+    unwrap(learner.module)  # what its setup has compiled anew
     if learner.device.type != "cpu":
         # The Trainer takes the module off the device when it is done.
         learner.module.to(learner.device)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from fedbench.errors import ConfigError
+from fedbench.models.compiled import plain
 from fedbench.module.layout import Layout, Slot
 from fedbench.module.weights import Weights
 
@@ -30,7 +31,7 @@ class FlatModule:
     ) -> None:
         _refuse(module)
         self.module, self.device, self.dtype = module.to(device=device, dtype=dtype), device, dtype
-        self._published = {name: tensor.shape for name, tensor in module.state_dict().items()}
+        self._published = {plain(name): (name, tensor.shape) for name, tensor in module.state_dict().items()}
         if adapt is not None:
             adapt(module, Layout.of(module, head))
         self.layout = Layout.of(module, head)
@@ -101,9 +102,12 @@ class FlatModule:
         """
         self.load(weights)
         found = {name: tensor.detach().cpu() for name, tensor in self.module.state_dict().items()}
-        if {name: tensor.shape for name, tensor in found.items()} != self._published:
+        if {name: tensor.shape for name, tensor in found.items()} != {k: s for k, (_, s) in self._published.items()}:
             return None
-        return {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in found.items()}
+        return {
+            self._published[name][0]: tensor.clone(memory_format=torch.contiguous_format)
+            for name, tensor in found.items()
+        }
 
     def _buffer(self, slot: Slot) -> Tensor:
         owner, _, name = slot.name.rpartition(".")

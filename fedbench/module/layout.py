@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from fedbench.errors import ConfigError, nearest
+from fedbench.models.compiled import plain, unwrap
 from fedbench.module.masks import Masks
 
 Role = Literal["body", "head", "norm", "any_norm", "tied"]
@@ -59,8 +60,12 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module, head: str | None = None) -> "Layout":
-        """The layout of `module`, whose classifier is the submodule `head` (default: its attribute `head`)."""
-        head = head or ("head" if isinstance(getattr(module, "head", None), nn.Module) else None)
+        """The layout of `module`, whose classifier is the submodule `head` (default: its attribute `head`).
+
+        What torch.compile has wrapped is unwrapped first (see `unwrap`), and is called as without it.
+        """
+        unwrap(module)
+        head = plain(head or ("head" if isinstance(getattr(module, "head", None), nn.Module) else "")) or None
         roles = {
             "head": _members(module, [head] if head else []),
             "norm": _members(module, _of_type(module, _BatchNorm)),
@@ -104,7 +109,7 @@ class Layout:
 
     def under(self, prefixes: Iterable[str]) -> Masks:
         """The entries whose name starts with one of the dotted prefixes."""
-        prefixes = tuple(prefixes)
+        prefixes = tuple(map(plain, prefixes))
         names = {slot.name for slot in self.params + self.buffers}
         for prefix in prefixes:
             if not any(_under(name, prefix) for name in names):
@@ -177,7 +182,7 @@ def _groups(module: nn.Module) -> dict[str, int]:
     names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
     declared = getattr(module, "layer_groups", None)
     if isinstance(declared, list | tuple):
-        groups = [(item,) if isinstance(item, str) else tuple(item) for item in declared]
+        groups = [tuple(map(plain, [item] if isinstance(item, str) else item)) for item in declared]
         numbers = {n: [i for i, prefixes in enumerate(groups) if any(_under(n, p) for p in prefixes)] for n in names}
         return {name: found[0] for name, found in numbers.items() if found}
     owners, count = {}, 0

@@ -1,5 +1,7 @@
 """Networks of a user, who never heard of this project."""
 
+from collections import OrderedDict
+
 import torch
 import torch.nn.functional as F
 from lightning import LightningModule
@@ -22,6 +24,25 @@ class Awkward(LightningModule):
         loss = F.cross_entropy(self(x), y)
         self.log("seen", loss)
         return {"loss": loss}
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+
+
+class Parted(LightningModule):
+    """A network in one part with its classifier, a part that torch.compile may wrap."""
+
+    def __init__(self, compiled: bool = False) -> None:
+        super().__init__()
+        parts = {"body": nn.Sequential(nn.Flatten(), nn.Linear(64, 12), nn.BatchNorm1d(12)), "head": nn.Linear(12, 10)}
+        net = nn.Sequential(OrderedDict(parts))
+        self.net = torch.compile(net, backend="eager") if compiled else net
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        return F.cross_entropy(self(batch[0]), batch[1])
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)

@@ -8,10 +8,12 @@ import torch
 from fedbench import models
 from fedbench.config import Config
 from fedbench.data.partitions import partition
+from fedbench.runtime.build import build_learner
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.kept_models import KeptModels
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import Result, run
+from tests.runtime.networks import Parted
 from tests.runtime.rounds import play, small
 
 METHODS = [
@@ -106,3 +108,16 @@ def test_who_is_asked_and_when(tmp_path):
     assert [list(asked(client, 0)) for client in (0, 1, 2)] == [[], [], ["resting"]], "2 never trains"
     assert [list(asked(client, 1)) for client in (0, 1, 2)] == [[], ["after_fit"], ["resting"]]
     assert [list(asked(client, 3)) for client in (0, 1, 2)] == [["after_agg", "resting"]] * 3
+
+
+def test_models_of_a_compiled_module_fit_it_and_go_on_uncompiled(tmp_path):
+    asked = {"name": "tests.runtime.networks:Parted", "head": "net.head"}
+    result = kept(small("fedper", model={**asked, "compiled": True}, rounds=2), tmp_path / "a")
+    path = result.models / "seed-0" / "client-3-after_agg.pt"
+    state = torch.load(path)
+    Parted(compiled=True).load_state_dict(state)
+    config, dataset = resolve(small(model={**asked, "weights": path}))
+    learner = build_learner(config, dataset, 0)
+    loaded = learner.state_dict(learner.initial())
+    assert [*loaded] == [*Parted().state_dict()]
+    assert all(map(torch.equal, loaded.values(), state.values()))
