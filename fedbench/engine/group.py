@@ -294,8 +294,10 @@ class Group:
         buffers, counters = ([rows[row].flatten() for rows in part] for part in (stack.buffers, stack.counters))
         return Weights(
             params=stack.w[row].clone(),
-            buffers=torch.cat([stack.w.new_zeros(0), *buffers]),
-            counters=torch.cat([torch.zeros(0, dtype=torch.int64), *(part.cpu() for part in counters)]),
+            buffers=torch.cat([stack.w.new_zeros(0), *(part.to(stack.w.dtype) for part in buffers)]),
+            counters=torch.cat(
+                [torch.zeros(0, dtype=torch.int64), *(part.to("cpu", torch.int64) for part in counters)]
+            ),
         )
 
 

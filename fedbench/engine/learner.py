@@ -106,7 +106,11 @@ class Learner(Trainee):
 
     def warnings(self, sizes: Sequence[int]) -> list[str]:
         """What to say once of clients with so many training images."""
-        lines = []
+        lines = [
+            f"{copy} is a copy of the model inside the model: it counts as buffers, which are sent and averaged with "
+            "the model where a method does that (method.buffers = private: they stay at the clients)"
+            for copy in self.copies
+        ]
         single = sum(size == 1 for size in sizes)
         if single and self._batchnorms:
             lines.append(

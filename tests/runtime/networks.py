@@ -1,6 +1,7 @@
 """Networks of a user, who never heard of this project."""
 
 from collections import OrderedDict
+from copy import deepcopy
 
 import torch
 import torch.nn.functional as F
@@ -46,3 +47,27 @@ class Parted(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+
+
+class Taught(LightningModule):
+    """A linear model, and a teacher that follows it slowly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(64, 10)
+        self.teacher = deepcopy(self.net).requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x.flatten(1))
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        x, y = batch
+        return F.cross_entropy(self(x), y) + F.mse_loss(self(x), self.teacher(x.flatten(1)))
+
+    def on_train_batch_end(self, *_: object) -> None:
+        with torch.no_grad():
+            for slow, own in zip(self.teacher.parameters(), self.net.parameters(), strict=True):
+                slow.lerp_(own, 0.1)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.net.parameters(), lr=0.05)
