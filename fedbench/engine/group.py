@@ -280,6 +280,7 @@ class Group:
         stack, row, fit, ledger = self.stack, lane.row, lane.asked.fit, lane.asked.ledger
         ledger.losses.copy_(stack.losses[row])
         ledger.steps += lane.done
+        ledger.known += lane.done
         ledger.logged.update(lane.logged)
         needs = {**fit.step.needs, **(fit.loss.needs if fit.loss else {})}
         for name in self.written:

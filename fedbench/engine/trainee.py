@@ -22,7 +22,11 @@ BatchPlan = list[list[Tensor]]
 
 
 class Ledger:
-    """What the fits of a client cost and said. losses: their sum; own_rate: the module's own optimiser made steps."""
+    """What the fits of a client cost and said.
+
+    steps: of gradients; losses: their sum, where they are known (`known` of them); own_rate: the module's own optimiser
+    made steps.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.losses = torch.zeros((), dtype=torch.float64, device=device)
@@ -31,18 +35,23 @@ class Ledger:
     def clear(self) -> None:
         """Begin a new account."""
         self.losses.zero_()
-        self.steps, self.own_rate = 0, False
+        self.steps, self.known, self.own_rate = 0, 0, False
         self.logged: dict[str, float] = {}
 
     def add(self, loss: Tensor) -> None:
-        """Count a gradient step with this loss, one number, which stays on its device."""
-        self.losses.add_(loss.detach().reshape(()))
+        """Count a gradient step with this loss."""
+        self.note(loss)
         self.steps += 1
+
+    def note(self, loss: Tensor) -> None:
+        """Take a loss, one number, which stays on its device."""
+        self.losses.add_(loss.detach().reshape(()))
+        self.known += 1
 
     @property
     def loss(self) -> float | None:
-        """Mean training loss over the gradient steps."""
-        return float(self.losses) / self.steps if self.steps else None
+        """Mean training loss over the gradient steps; None where it is unknown."""
+        return float(self.losses) / self.known if self.known else None
 
 
 class Trainee(Looks):

@@ -11,6 +11,7 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers.logger import DummyLogger
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from torch import Tensor
 from torch.optim import Optimizer
 
 from fedbench.engine.fit import Fit
@@ -62,15 +63,26 @@ class PlannedBatches:
 
 
 class FitSteps(Callback):
-    """Puts the gradient edit, the frozen entries and the loss of a fit into Lightning's loop."""
+    """Puts the gradient edit, the frozen entries and the loss of a fit into Lightning's loop, and counts its steps.
+
+    Of a module that optimises manually, those of its optimiser; the loss of a batch is what training_step returns, else
+    the sum of what went through manual_backward.
+    """
 
     def __init__(self, learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
         self.learner, self.fit, self.plan, self.needs = learner, fit, plan, fit.needs(learner.w)
         self.optimizer: Optimizer | None = None
+        self._manual = not learner.module.automatic_optimization
+        self._passed_back: list[Tensor] = []
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.optimizer = trainer.optimizers[0]
         restrain(self.optimizer, self.learner, self.fit)
+        if self._manual:
+            self.optimizer.register_step_post_hook(self._count)
+
+    def _count(self, *_: Any) -> None:
+        self.learner.ledger.steps += 1
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         # The Trainer has fetched the next batch already.
@@ -89,12 +101,20 @@ class FitSteps(Callback):
                 parameter.grad = view
         edit(learner.g, learner.w, self.needs)
 
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
+        if self._manual:
+            self._passed_back.append(loss.detach().reshape(()))
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        if loss is not None:
-            self.learner.ledger.add(loss)
+        ledger, passed_back = self.learner.ledger, self._passed_back
+        if not self._manual and loss is not None:
+            ledger.add(loss)
+        elif self._manual and (loss is not None or passed_back):
+            ledger.note(torch.stack(passed_back).sum() if loss is None else loss)
+        passed_back.clear()
 
 
 def _trainer(learner: Trainee, epochs: int, steps: FitSteps) -> Trainer:

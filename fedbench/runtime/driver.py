@@ -222,12 +222,13 @@ class Driver:
         for client, reason in failed:
             self.warn(f"seed {self.seed}, round {round}: client {client} was left out: {reason}")
         fits = [report for report in reports if report.steps and report.upload is not None]
+        losses = [report.loss for report in fits if report.loss is not None]
         asked = before if round == 1 else RoundRecord()  # bytes of an extra pass before round 1 count as round 1's
         self.record = RoundRecord(
             number=round,
             idle=before.idle + (not fits),
             took_part=list(self.server.participants) if POOLED in trainers else [u.client for u in uploads],
-            train_loss=sum(r.loss for r in fits if r.loss is not None) / len(fits) if fits else None,
+            train_loss=sum(losses) / len(losses) if losses else None,
             steps=sum(report.steps for report in fits),
             bytes_up=asked.bytes_up + sum(upload.nbytes for upload in uploads),
             bytes_down=asked.bytes_down + sum(task.message.nbytes for task in tasks if task.train),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbench import processor
+from fedbench import methods, processor
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
@@ -31,7 +31,8 @@ MANY = 10_000
 def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[int, Partition]) -> None:
     """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
-    write_json_atomically(folder / "environment.json", {**environment(drawn, dataset), **prints(config)})
+    trains = {"trains": methods.load(config.method.name).trains}
+    write_json_atomically(folder / "environment.json", {**environment(drawn, dataset), **trains, **prints(config)})
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
     else:

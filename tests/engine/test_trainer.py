@@ -377,3 +377,78 @@ def test_the_trainer_refuses_in_one_line_too(learner, net, blobs):
     with pytest.raises(ConfigError, match="2 optimisers") as error:
         trained.fit(Fit(trained.initial(), blobs(8)))
     assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def manual(net):
+    """A module that optimises manually, with this training_step."""
+
+    def build(training_step):
+        class Manual(net):
+            def __init__(self) -> None:
+                super().__init__()
+                self.automatic_optimization = False
+
+        Manual.training_step = training_step
+        return Manual
+
+    return build
+
+
+def backward_and_step(net, batch, batch_idx):
+    optimizer = net.optimizers()
+    optimizer.zero_grad()
+    net.manual_backward(F.cross_entropy(net(batch[0]), batch[1]))
+    optimizer.step()
+
+
+def and_returns_the_loss(net, batch, batch_idx):
+    backward_and_step(net, batch, batch_idx)
+    return {"loss": F.cross_entropy(net(batch[0]), batch[1]) * 0 + 5}
+
+
+def without_lightning(net, batch, batch_idx):
+    optimizer = net.optimizers(use_pl_optimizer=False)
+    optimizer.zero_grad()
+    F.cross_entropy(net(batch[0]), batch[1]).backward()
+    optimizer.step()
+
+
+def twice(net, batch, batch_idx):
+    for _ in range(2):
+        backward_and_step(net, batch, batch_idx)
+
+
+def every_second(net, batch, batch_idx):
+    net.manual_backward(F.cross_entropy(net(batch[0]), batch[1]) / 2)
+    if batch_idx % 2:
+        net.optimizers().step()
+        net.optimizers().zero_grad()
+
+
+@pytest.mark.parametrize(
+    ("training_step", "steps", "known"),
+    [
+        (backward_and_step, 6, True),
+        (and_returns_the_loss, 6, 5.0),
+        (without_lightning, 6, None),
+        (twice, 12, True),
+        (every_second, 2, True),
+        (lambda net, batch, batch_idx: None, 0, None),
+    ],
+)
+def test_steps_of_manual_optimisation_are_those_of_its_optimiser(learner, manual, blobs, training_step, steps, known):
+    trained = learner(manual(training_step), engine="trainer", batch_size=6)
+    trained.fit(Fit(trained.initial(), blobs(18)))
+    ledger = trained.ledger
+    assert ledger.steps == steps
+    assert ledger.loss == known if known is not True else 0 < ledger.loss < 3
+
+
+@pytest.mark.parametrize("optimizer", ["module", "sgd"])
+def test_manual_optimisation_is_the_automatic_one_to_the_bit(learner, net, manual, blobs, same, optimizer):
+    learners = [learner(kind, optimizer, engine="trainer") for kind in (net, manual(backward_and_step))]
+    found = [trained.fit(Fit(trained.initial(), blobs(18))) for trained in learners]
+    assert same(*found)
+    assert learners[0].ledger.steps == learners[1].ledger.steps
+    assert learners[0].ledger.loss == learners[1].ledger.loss

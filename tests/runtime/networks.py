@@ -71,3 +71,17 @@ class Taught(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.net.parameters(), lr=0.05)
+
+
+class Manual(Parted):
+    """Optimises manually, without a word to Lightning about its loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        F.cross_entropy(self(batch[0]), batch[1]).backward()
+        optimizer.step()

@@ -207,3 +207,12 @@ def test_a_compiled_part_changes_no_number(method, engine, tmp_path):
         for own in (False, True)
     ]
     assert runs[0] == runs[1]
+
+
+def test_manual_optimisation_has_trained_and_its_loss_is_unknown(tmp_path):
+    asked = small(rounds=2, train__engine="trainer", train__optimizer="module", model="tests.runtime.networks:Manual")
+    result = run(asked.model_copy(update={"out": tmp_path}), report=False)
+    fits = result.metrics[result.metrics["point"] == "after_fit"]
+    assert (fits["steps"] > 0).all()
+    assert fits["train_loss"].isna().all()
+    assert not any("nothing was trained" in line for line in result.summary["warnings"])

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from fedbench.data.partitions import partition
 from fedbench.results.reader import Records
 from fedbench.runtime.cluster import COMMAND
@@ -65,3 +67,9 @@ def test_the_command_is_the_users_also_in_a_worker_of_ray(monkeypatch):
     assert environment({}, EVEN)["command"] is None
     monkeypatch.setenv(COMMAND, "fedbench grid --method fedcac")
     assert environment({}, EVEN)["command"] == "fedbench grid --method fedcac"
+
+
+@pytest.mark.parametrize(("method", "trains"), [("centralized", "pooled"), ("fedavg", "drawn")])
+def test_who_trains_in_a_round_is_noted(method, trains, tmp_path):
+    described(small(method), tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "environment.json").read_text())["trains"] == trains
