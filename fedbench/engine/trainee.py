@@ -55,10 +55,13 @@ class Ledger:
 
 
 class Trainee(Looks):
-    """What engines work on. optimizer: module, sgd, adam or adamw (`train.optimizer`, resolved)."""
+    """What engines work on. optimizer: module, sgd, adam or adamw (`train.optimizer`, resolved); rounds: of the run."""
 
-    def __init__(self, module: LightningModule, train: TrainConfig, *, optimizer: str = "sgd", **more: Any) -> None:
+    def __init__(
+        self, module: LightningModule, train: TrainConfig, *, optimizer: str = "sgd", rounds: int = 1, **more: Any
+    ) -> None:
         super().__init__(module, train, **more)
+        self.rounds = rounds
         self.optimizer, self.ledger = optimizer, Ledger(self.device)
         self.idle_optimizers: dict[Any, Any] = {}
         self._batchnorms = {n: m for n, m in module.named_modules() if isinstance(m, _BatchNorm)}

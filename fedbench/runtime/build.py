@@ -57,6 +57,7 @@ def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cp
         module,
         config.train,
         optimizer=config.train.optimizer,
+        rounds=config.rounds,
         head=config.model.head,
         copies=copies,
         adapt=partial(kind.adapt_model, options=options, seed=seed),

@@ -85,3 +85,11 @@ class Manual(Parted):
         optimizer.zero_grad()
         F.cross_entropy(self(batch[0]), batch[1]).backward()
         optimizer.step()
+
+
+class Scheduled(Parted):
+    """Its rate falls in the second round and in the third, of one epoch each."""
+
+    def configure_optimizers(self) -> object:
+        optimizer = torch.optim.Adam(self.parameters(), lr=0.02)
+        return [optimizer], [torch.optim.lr_scheduler.MultiStepLR(optimizer, [1, 2], 0.1)]
