@@ -81,8 +81,7 @@ def per_participant(run: Records, clients: pd.DataFrame, config: dict[str, Any],
     One model that is trained on the data of all clients makes its steps itself: they count whole.
     """
     shares = rounds[["bytes_up", "bytes_down", "steps"]].div(counted_participants(clients, config, rounds), axis=0)
-    known = run.environment().get("trains")
-    pooled = known == "pooled" if known else (config.get("method") or {}).get("name") in REFERENCES
+    pooled = run.environment().get("pooled", (config.get("method") or {}).get("name") in REFERENCES)
     return shares.assign(steps=rounds["steps"]) if pooled else shares
 
 

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from fedbench.config import Config
@@ -31,7 +32,10 @@ Event = dict[str, Any]
 
 
 class Driver:
-    """Runs one configuration with one seed. on_event: told of every evaluated round; warnings: said before round 1."""
+    """Runs one configuration with one seed.
+
+    on_event: told of every evaluated round; warnings: said before round 1; inputs: what models are given.
+    """
 
     def __init__(
         self,
@@ -41,6 +45,7 @@ class Driver:
         recorder: Recorder,
         on_event: Callable[[Event], None] = lambda event: None,
         warnings: Sequence[str] = (),
+        inputs: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.config, self.seed, self.context, self.method = parts.config, parts.seed, parts.context, parts.method
         self.setup, self.hosts, self.recorder, self.on_event = setup, hosts, recorder, on_event
@@ -54,7 +59,7 @@ class Driver:
         self.warnings += sampled(len(self.everyone), self.context.clients)
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
-        self.models = KeptModels(self.config, self.seed, self.method.after_fit, recorder.folder, trainers)
+        self.models = KeptModels(self.config, self.seed, self.method.after_fit, recorder.folder, trainers, inputs)
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", self.config.checkpoint.every, self.config.rounds)
         self.last_fit: dict[int, Scores] = {}
         self.record = RoundRecord()
@@ -76,7 +81,7 @@ class Driver:
         parts = assembled(config, dataset, dealt, seed)
         state_bytes = parts.context.clients * trees.nbytes(parts.learner.initial())
         setup = Setup(config, seed, dealt, known, state_bytes=state_bytes)
-        return cls(parts, setup, hosts, recorder, on_event, [*dataset.warnings, *dealt.warnings])
+        return cls(parts, setup, hosts, recorder, on_event, [*dataset.warnings, *dealt.warnings], dataset.inputs())
 
     def run(self, kept: dict[str, Any] | None = None) -> None:
         """All exchanges, or those after a checkpoint: the driver's part of it."""

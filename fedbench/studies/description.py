@@ -31,8 +31,8 @@ MANY = 10_000
 def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[int, Partition]) -> None:
     """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
-    trains = {"trains": methods.load(config.method.name).trains}
-    write_json_atomically(folder / "environment.json", {**environment(drawn, dataset), **trains, **prints(config)})
+    pooled = {"pooled": methods.load(config.method.name).trains == "pooled"}
+    write_json_atomically(folder / "environment.json", {**environment(drawn, dataset), **pooled, **prints(config)})
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
     else:

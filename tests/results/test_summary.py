@@ -48,9 +48,9 @@ def test_summary_costs_are_per_participant_and_round(folder: Path) -> None:
     ("method", "environment", "steps"),
     [
         ("centralized", {}, 20),
-        ("centralized", {"trains": "pooled"}, 20),
-        ("own:Pooled", {"trains": "pooled"}, 20),
-        ("fedavg", {"trains": "drawn"}, 10),
+        ("centralized", {"pooled": True}, 20),
+        ("own:Pooled", {"pooled": True}, 20),
+        ("fedavg", {"pooled": False}, 10),
     ],
 )
 def test_the_pooled_model_s_steps_count_whole(folder: Path, method: str, environment: dict, steps: float) -> None:
