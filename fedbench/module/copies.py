@@ -15,17 +15,17 @@ Parameters = Mapping[str, nn.Parameter]
 def copies_in(module: nn.Module) -> dict[str, str | None]:
     """Dotted names of copies, each with that of its original ('': the module itself), or None where it has none inside.
 
-    Names are those without torch.compile's wrappers.
-
-    Copies are what AveragedModel averages, and frozen submodules that start with the numbers of a trainable one.
+    Copies are what AveragedModel averages, and frozen submodules that start with the numbers of a trainable one. Names
+    are those without torch.compile's wrappers.
     """
     copies: dict[str, str | None] = {}
     for name, part in module.named_modules():
         if not name or any(is_under(name, copy) for copy in copies):
             continue
         if isinstance(part, AveragedModel):
-            copies[f"{name}.module"] = _original(module, name, part.module, _alike)
-        elif (original := _original(module, name, part, _frozen_copy)) is not None:
+            same = _original(module, name, part.module, _equal)
+            copies[f"{name}.module"] = _original(module, name, part.module, _alike) if same is None else same
+        elif _frozen(part) and (original := _original(module, name, part, _equal)) is not None:
             copies[name] = original
     return {plain(copy): original if original is None else plain(original) for copy, original in copies.items()}
 
@@ -35,7 +35,7 @@ def is_under(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(prefix + ".")
 
 
-def pairs(module: nn.Module, copies: Mapping[str, str | None]) -> list[tuple[Tensor, Tensor]]:
+def with_originals(module: nn.Module, copies: Mapping[str, str | None]) -> list[tuple[Tensor, Tensor]]:
     """Tensors of copies, each with its original."""
     found = []
     for copy, original in copies.items():
@@ -59,17 +59,21 @@ def _original(
 
 
 def _alike(own: Parameters, others: Parameters) -> bool:
-    """Whether all of the parameters have a trainable counterpart."""
+    """Whether all of the parameters have a trainable counterpart of their shape and type."""
     if not own or not own.keys() <= others.keys() or any(map(is_lazy, own.values())):
         return False
-    return all(others[name].requires_grad and others[name].shape == p.shape for name, p in own.items())
+    both = [(p, others[name]) for name, p in own.items()]
+    return all(other.requires_grad and (other.shape, other.dtype) == (p.shape, p.dtype) for p, other in both)
 
 
-def _frozen_copy(own: Parameters, others: Parameters) -> bool:
-    """Whether they are frozen and have the same numbers, other ones than all layers of a kind start with."""
+def _frozen(part: nn.Module) -> bool:
+    return not any(p.requires_grad for p in part.parameters())
+
+
+def _equal(own: Parameters, others: Parameters) -> bool:
+    """Whether they are alike, with the same numbers, other ones than all layers of a kind start with."""
     return (
-        not any(p.requires_grad for p in own.values())
-        and _alike(own, others)
+        _alike(own, others)
         and all(torch.equal(p, others[name]) for name, p in own.items())
         and any(p.numel() and bool((p != p.flatten()[0]).any()) for p in own.values())
     )

@@ -15,7 +15,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from fedbench.errors import ConfigError, nearest
 from fedbench.models.compiled import plain, unwrap
-from fedbench.module.copies import is_under, pairs
+from fedbench.module.copies import is_under, with_originals
 from fedbench.module.masks import Masks
 
 Role = Literal["body", "head", "norm", "any_norm", "tied"]
@@ -82,7 +82,7 @@ class Layout:
         params = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         linear = set(_of_type(module, nn.Linear))
         roles["linear"] = {id(p) for n, p in params if n.rpartition(".")[0] in linear}
-        for copy, original in pairs(module, copies):
+        for copy, original in with_originals(module, copies):
             for members in roles.values():
                 members |= {id(copy)} if id(original) in members else set()
         buffers: list[tuple[str, Tensor]] = list(module.named_buffers())

@@ -53,6 +53,21 @@ def test_averages_and_frozen_copies_are_copies(module, copies):
     assert copies_in(module) == copies
 
 
+def test_the_original_of_an_average_is_the_one_with_its_numbers():
+    module = two_heads()
+    nn.init.normal_(module.second.weight)
+    module.slow = AveragedModel(module.second)
+    assert copies_in(module) == {"slow.module": "second"}
+    nn.init.normal_(module.slow.module.weight)
+    assert copies_in(module) == {"slow.module": "head"}, "the first of its shape where none has"
+
+
+def test_a_frozen_copy_in_half_precision_is_a_model_of_its_own():
+    module = Net()
+    module.slow = deepcopy(module.body).bfloat16().requires_grad_(False)
+    assert copies_in(module) == {}
+
+
 def test_a_copy_of_the_whole():
     module = Net()
     module.slow = deepcopy(module).requires_grad_(False)
