@@ -542,3 +542,16 @@ def test_the_types_of_schedulers_are_known_before_round_1(learner, net, engine):
     assert learner(net, engine=engine).schedules == []
     assert learner(schedules(net)["steps"], engine=engine).schedules == ["CosineAnnealingLR"]
     assert learner(schedules(net)["steps"], "sgd", engine=engine).schedules == []
+
+
+@pytest.mark.parametrize("hook", ["setup", "configure_model"])
+def test_what_the_trainer_s_setup_compiles_keeps_its_names(both, learner, net, blobs, hook):
+    def compiled(self, stage=None):
+        self.body = torch.compile(self.body, backend="eager")
+
+    kind = type("Compiled", (net,), {hook: compiled})
+    both(kind, blobs(18))
+    trained = learner(kind, engine="trainer")
+    trained.fit(Fit(trained.initial(), blobs(18)))
+    assert [*trained.module.state_dict()] == [*net().state_dict()]
+    assert trained.state_dict(trained.initial()) is not None
