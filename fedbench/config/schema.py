@@ -168,7 +168,9 @@ class TrainConfig(Section):
     epochs: int = Field(5, ge=0, description="local epochs per round")
     steps: PositiveInt | None = Field(None, description="local gradient steps per round, instead of epochs")
     shuffle: bool = Field(True, description="shuffle a client's images every epoch")
-    keep_optimizer: bool = Field(False, description="keep optimiser state at the client across rounds")
+    keep_optimizer: bool = Field(
+        False, description="keep optimiser state at the client across rounds, and the place of a model's schedule"
+    )
     precision: Literal["32-true", "64-true", "bf16-mixed"] = Field("32-true", description="arithmetic of training")
     memory_format: Literal["auto", "contiguous", "channels_last"] = Field(
         "auto", description="layout of images and convolutions; auto: by model and device"

@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -145,18 +145,34 @@ class Dataset:
     def test_rows(self) -> int:
         return len(self.targets) - self.train_rows
 
+    @property
+    def unit(self) -> int:
+        """What a sample is divided by before it is normalised: 255 for pixels, else 1."""
+        return 255 if self.samples.dtype == np.uint8 else 1
+
+    def inputs(self) -> dict[str, Any]:
+        """What a model is given, for whoever uses it without this data set, as JSON has it.
+
+        A model gets (sample / unit - mean) / std, mean and std along the first dimension of a sample, or the sample as
+        it is where both are empty (tokens). shape: of a sample; classes: what outputs stand for, if these are classes.
+        """
+        classes = self.class_names or tuple(map(str, range(self.classes)))
+        constants = {"unit": self.unit, "mean": [*self.mean], "std": [*self.std]}
+        return {"shape": [*self.shape], **constants, "classes": [*classes]}
+
     def scale_and_shift(
         self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
     ) -> tuple[Tensor, Tensor] | None:
-        """The two factors [C, 1, ...] with sample * scale + shift = (sample / unit - mean) / std, where the unit is 255
-        for pixels and else 1; None for what is not normalised.
+        """The two factors [C, 1, ...] with sample * scale + shift = (sample / unit - mean) / std.
+
+        None for what is not normalised.
         """
         if not self.mean:
             return None
-        unit, ones = 255 if self.samples.dtype == np.uint8 else 1, [1] * (len(self.shape) - 1)
+        ones = [1] * (len(self.shape) - 1)
         mean = torch.tensor(self.mean, dtype=torch.float64).view(-1, *ones)
         std = torch.tensor(self.std, dtype=torch.float64).view(-1, *ones)
-        return (1 / (unit * std)).to(device, dtype), (-mean / std).to(device, dtype)
+        return (1 / (self.unit * std)).to(device, dtype), (-mean / std).to(device, dtype)
 
 
 def reopened(folder: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:

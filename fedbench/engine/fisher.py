@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 
+from fedbench.models.compiled import uncompiled
+
 AT_ONCE = 100
 """Samples of one pass by layers."""
 
@@ -58,7 +60,7 @@ class SquaredGradients:
     def _by_layers(self, x: Tensor, y: Tensor) -> list[Tensor]:
         assert self.layers is not None
         seen: dict[str, WatchedLayer] = {}
-        with ExitStack() as hooks, torch.enable_grad():
+        with ExitStack() as hooks, torch.enable_grad(), uncompiled():
             for name, layer in self.layers.items():
                 hooks.enter_context(WatchedLayer(name, layer, seen))
             loss = self.loss(self.module(x), y, reduction="sum")

@@ -280,6 +280,7 @@ class Group:
         stack, row, fit, ledger = self.stack, lane.row, lane.asked.fit, lane.asked.ledger
         ledger.losses.copy_(stack.losses[row])
         ledger.steps += lane.done
+        ledger.known += lane.done
         ledger.logged.update(lane.logged)
         needs = {**fit.step.needs, **(fit.loss.needs if fit.loss else {})}
         for name in self.written:
@@ -294,8 +295,10 @@ class Group:
         buffers, counters = ([rows[row].flatten() for rows in part] for part in (stack.buffers, stack.counters))
         return Weights(
             params=stack.w[row].clone(),
-            buffers=torch.cat([stack.w.new_zeros(0), *buffers]),
-            counters=torch.cat([torch.zeros(0, dtype=torch.int64), *(part.cpu() for part in counters)]),
+            buffers=torch.cat([stack.w.new_zeros(0), *(part.to(stack.w.dtype) for part in buffers)]),
+            counters=torch.cat(
+                [torch.zeros(0, dtype=torch.int64), *(part.to("cpu", torch.int64) for part in counters)]
+            ),
         )
 
 

@@ -14,12 +14,13 @@ from fedbench.engine import loop, trainer
 from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit
 from fedbench.engine.lane import Asked
 from fedbench.engine.losses import outputs_of
-from fedbench.engine.module_optimizer import module_optimizer
+from fedbench.engine.module_optimizer import scheduler_types
 from fedbench.engine.stack import Stack
 from fedbench.engine.trainee import Trainee
 from fedbench.errors import ConfigError, first_line
 from fedbench.module import seeds
-from fedbench.module.hooks import Hooks
+from fedbench.module.hooks import LoopContext
+from fedbench.module.logs import Logs
 from fedbench.module.masks import holds_one
 from fedbench.module.weights import Weights
 
@@ -31,15 +32,22 @@ class Learner(Trainee):
         super().__init__(module, train, **more)
         self.stack = Stack(self, train.width, self._alone) if train.engine == "stack" else None
         self.together: Callable[[Fit], Weights] = self._at_once
-        if self.optimizer == "module" and self.hooks is not None:
-            self._try_optimizers(self.hooks)
+        self.schedules = self._schedules() if self.optimizer == "module" else []
 
-    def _try_optimizers(self, hooks: Hooks) -> None:
-        """Find what is wrong with configure_optimizers before anything is trained."""
-        hooks.context.begin([[torch.zeros(0)] * 100] * max(1, self.train.epochs))
-        name = type(self.module).__name__
-        with told(f"{name}.configure_optimizers fails"):
-            module_optimizer(self.module)
+    def _schedules(self) -> list[str]:
+        """The types of the module's schedulers; finds what is wrong with configure_optimizers before it is needed."""
+        module, context = self.module, self.hooks.context if self.hooks else LoopContext(Logs())
+        context.begin([[torch.zeros(0)] * 100] * max(1, self.train.epochs))
+        if self.hooks:
+            with told(f"{type(module).__name__}.configure_optimizers fails"):
+                return scheduler_types(module)
+        module._trainer = context  # type: ignore[assignment]
+        try:
+            return scheduler_types(module)
+        except Exception:  # what needs a Trainer is tried with one, by `probe`
+            return []
+        finally:
+            module._trainer = None
 
     def fit(self, fit: Fit) -> Weights:
         """The trained weights."""
@@ -109,7 +117,11 @@ class Learner(Trainee):
 
     def warnings(self, sizes: Sequence[int]) -> list[str]:
         """What to say once of clients with so many training images."""
-        lines = []
+        lines = [
+            f"{copy} is a copy of the model inside the model: it counts as buffers, which are sent and averaged with "
+            "the model where a method does that (method.buffers = private: they stay at the clients)"
+            for copy in self.copies
+        ]
         single = sum(size == 1 for size in sizes)
         if single and self._batchnorms:
             lines.append(

@@ -29,8 +29,8 @@ class Looks(FlatModule):
     """A flat module that can be evaluated and differentiated.
 
     module: the user's LightningModule; head: dotted name of the classifier; adapt: changes the module, given its
-    layout, before its parameters are counted; task: what its outputs are judged by. Raises ConfigError for what cannot
-    be honoured.
+    layout, before its parameters are counted; copies: of the model inside it (see `FlatModule`); task: what its outputs
+    are judged by. Raises ConfigError for what cannot be honoured.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Looks(FlatModule):
         *,
         head: str | None = None,
         adapt: Adapt | None = None,
+        copies: Mapping[str, str | None] = MappingProxyType({}),
         device: str | torch.device = "cpu",
         task: Task | None = None,
         evaluate_batch: int = 500,
@@ -53,7 +54,7 @@ class Looks(FlatModule):
         if overrides(module, "configure_model"):
             module.configure_model()
         dtype = torch.float64 if train.precision == "64-true" else torch.float32
-        super().__init__(module, torch.device(device), dtype, head, adapt)
+        super().__init__(module, torch.device(device), dtype, head, adapt, copies)
         self._squares: SquaredGradients | None = None
         self._order: list[str] | None = None
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedbench.engine.companion import Companion
 from fedbench.engine.fit import Fit
 from fedbench.engine.losses import result_of, trained_loss
-from fedbench.engine.module_optimizer import advance
+from fedbench.engine.module_optimizer import advance, epochs_before, keep_schedule
 from fedbench.engine.optimizers import Stepper, make_stepper
 from fedbench.engine.trainee import BatchPlan, Trainee
 from fedbench.errors import ConfigError
@@ -53,7 +53,7 @@ class Training:
         self._second = learner.second_batches(fit)
         self._data = learner.seen_in_training(fit)
         self._fetched: tuple[Tensor | None, Any] = (None, None)
-        self._position = 0
+        self._position, self._epochs_before = 0, epochs_before(fit)
         self.hooks("on_fit_start")
         self.hooks("on_train_start")
 
@@ -204,13 +204,15 @@ class Training:
 
     def _advance(self, interval: str, count: int, plateau: bool) -> None:
         if self.stepper.schedulers:
+            count += self._epochs_before if interval == "epoch" else 0
             advance(self.stepper.schedulers, interval, count, plateau, self.hooks.logs.callback_metrics)
 
     def finish(self) -> None:
-        """Keep the optimiser's state."""
+        """Keep the state of the optimiser and of its schedulers."""
         self.hooks.context.update(current_epoch=len(self.plan))
         self.hooks("on_train_end")
         self.hooks("on_fit_end")
         if self.fit.memory is not None:
             self.fit.memory["optimizer"] = self.stepper.state()
+            keep_schedule(self.fit, self.stepper.optimizer, self.stepper.schedulers, len(self.plan))
         self.stepper.release()

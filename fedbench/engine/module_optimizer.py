@@ -1,6 +1,7 @@
 """The optimiser and the schedulers that a module's configure_optimizers makes, and how a fit restrains them."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -17,6 +18,11 @@ from fedbench.module.layout import Layout
 from fedbench.module.masks import bitmask, choose, holds_one
 
 OptimizerState = dict[Any, Any]
+
+SCHEDULE = "schedule"
+"""Under which the memory of a fit has the place of its schedulers."""
+SETTING = int | float | tuple | Tensor
+"""What a scheduler may have changed in an optimiser's groups."""
 
 
 def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]]:
@@ -41,17 +47,27 @@ def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]
     return asked, optimizers[0], configs
 
 
+def scheduler_types(module: LightningModule) -> list[str]:
+    """Names of the types of its schedulers. Raises whatever configure_optimizers raises, and ConfigError."""
+    return [type(config.scheduler).__name__ for config in module_optimizer(module)[2]]
+
+
 def own_optimizer(learner: Trainee, fit: Fit) -> bool:
     """Whether the module's configure_optimizers makes the steps of this fit."""
     return learner.optimizer == "module" and fit.step.rule is None
 
 
-def restrain(optimizer: Optimizer, learner: Trainee, fit: Fit) -> None:
-    """Give a module's or a Trainer's optimiser the memory, learning rate and frozen entries of a fit."""
+def restrain(optimizer: Optimizer, schedulers: list[Any], learner: Trainee, fit: Fit) -> None:
+    """Give a module's or a Trainer's optimiser the memory, learning rate and frozen entries of a fit.
+
+    schedulers: of the optimiser, in Lightning's form; they go on with its memory.
+    """
     if fit.memory and "optimizer" in fit.memory:
         held = fit.memory["optimizer"]
         state = _cloned(held) if fit.step.rule is None else by_tensor(held, learner.layout)
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    if fit.memory and schedulers and SCHEDULE in fit.memory:
+        _go_on(optimizer, schedulers, fit.memory[SCHEDULE])
     if own_optimizer(learner, fit):
         learner.ledger.own_rate = True
         first, rate = optimizer.param_groups[0], fit.step.lr
@@ -60,6 +76,33 @@ def restrain(optimizer: Optimizer, learner: Trainee, fit: Fit) -> None:
             scale_rate(optimizer, own * fit.step.decay)
     if fit.move is not None and _splits_tensors(learner, fit.move.mask):
         hold_frozen(optimizer, learner.w, fit.move.mask)
+
+
+def keep_schedule(fit: Fit, optimizer: Optimizer, schedulers: list[Any], epochs: int) -> None:
+    """Note in the memory of a fit where its schedulers are after so many epochs of it."""
+    if fit.memory is not None and schedulers:
+        settings = [{k: v for k, v in group.items() if isinstance(v, SETTING)} for group in optimizer.param_groups]
+        states = [config.scheduler.state_dict() for config in schedulers]
+        kept = {"schedulers": states, "settings": settings, "epochs": epochs_before(fit) + epochs}
+        fit.memory[SCHEDULE] = deepcopy(kept)
+
+
+def epochs_before(fit: Fit) -> int:
+    """Epochs that the schedulers of a fit have seen in earlier ones."""
+    return int((fit.memory or {}).get(SCHEDULE, {}).get("epochs", 0))
+
+
+def rounds_ahead(learner: Trainee, fit: Fit) -> int:
+    """How many fits like this one a schedule is made for."""
+    return learner.rounds if learner.train.keep_optimizer and fit.memory is not None else 1
+
+
+def _go_on(optimizer: Optimizer, schedulers: list[Any], kept: dict[str, Any]) -> None:
+    kept = deepcopy(kept)
+    for group, settings in zip(optimizer.param_groups, kept["settings"], strict=True):
+        group.update(settings)
+    for config, state in zip(schedulers, kept["schedulers"], strict=True):
+        config.scheduler.load_state_dict(state)
 
 
 def scale_rate(optimizer: Optimizer, factor: float) -> None:

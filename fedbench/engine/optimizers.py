@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
 from fedbench.engine.fit import Fit
-from fedbench.engine.module_optimizer import OptimizerState, module_optimizer, own_optimizer, restrain
+from fedbench.engine.module_optimizer import OptimizerState, module_optimizer, own_optimizer, restrain, rounds_ahead
 from fedbench.engine.trainee import Trainee
 from fedbench.module.masks import choose, places, ranges_of
 
@@ -31,12 +31,14 @@ class Stepper:
     """
 
     def __init__(self, learner: Trainee, fit: Fit) -> None:
-        _, self.optimizer, self.schedulers = module_optimizer(learner.module)
+        assert learner.hooks is not None
+        with learner.hooks.context.over(rounds_ahead(learner, fit)):
+            _, self.optimizer, self.schedulers = module_optimizer(learner.module)
         self.g = learner.g.zero_()
         self._pairs = [
             (p, v) for p, v in zip(learner.parameters, learner.gradient_views, strict=True) if p.requires_grad
         ]
-        restrain(self.optimizer, learner, fit)
+        restrain(self.optimizer, self.schedulers, learner, fit)
 
     def zero_grad(self) -> None:
         for parameter, _ in self._pairs:

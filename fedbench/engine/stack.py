@@ -34,8 +34,10 @@ class Stack:
         layout, like = learner.layout, learner.w
         self.w, self.g, self.momentum = (like.new_zeros(width, layout.size) for _ in range(3))
         # Tensors of their own: batch normalisation changes no part of a row in place.
-        self.buffers = [like.new_zeros(width, *slot.shape) for slot in layout.buffers]
-        self.counters = [like.new_zeros(width, *slot.shape, dtype=torch.int64) for slot in layout.counters]
+        self.buffers, self.counters = (
+            [like.new_zeros(width, *slot.shape, dtype=learner.buffer(slot).dtype) for slot in slots]
+            for slots in (layout.buffers, layout.counters)
+        )
         self.losses = torch.zeros(width, dtype=torch.float64, device=like.device)
         self.steps: dict[Any, TracedStep | UntraceableError] = {}
         self._views: dict[Any, Views] = {}

@@ -95,6 +95,9 @@ class TracedStep:
         kept, drawn = attributes(twin), streams()
         (graph, record), (again, _) = (traced(twin, loss, shape, example) for _ in range(2))
         seeded = torch.Tag.nondeterministic_seeded
+        own = {tensor.data_ptr() for tensor in (*module.parameters(), *module.buffers()) if tensor.numel()}
+        if own.intersection(constant.data_ptr() for constant in constants(graph).values()):
+            raise UntraceableError("one of its attributes is a function that holds on to the module")
         if attributes(twin) != kept:
             raise UntraceableError("it changes attributes of the module that are no buffers")
         if streams() != drawn or any(seeded in getattr(node.target, "tags", ()) for node in graph.graph.nodes):
@@ -143,9 +146,15 @@ def traced(
 
 def is_same(graph: GraphModule, other: GraphModule) -> bool:
     """Whether two traces do the same operations with the same constants."""
-    own, others = ({k: v for k, v in vars(g).items() if isinstance(v, Tensor)} for g in (graph, other))
+    own, others = constants(graph), constants(other)
     same = own.keys() == others.keys() and all(torch.equal(value, others[key]) for key, value in own.items())
     return same and graph.code == other.code
+
+
+def constants(graph: GraphModule) -> dict[str, Tensor]:
+    """Tensors that a trace holds for good."""
+    plain = {name: value for name, value in vars(graph).items() if isinstance(value, Tensor)}
+    return {**plain, **dict(graph.named_parameters()), **dict(graph.named_buffers())}
 
 
 def traceable(net: "Called", shape: Shape, sizes: Sequence[int], record: Record) -> Callable[..., list[Tensor]]:

@@ -22,7 +22,11 @@ BatchPlan = list[list[Tensor]]
 
 
 class Ledger:
-    """What the fits of a client cost and said. losses: their sum; own_rate: the module's own optimiser made steps."""
+    """What the fits of a client cost and said.
+
+    steps: of gradients; losses: their sum, where they are known (`known` of them); own_rate: the module's own optimiser
+    made steps.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.losses = torch.zeros((), dtype=torch.float64, device=device)
@@ -31,25 +35,33 @@ class Ledger:
     def clear(self) -> None:
         """Begin a new account."""
         self.losses.zero_()
-        self.steps, self.own_rate = 0, False
+        self.steps, self.known, self.own_rate = 0, 0, False
         self.logged: dict[str, float] = {}
 
     def add(self, loss: Tensor) -> None:
-        """Count a gradient step with this loss, one number, which stays on its device."""
-        self.losses.add_(loss.detach().reshape(()))
+        """Count a gradient step with this loss."""
+        self.note(loss)
         self.steps += 1
+
+    def note(self, loss: Tensor) -> None:
+        """Take a loss, one number, which stays on its device."""
+        self.losses.add_(loss.detach().reshape(()))
+        self.known += 1
 
     @property
     def loss(self) -> float | None:
-        """Mean training loss over the gradient steps."""
-        return float(self.losses) / self.steps if self.steps else None
+        """Mean training loss over the gradient steps; None where it is unknown."""
+        return float(self.losses) / self.known if self.known else None
 
 
 class Trainee(Looks):
-    """What engines work on. optimizer: module, sgd, adam or adamw (`train.optimizer`, resolved)."""
+    """What engines work on. optimizer: module, sgd, adam or adamw (`train.optimizer`, resolved); rounds: of the run."""
 
-    def __init__(self, module: LightningModule, train: TrainConfig, *, optimizer: str = "sgd", **more: Any) -> None:
+    def __init__(
+        self, module: LightningModule, train: TrainConfig, *, optimizer: str = "sgd", rounds: int = 1, **more: Any
+    ) -> None:
         super().__init__(module, train, **more)
+        self.rounds = rounds
         self.optimizer, self.ledger = optimizer, Ledger(self.device)
         self.idle_optimizers: dict[Any, Any] = {}
         self._batchnorms = {n: m for n, m in module.named_modules() if isinstance(m, _BatchNorm)}

@@ -11,13 +11,22 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers.logger import DummyLogger
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from torch import Tensor
 from torch.optim import Optimizer
 
 from fedbench.engine.fit import Fit
-from fedbench.engine.module_optimizer import as_vectors, module_optimizer, own_optimizer, restrain
+from fedbench.engine.module_optimizer import (
+    as_vectors,
+    keep_schedule,
+    module_optimizer,
+    own_optimizer,
+    restrain,
+    rounds_ahead,
+)
 from fedbench.engine.optimizers import built_in
 from fedbench.engine.trainee import BatchPlan, Trainee
 from fedbench.errors import ConfigError, first_line
+from fedbench.models.compiled import unwrap
 from fedbench.silence import silenced
 
 
@@ -38,6 +47,7 @@ def run(learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
             finally:
                 learner.module._trainer = None
         learner.ledger.logged.update({k: float(v) for k, v in trainer.callback_metrics.items() if v.numel() == 1})
+    unwrap(learner.module)  # what its setup has compiled anew
     if learner.device.type != "cpu":
         # The Trainer takes the module off the device when it is done.
         learner.module.to(learner.device)
@@ -45,6 +55,7 @@ def run(learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
     if fit.memory is not None and steps.optimizer is not None:
         state = steps.optimizer.state_dict()["state"]
         fit.memory["optimizer"] = state if fit.step.rule is None else as_vectors(state, learner.layout)
+        keep_schedule(fit, steps.optimizer, steps.schedulers, len(plan))
 
 
 class PlannedBatches:
@@ -60,15 +71,33 @@ class PlannedBatches:
 
 
 class FitSteps(Callback):
-    """Puts the gradient edit, the frozen entries and the loss of a fit into Lightning's loop."""
+    """Puts the gradient edit, the frozen entries and the loss of a fit into Lightning's loop, and counts its steps.
+
+    Of a module that optimises manually, those of its optimiser; the loss of a batch is what training_step returns, else
+    the sum of what went through manual_backward.
+    """
 
     def __init__(self, learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
         self.learner, self.fit, self.plan, self.needs = learner, fit, plan, fit.needs(learner.w)
         self.optimizer: Optimizer | None = None
+        self.schedulers: list[Any] = []
+        self._manual = not learner.module.automatic_optimization
+        self._passed_back: list[Tensor] = []
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.optimizer = trainer.optimizers[0]
-        restrain(self.optimizer, self.learner, self.fit)
+        self.optimizer, self.schedulers = trainer.optimizers[0], trainer.lr_scheduler_configs
+        counted = [config for config in self.schedulers if config.interval == "epoch" and config.frequency > 1]
+        if counted and self.learner.train.keep_optimizer:
+            raise ConfigError(
+                f"train.keep_optimizer = true: lightning.Trainer counts the {counted[0].frequency} epochs between two "
+                f"steps of {type(counted[0].scheduler).__name__} anew in every round; leave out train.engine"
+            )
+        restrain(self.optimizer, self.schedulers, self.learner, self.fit)
+        if self._manual:
+            self.optimizer.register_step_post_hook(self._count)
+
+    def _count(self, *_: Any) -> None:
+        self.learner.ledger.steps += 1
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         # The Trainer has fetched the next batch already.
@@ -87,12 +116,20 @@ class FitSteps(Callback):
                 parameter.grad = view
         edit(learner.g, learner.w, self.needs)
 
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
+        if self._manual:
+            self._passed_back.append(loss.detach().reshape(()))
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        if loss is not None:
-            self.learner.ledger.add(loss)
+        ledger, passed_back = self.learner.ledger, self._passed_back
+        if not self._manual and loss is not None:
+            ledger.add(loss)
+        elif self._manual and (loss is not None or passed_back):
+            ledger.note(torch.stack(passed_back).sum() if loss is None else loss)
+        passed_back.clear()
 
 
 def _trainer(learner: Trainee, epochs: int, steps: FitSteps) -> Trainer:
@@ -120,7 +157,7 @@ def _as_asked(learner: Trainee, steps: FitSteps) -> Iterator[None]:
         loss = fit.loss.function
         module.training_step = lambda batch, batch_idx: loss(module, batch, steps.needs)  # type: ignore[method-assign, misc]
     if own_optimizer(learner, fit):
-        module.configure_optimizers = lambda: module_optimizer(module)[0]  # type: ignore[method-assign]
+        module.configure_optimizers = lambda: _configured(module, rounds_ahead(learner, fit))  # type: ignore[method-assign]
     else:
         # All parameters, also frozen ones: kept state is numbered by them, and what has no gradient does not move.
         optimizer = built_in(learner, learner.parameters, fit, sum(map(len, steps.plan)), flat=False)
@@ -130,6 +167,17 @@ def _as_asked(learner: Trainee, steps: FitSteps) -> Iterator[None]:
     finally:
         for name in ("training_step", "configure_optimizers"):
             module.__dict__.pop(name, None)
+
+
+def _configured(module: LightningModule, rounds: int) -> Any:
+    """What the module's configure_optimizers returns, told of as many fits as its schedules are for."""
+    loop = module.trainer.fit_loop
+    epochs = loop.max_epochs
+    loop.max_epochs = (epochs or 0) * rounds
+    try:
+        return module_optimizer(module)[0]
+    finally:
+        loop.max_epochs = epochs
 
 
 @contextmanager

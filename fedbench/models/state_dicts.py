@@ -12,14 +12,20 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fedbench.errors import ConfigError, nearest
+from fedbench.models.compiled import plain
 
 LIGHTNING = "state_dict"
 """Under which a checkpoint of Lightning has it."""
 
 
 def load(module: nn.Module, path: Path) -> None:
-    """Copy the tensors of a file into a module that has the same ones. Raises ConfigError where it has not."""
-    given, own = read(path), module.state_dict()
+    """Copy the tensors of a file into a module that has the same ones, compiled or not.
+
+    Raises ConfigError where it has not.
+    """
+    names = {plain(name): name for name in module.state_dict()}
+    given = {plain(name): tensor for name, tensor in read(path).items()}
+    own = {name: module.state_dict()[names[name]] for name in names}
     where = f"model.weights = {path}"
     for name in sorted(own.keys() - given.keys()):
         raise ConfigError(f"{where}: no tensor '{name}' of the model is in it; {nearest(name, given)}")
@@ -33,7 +39,7 @@ def load(module: nn.Module, path: Path) -> None:
         if tensor.shape != own[name].shape:
             shapes = f"{list(tensor.shape)}, and the model's is {list(own[name].shape)}"
             raise ConfigError(f"{where}: '{name}' has the shape {shapes}")
-    module.load_state_dict(given)
+    module.load_state_dict({names[name]: tensor for name, tensor in given.items()})
 
 
 def read(path: Path) -> dict[str, Tensor]:

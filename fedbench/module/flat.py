@@ -1,7 +1,8 @@
 """A module's trainable parameters as one vector."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import MappingProxyType
 
 import torch
 from lightning import LightningModule
@@ -9,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from fedbench.errors import ConfigError
+from fedbench.models.compiled import plain, unwrap
+from fedbench.module.copies import copies_in, is_under
 from fedbench.module.layout import Layout, Slot
 from fedbench.module.weights import Weights
 
@@ -16,8 +19,10 @@ from fedbench.module.weights import Weights
 class FlatModule:
     """A module whose parameters are views of the vector `w`; `g` has the same shape and holds gradients.
 
-    Buffers stay where they are and are read by name, because users' code replaces them (`self.center = ...`).
-    Raises ConfigError for tensors that cannot be flattened.
+    Buffers stay where they are and are read by name, because users' code replaces them (`self.center = ...`). Frozen
+    parameters and buffers keep a type that is less exact than `dtype`. copies: names of copies of the model inside it,
+    with their originals, besides those that are known by their numbers now. Raises ConfigError for tensors that cannot
+    be flattened.
     """
 
     def __init__(
@@ -27,15 +32,24 @@ class FlatModule:
         dtype: torch.dtype,
         head: str | None,
         adapt: Callable[[nn.Module, Layout], None] | None = None,
+        copies: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
         _refuse(module)
-        self.module, self.device, self.dtype = module.to(device=device, dtype=dtype), device, dtype
-        self._published = {name: tensor.shape for name, tensor in module.state_dict().items()}
+        self._published = {plain(name): (name, tensor.shape) for name, tensor in module.state_dict().items()}
+        unwrap(module)
+        self.copies = {**copies_in(module), **copies}
+        for copy in self.copies:
+            module.get_submodule(copy).requires_grad_(False)
+        # 64-true is double precision for all that there is, as Lightning has it.
+        self.module = module.to(device=device, dtype=dtype if dtype == torch.float64 else None)
+        self.device, self.dtype = device, dtype
         if adapt is not None:
-            adapt(module, Layout.of(module, head))
-        self.layout = Layout.of(module, head)
+            adapt(module, Layout.of(module, head, self.copies))
+        self.layout = Layout.of(module, head, self.copies)
         self.parameters = [p for p in module.parameters() if p.requires_grad]
-        self._frozen = [(n, p, p.detach().clone()) for n, p in module.named_parameters() if not p.requires_grad]
+        self._refuse_types()
+        frozen = [(n, p) for n, p in module.named_parameters() if not p.requires_grad]
+        self._frozen = [(n, p, p.detach().clone()) for n, p in frozen if not any(is_under(n, c) for c in self.copies)]
         self.bind()
         self._initial = self.weights()
 
@@ -56,8 +70,8 @@ class FlatModule:
         """A copy of the module's present numbers."""
         return Weights(
             params=self.w.clone(),
-            buffers=_joined([self._buffer(s) for s in self.layout.buffers], self.dtype, self.device),
-            counters=_joined([self._buffer(s) for s in self.layout.counters], torch.int64, torch.device("cpu")),
+            buffers=_joined([self.buffer(s) for s in self.layout.buffers], self.dtype, self.device),
+            counters=_joined([self.buffer(s) for s in self.layout.counters], torch.int64, torch.device("cpu")),
         )
 
     def load(self, weights: Weights) -> None:
@@ -65,7 +79,7 @@ class FlatModule:
         self.w.copy_(weights.params)
         for slots, values in ((self.layout.buffers, weights.buffers), (self.layout.counters, weights.counters)):
             for slot in slots:
-                self._buffer(slot).copy_(values[slot.start : slot.stop].view(slot.shape))
+                self.buffer(slot).copy_(values[slot.start : slot.stop].view(slot.shape))
 
     def shown(self, vector: Tensor | None) -> AbstractContextManager[None]:
         """The parameters as views of another vector `[N]` for a while; none: of `w`, as ever."""
@@ -87,12 +101,12 @@ class FlatModule:
     @contextmanager
     def kept_buffers(self) -> Iterator[None]:
         """Buffers and counters as they were, whatever passes do to them."""
-        kept = [(slot, self._buffer(slot).clone()) for slot in (*self.layout.buffers, *self.layout.counters)]
+        kept = [(slot, self.buffer(slot).clone()) for slot in (*self.layout.buffers, *self.layout.counters)]
         try:
             yield
         finally:
             for slot, values in kept:
-                self._buffer(slot).copy_(values)
+                self.buffer(slot).copy_(values)
 
     def state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
         """The weights as a state dict that plain PyTorch loads into the user's module.
@@ -101,13 +115,27 @@ class FlatModule:
         """
         self.load(weights)
         found = {name: tensor.detach().cpu() for name, tensor in self.module.state_dict().items()}
-        if {name: tensor.shape for name, tensor in found.items()} != self._published:
+        if {name: tensor.shape for name, tensor in found.items()} != {k: s for k, (_, s) in self._published.items()}:
             return None
-        return {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in found.items()}
+        return {
+            self._published[name][0]: tensor.clone(memory_format=torch.contiguous_format)
+            for name, tensor in found.items()
+        }
 
-    def _buffer(self, slot: Slot) -> Tensor:
-        owner, _, name = slot.name.rpartition(".")
-        buffer = self.module.get_submodule(owner)._buffers.get(name)
+    def _refuse_types(self) -> None:
+        """Trainable numbers of another type than the vector's, and buffers that it cannot hold to the bit."""
+        for slot, parameter in zip(self.layout.params, self.parameters, strict=True):
+            if parameter.dtype != self.dtype:
+                raise ConfigError(_wrong_type(f"parameter '{slot.name}'", parameter.dtype))
+        for slot in self.layout.buffers:
+            if self.dtype != torch.float64 == self.buffer(slot).dtype:
+                raise ConfigError(_wrong_type(f"buffer '{slot.name}'", torch.float64))
+
+    def buffer(self, slot: Slot) -> Tensor:
+        """A buffer as it is now, or a parameter of a copy. Raises ConfigError where its shape is another one."""
+        path, _, name = slot.name.rpartition(".")
+        owner = self.module.get_submodule(path)
+        buffer = owner._buffers.get(name, owner._parameters.get(name))
         if buffer is None or tuple(buffer.shape) != slot.shape:
             raise ConfigError(
                 f"the model changed the shape of its buffer '{slot.name}' while training (from {list(slot.shape)}): "
@@ -141,6 +169,15 @@ class FlatModule:
 def _joined(tensors: list[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
     flat = [t.reshape(-1).to(dtype) for t in tensors]
     return torch.cat(flat).to(device) if flat else torch.zeros(0, dtype=dtype, device=device)
+
+
+def _wrong_type(what: str, dtype: torch.dtype) -> str:
+    ways = (
+        "choose --train.precision 64-true, or build it with .float()"
+        if dtype == torch.float64
+        else "build it with .float(), or freeze it; --train.precision bf16-mixed computes in bfloat16"
+    )
+    return f"the model's {what} is {str(dtype).removeprefix('torch.')}, and this run keeps float32 numbers: {ways}"
 
 
 def _refuse(module: nn.Module) -> None:

@@ -1,6 +1,7 @@
 """What a LightningModule may rely on in fedbench's own loop, and what is refused."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NoReturn
 
@@ -86,6 +87,16 @@ class LoopContext:
             estimated_stepping_batches=sum(map(len, plan)),
             num_training_batches=len(plan[0]) if plan else 0,
         )
+
+    @contextmanager
+    def over(self, rounds: int) -> Iterator[None]:
+        """As long as so many fits, for schedules that go on from one to the next."""
+        length = {name: getattr(self, name) for name in ("max_epochs", "estimated_stepping_batches")}
+        self.update(**{name: count * rounds for name, count in length.items()})
+        try:
+            yield
+        finally:
+            self.update(**length)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise NotInLoop(f"the model uses self.trainer.{name}, which the fast loop does not have: {USE_TRAINER}")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -13,6 +14,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from fedbench.errors import ConfigError, nearest
+from fedbench.models.compiled import plain, unwrap
+from fedbench.module.copies import is_under, with_originals
 from fedbench.module.masks import Masks
 
 Role = Literal["body", "head", "norm", "any_norm", "tied"]
@@ -43,6 +46,8 @@ class Slot:
 class Layout:
     """Slots of the trainable parameters, float buffers and integer buffers, each in registration order.
 
+    Copies of the model inside the model are the last float buffers, and have the roles of their originals.
+
     `head` is the declared classifier, `norm` the BatchNorm modules, `any_norm` those and all other normalisation
     layers, `linear` the Linear layers, `body` all that is not head. A tied parameter counts once, under its first name,
     and is head if any of its owners is; `tied` marks those that head and body share. `groups` numbers the layers that
@@ -58,9 +63,16 @@ class Layout:
     groups: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, module: nn.Module, head: str | None = None) -> "Layout":
-        """The layout of `module`, whose classifier is the submodule `head` (default: its attribute `head`)."""
-        head = head or ("head" if isinstance(getattr(module, "head", None), nn.Module) else None)
+    def of(
+        cls, module: nn.Module, head: str | None = None, copies: Mapping[str, str | None] = MappingProxyType({})
+    ) -> "Layout":
+        """The layout of `module`, whose classifier is the submodule `head` (default: its attribute `head`).
+
+        copies: of parts of the module (`copies_in`). What torch.compile has wrapped is unwrapped first (see `unwrap`),
+        and is called as without it.
+        """
+        unwrap(module)
+        head = plain(head or ("head" if isinstance(getattr(module, "head", None), nn.Module) else "")) or None
         roles = {
             "head": _members(module, [head] if head else []),
             "norm": _members(module, _of_type(module, _BatchNorm)),
@@ -70,7 +82,11 @@ class Layout:
         params = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         linear = set(_of_type(module, nn.Linear))
         roles["linear"] = {id(p) for n, p in params if n.rpartition(".")[0] in linear}
-        buffers = list(module.named_buffers())
+        for copy, original in with_originals(module, copies):
+            for members in roles.values():
+                members |= {id(copy)} if id(original) in members else set()
+        buffers: list[tuple[str, Tensor]] = list(module.named_buffers())
+        buffers += [(n, p) for n, p in module.named_parameters() if any(is_under(n, copy) for copy in copies)]
         return cls(
             params=_slots(params, roles),
             buffers=_slots([(n, b) for n, b in buffers if b.is_floating_point()], roles),
@@ -104,12 +120,12 @@ class Layout:
 
     def under(self, prefixes: Iterable[str]) -> Masks:
         """The entries whose name starts with one of the dotted prefixes."""
-        prefixes = tuple(prefixes)
+        prefixes = tuple(map(plain, prefixes))
         names = {slot.name for slot in self.params + self.buffers}
         for prefix in prefixes:
-            if not any(_under(name, prefix) for name in names):
+            if not any(is_under(name, prefix) for name in names):
                 raise ConfigError(f"no parameter of the model is under '{prefix}': {nearest(prefix, names)}")
-        return self._marked(lambda slot: any(_under(slot.name, prefix) for prefix in prefixes))
+        return self._marked(lambda slot: any(is_under(slot.name, prefix) for prefix in prefixes))
 
     def nothing(self) -> Masks:
         return self._marked(lambda slot: False)
@@ -156,10 +172,6 @@ class Layout:
         return self.params[-1].name.rpartition(".")[0] if self.params else ""
 
 
-def _under(name: str, prefix: str) -> bool:
-    return name == prefix or name.startswith(prefix + ".")
-
-
 def _mark(slots: tuple[Slot, ...], size: int, inside: Callable[[Slot], bool]) -> Tensor:
     mask = torch.zeros(size, dtype=torch.bool)
     for slot in slots:
@@ -177,8 +189,8 @@ def _groups(module: nn.Module) -> dict[str, int]:
     names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
     declared = getattr(module, "layer_groups", None)
     if isinstance(declared, list | tuple):
-        groups = [(item,) if isinstance(item, str) else tuple(item) for item in declared]
-        numbers = {n: [i for i, prefixes in enumerate(groups) if any(_under(n, p) for p in prefixes)] for n in names}
+        groups = [tuple(map(plain, [item] if isinstance(item, str) else item)) for item in declared]
+        numbers = {n: [i for i, prefixes in enumerate(groups) if any(is_under(n, p) for p in prefixes)] for n in names}
         return {name: found[0] for name, found in numbers.items() if found}
     owners, count = {}, 0
     for owner, child in module.named_modules():
@@ -206,7 +218,7 @@ def _members(module: nn.Module, names: list[str]) -> set[int]:
 def _outside(module: nn.Module, head: str | None) -> set[int]:
     """Identities of all tensors that have a name outside the head."""
     tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    return {id(tensor) for name, tensor in tensors if not (head and _under(name, head))}
+    return {id(tensor) for name, tensor in tensors if not (head and is_under(name, head))}
 
 
 def _slots(tensors: Sequence[tuple[str, Tensor]], roles: dict[str, set[int]]) -> tuple[Slot, ...]:

@@ -4,6 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fedbench.models.compiled import uncompiled
+
 
 def entered_order(module: nn.Module, x: Tensor) -> list[str]:
     """Dotted names of a module and all its submodules, in the order in which `module(x)` first enters them.
@@ -18,7 +20,8 @@ def entered_order(module: nn.Module, x: Tensor) -> list[str]:
 
     handles = [child.register_forward_pre_hook(enter) for child in names]
     try:
-        module(x)
+        with uncompiled():
+            module(x)
     finally:
         for handle in handles:
             handle.remove()

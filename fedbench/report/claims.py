@@ -31,7 +31,8 @@ INTRO = (
     "Claims of the papers, tested at small scale: only the sign, the order and the shape of an effect are compared, "
     "never a level of accuracy. A difference is in points of test accuracy, paired by seed and client, at the last "
     "round; estimator: mean over a client's samples, plain mean over clients. Intervals: 95 % Student t with the seed "
-    "as the unit. Minutes are those of the runs, one core each. A verdict is about this setting: what does not hold "
+    "as the unit. Minutes are those of the runs, one core each. Gradient steps are those of a client in a round; the "
+    "pooled model (centralized) makes its own, which count whole. A verdict is about this setting: what does not hold "
     "does not hold here."
 )
 ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"

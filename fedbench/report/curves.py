@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.theme import LIGHT, axis, dash_of, faded, figure, hover, label_ends, round_axis, score_axis
 from fedbench.results.reader import Records, is_run
-from fedbench.results.summary import counted_participants
+from fedbench.results.summary import per_participant
 from fedbench.tasks import Metric
 
 MOST_POINTS = 200
@@ -154,16 +154,20 @@ def cost_so_far(study: Study, method: str) -> pd.DataFrame:
     frame = study.metrics[method]
     rows = frame[(frame["point"] == "after_fit") & (frame["round"] > 0)].sort_values(["seed", "round"])
     rounds = rows.groupby("seed")["round"].diff().fillna(rows["round"])
-    count = counted_participants(study.clients[method], study.runs[method].config(), rows)
-    costs = {"sent": rows["bytes_up"].fillna(0) + rows["bytes_down"].fillna(0), "steps": rows["steps"].fillna(0)}
-    each = rows[["seed", "round"]].assign(**{name: value / count * rounds for name, value in costs.items()})
+    run = study.runs[method]
+    shares = per_participant(run, study.clients[method], run.config(), rows).fillna(0)
+    costs = {"sent": shares["bytes_up"] + shares["bytes_down"], "steps": shares["steps"]}
+    each = rows[["seed", "round"]].assign(**{name: value * rounds for name, value in costs.items()})
     each[[*costs]] = each.groupby("seed")[[*costs]].cumsum()
     curve = seed_curve(study.metric, frame, study.point)[["round", "mean"]].rename(columns={"mean": "score"})
     return each.groupby("round")[[*costs]].mean().reset_index().merge(curve, on="round")
 
 
 UNITS = {"sent": (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1)), "steps": (("steps", 1),)}
-TITLES = {"sent": "traffic per participant so far", "steps": "gradient steps of a participant so far"}
+TITLES = {
+    "sent": "traffic per participant so far",
+    "steps": "gradient steps so far, of a participant or the pooled model",
+}
 
 
 @dataclass(frozen=True)

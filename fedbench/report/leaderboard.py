@@ -28,8 +28,8 @@ class Row:
     failed: seeds that are not in the score, because their run failed or diverged. estimator: what a client's score is a
     mean over. pooled: the score over all test samples, where they were counted. over_local, behind: against training
     alone and against the best; None for those two themselves. points: of tuning, and the one that was chosen. steps,
-    traffic (bytes, both ways), seconds: of the whole run, per client but for seconds. target_round, target_bytes: when
-    the mean curve first reaches local's last score, if ever.
+    traffic (bytes, both ways), seconds: of the whole run, per client but for seconds and the steps of a pooled model.
+    target_round, target_bytes: when the mean curve first reaches local's last score, if ever.
     """
 
     label: str
@@ -272,8 +272,8 @@ NOTE = (
     "= cannot be told from the best (Holm)"
 )
 SPENT = (
-    "points tried; steps and MB per client, both ways, and seconds of a whole run; rounds and MB per client until the "
-    "mean curve first reaches local's last score"
+    "points tried; steps (of the pooled model: its own) and MB per client, both ways, and seconds of a whole run; "
+    "rounds and MB per client until the mean curve first reaches local's last score"
 )
 
 

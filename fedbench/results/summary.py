@@ -12,7 +12,7 @@ from fedbench.results.files import write_json_atomically
 from fedbench.results.reader import Records, at_best_round, at_last_round
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval
-from fedbench.results.tables import clients_at, pooled_scores
+from fedbench.results.tables import REFERENCES, clients_at, pooled_scores
 from fedbench.tasks import Metric
 
 RECORDS = ("metrics.jsonl", "timings.jsonl", "clients.parquet", "traces.parquet", "partition.json", "partition.npz")
@@ -105,11 +105,20 @@ def _intervals(rows: pd.DataFrame, clients: pd.DataFrame, metric: Metric) -> dic
 def _cost(run: Records, clients: pd.DataFrame, config: dict[str, Any], metrics: pd.DataFrame) -> dict[str, Any]:
     """Bytes and steps per client and participated round; seconds as the median over rounds, which spares warm-up."""
     rounds = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]
-    took_part = counted_participants(clients, config, rounds)
-    shares = rounds[["bytes_up", "bytes_down", "steps"]].div(took_part, axis=0)
+    shares = per_participant(run, clients, config, rounds)
     seconds = pd.to_numeric(run.timings()["total"]).median()
     cost = {**shares.mean().to_dict(), "seconds_per_round": seconds}
     return {str(key): None if pd.isna(value) else float(value) for key, value in cost.items()}
+
+
+def per_participant(run: Records, clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame) -> pd.DataFrame:
+    """bytes_up, bytes_down and steps of a participant in each of the given rounds (rows of metrics).
+
+    One model that is trained on the data of all clients makes its steps itself: they count whole.
+    """
+    shares = rounds[["bytes_up", "bytes_down", "steps"]].div(counted_participants(clients, config, rounds), axis=0)
+    pooled = run.environment().get("pooled", (config.get("method") or {}).get("name") in REFERENCES)
+    return shares.assign(steps=rounds["steps"]) if pooled else shares
 
 
 def counted_participants(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame) -> pd.Series:

@@ -18,6 +18,7 @@ from fedbench.methods.base import Method
 from fedbench.methods.server import Context
 from fedbench.models import state_dicts
 from fedbench.module import seeds
+from fedbench.module.copies import copies_in
 from fedbench.tasks import load
 
 
@@ -45,6 +46,9 @@ def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cp
     with seeds.preserved_streams():
         seeds.seed_everything(seed, "model")
         module = models.build(config.model.name, dataset.shape, dataset.outputs, task, **config.model.options)
+    copies = copies_in(module)  # before their numbers differ
+    if config.train.precision == "64-true":
+        module.double()  # before weights of that precision are copied into it
     if config.model.weights:
         state_dicts.load(module, config.model.weights)
     kind = methods.load(config.method.name)
@@ -53,7 +57,9 @@ def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cp
         module,
         config.train,
         optimizer=config.train.optimizer,
+        rounds=config.rounds,
         head=config.model.head,
+        copies=copies,
         adapt=partial(kind.adapt_model, options=options, seed=seed),
         device=device,
         task=task,

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from fedbench.config import Config
@@ -25,13 +26,16 @@ from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.sampling import evaluated, participants
 from fedbench.runtime.store import Versions
 from fedbench.runtime.sums import Total, gathered, shares_of
-from fedbench.runtime.warnings import idle, said, sampled, tied, undefined, unheeded, unstacked
+from fedbench.runtime.warnings import idle, said, sampled, scheduled, tied, undefined, unheeded, unstacked
 
 Event = dict[str, Any]
 
 
 class Driver:
-    """Runs one configuration with one seed. on_event: told of every evaluated round; warnings: said before round 1."""
+    """Runs one configuration with one seed.
+
+    on_event: told of every evaluated round; warnings: said before round 1; inputs: what models are given.
+    """
 
     def __init__(
         self,
@@ -41,6 +45,7 @@ class Driver:
         recorder: Recorder,
         on_event: Callable[[Event], None] = lambda event: None,
         warnings: Sequence[str] = (),
+        inputs: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.config, self.seed, self.context, self.method = parts.config, parts.seed, parts.context, parts.method
         self.setup, self.hosts, self.recorder, self.on_event = setup, hosts, recorder, on_event
@@ -49,11 +54,12 @@ class Driver:
         self.initial = parts.learner.initial()
         self.server = self.method.start(self.initial)
         self.everyone = evaluated(self.seed, self.context.clients, self.config.evaluate.clients)
-        self.warnings += [*tied(self.method), *idle(self.method), *unstacked(self.method), *lines]
+        self.warnings += [*scheduled(self.method, parts.learner.schedules), *tied(self.method), *idle(self.method)]
+        self.warnings += [*unstacked(self.method), *lines]
         self.warnings += sampled(len(self.everyone), self.context.clients)
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
-        self.models = KeptModels(self.config, self.seed, self.method.after_fit, recorder.folder, trainers)
+        self.models = KeptModels(self.config, self.seed, self.method.after_fit, recorder.folder, trainers, inputs)
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", self.config.checkpoint.every, self.config.rounds)
         self.last_fit: dict[int, Scores] = {}
         self.record = RoundRecord()
@@ -75,7 +81,7 @@ class Driver:
         parts = assembled(config, dataset, dealt, seed)
         state_bytes = parts.context.clients * trees.nbytes(parts.learner.initial())
         setup = Setup(config, seed, dealt, known, state_bytes=state_bytes)
-        return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings])
+        return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings], dataset.inputs())
 
     def run(self, kept: dict[str, Any] | None = None) -> None:
         """All exchanges, or those after a checkpoint: the driver's part of it."""
@@ -222,12 +228,13 @@ class Driver:
         for client, reason in failed:
             self.warn(f"seed {self.seed}, round {round}: client {client} was left out: {reason}")
         fits = [report for report in reports if report.steps and report.upload is not None]
+        losses = [report.loss for report in fits if report.loss is not None]
         asked = before if round == 1 else RoundRecord()  # bytes of an extra pass before round 1 count as round 1's
         self.record = RoundRecord(
             number=round,
             idle=before.idle + (not fits),
             took_part=list(self.server.participants) if POOLED in trainers else [u.client for u in uploads],
-            train_loss=sum(r.loss for r in fits if r.loss is not None) / len(fits) if fits else None,
+            train_loss=sum(losses) / len(losses) if losses else None,
             steps=sum(report.steps for report in fits),
             bytes_up=asked.bytes_up + sum(upload.nbytes for upload in uploads),
             bytes_down=asked.bytes_down + sum(task.message.nbytes for task in tasks if task.train),

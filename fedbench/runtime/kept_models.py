@@ -1,22 +1,27 @@
 """The personal models that a run keeps: the last one of every evaluated client, at both points."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from fedbench.config import Config
 from fedbench.models.state_dicts import encoded
-from fedbench.results.files import write_atomically
+from fedbench.results.files import write_atomically, write_json_atomically
 from fedbench.runtime.exchange import Report
 
 MODELS = "models"
 """The folder of a run that has them."""
+INPUT = "input.json"
+"""The file in it that says what they are given (`Dataset.inputs`)."""
 
 
 class KeptModels:
     """Which models hosts hand over, and their files below a run's folder.
 
     after_fit: where the method's models of this point come from (`Method.after_fit`). drawn: who trains in a round.
+    inputs: what models are given, which is written beside them.
     """
 
     def __init__(
@@ -26,7 +31,9 @@ class KeptModels:
         after_fit: str,
         folder: Path,
         drawn: Callable[[int], Iterable[int]],
+        inputs: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        self.inputs = dict(inputs)
         self.wanted, self.rounds, self.name = config.save_models, config.rounds, config.method.name
         self.after_fit = after_fit
         self.folder, self._drawn = folder / MODELS / f"seed-{seed}", drawn
@@ -55,7 +62,7 @@ class KeptModels:
             for name in self.asked(report.client, number):
                 for point in self._points(name):
                     if name in report.models:
-                        self.folder.mkdir(parents=True, exist_ok=True)
+                        self._describe()
                         path = self.folder / f"client-{report.client}-{point}.pt"
                         write_atomically(path, encoded(report.models[name].tensors))
                     elif name in report.scores:
@@ -65,6 +72,13 @@ class KeptModels:
                         )
                     elif name == "after_fit" and report.failure:
                         yield f"save_models: client {report.client} has no model at after_fit: its last fit failed"
+
+    def _describe(self) -> None:
+        """Write what the models are given, then make their folder."""
+        if not self.folder.exists():
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            write_json_atomically(self.folder.parent / INPUT, self.inputs)
+            self.folder.mkdir()
 
     def _points(self, name: str) -> list[str]:
         """The evaluation points whose model it is."""

@@ -1,6 +1,6 @@
 """What a run says: before round 1 of a configuration that is legal and hardly meant so, and later of its scores."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isnan
 
 from fedbench import methods
@@ -52,6 +52,16 @@ def unheeded(config: Config, method: Method) -> list[str]:
     values = ", ".join(f"train.{key} = {getattr(config.train, key):g}" for key in keys)
     line = f"{values}: without effect on the steps of the model's configure_optimizers"
     return [f"{line}; set it there, or choose --train.optimizer sgd"] if keys else []
+
+
+def scheduled(method: Method, schedules: Sequence[str]) -> list[str]:
+    """Says that schedules of the module, of these types, begin anew in every round."""
+    if not schedules or method.plain_steps or method.own_optimizer or method.context.train.keep_optimizer:
+        return []
+    return [
+        f"{' and '.join(schedules)}: the model's learning-rate schedule begins anew in every round; "
+        "--train.keep_optimizer true lets it go on where the client left it"
+    ]
 
 
 def idle(method: Method) -> list[str]:

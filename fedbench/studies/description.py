@@ -34,8 +34,11 @@ def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[in
     """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
     options = methods.checked_options(config.method)
-    more = {"decisions": decisions(config.method.name, options, config.train), **prints(config)}
-    known = {**environment(drawn, dataset), **more, **provenance.told(config)}
+    more = {
+        "pooled": methods.load(config.method.name).trains == "pooled",
+        "decisions": decisions(config.method.name, options, config.train),
+    }
+    known = {**environment(drawn, dataset), **more, **prints(config), **provenance.told(config)}
     write_json_atomically(folder / "environment.json", known)
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))

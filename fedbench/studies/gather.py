@@ -24,7 +24,7 @@ from fedbench.runtime.kept_models import MODELS
 
 def link(source: Path, target: Path) -> None:
     """The files below a folder once more below another one, without a copy of them where the file system can."""
-    for path in sorted(source.glob("*/*")):
+    for path in sorted(path for path in source.rglob("*") if path.is_file()):
         own = target / path.relative_to(source)
         own.parent.mkdir(parents=True, exist_ok=True)
         own.unlink(missing_ok=True)

@@ -43,7 +43,7 @@ class Result:
 
     @property
     def models(self) -> Path:
-        """With `save_models`: `seed-S/client-C-POINT.pt`, state dicts that `torch.load` reads."""
+        """With `save_models`: `seed-S/client-C-POINT.pt`, which `torch.load` reads, and how input is normalised."""
         return self.folder / MODELS
 
     @cached_property

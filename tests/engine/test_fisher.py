@@ -132,3 +132,13 @@ def test_a_module_may_take_another_way_for_other_data():
     x[:, 0, 0] += 100
     for sums, expected in zip(found(x, y), by_hand(module, x, y), strict=True):
         torch.testing.assert_close(sums, expected)
+
+
+def test_compiled_layers_that_have_worked_before_go_the_short_way():
+    module, x, y = made(*SHORT["norm"])
+    module.compile(backend="eager")
+    module(x[:2])
+    found = squares(module, x)
+    assert found.layers is not None
+    for sums, expected in zip(found(x, y), by_hand(module, x, y), strict=True):
+        torch.testing.assert_close(sums, expected)

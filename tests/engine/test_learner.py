@@ -1,8 +1,11 @@
 """The learner's promises: same seed same bits, and nothing leaks from one fit into the next."""
 
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Fit, Move, Step
@@ -317,3 +320,34 @@ def test_dropout_of_what_follows_is_drawn_anew(learner, conv_net, blobs, same):
     trained, data = learner(conv_net, batch_size="full", shuffle=False), blobs(18, (2, 6, 6))
     fits = [trained.fit(Fit(trained.initial(), data, amount=Amount(epochs=1, after=after))) for after in (0, 1)]
     assert not same(*fits)
+
+
+def test_copies_of_the_model_are_named(learner, net):
+    class Averaged(net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.slow = AveragedModel(self.body)
+
+    (line,) = learner(Averaged).warnings([5])
+    assert line.startswith("slow.module is a copy of the model inside the model: it counts as buffers, which are sent")
+
+
+@pytest.mark.parametrize("optimizer", ["module", "sgd"])
+def test_a_running_average_goes_from_fit_to_fit_as_in_plain_pytorch(learner, net, blobs, optimizer):
+    class Averaged(net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.slow = AveragedModel(self.body)
+
+        def on_train_batch_end(self, *_: Any) -> None:
+            self.slow.update_parameters(self.body)
+            seen.append(self.body[0].weight.detach().clone())
+
+    seen: list[Tensor] = []
+    trained = learner(Averaged, optimizer, weight_decay=0.1)
+    start = trained.initial()
+    for _ in range(2):
+        start = trained.fit(Fit(start, blobs(18)))
+    trained.load(start)
+    assert torch.allclose(trained.module.slow.module[0].weight, torch.stack(seen).mean(0), atol=1e-6)
+    assert int(trained.module.slow.n_averaged) == len(seen)

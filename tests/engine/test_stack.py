@@ -335,3 +335,21 @@ def test_a_device_does_the_arithmetic_of_the_processor_and_repeats_its_bits(name
             assert one.params.device.type == device
             torch.testing.assert_close(one.params.cpu(), other.params, rtol=0, atol=1e-10)
             assert_same(one, same)
+
+
+def test_buffers_keep_their_types(net, blobs):
+    class Masked(net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.tensor([True, False, True, True, False, True]))
+            self.register_buffer("shift", torch.arange(6).to(torch.bfloat16))
+
+        def forward(self, x: Tensor) -> Tensor:
+            assert self.shift.dtype == torch.bfloat16
+            return self.head(self.body(torch.where(self.seen, x, self.shift.float())))
+
+    learners = [learner_of(Masked, engine) for engine in ("loop", "stack")]
+    found = [trained(learner, [Fit(learner.initial(), blobs(20))])[0][0] for learner in learners]
+    assert learners[1].stack.remarks == {}
+    assert torch.equal(found[0].params, found[1].params)
+    assert found[1].buffers.tolist() == [0, 1, 2, 3, 4, 5]

@@ -231,3 +231,16 @@ def test_batch_normalisation_changes_its_statistics_in_place(net):
     step([p.detach() for p in own.values()], [], copies, [x, y], [])
     module(x)
     assert all(torch.equal(a, b) for a, b in zip(copies, kept.values(), strict=True))
+
+
+def test_a_function_that_holds_on_to_the_module_is_refused(net):
+    class Held(net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.features = lambda x: self.body(x)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.features(x))
+
+    with pytest.raises(UntraceableError, match="a function that holds on to the module"):
+        traced(Held())

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from fedbench.engine.fit import Amount, Fit, Loss, Move, Paired, Step
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
+from fedbench.runtime import trees
 
 HOOKS = (
     "on_fit_start on_train_start on_train_epoch_start on_before_batch_transfer on_after_batch_transfer "
@@ -377,3 +378,180 @@ def test_the_trainer_refuses_in_one_line_too(learner, net, blobs):
     with pytest.raises(ConfigError, match="2 optimisers") as error:
         trained.fit(Fit(trained.initial(), blobs(8)))
     assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def manual(net):
+    """A module that optimises manually, with this training_step."""
+
+    def build(training_step):
+        class Manual(net):
+            def __init__(self) -> None:
+                super().__init__()
+                self.automatic_optimization = False
+
+        Manual.training_step = training_step
+        return Manual
+
+    return build
+
+
+def backward_and_step(net, batch, batch_idx):
+    optimizer = net.optimizers()
+    optimizer.zero_grad()
+    net.manual_backward(F.cross_entropy(net(batch[0]), batch[1]))
+    optimizer.step()
+
+
+def and_returns_the_loss(net, batch, batch_idx):
+    backward_and_step(net, batch, batch_idx)
+    return {"loss": F.cross_entropy(net(batch[0]), batch[1]) * 0 + 5}
+
+
+def without_lightning(net, batch, batch_idx):
+    optimizer = net.optimizers(use_pl_optimizer=False)
+    optimizer.zero_grad()
+    F.cross_entropy(net(batch[0]), batch[1]).backward()
+    optimizer.step()
+
+
+def twice(net, batch, batch_idx):
+    for _ in range(2):
+        backward_and_step(net, batch, batch_idx)
+
+
+def every_second(net, batch, batch_idx):
+    net.manual_backward(F.cross_entropy(net(batch[0]), batch[1]) / 2)
+    if batch_idx % 2:
+        net.optimizers().step()
+        net.optimizers().zero_grad()
+
+
+@pytest.mark.parametrize(
+    ("training_step", "steps", "known"),
+    [
+        (backward_and_step, 6, True),
+        (and_returns_the_loss, 6, 5.0),
+        (without_lightning, 6, None),
+        (twice, 12, True),
+        (every_second, 2, True),
+        (lambda net, batch, batch_idx: None, 0, None),
+    ],
+)
+def test_steps_of_manual_optimisation_are_those_of_its_optimiser(learner, manual, blobs, training_step, steps, known):
+    trained = learner(manual(training_step), engine="trainer", batch_size=6)
+    trained.fit(Fit(trained.initial(), blobs(18)))
+    ledger = trained.ledger
+    assert ledger.steps == steps
+    assert ledger.loss == known if known is not True else 0 < ledger.loss < 3
+
+
+@pytest.mark.parametrize("optimizer", ["module", "sgd"])
+def test_manual_optimisation_is_the_automatic_one_to_the_bit(learner, net, manual, blobs, same, optimizer):
+    learners = [learner(kind, optimizer, engine="trainer") for kind in (net, manual(backward_and_step))]
+    found = [trained.fit(Fit(trained.initial(), blobs(18))) for trained in learners]
+    assert same(*found)
+    assert learners[0].ledger.steps == learners[1].ledger.steps
+    assert learners[0].ledger.loss == learners[1].ledger.loss
+
+
+def by_epoch(make):
+    return lambda net, o: {"optimizer": o, "lr_scheduler": make(o)}
+
+
+def by_step(make, frequency=1):
+    return lambda net, o: {
+        "optimizer": o,
+        "lr_scheduler": {"scheduler": make(o), "interval": "step", "frequency": frequency},
+    }
+
+
+def warmed_up(o):
+    parts = [lr_scheduler.LinearLR(o, 0.1, total_iters=3), lr_scheduler.ExponentialLR(o, 0.9)]
+    return lr_scheduler.SequentialLR(o, parts, milestones=[3])
+
+
+LASTING = {
+    "StepLR": by_epoch(lambda o: lr_scheduler.StepLR(o, 3, 0.1)),
+    "MultiStepLR": by_epoch(lambda o: lr_scheduler.MultiStepLR(o, [1, 3, 4], 0.5)),
+    "CosineAnnealingLR": by_step(lambda o: lr_scheduler.CosineAnnealingLR(o, 11), 2),
+    "LambdaLR": by_epoch(lambda o: lr_scheduler.LambdaLR(o, lambda e: 1 / (1 + e))),
+    "SequentialLR": by_step(warmed_up),
+    "OneCycleLR": by_step(lambda o: lr_scheduler.OneCycleLR(o, 0.5, total_steps=30)),
+    "of max_epochs": lambda net, o: {
+        "optimizer": o,
+        "lr_scheduler": lr_scheduler.CosineAnnealingLR(o, net.trainer.max_epochs),
+    },
+    "every third epoch": lambda net, o: {
+        "optimizer": o,
+        "lr_scheduler": {"scheduler": lr_scheduler.StepLR(o, 1, 0.5), "frequency": 3},
+    },
+    "of all steps": lambda net, o: by_step(
+        lambda o: lr_scheduler.OneCycleLR(o, 0.5, total_steps=net.trainer.estimated_stepping_batches)
+    )(net, o),
+}
+
+
+def rates_of(kind, learner, data, engine, epochs, fits, memory):
+    """Rate and momentum of every step of so many fits."""
+    seen = []
+
+    class Recorded(kind):
+        def on_before_optimizer_step(self, optimizer):
+            group = optimizer.param_groups[0]
+            seen.append((group["lr"], group["momentum"]))
+
+    trained = learner(Recorded, engine=engine, keep_optimizer=True)
+    trained.rounds, start = fits, trained.initial()
+    for _ in range(fits):
+        start = trained.fit(Fit(start, data, amount=Amount(epochs=epochs), step=Step(memory=memory)))
+        memory = None if memory is None else trees.from_bytes(trees.to_bytes(memory))
+    return seen
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+@pytest.mark.parametrize("name", LASTING)
+def test_a_schedule_that_is_kept_goes_on_as_in_one_long_fit(learner, net, blobs, name, engine):
+    class Scheduled(net):
+        def configure_optimizers(self):
+            return LASTING[name](self, torch.optim.SGD(self.parameters(), 0.1, momentum=0.9))
+
+    if engine == "trainer" and name in ("every third epoch", "of all steps"):
+        pytest.skip("lightning.Trainer cannot")
+    asked = (Scheduled, learner, blobs(18), engine)
+    whole, parts = rates_of(*asked, 6, 1, {}), rates_of(*asked, 2, 3, {})
+    assert len(whole) == 30
+    assert len(set(whole)) > 1
+    assert parts == whole
+    if name not in ("of max_epochs", "of all steps", "OneCycleLR"):
+        assert rates_of(*asked, 2, 3, None) == rates_of(*asked, 2, 1, None) * 3 != whole
+
+
+def test_epochs_that_the_trainer_counts_anew_are_refused(learner, net, blobs):
+    class Scheduled(net):
+        def configure_optimizers(self):
+            return LASTING["every third epoch"](self, torch.optim.SGD(self.parameters(), 0.1))
+
+    trained = learner(Scheduled, engine="trainer", keep_optimizer=True)
+    with pytest.raises(ConfigError, match="counts the 3 epochs between two steps of StepLR anew in every round"):
+        trained.fit(Fit(trained.initial(), blobs(18)))
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_the_types_of_schedulers_are_known_before_round_1(learner, net, engine):
+    assert learner(net, engine=engine).schedules == []
+    assert learner(schedules(net)["steps"], engine=engine).schedules == ["CosineAnnealingLR"]
+    assert learner(schedules(net)["steps"], "sgd", engine=engine).schedules == []
+
+
+@pytest.mark.parametrize("hook", ["setup", "configure_model"])
+def test_what_the_trainer_s_setup_compiles_keeps_its_names(both, learner, net, blobs, hook):
+    def compiled(self, stage=None):
+        self.body = torch.compile(self.body, backend="eager")
+
+    kind = type("Compiled", (net,), {hook: compiled})
+    both(kind, blobs(18))
+    trained = learner(kind, engine="trainer")
+    trained.fit(Fit(trained.initial(), blobs(18)))
+    assert [*trained.module.state_dict()] == [*net().state_dict()]
+    assert trained.state_dict(trained.initial()) is not None

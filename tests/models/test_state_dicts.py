@@ -10,6 +10,7 @@ from fedbench.errors import ConfigError
 from fedbench.models import build, state_dicts
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
+from tests.runtime.networks import Parted
 from tests.runtime.rounds import driver, small
 
 
@@ -88,3 +89,16 @@ def test_a_run_is_not_gone_on_with_from_other_weights(tmp_path):
     torch.save({name: tensor + 1 for name, tensor in mlp().state_dict().items()}, tmp_path / "w.pt")
     with pytest.raises(ConfigError, match=r"began with other weights: .*w\.pt has changed since"):
         run(asked, report=False)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_compiled_model_and_one_that_is_not_take_each_other_s_weights(compiled, tmp_path):
+    torch.manual_seed(3)
+    state = Parted(not compiled).state_dict()
+    torch.save(state, tmp_path / "w.pt")
+    module = Parted(compiled)
+    state_dicts.load(module, tmp_path / "w.pt")
+    assert all(map(torch.equal, module.state_dict().values(), state.values()))
+    torch.save({**state, "net.head.more": torch.zeros(1)}, tmp_path / "long.pt")
+    with pytest.raises(ConfigError, match=r"has no 'net\.head\.more', which is in it"):
+        state_dicts.load(module, tmp_path / "long.pt")

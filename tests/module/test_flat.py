@@ -67,3 +67,51 @@ def test_a_parameter_in_other_memory_is_refused(flat):
     flat.module.head.weight.data = flat.module.head.weight.data.clone()
     with pytest.raises(ConfigError, match=r"replaced the storage of parameter 'head\.weight'"):
         flat.check()
+
+
+def of_type(**types: torch.dtype) -> FlatModule:
+    """A module with tensors of other types, by name: body (frozen), head, buffer."""
+    module = Normed()
+    module.body.to(types.get("body", torch.float32)).requires_grad_(False)
+    module.head.to(types.get("head", torch.float32))
+    module.register_buffer("offset", torch.randn(3).to(types.get("buffer", torch.float32)))
+    return FlatModule(module, torch.device("cpu"), torch.float32, head=None)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_frozen_tensors_and_buffers_of_half_precision_keep_it_to_the_bit(dtype):
+    flat = of_type(body=dtype, buffer=dtype)
+    kept = {name: tensor.clone() for name, tensor in flat.module.state_dict().items()}
+    assert (kept["body.0.weight"].dtype, kept["offset"].dtype) == (dtype, dtype)
+    flat.load(flat.weights())
+    saved = flat.state_dict(flat.initial())
+    for name, tensor in kept.items():
+        assert (saved[name].dtype, saved[name].tolist()) == (tensor.dtype, tensor.tolist())
+
+
+def test_a_frozen_parameter_of_double_precision_keeps_it():
+    module = Normed()
+    module.body[0].double().requires_grad_(False)
+    FlatModule(module, torch.device("cpu"), torch.float32, head=None)
+    assert module.body[0].weight.dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("types", "line"),
+    [
+        ({"head": torch.float64}, "parameter 'head.weight' is float64, .*: choose --train.precision 64-true, or build"),
+        ({"head": torch.bfloat16}, "parameter 'head.weight' is bfloat16, .*: build it with .float"),
+        ({"head": torch.float16}, "parameter 'head.weight' is float16, .*--train.precision bf16-mixed computes in bf"),
+        ({"buffer": torch.float64}, "buffer 'offset' is float64, .*: choose --train.precision 64-true, or build it"),
+    ],
+)
+def test_what_would_be_turned_into_another_type_is_refused(types, line):
+    with pytest.raises(ConfigError, match=line):
+        of_type(**types)
+
+
+def test_in_double_precision_everything_is_double():
+    module = Normed().bfloat16()
+    module.body.requires_grad_(False)
+    FlatModule(module, torch.device("cpu"), torch.float64, head=None)
+    assert {tensor.dtype for tensor in module.state_dict().values()} == {torch.float64, torch.int64}

@@ -6,6 +6,7 @@ from torch import nn
 
 from fedbench.errors import ConfigError
 from fedbench.module.layout import Layout
+from tests.runtime.networks import Parted
 
 
 class Model(nn.Module):
@@ -185,3 +186,19 @@ def test_a_model_may_declare_its_groups():
     assert "head.weight" not in groups
     model.layer_groups = 7
     assert Layout.of(model).groups == Layout.of(Residual(nn.BatchNorm2d(4))).groups
+
+
+@pytest.mark.parametrize("head", ["net.head", "net._orig_mod.head"])
+def test_a_compiled_part_changes_nothing(head):
+    layouts = [Layout.of(Parted(compiled), head) for compiled in (False, True)]
+    assert layouts[0] == layouts[1]
+    assert not any(slot.tied for slot in layouts[1].params)
+    assert [slot.name for slot in layouts[1].params if slot.head] == ["net.head.weight", "net.head.bias"]
+    assert layouts[1].under(["net._orig_mod.body"]).params.sum() == 64 * 12 + 3 * 12
+
+
+def test_declared_groups_may_name_compiled_parts():
+    class Declared(Parted):
+        layer_groups = ("net._orig_mod.body", "net.head")
+
+    assert set(Layout.of(Declared(True)).groups.values()) == {0, 1}

@@ -31,3 +31,14 @@ def test_nothing_stays_behind_where_the_pass_fails():
     with pytest.raises(RuntimeError):
         entered_order(model, torch.zeros(1, 3))
     assert not any(child._forward_pre_hooks for child in model.modules())
+
+
+def test_compiled_layers_that_have_worked_before_are_entered_too():
+    found = []
+    for compiled in (False, True):
+        model, x = nn.Sequential(Backwards(), nn.ReLU()), torch.zeros(1, 2)
+        if compiled:
+            model[0].compile(backend="eager")
+        model(x)
+        found.append(entered_order(model, x))
+    assert found[0] == found[1]

@@ -10,6 +10,7 @@ import pytest
 
 from fedbench.report.curves import MOST_POINTS, cost_so_far, thinned
 from fedbench.report.study import Study
+from fedbench.results.reader import Records
 from tests.report.reading import Make, page_of
 
 
@@ -78,3 +79,12 @@ def test_rounds_that_were_not_evaluated_cost_something_too(make_run: Make) -> No
     half = cost_so_far(Study.load(folder), "fedcac")
     assert list(half["round"]) == [2, 4, 6]
     assert list(half["sent"]) == pytest.approx(list(whole["sent"][whole["round"] % 2 == 0]))
+
+
+def test_the_steps_of_the_pooled_model_are_its_own(make_run: Make) -> None:
+    pooled, single = (cost_so_far(Study.load(make_run(name, method=name)), name) for name in ("centralized", "local"))
+    rows = Records(make_run("centralized", method="centralized")).metrics()
+    made = rows[(rows["point"] == "after_fit") & (rows["seed"] == 0)]["steps"].cumsum()
+    assert list(pooled["steps"]) == list(made)
+    assert list(pooled["steps"] / single["steps"]) == [pooled["steps"][0] / single["steps"][0]] * len(made)
+    assert single["steps"][0] < pooled["steps"][0]

@@ -44,6 +44,26 @@ def test_summary_costs_are_per_participant_and_round(folder: Path) -> None:
     assert [found[k] for k in ("bytes_up", "bytes_down", "steps", "seconds_per_round")] == [50, 30, 10, 1.2]
 
 
+@pytest.mark.parametrize(
+    ("method", "environment", "steps"),
+    [
+        ("centralized", {}, 20),
+        ("centralized", {"pooled": True}, 20),
+        ("own:Pooled", {"pooled": True}, 20),
+        ("fedavg", {"pooled": False}, 10),
+    ],
+)
+def test_the_pooled_model_s_steps_count_whole(folder: Path, method: str, environment: dict, steps: float) -> None:
+    costs = dict(steps=20, bytes_up=100, bytes_down=60)
+    files.append_lines(folder / "metrics.jsonl", [line(0, 1, "after_fit", 0.5, costs=costs)])
+    took_part = [(0, 1, c, "after_fit", "test", "accuracy", 0.5, 10, c < 2) for c in range(4)]
+    files.write_parquet_atomically(folder / "clients.parquet", clients(took_part), CLIENTS_SCHEMA)
+    (folder / "config.yaml").write_text(json.dumps({"method": {"name": method}}))
+    (folder / "environment.json").write_text(json.dumps(environment))
+    found = summarise(Records(folder))
+    assert [found[k] for k in ("bytes_up", "bytes_down", "steps")] == [50, 30, steps]
+
+
 def test_summary_is_complete_when_every_seed_reached_the_last_round(folder: Path) -> None:
     path = folder / "metrics.jsonl"
     files.append_lines(path, [line(0, 3, "after_agg", 0.5), line(1, 2, "after_agg", 0.5)])

@@ -5,8 +5,10 @@ import torch
 
 from fedbench.data.partitions import partition
 from fedbench.methods.fedprox import FedProx
-from fedbench.runtime.build import Parts, assembled
+from fedbench.models import build
+from fedbench.runtime.build import Parts, assembled, build_learner
 from fedbench.studies.resolve import resolve
+from tests.runtime.networks import Taught
 from tests.runtime.rounds import small
 
 
@@ -49,3 +51,23 @@ def test_the_true_labels_of_the_public_set_grade_a_vote_and_nothing_else():
     wrong = torch.cat([true[:10], (true[10:] + 1) % 10])
     assert (grade(true), grade(wrong)) == (1.0, 0.25)
     assert parts().context.grade is None
+
+
+def test_weights_of_double_precision_are_taken_to_the_bit(tmp_path):
+    state = {
+        name: tensor.double() + 1e-12 for name, tensor in build("mlp", (1, 8, 8), 10, hidden=16).state_dict().items()
+    }
+    torch.save(state, tmp_path / "w.pt")
+    config, dataset = resolve(small(model__weights=tmp_path / "w.pt", train__precision="64-true"))
+    learner = build_learner(config, dataset, 0)
+    found = learner.state_dict(learner.initial())
+    assert all(torch.equal(found[name], tensor) for name, tensor in state.items())
+
+
+def test_copies_are_known_before_weights_part_them(tmp_path):
+    module = Taught()
+    with torch.no_grad():
+        module.teacher.weight.add_(1)
+    torch.save(module.state_dict(), tmp_path / "w.pt")
+    config, dataset = resolve(small(model={"name": "tests.runtime.networks:Taught", "weights": tmp_path / "w.pt"}))
+    assert build_learner(config, dataset, 0).copies == {"teacher": "net"}

@@ -95,3 +95,16 @@ def test_two_drivers_never_work_on_one_run(tmp_path, monkeypatch):
         with pytest.raises(ConfigError, match="another driver is at work here"):
             drive(config, tmp_path / "a", InProcess(dataset), dataset)
     drive(config, tmp_path / "a", InProcess(dataset), dataset)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "centralized", "ditto"])
+def test_a_schedule_goes_on_after_a_stop_and_wherever_its_place_is_kept(method, tmp_path):
+    asked = dict(train__keep_optimizer=True, train__optimizer="module", model="tests.runtime.networks:Scheduled")
+    often = {"checkpoint": {"every": 1}, "participation": 0.5}
+    whole = play(small(method, **asked, **often), tmp_path / "whole")
+    stop(small(method, **asked, **often), tmp_path / "resumed", 3)
+    assert play(small(method, **asked, **often), tmp_path / "resumed", resume=True) == whole
+    in_files = {"hosts": 0, "states": "disk"}
+    assert play(small(method, **asked, participation=0.5, resources=in_files), tmp_path / "files") == whole
+    anew = {**asked, "train__keep_optimizer": False}
+    assert play(small(method, **anew, participation=0.5), tmp_path / "anew") != whole

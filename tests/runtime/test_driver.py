@@ -1,5 +1,7 @@
 """Who fails in training is left out as if it had stayed away, a full disk ends no run, and both are said."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -188,3 +190,29 @@ def test_the_run_goes_on_and_says_so_when_the_disk_is_full(tmp_path, monkeypatch
     assert len(warnings) == 2
     assert all("could not be written" in line and "the run goes on" in line for line in warnings)
     assert (tmp_path / "a/metrics.jsonl").read_bytes() == play(small("local", **wide), tmp_path / "b")["metrics.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("method", "engine"),
+    [*product(["fedrep", "fedbn", "fedpac", "pfedfda"], ["loop"]), ("fedpac", "trainer"), ("fedper", "stack")],
+)
+def test_a_compiled_part_changes_no_number(method, engine, tmp_path):
+    given = {"name": "tests.runtime.networks:Parted", "head": "net.head"}
+    optimizer = "sgd" if engine == "stack" else "module"
+    runs = [
+        play(
+            small(method, rounds=2, train__engine=engine, train__optimizer=optimizer, model={**given, "compiled": own}),
+            tmp_path / str(own),
+        )
+        for own in (False, True)
+    ]
+    assert runs[0] == runs[1]
+
+
+def test_manual_optimisation_has_trained_and_its_loss_is_unknown(tmp_path):
+    asked = small(rounds=2, train__engine="trainer", train__optimizer="module", model="tests.runtime.networks:Manual")
+    result = run(asked.model_copy(update={"out": tmp_path}), report=False)
+    fits = result.metrics[result.metrics["point"] == "after_fit"]
+    assert (fits["steps"] > 0).all()
+    assert fits["train_loss"].isna().all()
+    assert not any("nothing was trained" in line for line in result.summary["warnings"])

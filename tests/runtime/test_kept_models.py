@@ -1,17 +1,23 @@
 """The personal models that a run keeps are those that it has scored, for whoever loads them with plain PyTorch."""
 
+import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from fedbench import models
 from fedbench.config import Config
+from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import partition
+from fedbench.runtime.build import build_learner
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.kept_models import KeptModels
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import Result, run
+from tests.runtime.networks import Parted
 from tests.runtime.rounds import play, small
 
 METHODS = [
@@ -46,6 +52,21 @@ def accuracies(result: Result, point: str, seed: int = 0) -> dict[int, float]:
             test = data.split([client], "test", (seed, client))
             x, y = test.batch(torch.arange(len(test)))
             found[client] = float((module.eval()(x).argmax(1) == y).float().mean())
+    return found
+
+
+def read_back(result: Result, module: Any, samples: Any, targets: Any, point: str = "after_agg") -> dict[int, float]:
+    """Test accuracy of every client's model by nothing but the files of the run, and the samples as they lie."""
+    given = json.loads((result.models / "input.json").read_text())
+    shape = (-1, *[1] * (len(given["shape"]) - 1))
+    mean, std = (torch.tensor(given[key]).view(shape) for key in ("mean", "std"))
+    found = {}
+    for client, parts in enumerate(json.loads((result.folder / "partition.json").read_text())["0"]["clients"]):
+        module.load_state_dict(torch.load(result.models / "seed-0" / f"client-{client}-{point}.pt"))
+        x = torch.as_tensor(samples)[parts["test"]]
+        assert [*x.shape[1:]] == given["shape"]
+        right = module.eval()((x / given["unit"] - mean) / std).argmax(1).numpy() == targets[parts["test"]]
+        found[client] = float(right.mean())
     return found
 
 
@@ -106,3 +127,55 @@ def test_who_is_asked_and_when(tmp_path):
     assert [list(asked(client, 0)) for client in (0, 1, 2)] == [[], [], ["resting"]], "2 never trains"
     assert [list(asked(client, 1)) for client in (0, 1, 2)] == [[], ["after_fit"], ["resting"]]
     assert [list(asked(client, 3)) for client in (0, 1, 2)] == [["after_agg", "resting"]] * 3
+
+
+def test_models_of_a_compiled_module_fit_it_and_go_on_uncompiled(tmp_path):
+    asked = {"name": "tests.runtime.networks:Parted", "head": "net.head"}
+    result = kept(small("fedper", model={**asked, "compiled": True}, rounds=2), tmp_path / "a")
+    path = result.models / "seed-0" / "client-3-after_agg.pt"
+    state = torch.load(path)
+    Parted(compiled=True).load_state_dict(state)
+    config, dataset = resolve(small(model={**asked, "weights": path}))
+    learner = build_learner(config, dataset, 0)
+    loaded = learner.state_dict(learner.initial())
+    assert [*loaded] == [*Parted().state_dict()]
+    assert all(map(torch.equal, loaded.values(), state.values()))
+
+
+class Columns(torch.utils.data.Dataset):
+    """Numbers of three kinds in a row, and which of two classes they are of."""
+
+    def __init__(self, train: bool = True) -> None:
+        draw = torch.Generator().manual_seed(int(train))
+        self.x = torch.randn(160 if train else 80, 3, generator=draw) * torch.tensor([100.0, 1.0, 0.01]) + 7
+        self.y = (self.x[:, 0] > 7).long()
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.x[index], int(self.y[index])
+
+
+@pytest.mark.parametrize("constants", [{}, {"data__mean": [0.5], "data__std": [0.25]}])
+def test_a_model_is_right_as_often_as_reported_with_what_lies_beside_it(constants, tmp_path):
+    result = kept(small("fedper", rounds=2, **constants), tmp_path)
+    dataset = Dataset.load(result.config.data)
+    module = models.build("mlp", dataset.shape, dataset.classes, **result.config.model.options)
+    assert read_back(result, module, np.array(dataset.samples), dataset.targets) == scored(result, "after_agg")
+    given = json.loads((result.models / "input.json").read_text())
+    assert (given["shape"], given["unit"], given["classes"]) == ([1, 8, 8], 255, [str(digit) for digit in range(10)])
+
+
+def test_of_features_too_and_of_both_seeds_once(tmp_path):
+    asked = {"data": "tests.runtime.test_kept_models:Columns", "partition": {"name": "iid", "clients": 4}}
+    result = kept(small("fedavg", rounds=2, seeds=[0, 1], **asked), tmp_path)
+    x, y = (torch.cat([getattr(Columns(train), name) for train in (True, False)]) for name in "xy")
+    module = models.build("mlp", (3,), 2, **result.config.model.options)
+    rows = result.clients[(result.clients["point"] == "after_agg") & (result.clients["round"] == 2)]
+    rows = rows[rows["seed"] == 0]
+    assert read_back(result, module, x, y.numpy()) == dict(zip(rows["client"], rows["test_accuracy"], strict=True))
+    given = json.loads((result.models / "input.json").read_text())
+    assert given["unit"] == 1
+    assert given["std"] == pytest.approx(Columns().x.double().std(0, correction=0).tolist())
+    assert sorted(path.name for path in result.models.iterdir()) == ["input.json", "seed-0", "seed-1"]

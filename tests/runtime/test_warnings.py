@@ -109,3 +109,22 @@ def test_a_sample_of_the_clients_is_said():
 def test_what_the_stack_is_not_for(method, train, line):
     config, dataset = resolve(small(method, **{f"train__{key}": value for key, value in train.items()}))
     assert unstacked(driver(config, dataset).method) == ([line] if line else [])
+
+
+@pytest.mark.parametrize(
+    ("method", "train", "lines"),
+    [
+        ("fedavg", {}, 1),
+        ("fedavg", {"train__keep_optimizer": True}, 0),
+        ("fedavg", {"train__optimizer": "sgd"}, 0),
+        ("centralized", {}, 0),
+        ("pfedme", {}, 0),
+    ],
+)
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_a_schedule_that_begins_anew_in_every_round_is_named(method, train, lines, engine):
+    train = {"train__optimizer": "module", "train__engine": "loop" if method == "pfedme" else engine, **train}
+    config, dataset = resolve(small(method, model="tests.runtime.networks:Scheduled", **train))
+    said = [line for line in driver(config, dataset).warnings if "schedule" in line]
+    assert len(said) == lines
+    assert all(line.startswith("MultiStepLR: the model's learning-rate schedule begins anew") for line in said)

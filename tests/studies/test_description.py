@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from markupsafe import escape
 
 from fedbench.data.partitions import partition
@@ -77,3 +78,9 @@ def test_the_command_is_the_users_also_in_a_worker_of_ray(monkeypatch):
     assert environment({}, EVEN)["command"] is None
     monkeypatch.setenv(COMMAND, "fedbench grid --method fedcac")
     assert environment({}, EVEN)["command"] == "fedbench grid --method fedcac"
+
+
+@pytest.mark.parametrize(("method", "pooled"), [("centralized", True), ("fedavg", False), ("pfedme", False)])
+def test_whether_one_model_is_trained_on_all_data_is_noted(method, pooled, tmp_path):
+    described(small(method), tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "environment.json").read_text())["pooled"] is pooled

@@ -1,0 +1,79 @@
+"""Copies of a model inside the model: running averages of its weights, teachers, target networks."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.optim.swa_utils import AveragedModel
+
+from fedbench.models.compiled import plain
+
+Parameters = Mapping[str, nn.Parameter]
+
+
+def copies_in(module: nn.Module) -> dict[str, str | None]:
+    """Dotted names of copies, each with that of its original ('': the module itself), or None where it has none inside.
+
+    Copies are what AveragedModel averages, and frozen submodules that start with the numbers of a trainable one. Names
+    are those without torch.compile's wrappers.
+    """
+    copies: dict[str, str | None] = {}
+    for name, part in module.named_modules():
+        if not name or any(is_under(name, copy) for copy in copies):
+            continue
+        if isinstance(part, AveragedModel):
+            same = _original(module, name, part.module, _equal)
+            copies[f"{name}.module"] = _original(module, name, part.module, _alike) if same is None else same
+        elif _frozen(part) and (original := _original(module, name, part, _equal)) is not None:
+            copies[name] = original
+    return {plain(copy): original if original is None else plain(original) for copy, original in copies.items()}
+
+
+def is_under(name: str, prefix: str) -> bool:
+    """Whether a dotted name is that of a submodule or tensor, or lies inside it."""
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def with_originals(module: nn.Module, copies: Mapping[str, str | None]) -> list[tuple[Tensor, Tensor]]:
+    """Tensors of copies, each with its original."""
+    found = []
+    for copy, original in copies.items():
+        if original is not None:
+            own, others = (_tensors(module.get_submodule(name)) for name in (copy, original))
+            found += [(tensor, others[name]) for name, tensor in own.items() if name in others]
+    return found
+
+
+def _tensors(part: nn.Module) -> dict[str, Tensor]:
+    return {**dict(part.named_parameters()), **dict(part.named_buffers())}
+
+
+def _original(
+    module: nn.Module, name: str, part: nn.Module, fits: Callable[[Parameters, Parameters], bool]
+) -> str | None:
+    """The first submodule of the same type outside of `name` whose parameters fit those of the part."""
+    own = dict(part.named_parameters())
+    others = ((n, m) for n, m in module.named_modules() if type(m) is type(part) and not is_under(n, name))
+    return next((other for other, candidate in others if fits(own, dict(candidate.named_parameters()))), None)
+
+
+def _alike(own: Parameters, others: Parameters) -> bool:
+    """Whether all of the parameters have a trainable counterpart of their shape and type."""
+    if not own or not own.keys() <= others.keys() or any(map(is_lazy, own.values())):
+        return False
+    both = [(p, others[name]) for name, p in own.items()]
+    return all(other.requires_grad and (other.shape, other.dtype) == (p.shape, p.dtype) for p, other in both)
+
+
+def _frozen(part: nn.Module) -> bool:
+    return not any(p.requires_grad for p in part.parameters())
+
+
+def _equal(own: Parameters, others: Parameters) -> bool:
+    """Whether they are alike, with the same numbers, other ones than all layers of a kind start with."""
+    return (
+        _alike(own, others)
+        and all(torch.equal(p, others[name]) for name, p in own.items())
+        and any(p.numel() and bool((p != p.flatten()[0]).any()) for p in own.values())
+    )
