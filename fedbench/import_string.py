@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from fedbench.errors import ConfigError, nearest
+from fedbench.errors import ConfigError, nearest, place_of
 
 
 def import_string(path: str, what: str) -> object:
@@ -13,7 +13,8 @@ def import_string(path: str, what: str) -> object:
     except ImportError as error:
         raise ConfigError(f"{what} '{path}': module {module} cannot be imported ({error})") from error
     except Exception as error:
-        raise ConfigError(f"{what} '{path}': importing {module} failed ({type(error).__name__}: {error})") from error
+        why = f"{type(error).__name__}: {error}, {place_of(error)}"
+        raise ConfigError(f"{what} '{path}': importing {module} failed ({why})") from error
     if not hasattr(found, attribute):
         names = [n for n in vars(found) if not n.startswith("_")]
         raise ConfigError(

@@ -16,7 +16,7 @@ from fedbench.engine.lane import Asked
 from fedbench.engine.module_optimizer import module_optimizer
 from fedbench.engine.stack import Stack
 from fedbench.engine.trainee import Trainee
-from fedbench.errors import ConfigError, first_line
+from fedbench.errors import ConfigError, first_line, place_of
 from fedbench.module import seeds
 from fedbench.module.hooks import Hooks
 from fedbench.module.masks import holds_one
@@ -127,10 +127,10 @@ class Learner(Trainee):
 
 @contextmanager
 def told(what: str) -> Iterator[None]:
-    """Any error as one line that says what failed."""
+    """Any error as one line that says what failed, and where in its author's code."""
     try:
         yield
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{what}: {type(error).__name__}: {first_line(error)}") from error
+        raise ConfigError(f"{what}: {type(error).__name__}: {first_line(error)} ({place_of(error)})") from error

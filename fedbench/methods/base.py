@@ -13,6 +13,7 @@ from fedbench.aggregation.aggregator import overtaken
 from fedbench.aggregation.means import normalised
 from fedbench.config import Section, TrainConfig
 from fedbench.engine.fit import AMOUNT
+from fedbench.errors import ConfigError, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Field as MessageField
 from fedbench.methods.messages import Message, Upload, model_message, uncounted, weights_of
@@ -95,6 +96,8 @@ class Method:
     def __init__(self, options: Any, context: Context) -> None:
         self.options, self.context = options, context
         private = self.private(context.layout)
+        if not isinstance(private, Masks):
+            raise ConfigError(f"{type(self).__name__}.private must return Masks ({place_of_code(self.private)})")
         buffers = torch.ones_like(private.buffers) if options.buffers == "private" else private.buffers
         counters = context.layout.counters_beside(buffers) if private.counters is None else private.counters
         self.shared, self.shared_buffers = Entries(~private.params), Entries(~buffers)

@@ -14,6 +14,7 @@ from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition, resolved
 from fedbench.data.partitions.scheme import checked
+from fedbench.engine.learner import told
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.runtime import cluster
@@ -73,8 +74,9 @@ def check(config: Config, dataset: Dataset, seeds: Sequence[int] | None = None) 
         raise ConfigError("train.batch_size = 1: the model has BatchNorm layers, which need 2 or more images per batch")
     if not learner.layout.size:
         raise ConfigError(f"model {config.model.name} has no trainable parameters")
-    method = make_method(config, context)
-    said(method, config.method.name)
+    with told(f"method {config.method.name} fails"):
+        method = make_method(config, context)
+        said(method, config.method.name)
     if method.own_steps and config.train.engine == "trainer":
         raise ConfigError(
             f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "

@@ -72,11 +72,13 @@ def run(
     experiment: str = "run",
     watch: Watcher | None = None,
     report: bool = True,
+    debug: bool = False,
 ) -> Result:
     """Run what was asked, or go on with it, and return its result; a seed that is done is not run again.
 
-    resume: refuse to start from nothing. watch: told of every evaluated round (`Progress.update` fits).
-    Raises ConfigError, before round 1, for what cannot be run.
+    resume: refuse to start from nothing. watch: told of every evaluated round (`Progress.update` fits). debug: without
+    hosts, raise what fails at a client where it happens, for a debugger. Raises ConfigError, before round 1, for what
+    cannot be run, and RunError where it fails later: in the user's code, or at every client.
     """
     config, dataset = resolve(config)
     folder = config.out or Path("results") / _experiment(experiment) / (config.name or places.default_name(config))
@@ -88,7 +90,7 @@ def run(
         if state == "done":
             places.tidy(folder)
         else:
-            _make(config, dataset, folder, watch or (lambda event: None))
+            _make(config, dataset, folder, watch or (lambda event: None), debug)
     if report and not (state == "done" and result.report.exists()):
         from fedbench.report import make_report
 
@@ -109,16 +111,16 @@ def has_begun(config: Config, folder: Path) -> bool:
     return any((path / "config.yaml").exists() for path in (folder, *(job.folder for job in jobs_of(config, folder))))
 
 
-def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher) -> None:
+def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher, debug: bool) -> None:
     jobs = jobs_of(config, folder)
     left = [job for job in jobs if not job.done]
     partitions = check(config, dataset, [job.seed for job in left])
     if len(jobs) == 1:
-        perform(jobs, dataset, partitions, watch)
+        perform(jobs, dataset, partitions, watch, debug)
         return
     with places.alone_in(folder):
         plan_of(config, folder, jobs)
-        perform(left, dataset, partitions, watch)
+        perform(left, dataset, partitions, watch, debug)
         plan_of(config, folder, jobs)
         gather(folder, config, [job.folder for job in jobs])
 
