@@ -15,6 +15,11 @@ def import_string(path: str, what: str) -> object:
     except Exception as error:
         why = f"{type(error).__name__}: {error}, {place_of(error)}"
         raise ConfigError(f"{what} '{path}': importing {module} failed ({why})") from error
+    if module == "__main__" and not hasattr(found, attribute):
+        raise ConfigError(
+            f"{what} '{path}': only the process that defines {attribute} knows it: write it into a file, or stay in "
+            "that process, with resources.hosts = 0 and, in a grid or a comparison, at_once=1"
+        )
     if not hasattr(found, attribute):
         names = [n for n in vars(found) if not n.startswith("_")]
         raise ConfigError(

@@ -24,12 +24,16 @@ from fedbench.module.weights import Weights
 
 
 class Learner(Trainee):
-    """Trains the module of a host. Raises ConfigError for what cannot be honoured."""
+    """Trains the module of a host. Raises ConfigError for what cannot be honoured.
+
+    looks_again: whether the module's optimiser asks several times for the loss of a batch.
+    """
 
     def __init__(self, module: LightningModule, train: TrainConfig, **more: Any) -> None:
         super().__init__(module, train, **more)
         self.stack = Stack(self, train.width, self._alone) if train.engine == "stack" else None
         self.together: Callable[[Fit], Weights] = self._at_once
+        self.looks_again = False
         if self.optimizer == "module" and self.hooks is not None:
             self._try_optimizers(self.hooks)
 
@@ -38,7 +42,8 @@ class Learner(Trainee):
         hooks.context.begin([[torch.zeros(0)] * 100] * max(1, self.train.epochs))
         name = type(self.module).__name__
         with told(f"{name}.configure_optimizers fails"):
-            module_optimizer(self.module)
+            _, found, _ = module_optimizer(self.module)
+        self.looks_again = isinstance(found, torch.optim.LBFGS)
 
     def fit(self, fit: Fit) -> Weights:
         """The trained weights."""

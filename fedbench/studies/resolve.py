@@ -82,8 +82,20 @@ def check(config: Config, dataset: Dataset, seeds: Sequence[int] | None = None) 
             f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "
             "know; leave it out"
         )
-    data = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype)
-    learner.probe(data.split([0], "train", (seed, 0, 0)), dataset.outputs)
+    if method.looks_once and learner.looks_again:
+        raise ConfigError(
+            f"method {config.method.name} keeps what its loss sees of each batch, and LBFGS of the model's "
+            "configure_optimizers looks several times at one: take another optimiser, for example --train.optimizer sgd"
+        )
+    data = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype).split(
+        [0], "train", (seed, 0, 0)
+    )
+    if method.needs_numbers and not data.batch(torch.arange(1, device=learner.device))[0].is_floating_point():
+        raise ConfigError(
+            f"method {config.method.name} computes with the samples themselves, and those of data {config.data.name} "
+            "are whole tokens: take another method"
+        )
+    learner.probe(data, dataset.outputs)
     return partitions
 
 

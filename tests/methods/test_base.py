@@ -137,3 +137,9 @@ def test_with_too_few_uploads_the_shared_model_stays_and_the_run_says_so():
     assert [torch.equal(a, b) for a, b in pairwise(before)] == [False, True, False]
     line = "aggregator krum: fewer than 5 uploads came in a round, so that the shared model stayed as it was"
     assert made.recorder.warnings == [line]
+
+
+def test_a_simulation_ends_with_its_last_round():
+    run = Simulation("fedavg", blobs([9, 17]), rounds=2).run(2)
+    with pytest.raises(ValueError, match=r"the simulation has 2 rounds: Simulation\(..., rounds=...\) makes it longer"):
+        run.run(1)
