@@ -13,7 +13,7 @@ from fedbench.config.schema import folder_name
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.results.loggers import log_page
-from fedbench.results.plan import Plan
+from fedbench.results.plan import FILE, Plan
 from fedbench.results.reader import Records
 from fedbench.runtime.kept_models import MODELS
 from fedbench.studies import places
@@ -120,7 +120,12 @@ def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher, debug:
         return
     with places.alone_in(folder):
         plan_of(config, folder, jobs)
-        perform(left, dataset, partitions, watch, debug)
+        try:
+            perform(left, dataset, partitions, watch, debug)
+        except ConfigError:
+            if not has_begun(config, folder):
+                (folder / FILE).unlink()
+            raise
         plan_of(config, folder, jobs)
         gather(folder, config, [job.folder for job in jobs])
 

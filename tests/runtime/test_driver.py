@@ -147,9 +147,10 @@ def test_an_answer_that_is_not_finite_does_not_count(tmp_path):
     assert sum(said in line for line in summary["warnings"]) == 2
 
 
-def test_a_run_ends_where_every_client_fails_in_the_same_way(tmp_path):
+@pytest.mark.parametrize("seeds", [[0], [0, 1]])
+def test_a_run_ends_where_every_client_fails_in_the_same_way(seeds, tmp_path):
     """It is said in one line, a run that had got somewhere keeps that, and one that had not leaves nothing."""
-    asked = small(train={"lr": 1e20, "epochs": 1}, out=str(tmp_path / "new"))
+    asked = small(train={"lr": 1e20, "epochs": 1}, seeds=seeds, out=str(tmp_path / "new"))
     line = r"^seed 0, round 1: every client \(10\) fails in the same way: the training loss became nan: lower train.lr$"
     with pytest.raises(RunError, match=line):
         run(asked)
