@@ -13,7 +13,8 @@ def import_string(path: str, what: str) -> object:
     except ImportError as error:
         raise ConfigError(f"{what} '{path}': module {module} cannot be imported ({error})") from error
     except Exception as error:
-        why = f"{type(error).__name__}: {error}, {place_of(error)}"
+        why = f"{type(error).__name__}: {error}"  # a SyntaxError names its line itself
+        why += "" if isinstance(error, SyntaxError) else f", {place_of(error)}"
         raise ConfigError(f"{what} '{path}': importing {module} failed ({why})") from error
     if module == "__main__" and not hasattr(found, attribute):
         raise ConfigError(
