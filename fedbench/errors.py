@@ -1,7 +1,19 @@
-"""The one exception type for a user's mistakes."""
+"""The exceptions for a user's mistakes, and the line of a user's code that they come from."""
 
 import difflib
+import inspect
+import sysconfig
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parent
+TORCH = ("torch", "torchvision", "torchmetrics", "lightning", "lightning_fabric", "pytorch_lightning")
+LIBRARIES = (*TORCH, "PIL", "numpy", "pandas", "pydantic", "ray", "safetensors", "scipy", "sklearn")
+"""Whose lines say nothing about a mistake in the code that calls them; nor do those of Python itself."""
+CONTRACT = ("base", "client", "contract", "messages", "server", "state")
+"""The modules of fedbench.methods that every method is written in: where they raise, their caller is at fault."""
 
 
 class ConfigError(Exception):
@@ -11,7 +23,64 @@ class ConfigError(Exception):
     """
 
     def __str__(self) -> str:
-        return " ".join(filter(None, map(str.strip, super().__str__().splitlines())))
+        return one_line(super().__str__())
+
+
+class RunError(ConfigError):
+    """What ends a run that is under way: code of a method or model that fails, or a training that fails everywhere.
+
+    place: file and line of that code; trace: the stack trace where it was raised, maybe in another process.
+    """
+
+    def __init__(self, text: str, place: str = "", trace: str = "") -> None:
+        super().__init__(text, place, trace)
+        self.text, self.place, self.trace = text, place, trace
+
+    def __str__(self) -> str:
+        text = one_line(self.text)
+        return f"{text} ({self.place})" if self.place else text
+
+    @classmethod
+    def of(cls, error: BaseException) -> "RunError":
+        """An exception of a user's code; one that is a RunError already learns its place."""
+        if isinstance(error, RunError):
+            return cls(error.text, error.place or place_of(error), error.trace or trace_of(error))
+        return cls(f"{type(error).__name__}: {first_line(error)}", place_of(error), trace_of(error))
+
+
+def one_line(text: str) -> str:
+    return " ".join(filter(None, map(str.strip, text.splitlines())))
+
+
+def place_of(error: BaseException) -> str:
+    """`mine.py:12`: where in its author's code an exception comes from, not in the libraries that this calls."""
+    frames = traceback.extract_tb(error.__traceback__)
+    nearest = max(map(_nearness, (frame.filename for frame in frames)), default=0)
+    own = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames if _nearness(frame.filename) == nearest]
+    return own[-1] if own else ""
+
+
+def _nearness(filename: str) -> int:
+    """How likely a file holds an author's code: 3 outside fedbench, 2 methods and models of fedbench, 0 libraries."""
+    path = Path(filename)
+    if path.is_relative_to(PACKAGE):
+        return 2 if path.parent.name in ("methods", "models", "parts") and path.stem not in CONTRACT else 1
+    if "site-packages" in path.parts:
+        return 0 if path.parts[path.parts.index("site-packages") + 1] in LIBRARIES else 3
+    return 0 if filename.startswith("<frozen") or path.is_relative_to(sysconfig.get_path("stdlib")) else 3
+
+
+def place_of_code(code: Any) -> str:
+    """`mine.py:12`: where a function or a class is written."""
+    try:
+        file, (_, line) = inspect.getsourcefile(inspect.unwrap(code)), inspect.getsourcelines(inspect.unwrap(code))
+    except (OSError, TypeError):  # of a notebook's classes Python knows no lines
+        return str(getattr(code, "__module__", ""))
+    return f"{Path(file or '').name}:{line}"
+
+
+def trace_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
 
 
 def first_line(error: BaseException) -> str:

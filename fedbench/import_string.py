@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from fedbench.errors import ConfigError, nearest
+from fedbench.errors import ConfigError, nearest, place_of
 
 BELOW_MAIN = 'put what a script does below `if __name__ == "__main__":`'
 OTHER_LIGHTNING = "pytorch_lightning"
@@ -35,7 +35,14 @@ def import_string(path: str, what: str) -> object:
             f"{BELOW_MAIN}"
         ) from error
     except Exception as error:
-        raise ConfigError(f"{what} '{path}': importing {module} failed ({type(error).__name__}: {error})") from error
+        why = f"{type(error).__name__}: {error}"  # a SyntaxError names its line itself
+        why += "" if isinstance(error, SyntaxError) else f", {place_of(error)}"
+        raise ConfigError(f"{what} '{path}': importing {module} failed ({why})") from error
+    if module == "__main__" and not hasattr(found, attribute):
+        raise ConfigError(
+            f"{what} '{path}': only the process that defines {attribute} knows it: write it into a file, or stay in "
+            "that process, with resources.hosts = 0 and, in a grid or a comparison, at_once=1"
+        )
     if not hasattr(found, attribute):
         names = [n for n in vars(found) if not n.startswith("_")]
         raise ConfigError(

@@ -27,7 +27,7 @@ def test_a_function_of_a_module():
     ("path", "said"),
     [
         ("nowhere.to_be:Found", "model 'nowhere.to_be:Found': module nowhere.to_be cannot be imported"),
-        ("broken:Net", "importing broken failed (ZeroDivisionError"),
+        ("broken:Net", "importing broken failed (ZeroDivisionError: division by zero, broken.py:1)"),
         ("textwrap:wrapp", "module textwrap has no wrapp; did you mean wrap"),
         ("textwrap", "module textwrap has no empty name"),
         ("my_net.py:Net", "model 'my_net.py:Net': a module is expected, not a file: leave out .py, my_net:Net"),
@@ -44,6 +44,7 @@ def test_a_function_of_a_module():
         ),
         ("needy:Net", "needy reads the command line when it is imported (the following arguments are required: --x)"),
         ("plain:Net", "); write lightning.pytorch for pytorch_lightning in its imports, the classes are the same"),
+        ("__main__:Mine", "only the process that defines Mine knows it: write it into a file, or stay in that process"),
     ],
 )
 def test_what_cannot_be_imported_is_one_line(path, said, tmp_path, monkeypatch, capsys):

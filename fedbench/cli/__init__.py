@@ -9,7 +9,7 @@ from functools import wraps
 from importlib import import_module
 
 from fedbench.cli.lines import lines
-from fedbench.errors import ConfigError, nearest
+from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.user_code import told_exit
 
 COMMANDS = {
@@ -42,11 +42,17 @@ def command(body: Main) -> Callable[[Sequence[str] | None], int]:
     def main(argv: Sequence[str] | None = None) -> int:
         arguments = list(sys.argv[1:] if argv is None else argv)
         _import_from_here()
+        debug = "--debug" in arguments
         try:
             with lines():
                 return body(arguments)
+        except RunError as error:
+            if debug and error.__cause__ is not None:  # in this process: for a debugger as it was raised
+                raise error.__cause__ from None
+            print(error.trace if debug else "", f"fedbench: error: {error}", sep="", file=sys.stderr)
+            return FAILED
         except ConfigError as error:
-            if "--debug" in arguments:
+            if debug:
                 traceback.print_exc()
             print(f"fedbench: error: {error}", file=sys.stderr)
             return MISTAKE
@@ -64,12 +70,14 @@ def command(body: Main) -> Callable[[Sequence[str] | None], int]:
             print(f"fedbench: error: {told_exit(stop)}", file=sys.stderr)
             return MISTAKE
         except OSError as error:
-            if "--debug" in arguments or error.errno not in STORAGE:
+            if debug or error.errno not in STORAGE:
                 traceback.print_exc()
             else:
                 print(f"fedbench: error: {_unwritten(error)}", file=sys.stderr)
             return FAILED
         except Exception:
+            if debug:
+                raise
             traceback.print_exc()
             return FAILED
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.cli import OK, command
+from fedbench.cli import FAILED, OK, command
 from fedbench.cli.flags import Flag, words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_values, side_by_side, tuning_of
@@ -55,13 +55,14 @@ def main(argv: list[str]) -> int:
         result = compare(config, names, watch=stages.update, **study_of(asked), **budget, **room)
     finally:
         stages.stop()
-    print(told(result.folder))
+    text, code = told(result.folder)
+    print(text)
     for plan in plans(result.folder):
         for line in asides(plan):
             print(line)
     print(f"results: {result.folder}")
     print(f"report:  {result.report}")
-    return OK
+    return code
 
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
@@ -91,22 +92,24 @@ def plans(folder: Path) -> "list[Plan]":
     return [Plan.read(folder)]
 
 
-def told(folder: Path) -> str:
-    """The table and the answer."""
+def told(folder: Path) -> tuple[str, int]:
+    """The table and the answer, and the exit code: whether every method came to a score."""
     from fedbench.results.matrix import is_matrix
 
     if is_matrix(folder):
         from fedbench.report import matrix
 
         survey = matrix.Survey.load(folder)
-        return f"{matrix.as_text(survey)}\n{matrix.answer(survey)}"
+        failed = len(survey.studies) < len(survey.matrix.settings) or any(s.failures for s in survey.studies.values())
+        return f"{matrix.as_text(survey)}\n{matrix.answer(survey)}", FAILED if failed else OK
     from fedbench.report.leaderboard import as_text, leaderboard
     from fedbench.report.study import Study
     from fedbench.report.verdicts import comparison_answer
 
     study = Study.load(folder)
     rows = leaderboard(study)
-    return f"{as_text(rows, study.metric)}\n{comparison_answer(study, rows)}"
+    text = f"{as_text(rows, study.metric, study.failures)}\n{comparison_answer(study, rows)}"
+    return text, FAILED if study.failures else OK
 
 
 def read_methods(texts: list[str]) -> list[str]:

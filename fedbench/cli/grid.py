@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
-from fedbench.cli import OK, command
+from fedbench.cli import FAILED, OK, command
 from fedbench.cli.flags import Flag, words, yaml_value
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_space, side_by_side, tuning_of
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
         print(line)
     print(f"results: {result.folder}")
     print(f"report:  {result.report}")
-    return OK
+    return FAILED if study.failures else OK
 
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:

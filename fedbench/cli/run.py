@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
 
     watched = Watched(config)
     try:
-        result = run(config, resume=asked.resume, watch=watched.update)
+        result = run(config, resume=asked.resume, watch=watched.update, debug=asked.debug)
     finally:
         watched.progress.stop()
     if not watched.begun:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from fedbench.config import TrainConfig
+from fedbench.errors import RunError, place_of_code
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 
@@ -120,6 +121,18 @@ class Loss:
     def __init__(self, function: LossFunction, **needs: Any) -> None:
         self.function, self.needs = function, needs
 
+    def of(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
+        """What the function makes of a batch. Raises RunError where that is no loss."""
+        found = self.function(net, batch, s)
+        if not isinstance(found, Tensor) or found.numel() != 1 or not found.requires_grad:
+            got = f"a tensor of shape {list(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+            name = getattr(self.function, "__name__", "function")
+            raise RunError(
+                f"the loss {name} must return a tensor, one number that depends on the parameters; it returned {got}",
+                place_of_code(self.function),
+            )
+        return found
+
 
 class Step:
     """How a gradient becomes a move.
@@ -143,6 +156,17 @@ class Step:
         **needs: Any,
     ) -> None:
         self.edit, self.lr, self.decay, self.rule, self.memory, self.needs = edit, lr, decay, rule, memory, needs
+
+    def change(self, g: Tensor, w: Tensor, s: Any) -> None:
+        """Edit the gradient. Raises RunError where the edit returns another one, which nobody would see."""
+        assert self.edit is not None
+        found = self.edit(g, w, s)
+        if found is not None and found is not g:
+            raise RunError(
+                f"the edit {getattr(self.edit, '__name__', '')} of a step must change g in place and return nothing; "
+                f"it returned a {type(found).__name__}",
+                place_of_code(self.edit),
+            )
 
     def of(self, decay: float, memory: dict[str, Any] | None) -> "Step":
         """The same in a round with this factor of learning rates, and with this memory."""

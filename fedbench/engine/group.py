@@ -210,8 +210,8 @@ class Group:
                 g.zero_()
             for view, gradient in zip(views.gradients, gradients, strict=True):
                 view.copy_(gradient)
-            if (edit := self.asked[0].fit.step.edit) is not None:
-                edit(g, w, SimpleNamespace(index=index, **self._edited(row), **dict(self.kind.constants)))
+            if (asked := self.asked[0].fit.step).edit is not None:
+                asked.change(g, w, SimpleNamespace(index=index, **self._edited(row), **dict(self.kind.constants)))
             train = self.learner.train
             sgd(
                 [w],

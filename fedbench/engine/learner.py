@@ -14,10 +14,10 @@ from fedbench.engine import loop, trainer
 from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit
 from fedbench.engine.lane import Asked
 from fedbench.engine.losses import outputs_of
-from fedbench.engine.module_optimizer import scheduler_types
+from fedbench.engine.module_optimizer import module_optimizer
 from fedbench.engine.stack import Stack
 from fedbench.engine.trainee import Trainee
-from fedbench.errors import ConfigError, first_line
+from fedbench.errors import ConfigError, first_line, place_of
 from fedbench.module import seeds
 from fedbench.module.hooks import LoopContext
 from fedbench.module.logs import Logs
@@ -26,28 +26,37 @@ from fedbench.module.weights import Weights
 
 
 class Learner(Trainee):
-    """Trains the module of a host. Raises ConfigError for what cannot be honoured."""
+    """Trains the module of a host. Raises ConfigError for what cannot be honoured.
+
+    schedules: the types of the module's schedulers. looks_again: whether its optimiser asks several times for the loss
+    of a batch.
+    """
 
     def __init__(self, module: LightningModule, train: TrainConfig, **more: Any) -> None:
         super().__init__(module, train, **more)
         self.stack = Stack(self, train.width, self._alone) if train.engine == "stack" else None
         self.together: Callable[[Fit], Weights] = self._at_once
-        self.schedules = self._schedules() if self.optimizer == "module" else []
+        self.schedules, self.looks_again = list[str](), False
+        if self.optimizer == "module":
+            self._try_optimizers()
 
-    def _schedules(self) -> list[str]:
-        """The types of the module's schedulers; finds what is wrong with configure_optimizers before it is needed."""
+    def _try_optimizers(self) -> None:
+        """Look at what configure_optimizers makes, and find what is wrong with it before anything is trained."""
         module, context = self.module, self.hooks.context if self.hooks else LoopContext(Logs())
         context.begin([[torch.zeros(0)] * 100] * max(1, self.train.epochs))
         if self.hooks:
             with told(f"{type(module).__name__}.configure_optimizers fails"):
-                return scheduler_types(module)
-        module._trainer = context  # type: ignore[assignment]
-        try:
-            return scheduler_types(module)
-        except Exception:  # what needs a Trainer is tried with one, by `probe`
-            return []
-        finally:
-            module._trainer = None
+                _, optimizer, schedulers = module_optimizer(module)
+        else:
+            module._trainer = context  # type: ignore[assignment]
+            try:
+                _, optimizer, schedulers = module_optimizer(module)
+            except Exception:  # what needs a Trainer is tried with one, by `probe`
+                return
+            finally:
+                module._trainer = None
+        self.schedules = [type(config.scheduler).__name__ for config in schedulers]
+        self.looks_again = isinstance(optimizer, torch.optim.LBFGS)
 
     def fit(self, fit: Fit) -> Weights:
         """The trained weights."""
@@ -142,10 +151,10 @@ class Learner(Trainee):
 
 @contextmanager
 def told(what: str) -> Iterator[None]:
-    """Any error as one line that says what failed."""
+    """Any error as one line that says what failed, and where in its author's code."""
     try:
         yield
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{what}: {type(error).__name__}: {first_line(error)}") from error
+        raise ConfigError(f"{what}: {type(error).__name__}: {first_line(error)} ({place_of(error)})") from error

@@ -171,7 +171,7 @@ class Training:
 
     def _closure(self, batch: Any, at: At | None) -> Tensor | None:
         """Loss and gradient of a batch."""
-        hooks, stepper, edit = self.hooks, self.stepper, self.fit.step.edit
+        hooks, stepper = self.hooks, self.stepper
         with self.learner.shown(None if at is None else at(self.learner.w)):
             with torch.enable_grad(), self._autocast:
                 self.output = self._forward(batch)
@@ -182,17 +182,17 @@ class Training:
                 hooks("on_before_backward", loss)
                 loss.backward()
                 hooks("on_after_backward")
-        if loss is not None and edit is not None:
+        if loss is not None and self.fit.step.edit is not None:
             stepper.gather()
             with torch.no_grad():
-                edit(self.learner.g, self.learner.w, self.needs)
+                self.fit.step.change(self.learner.g, self.learner.w, self.needs)
         hooks("on_before_optimizer_step", stepper.optimizer)
         return loss
 
     def _forward(self, batch: Any) -> Any:
         module = self.learner.module
         if self.fit.loss is not None:
-            return self.fit.loss.function(module, batch, self.needs)
+            return self.fit.loss.of(module, batch, self.needs)
         return module.training_step(batch, self._position) if self._with_index else module.training_step(batch)
 
     def _count(self, loss: Tensor | None) -> Tensor:

@@ -47,11 +47,6 @@ def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]
     return asked, optimizers[0], configs
 
 
-def scheduler_types(module: LightningModule) -> list[str]:
-    """Names of the types of its schedulers. Raises whatever configure_optimizers raises, and ConfigError."""
-    return [type(config.scheduler).__name__ for config in module_optimizer(module)[2]]
-
-
 def own_optimizer(learner: Trainee, fit: Fit) -> bool:
     """Whether the module's configure_optimizers makes the steps of this fit."""
     return learner.optimizer == "module" and fit.step.rule is None

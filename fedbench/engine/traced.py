@@ -194,11 +194,12 @@ class Called(nn.Module):
         return value
 
     def _value(self, batch: Any, state: Any) -> Tensor:
-        if self.loss is not None:
-            return self.loss.function(self.net, batch, state)
         own = self.net.training_step
-        found = own(batch, Unknown("the number of the batch")) if takes_index(self.net) else own(batch)
-        value = found.get("loss") if isinstance(found, dict) else found
+        if self.loss is not None:
+            found: Any = self.loss.function(self.net, batch, state)
+        else:
+            found = own(batch, Unknown("the number of the batch")) if takes_index(self.net) else own(batch)
+        value = found.get("loss") if isinstance(found, dict) and self.loss is None else found
         if not isinstance(value, Tensor) or value.numel() != 1:
             raise UntraceableError("its training_step returns no loss")
         return value

@@ -105,8 +105,8 @@ class FitSteps(Callback):
 
     @torch.no_grad()
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
-        learner, edit = self.learner, self.fit.step.edit
-        if edit is None or all(p.grad is None for p in learner.parameters):
+        learner, step = self.learner, self.fit.step
+        if step.edit is None or all(p.grad is None for p in learner.parameters):
             return
         learner.g.zero_()
         for parameter, view in zip(learner.parameters, learner.gradient_views, strict=True):
@@ -114,7 +114,7 @@ class FitSteps(Callback):
                 if parameter.grad is not None:
                     view.copy_(parameter.grad)
                 parameter.grad = view
-        edit(learner.g, learner.w, self.needs)
+        step.change(learner.g, learner.w, self.needs)
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
         if self._manual:
@@ -154,7 +154,7 @@ def _as_asked(learner: Trainee, steps: FitSteps) -> Iterator[None]:
     """Give the module the loss and optimiser of a fit for the time of it."""
     module, fit = learner.module, steps.fit
     if fit.loss is not None:
-        loss = fit.loss.function
+        loss = fit.loss.of
         module.training_step = lambda batch, batch_idx: loss(module, batch, steps.needs)  # type: ignore[method-assign, misc]
     if own_optimizer(learner, fit):
         module.configure_optimizers = lambda: _configured(module, rounds_ahead(learner, fit))  # type: ignore[method-assign]

@@ -9,14 +9,11 @@ from pydantic import BaseModel, ValidationError
 
 from fedbench.config import MethodConfig, Section, TrainConfig
 from fedbench.config.words import explain
-from fedbench.errors import ConfigError, nearest
+from fedbench.errors import CONTRACT, ConfigError, nearest
 from fedbench.import_string import import_string
 
 if TYPE_CHECKING:
     from fedbench.methods.base import Method
-
-CONTRACT = ("base", "client", "messages", "server")
-"""Modules that every method is written in."""
 
 
 @cache
@@ -29,11 +26,13 @@ def names() -> list[str]:
 def load(name: str) -> "type[Method]":
     """The class of a method by its name, or by package.module:Class. Raises ConfigError."""
     from fedbench.methods.base import Method
+    from fedbench.methods.contract import check_class
 
     if ":" in name:
         found = import_string(name, "method")
         if not (isinstance(found, type) and issubclass(found, Method)):
             raise ConfigError(f"method '{name}' is not a subclass of fedbench.methods.base.Method")
+        check_class(found)
         return found
     if name not in names():
         raise ConfigError(f"unknown method '{name}': {nearest(name, names())} (your own: package.module:Class)")

@@ -14,6 +14,7 @@ from fedbench.aggregation.aggregator import overtaken
 from fedbench.aggregation.means import normalised
 from fedbench.config import Section, TrainConfig
 from fedbench.engine.fit import AMOUNT
+from fedbench.errors import ConfigError, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Field as MessageField
 from fedbench.methods.messages import Message, Upload, model_message, uncounted, weights_of
@@ -45,18 +46,20 @@ class Method:
     Hooks, each with FedAvg's answer. Of the client: private, begin, receive, train, personal, resting; of the server:
     start, send, aggregate, weights, global_model; of both: check, adapt_model, steps.
 
-    Traits. about: for the table of methods. train_defaults: its own defaults of `train.*` keys. trains: who trains in a
-    round: the clients drawn for it, all, or one model on the pooled data. after_fit: where the scores of the point
-    after_fit come from: the fit, or another point that is the same by definition. has_global: whether there is a global
-    model to evaluate; none: if everything is shared. needs_head, needs_public, needs_classes: what it cannot do
-    without. own_epochs: it names its epochs itself and refuses `train.steps`. own_steps: it makes its steps itself
-    (`Client.training`) and refuses lightning.Trainer. plain_steps: these are plain ones, so that the optimiser, its
-    momentum, decay and memory have no part in them. own_optimizer: it brings an optimiser, so that the module's own is
-    never used. averages: its `aggregate` is the one here, or calls it for the shared model, so that it takes any
-    aggregator; a class with an `aggregate` of its own must say so. mean_suffices: its `aggregate` makes the same of one
-    upload, the weighted mean of all (of whole numbers the largest), as of all of them, so that hosts may add them up by
-    `weights`, which are asked for beforehand, of uploads without a field; a class with an `aggregate` or `weights` of
-    its own must say so too.
+    Traits. about: for the table of methods. train_defaults: its own defaults of `train.*` keys. trains: who trains
+    in a round: the clients drawn for it, all, or one model on the pooled data. after_fit: where the scores of the
+    point after_fit come from: the fit, or another point that is the same by definition. has_global: whether there
+    is a global model to evaluate; none: if everything is shared. needs_head, needs_public, needs_classes,
+    needs_numbers: what it cannot do without; the last are samples of numbers, not of tokens. looks_once: its loss
+    keeps what it sees of a batch, so that an optimiser that looks several times at one is refused. own_epochs: it
+    names its epochs itself and refuses `train.steps`. own_steps: it makes its steps itself (`Client.training`) and
+    refuses lightning.Trainer. plain_steps: these are plain ones, so that the optimiser, its momentum, decay and
+    memory have no part in them. own_optimizer: it brings an optimiser, so that the module's own is never used.
+    averages: its `aggregate` is the one here, or calls it for the shared model, so that it takes any aggregator; a
+    class with an `aggregate` of its own must say so. mean_suffices: its `aggregate` makes the same of one upload,
+    the weighted mean of all (of whole numbers the largest), as of all of them, so that hosts may add them up by
+    `weights`, which are asked for beforehand, of uploads without a field; a class with an `aggregate` or `weights`
+    of its own must say so too.
     """
 
     about: ClassVar[About] = About("")
@@ -81,6 +84,8 @@ class Method:
     needs_head: ClassVar[bool] = False
     needs_public: ClassVar[bool] = False
     needs_classes: ClassVar[bool] = False
+    needs_numbers: bool = False
+    looks_once: bool = False
     own_epochs: ClassVar[bool] = False
     own_steps: bool = False
     plain_steps: ClassVar[bool] = False
@@ -98,6 +103,8 @@ class Method:
     def __init__(self, options: Any, context: Context) -> None:
         self.options, self.context = options, context
         private = self.private(context.layout)
+        if not isinstance(private, Masks):
+            raise ConfigError(f"{type(self).__name__}.private must return Masks ({place_of_code(self.private)})")
         buffers = torch.ones_like(private.buffers) if options.buffers == "private" else private.buffers
         counters = context.layout.counters_beside(buffers) if private.counters is None else private.counters
         self.shared, self.shared_buffers = Entries(~private.params), Entries(~buffers)

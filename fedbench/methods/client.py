@@ -11,17 +11,23 @@ from torch import Tensor
 from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, Loss, Move, Step
 from fedbench.engine.learner import Learner
 from fedbench.engine.loop import Training
+from fedbench.errors import RunError
 from fedbench.methods.messages import Message
+from fedbench.methods.state import Declared
 from fedbench.module import seeds
 from fedbench.module.weights import Weights
 
+KINDS = {"start": Weights, "amount": Amount, "move": Move, "loss": Loss, "step": Step}
+"""What a fit is asked by."""
+
 
 @dataclass
-class PrivateState:
+class PrivateState(Declared):
     """What a client keeps from round to round; a method adds fields, each with a default.
 
-    Fields hold tensors, weights, numbers, strings, and lists, tuples and dicts of these. params, buffers, counters: the
-    private entries of the model that it trained last. optimizers: with `train.keep_optimizer`, by stream.
+    Fields hold tensors, weights, numbers, strings, and lists, tuples and dicts of these; nothing else is kept. params,
+    buffers, counters: the private entries of the model that it trained last. optimizers: with `train.keep_optimizer`,
+    by stream.
     """
 
     params: Tensor | None = None
@@ -48,7 +54,7 @@ class Predictor:
 
 
 @dataclass
-class Client:
+class Client(Declared):
     """One client on the host that works for it.
 
     In an exchange a client first holds the message with a model of round `round`, and is evaluated; then it trains in
@@ -120,6 +126,13 @@ class Client:
         loss: Loss | None,
         step: Step | None,
     ) -> Fit:
+        given = {"start": start, "amount": amount, "move": move, "loss": loss, "step": step}
+        for name, kind in KINDS.items():
+            if given[name] is not None and not isinstance(given[name], kind):
+                raise RunError(
+                    f"client.fit: {name} must be {kind.__name__}(...) of {kind.__module__}, it is a "
+                    f"{type(given[name]).__name__}"
+                )
         step = step or Step()
         memory = step.memory if isinstance(step.memory, dict) else self.memory(step.memory or stream)
         return Fit(start, data, stream, amount, move, loss, step.of(self.decay, memory))

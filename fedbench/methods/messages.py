@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedbench.errors import RunError
 from fedbench.module.weights import Weights
 
 
@@ -45,8 +46,14 @@ class Message:
         self.add(**fields)
 
     def add(self, **fields: Field) -> "Message":
-        """Put further fields into the message, and give it back."""
+        """Put further fields into the message, and give it back. Raises RunError for what is no tensor."""
         for name, field in fields.items():
+            if not isinstance(field, Tensor | Encoded):
+                number = f"{name}=uncounted({field!r})" if isinstance(field, int | float) else f"{name}=uncounted(...)"
+                raise RunError(
+                    f"the field {name} of a message is of type {type(field).__name__}: send a tensor, whose bytes "
+                    f"count, or `{number}`, which costs none"
+                )
             whole = field if isinstance(field, Encoded) else Encoded(field, field.nbytes)
             self.tensors[name], self.sizes[name] = whole.tensor, whole.nbytes
         return self

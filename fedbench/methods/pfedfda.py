@@ -79,6 +79,10 @@ class PFedFDA(Method):
 
     needs_head = averages = mean_suffices = True
 
+    @property
+    def looks_once(self) -> bool:  # type: ignore[override]
+        return bool(self.options.features_from == "training")
+
     def check(self) -> tuple[str, ...]:
         options = self.options
         if options.local_beta and options.beta is not None:

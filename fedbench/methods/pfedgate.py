@@ -85,6 +85,11 @@ class PFedGate(Method):
         return bool(self.options.gate)
 
     @property
+    def needs_numbers(self) -> bool:  # type: ignore[override]
+        """The gate multiplies samples by its weights."""
+        return bool(self.options.gate)
+
+    @property
     def has_global(self) -> bool | None:  # type: ignore[override]
         """Under a gate the shared model is nobody's predictor."""
         return False if self.options.gate else None

@@ -9,6 +9,7 @@ from torch import Tensor
 from fedbench.aggregation.aggregator import Aggregator
 from fedbench.aggregation.rules.mean import Mean
 from fedbench.config import TrainConfig
+from fedbench.methods.state import Declared
 from fedbench.module.layout import Layout
 
 MOST_PAIRS, MOST_LAST_PAIRS = 20, 200
@@ -41,13 +42,13 @@ class Context:
 
 
 @dataclass
-class ServerState:
+class ServerState(Declared):
     """The server half's state, which checkpoints keep; a method adds fields, each with a default.
 
     Fields hold what private states may hold. params, buffers, counters: what is shared of the global model. round: the
     round under way, from 1; participants: the clients drawn for it, ascending. restated: the scores of earlier fits no
-    longer hold, and clients that sit out are evaluated anew (`Method.resting`). aggregator: what
-    the aggregator keeps from round to round.
+    longer hold, and clients that sit out are evaluated anew (`Method.resting`). aggregator: what the aggregator keeps
+    from round to round. traces, warnings, traced: of this round, kept by nobody.
     """
 
     params: Tensor
@@ -57,11 +58,9 @@ class ServerState:
     participants: list[int] = field(default_factory=list)
     restated: bool = False
     aggregator: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.traces: dict[tuple[int, str], float] = {}
-        self.warnings: list[str] = []
-        self.traced = True
+    traces: dict[tuple[int, str], float] = field(default_factory=dict, init=False)
+    warnings: list[str] = field(default_factory=list, init=False)
+    traced: bool = field(default=True, init=False)
 
     def trace(self, name: str, value: float, client: int = -1) -> None:
         """Record a scalar of this round, of a client or, by default, of the server."""
@@ -81,5 +80,5 @@ class ServerState:
         return remarks
 
     def state(self) -> dict[str, Any]:
-        """The fields by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        """What is kept, by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}

@@ -6,7 +6,7 @@ from typing import Any
 
 from lightning import LightningModule
 
-from fedbench.errors import ConfigError, nearest
+from fedbench.errors import ConfigError, nearest, place_of
 from fedbench.import_string import OTHER_LIGHTNING, SAME_CLASSES, import_string
 from fedbench.models.network import Network
 from fedbench.tasks import Task
@@ -50,7 +50,8 @@ def build(
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(f"model {name}: its constructor failed ({type(error).__name__}: {error})") from error
+        what = f"{type(error).__name__}: {error}, {place_of(error)}"
+        raise ConfigError(f"model {name}: its constructor failed ({what})") from error
     if isinstance(module, Network) and task:
         module.task = task
     return module

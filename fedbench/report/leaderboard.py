@@ -1,9 +1,10 @@
 """The table of a comparison: what every method reached, against local and the best, and what it cost."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import pandas as pd
 
@@ -25,16 +26,18 @@ from fedbench.tasks import Metric
 class Row:
     """A method. score, other: on test at the last round, at the study's point and at the other one of the two.
 
-    failed: seeds that are not in the score, because their run failed or diverged. estimator: what a client's score is a
-    mean over. pooled: the score over all test samples, where they were counted. over_local, behind: against training
-    alone and against the best; None for those two themselves. points: of tuning, and the one that was chosen. steps,
-    traffic (bytes, both ways), seconds: of the whole run, per client but for seconds and the steps of a pooled model.
-    target_round, target_bytes: when the mean curve first reaches local's last score, if ever.
+    failed, why: seeds that are not in the score, because their run failed or diverged, and why the first did.
+    estimator: what a client's score is a mean over. pooled: the score over all test samples, where they were counted.
+    over_local, behind: against training alone and against the best; None for those two themselves. points: of tuning,
+    and the one that was chosen. steps, traffic (bytes, both ways), seconds: of the whole run, per client but for
+    seconds and the steps of a pooled model. target_round, target_bytes: when the mean curve first reaches local's last
+    score, if ever.
     """
 
     label: str
     point: str
     failed: int
+    why: str
     estimator: str
     score: Interval
     pooled: float | None
@@ -109,7 +112,8 @@ def _row(
     return Row(
         label,
         study.point,
-        len(study.failed_seeds(label)),
+        len(failed := study.failed_seeds(label)),
+        study.reason(label) if failed else "",
         study.estimators[label],
         interval(last[study.test].tolist()),
         interval(over_all).mean if over_all else None,
@@ -139,17 +143,22 @@ def first_reaching(study: Study, label: str, target: float) -> tuple[int, float 
     return number, float(sent[number]) if number in sent.index else None
 
 
-def frame(rows: Sequence[Row]) -> pd.DataFrame:
-    """Numbers, a column each; shares and scores as in records, unknown ones empty."""
+NONE: Mapping[str, str] = MappingProxyType({})
+"""Of methods without a score, why there is none: nobody's."""
 
+
+def frame(rows: Sequence[Row], failures: Mapping[str, str] = NONE) -> pd.DataFrame:
+    """Numbers, a column each; shares and scores as in records, unknown ones empty. At the end, who has no score."""
     return pd.DataFrame(
         [
             {
                 "method": row.label,
+                "status": "done",
                 "point": row.point,
                 "estimator": row.estimator,
                 "seeds": len(row.score.values),
                 "failed_seeds": row.failed,
+                "error": row.why or None,
                 **{part: getattr(row.score, part) for part in ("mean", "sd", "low", "high")},
                 "pooled": row.pooled,
                 OTHER[row.point]: None if row.other is None else row.other.mean,
@@ -169,6 +178,7 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
             }
             for row in rows
         ]
+        + [{"method": label, "status": "failed", "seeds": 0, "error": why} for label, why in failures.items()]
     )
 
 
@@ -195,14 +205,17 @@ OTHER = {"after_agg": "after_fit", "after_fit": "after_agg"}
 """The second point beside the one that the answer goes by."""
 
 
-def laid_out(rows: Sequence[Row], metric: Metric) -> tuple[list[str], list[list[Cell]]]:
-    """The heads and lines of the table, without columns that nobody fills."""
+def laid_out(
+    rows: Sequence[Row], metric: Metric, failures: Mapping[str, str] = NONE
+) -> tuple[list[str], list[list[Cell]]]:
+    """The heads and lines of the table, without columns that nobody fills. At the end, who has no score."""
     heads = [*SCORES, *(OTHER[row.point].replace("_", " ") for row in rows[:1]), *DIFFERENCES]
     means = {row.label: row.score.mean for row in rows}
     tones = [standing(row.label, means, metric.higher) for row in rows]
     lines = [_line(row, metric, place, tone) for place, (row, tone) in enumerate(zip(rows, tones, strict=True), 1)]
     for line, row, mark in zip(lines, rows, marks([row.estimator for row in rows]), strict=True):
         line[0] = Cell(row.label + row.mark + mark)
+    lines += [[Cell(label), Cell("failed"), *[Cell("")] * (len(heads) - 2)] for label in failures]
     kept = [i for i in range(len(heads)) if i < 2 or any(line[i].text for line in lines)]
     return [heads[i] for i in kept], [[line[i] for i in kept] for line in lines]
 
@@ -223,6 +236,11 @@ def spent(rows: Sequence[Row]) -> tuple[list[str], list[list[Cell]]]:
     ]
     kept = [i for i in range(len(COSTS)) if i < 2 or any(line[i] for line in lines)]
     return [COSTS[i] for i in kept], [[Cell(line[i]) for i in kept] for line in lines]
+
+
+def reasons(failures: Mapping[str, str]) -> list[str]:
+    """Of every method without a score, why there is none."""
+    return [f"{label} failed: {why}" for label, why in failures.items()]
 
 
 def note(rows: Sequence[Row], metric: Metric) -> str:
@@ -260,10 +278,10 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
-def as_text(rows: Sequence[Row], metric: Metric) -> str:
+def as_text(rows: Sequence[Row], metric: Metric, failures: Mapping[str, str] = NONE) -> str:
     """Aligned plain text; `=` marks what cannot be told from the best."""
     what = f"{metric.label} in %" if metric.share else metric.label
-    scores, costs = typeset.plain(*laid_out(rows, metric)), typeset.plain(*spent(rows))
+    scores, costs = typeset.plain(*laid_out(rows, metric, failures)), typeset.plain(*spent(rows))
     return f"{scores}\ntest {what}{where(rows)}; {note(rows, metric)}\n\n{costs}\n{SPENT}"
 
 
@@ -277,12 +295,12 @@ SPENT = (
 )
 
 
-def write_tables(rows: Sequence[Row], metric: Metric, folder: Path) -> None:
+def write_tables(rows: Sequence[Row], metric: Metric, folder: Path, failures: Mapping[str, str] = NONE) -> None:
     """table.csv, table.md and table.tex."""
-    heads, table = laid_out(rows, metric)
-    said = f"Test {metric.label}{where(rows)}; {note(rows, metric)}"
+    heads, table = laid_out(rows, metric, failures)
+    said = "; ".join([f"Test {metric.label}{where(rows)}", note(rows, metric), *reasons(failures)])
     costs = typeset.markdown(*spent(rows))
-    write_atomically(folder / "table.csv", frame(rows).to_csv(index=False))
+    write_atomically(folder / "table.csv", frame(rows, failures).to_csv(index=False))
     write_atomically(
         folder / "table.md", f"{typeset.markdown(heads, table)}\n\n{said}.\n\n{costs}\n\n{sentence(SPENT)}.\n"
     )

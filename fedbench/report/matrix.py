@@ -129,6 +129,7 @@ def frame(survey: Survey) -> pd.DataFrame:
                 "setting": setting.name,
                 **setting.values,
                 "method": label,
+                "status": "done",
                 "mean": row.score.mean,
                 "low": row.score.low,
                 "high": row.score.high,
@@ -138,6 +139,11 @@ def frame(survey: Survey) -> pd.DataFrame:
             for setting in survey.settings
             for label in survey.ordered
             for row in [survey.boards[setting.name][label]]
+        ]
+        + [
+            {"setting": setting.name, **setting.values, "method": label, "status": "failed", "error": why}
+            for setting in survey.settings
+            for label, why in survey.studies[setting.name].failures.items()
         ]
     )
 

@@ -35,10 +35,11 @@ def write_page(folder: Path) -> Path:
     """Writes report.html into the folder of a run, a grid or a comparison and returns its path."""
     study = Study.load(folder)
     rows = leaderboard(study) if study.plan.subject is None else []
+    if study.plan.subject is None and (rows or study.failures):
+        write_tables(rows, study.metric, folder, study.failures)
     if rows:
         from fedbench.report.pictures import write_pictures
 
-        write_tables(rows, study.metric, folder)
         write_pictures(study, folder)
     if len(study.groups):
         write_atomically(folder / "groups.csv", study.groups.to_csv(index=False))
@@ -63,6 +64,7 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
         tiles=[] if alike else answer.answer_tiles(study),
         heads=heads,
         leaders=list(zip(rows, lines, strict=True)),
+        failures=study.failures if alike else {},
         leaders_intro=f"Test {study.metric.title} at the last round,{where(rows)}. {note(rows, study.metric)}.",
         cost_heads=cost_heads,
         cost_leaders=list(zip(rows, cost_lines, strict=True)),

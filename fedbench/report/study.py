@@ -158,14 +158,25 @@ class Study:
         return sorted(set(frame["seed"]) - set(at_last_round(frame, self.metric)["seed"]))
 
     @cached_property
-    def lost(self) -> list[str]:
-        """Competing methods without a score, and none to come: all final runs failed, or all points that were tried."""
+    def failures(self) -> dict[str, str]:
+        """Why methods have no score, and none to come: all final runs failed, or all points that were tried."""
         plan = self.plan
         unchosen = [entry.label for entry in plan.entries if plan.choices and entry.label not in plan.choices]
         final = {label: {entry.seed for entry in plan.final(label)} for label in plan.labels()}
         over = [label for label, seeds in final.items() if seeds <= set(self.failed_seeds(label))]
         scored = {label for label in self.metrics if len(self.last(label))}
-        return [label for label in dict.fromkeys([*over, *unchosen]) if label not in {*scored, *REFERENCES}]
+        return {label: self.reason(label) for label in dict.fromkeys([*over, *unchosen]) if label not in scored}
+
+    @property
+    def lost(self) -> list[str]:
+        """Of these, methods that compete."""
+        return [label for label in self.failures if label not in REFERENCES]
+
+    def reason(self, label: str) -> str:
+        """Why a run of a method failed, the first one that did; "" where none has."""
+        errors = [e.error or "no reason recorded" for e in self.plan.failed() if e.label == label]
+        diverged = [f"no finite test {self.metric.label} at the last evaluated round"] * bool(self.diverged(label))
+        return next(iter([*errors, *diverged]), "")
 
     def last(self, method: str, point: str | None = None) -> pd.DataFrame:
         """Per seed the metrics row of the last evaluated round at a point (default: the study's)."""

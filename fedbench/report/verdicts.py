@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedbench.report.answer import doubts, few_seeds, points, span
-from fedbench.report.leaderboard import Row, p_text
+from fedbench.report.leaderboard import Row, p_text, reasons
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import sentence
 from fedbench.results.contrasts import Contrast
@@ -76,6 +76,7 @@ def left_open(found: Contrast) -> str:
 def _failures(study: Study, rows: Sequence[Row]) -> list[str]:
     """Who has no score, and who has one of some seeds only."""
     lines = [f"Failed, so not compared: {listed(study.lost)}."] if study.lost else []
+    lines += [f"{line}." for line in reasons(study.failures)]
     partly = [f"{row.label}{row.mark}" for row in rows if row.failed]
     return [*lines, f"Scored on the seeds that did not fail: {listed(partly)}."] if partly else lines
 

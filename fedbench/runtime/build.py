@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedbench import methods, models
 from fedbench.aggregation import aggregator
@@ -13,12 +13,13 @@ from fedbench.config import Config
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
-from fedbench.engine.learner import Learner
+from fedbench.engine.learner import Learner, told
 from fedbench.methods.base import Method
 from fedbench.methods.server import Context
 from fedbench.models import state_dicts
 from fedbench.module import seeds
 from fedbench.module.copies import copies_in
+from fedbench.module.layout import Layout
 from fedbench.tasks import load
 
 
@@ -53,6 +54,11 @@ def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cp
         state_dicts.load(module, config.model.weights)
     kind = methods.load(config.method.name)
     options = kind.Options(**config.method.options)
+
+    def adapt(module: nn.Module, layout: Layout) -> None:
+        with told(f"method {config.method.name}: adapt_model fails"):
+            kind.adapt_model(module, layout, options=options, seed=seed)
+
     return Learner(
         module,
         config.train,
@@ -60,7 +66,7 @@ def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cp
         rounds=config.rounds,
         head=config.model.head,
         copies=copies,
-        adapt=partial(kind.adapt_model, options=options, seed=seed),
+        adapt=adapt,
         device=device,
         task=task,
         evaluate_batch=config.evaluate.batch_size,

@@ -10,7 +10,9 @@ from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import partition
 from fedbench.data.prepared import Prepared
+from fedbench.errors import RunError, place_of_code
 from fedbench.methods.base import ExtraPass
+from fedbench.methods.contract import authored, called, check_server
 from fedbench.methods.messages import Message, Upload
 from fedbench.results.schema import COSTS, Line
 from fedbench.runtime import trees
@@ -52,7 +54,7 @@ class Driver:
         lines, sizes = said(self.method, self.config.method.name), self.context.sizes
         self.warnings = [*warnings, *parts.learner.warnings(sizes), *unheeded(self.config, self.method)]
         self.initial = parts.learner.initial()
-        self.server = self.method.start(self.initial)
+        self.server = self._server_half("start", self.initial)
         self.everyone = evaluated(self.seed, self.context.clients, self.config.evaluate.clients)
         self.warnings += [*scheduled(self.method, parts.learner.schedules), *tied(self.method), *idle(self.method)]
         self.warnings += [*unstacked(self.method), *lines]
@@ -133,6 +135,8 @@ class Driver:
         self.warn(*self.models.take(number, reports), *(line for reply in replies for line in reply.remarks))
         lines = self._record(reports) if evaluate else []
         self.recorder.write_lines(lines)  # before the checkpoint, which knows them
+        trained = [report for report in reports if report.client in trainers]
+        failing = self._failing(trained or reports, number + bool(trained))
         if self.server.restated:
             self.last_fit, self.server.restated = {}, False
         told = self.record.traces
@@ -142,6 +146,7 @@ class Driver:
             for host, reply in enumerate(replies):
                 self.homes.learn(number + 1, host, reply.reports)
             self._aggregate(trainers, reports, tasks, [reply.total for reply in replies])
+            self.record.failing = failing
             self._extra_pass(number + 1)
         aggregated = time.perf_counter()
         self._checkpoint()
@@ -176,11 +181,12 @@ class Driver:
         fit_counts = self.method.after_fit == "fit"
         seen, drawn = set(evaluate), set(trainers)
         shown = self._last_fits(drawn.intersection(self.everyone), number + 1) if fit_counts else set()
-        shares = shares_of(self.method, trainers)
+        with authored(self.method, "weights"):
+            shares = shares_of(self.method, trainers)
         return [
             ClientTask(
                 client,
-                self.method.send(self.server, client),
+                self._server_half("send", self.server, client),
                 self.homes.kept(client),
                 resting=client in seen and fit_counts and client not in self.last_fit,
                 after_agg=client in seen,
@@ -194,7 +200,7 @@ class Driver:
         ]
 
     def _global_model(self) -> Message | None:
-        weights = self.method.global_model(self.server, self.initial)
+        weights = self._server_half("global_model", self.server, self.initial)
         return None if weights is None else Message(**vars(weights))
 
     def _extra_pass(self, number: int) -> None:
@@ -202,7 +208,7 @@ class Driver:
         if not isinstance(self.method, ExtraPass):
             return
         self.server.round = number
-        question = self.method.question(self.server)
+        question = self._server_half("question", self.server)
         if question is None:
             return
         tasks = [ClientTask(client, question, self.homes.kept(client)) for client in range(self.context.clients)]
@@ -211,11 +217,12 @@ class Driver:
         reports = [report for reply in self.hosts.exchange(orders) for report in reply.reports]
         reports.sort(key=lambda report: report.client)
         self._note_failed(reports, "did not answer")
+        self._failing(reports, number)
         answers = {report.client: report.answer for report in reports if report.answer is not None}
         self.record.bytes_down += question.nbytes * len(tasks)
         self.record.bytes_up += sum(answer.nbytes for answer in answers.values())
         if answers:
-            self.method.conclude(self.server, answers)
+            self._server_half("conclude", self.server, answers)
         self.warn(*self.server.remarks())
 
     def _aggregate(
@@ -250,10 +257,37 @@ class Driver:
         if uploads:
             self.server.traced = self._due(round)
             shares = {task.client: task.share for task in tasks if task.share is not None}
-            self.method.aggregate(self.server, gathered(uploads, totals, shares))
+            self._server_half("aggregate", self.server, gathered(uploads, totals, shares))
             self.record.traces.update(self.server.traces if self.server.traced else {})
             self.server.traces = {}
         self.warn(*self.server.remarks())
+
+    def _server_half(self, hook: str, *given: Any) -> Any:
+        """What a hook of the server half makes. Raises RunError for a mistake in it, and for a state that is none."""
+        with authored(self.method, hook):
+            found = called(self.method, hook, *given)
+        if hook in ("aggregate", "conclude"):
+            check_server(self.server, self.method, hook)
+            if line := trees.refusal(self.server.state(), "server"):
+                raise RunError(line, place_of_code(type(self.server)))
+        return found
+
+    def _failing(self, reports: Sequence[Report], round: int) -> tuple[str, list[int]]:
+        """The cause for which all of these failed, and whom it has hit since a client last ended a fit.
+
+        Raises RunError where it is more than one client's, or there is no other: to go on would change nothing.
+        """
+        causes = {report.cause for report in reports}
+        cause = causes.pop() if len(causes) == 1 else ""
+        if not cause:
+            return "", []
+        before, failed = self.record.failing
+        clients = sorted({report.client for report in reports}.union(failed if before == cause else []))
+        if len(clients) >= min(2, self.context.clients) or POOLED in clients:
+            who = "every client" if POOLED in clients else f"every client ({len(clients)})"
+            line = f"seed {self.seed}, round {round}: {who} fails in the same way: {reports[0].failure}"
+            raise RunError(line, trace=reports[0].trace)
+        return cause, clients
 
     def _note_failed(self, reports: Sequence[Report], what: str) -> None:
         """Failures of clients that were not to be trained."""

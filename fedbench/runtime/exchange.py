@@ -79,7 +79,11 @@ class Order:
 
 @dataclass
 class Report:
-    """What became of one task. kept: bytes of the private state that was saved, or None. models: that the run keeps."""
+    """What became of one task.
+
+    kept: bytes of the private state that was saved, or None. models: that the run keeps. failure: why there is nothing;
+    cause: what failures of one mistake have in common; trace: where it was raised.
+    """
 
     client: int
     train_seconds: float = 0.0
@@ -93,6 +97,8 @@ class Report:
     steps: int = 0
     logged: dict[str, float] = field(default_factory=dict)
     failure: str | None = None
+    cause: str = ""
+    trace: str = ""
 
     def messages(self) -> list[Message]:
         """All that holds tensors."""
@@ -131,11 +137,13 @@ class Relocation:
 class RoundRecord:
     """A round: what training it cost and said. Its models are evaluated by the exchange of the same number.
 
-    idle: in how many rounds so far no client took a gradient step.
+    idle: in how many rounds so far no client took a gradient step. failing: the cause for which all
+    participants failed, and whom it has hit since a client last ended a fit.
     """
 
     number: int = 0
     idle: int = 0
+    failing: tuple[str, list[int]] = ("", [])
     took_part: list[int] = field(default_factory=list)
     train_loss: float | None = None
     steps: int = 0

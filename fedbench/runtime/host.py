@@ -2,7 +2,6 @@
 
 import os
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -13,13 +12,14 @@ from typing import Any
 import torch
 
 from fedbench.data.dataset import Dataset
-from fedbench.errors import ConfigError, first_line
-from fedbench.methods.base import ExtraPass
+from fedbench.errors import ConfigError, RunError, first_line, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
+from fedbench.methods.contract import called, check_fit, untouched, whole
 from fedbench.methods.messages import Message, Upload, weights_of
 from fedbench.module import seeds
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
+from fedbench.runtime import trees
 from fedbench.runtime.build import Parts, assembled
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
@@ -29,17 +29,25 @@ from fedbench.runtime.turns import Turns
 
 
 class Host:
-    """Works through orders, client by client, on one learner. ship: told of every fit as soon as it is done."""
+    """Works through orders, client by client, on one learner.
+
+    ship: told of every fit as soon as it is done. debug: what fails at a client is raised, and not reported.
+    """
 
     def __init__(
-        self, parts: Parts, data: Any, store: ClientStore, ship: Callable[[Report], None] = lambda report: None
+        self,
+        parts: Parts,
+        data: Any,
+        store: ClientStore,
+        ship: Callable[[Report], None] = lambda report: None,
+        debug: bool = False,
     ) -> None:
         self.config, self.seed, self.context = parts.config, parts.seed, parts.context
         self.learner, self.method, self.data, self.store = parts.learner, parts.method, data, store
         self.initial, self.device = self.learner.initial(), self.learner.device
         self._turns = Turns(self.learner) if self.learner.stack else None
         self._clock = self._turns.clock if self._turns else time.perf_counter
-        self._ship = ship
+        self._ship, self._debug = ship, debug
 
     @classmethod
     def of(cls, setup: Setup, dataset: Dataset | None = None, **more: Any) -> "Host":
@@ -128,12 +136,16 @@ class Host:
                 self._answer(client, report)
             else:
                 self._task(client, task, order.global_model, report)
+        except RunError as error:
+            raise RunError.of(error) from error
         except (ConfigError, StateLostError):
             raise
         except (Exception, SystemExit) as error:  # a model that calls sys.exit must not end the run
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{Path(where.filename).name}:{where.lineno}"
-            report.failure = f"{type(error).__name__}: {first_line(error)} ({place})"
+            if self._debug and isinstance(error, Exception):
+                raise
+            failed = RunError.of(error)
+            report.failure, report.trace = str(failed), failed.trace
+            report.cause = f"{type(error).__name__} {failed.place}"
             report.upload = report.kept = None
             for found in (report.scores, report.models):
                 found.pop("after_fit", None)  # of a fit that does not count
@@ -141,21 +153,20 @@ class Host:
 
     def _answer(self, client: Client, report: Report) -> None:
         # Whoever trains for an answer does so with the rates of the round to come.
-        assert isinstance(self.method, ExtraPass)
-        answer = self.method.answer(self._at(client, client.round, rate_of=client.round + 1))
-        report.failure = _not_finite(answer, "answer")
-        if not report.failure:
+        client = self._at(client, client.round, rate_of=client.round + 1)
+        with untouched(self.method, "answer", client):
+            answer = called(self.method, "answer", client)
+        if not self._diverged(report, _not_finite(answer, "answer")):
             report.answer = on_cpu(answer)
 
     def _task(self, client: Client, task: ClientTask, global_model: Message | None, report: Report) -> None:
         received = personal = None
         with self._measured(report, "train_seconds" if task.train else "eval_seconds"):
             if task.train or task.after_agg:
-                received = self.method.receive(client)
+                received = self._called("receive", client)
         with self._measured(report, "eval_seconds"):
             if received is not None and task.after_agg:
-                personal = self.method.personal(client, received, "after_agg")
-                self._score(task, client, "after_agg", personal, report)
+                personal = self._look(task, client, "after_agg", received, report)
             if task.global_model and global_model is not None:
                 whole = weights_of(on_device(global_model, self.device))
                 if "global" not in task.keep and isinstance(personal, Weights) and personal.is_same(whole):
@@ -163,9 +174,9 @@ class Host:
                 else:
                     self._score(task, client, "global", whole, report)
             if task.resting:
-                delivered, model = client.round, self.method.resting(client)
+                delivered, model = client.round, self._called("resting", client)
                 self._at(client, 0)  # its draws are the same whenever it is asked for
-                self._score(task, client, "resting", self.method.personal(client, model, "after_fit"), report)
+                self._look(task, client, "resting", model, report)
                 self._at(client, delivered)
         if received is not None and task.train:
             self._train(task, self._at(client, client.round + 1), received, report)
@@ -174,18 +185,18 @@ class Host:
         with self._measured(report, "train_seconds"):
             client.keeps = self.config.train.keep_optimizer
             self.learner.ledger.clear()
-            upload = self.method.train(client, received)
+            with untouched(self.method, "train", client, received=received):
+                upload = called(self.method, "train", client, received)
+            check_fit(upload, client, self.method)
             client.keeps = False
-        report.failure = self._diverged(upload)
-        if report.failure:
+        if self._diverged(report, self._infinite(upload)):
             return
         ledger = self.learner.ledger
         report.loss, report.steps, report.logged = ledger.loss, ledger.steps, dict(ledger.logged)
         if task.after_fit:
             with self._measured(report, "eval_seconds"):
                 assert upload.trained is not None
-                personal = self.method.personal(client, upload.trained, "after_fit")
-                self._score(task, client, "after_fit", personal, report)
+                self._look(task, client, "after_fit", upload.trained, report)
         with self._measured(report, "train_seconds"):
             # Last, so that whatever fails before leaves no trace.
             if task.kept or not client.state.is_empty:
@@ -206,7 +217,12 @@ class Host:
         self._total.take(upload, share)
 
     def _saved(self, client: Client) -> int:
-        """Bytes of the private state, which is kept. Raises ConfigError where there is no room: it concerns the run."""
+        """Bytes of the private state, which is kept.
+
+        Raises ConfigError where there is no room, and RunError for what cannot be kept: these concern the run.
+        """
+        if line := trees.refusal(vars(client.state), "client.state"):
+            raise RunError(line, place_of_code(type(client.state)))
         try:
             return self.store.save(client.id, client.round, vars(client.state))
         except OSError as error:
@@ -220,7 +236,29 @@ class Host:
         yield
         setattr(report, name, getattr(report, name) + self._clock() - begun)
 
-    def _diverged(self, upload: Upload) -> str | None:
+    def _called(self, hook: str, client: Client) -> Weights:
+        """The weights that a hook makes, which changes nothing."""
+        with untouched(self.method, hook, client):
+            found: Weights = called(self.method, hook, client)
+        return whole(found, self.initial, self.method, hook)
+
+    def _look(
+        self, task: ClientTask, client: Client, point: str, model: Weights, report: Report
+    ) -> Weights | Predictor | None:
+        """Evaluate what the method makes of a model at a point; where nobody has trained, at that of a fit."""
+        with untouched(self.method, "personal", client, model=model):
+            found = called(self.method, "personal", client, model, point if point == "after_agg" else "after_fit")
+            personal: Weights | Predictor | None = whole(found, self.initial, self.method, "personal")
+            self._score(task, client, point, personal, report)
+        return personal
+
+    def _diverged(self, report: Report, reason: str | None) -> bool:
+        """Whether there is a reason not to count what a client made."""
+        if reason:
+            report.failure, report.cause = reason, "not finite"
+        return bool(reason)
+
+    def _infinite(self, upload: Upload) -> str | None:
         ledger = self.learner.ledger
         if ledger.loss is not None and not torch.isfinite(torch.tensor(ledger.loss)):
             return f"the training loss became {ledger.loss}: lower {self._rate_name()}"

@@ -39,12 +39,15 @@ class Hosts(Protocol):
 
 
 class InProcess:
-    """One host in the calling process, without Ray: for debuggers and small runs."""
+    """One host in the calling process, without Ray: for debuggers and small runs.
+
+    debug: what fails at a client is raised where it happens.
+    """
 
     count = 1
 
-    def __init__(self, dataset: Any) -> None:
-        self._dataset, self.remarks = dataset, []  # type: tuple[Any, list[str]]
+    def __init__(self, dataset: Any, debug: bool = False) -> None:
+        self._dataset, self._debug, self.remarks = dataset, debug, list[str]()
         self._scratch: Scratch | None = None
 
     def begin(self, setup: Setup) -> None:
@@ -54,7 +57,8 @@ class InProcess:
             self._scratch = Scratch(resources.scratch, bytes=setup.state_bytes)
             setup = replace(setup, states=self._scratch.folder / "host-0")
         on_gpu = torch.cuda.is_available() and resources.gpus_per_host
-        self._host = Host.of(replace(setup, device="cuda" if on_gpu else "cpu"), self._dataset)
+        own = replace(setup, device="cuda" if on_gpu else "cpu")
+        self._host = Host.of(own, self._dataset, debug=self._debug)
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         return [self._host.work(order) for order in orders]

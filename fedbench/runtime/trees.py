@@ -39,8 +39,7 @@ class Packing:
         if isinstance(value, list | tuple):
             items = [self.rest(item, f"{place}/{number}") for number, item in enumerate(value)]
             return items if isinstance(value, list) else {TUPLE: items}
-        kind = f"{type(value).__module__}.{type(value).__qualname__}"
-        raise TypeError(f"a {kind} cannot be kept: keep tensors, weights, numbers, strings, lists and dicts")
+        raise TypeError(refusal(value, place))
 
     def _place(self, tensor: Tensor, place: str) -> str:
         storage = tensor.untyped_storage().data_ptr()
@@ -55,6 +54,20 @@ class Packing:
         self._storages.add(storage)
         self._places[known] = place
         return place
+
+
+def refusal(tree: Any, place: str) -> str | None:
+    """Names the first value of a tree that cannot be kept."""
+    if isinstance(tree, Tensor) or type(tree) in (*PLAIN, Weights):
+        return None
+    if isinstance(tree, dict):
+        items = [*((key, place) for key in tree), *((item, f"{place}.{key}") for key, item in tree.items())]
+    elif isinstance(tree, list | tuple):
+        items = [(item, f"{place}[{number}]") for number, item in enumerate(tree)]
+    else:
+        kind = f"{type(tree).__module__}.{type(tree).__qualname__}".removeprefix("builtins.")
+        return f"{place} is a {kind}, which cannot be kept: keep tensors, weights, numbers, strings, lists and dicts"
+    return next((line for item in items if (line := refusal(*item))), None)
 
 
 def packed(tree: Any) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -31,10 +31,13 @@ LOOK, SILENCE = 0.3, 20.0
 Watcher = Callable[[Event], None]
 
 
-def perform(jobs: Sequence[Job], dataset: Dataset, partitions: dict[int, Partition], watch: Watcher) -> None:
+def perform(
+    jobs: Sequence[Job], dataset: Dataset, partitions: dict[int, Partition], watch: Watcher, debug: bool = False
+) -> None:
     """Work on jobs that differ in their seeds alone, one after another; those that are done by then are left out.
 
-    watch: told of every evaluated round and of every warning, the same one once.
+    watch: told of every evaluated round and of every warning, the same one once. debug: without hosts, what fails at a
+    client is raised where it happens.
     """
     told, said = watch, set[str]()
 
@@ -48,7 +51,7 @@ def perform(jobs: Sequence[Job], dataset: Dataset, partitions: dict[int, Partiti
         attempts = [attempt for attempt in attempts if not attempt.ended]
         if attempts:
             with exits_refused():
-                _rounds(attempts, dataset)
+                _rounds(attempts, dataset, debug)
 
 
 class Attempt:
@@ -149,10 +152,10 @@ def _has_begun(job: Job) -> bool:
     return any(path.is_file() and path.stat().st_size > 0 for path in kept)
 
 
-def _rounds(attempts: Sequence[Attempt], dataset: Dataset) -> None:
+def _rounds(attempts: Sequence[Attempt], dataset: Dataset, debug: bool) -> None:
     config = attempts[0].job.config
     if config.resources.hosts == 0:
-        with closing(InProcess(dataset)) as hosts:
+        with closing(InProcess(dataset, debug)) as hosts:
             drive_all(_assigned(attempts), hosts, dataset, partial(_tell, attempts))
     elif cluster.inside_a_trial():
         with_hosts(_assigned(attempts), partial(_tell, attempts), dataset)

@@ -14,6 +14,7 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.holdings import Stock
 from fedbench.data.partitions.scheme import checked, counted
+from fedbench.engine.learner import told
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.processor import cores
@@ -79,15 +80,28 @@ def check(config: Config, dataset: Dataset, seeds: Sequence[int] | None = None) 
         raise ConfigError("train.batch_size = 1: the model has BatchNorm layers, which need 2 or more images per batch")
     if not learner.layout.size:
         raise ConfigError(f"model {config.model.name} has no trainable parameters")
-    method = make_method(config, context)
-    said(method, config.method.name)
+    with told(f"method {config.method.name} fails"):
+        method = make_method(config, context)
+        said(method, config.method.name)
     if method.own_steps and config.train.engine == "trainer":
         raise ConfigError(
             f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "
             "know; leave it out"
         )
-    data = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype)
-    learner.probe(data.split([0], "train", (seed, 0, 0)), dataset.outputs)
+    if method.looks_once and learner.looks_again:
+        raise ConfigError(
+            f"method {config.method.name} keeps what its loss sees of each batch, and LBFGS of the model's "
+            "configure_optimizers looks several times at one: take another optimiser, for example --train.optimizer sgd"
+        )
+    data = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype).split(
+        [0], "train", (seed, 0, 0)
+    )
+    if method.needs_numbers and not data.batch(torch.arange(1, device=learner.device))[0].is_floating_point():
+        raise ConfigError(
+            f"method {config.method.name} computes with the samples themselves, and those of data {config.data.name} "
+            "are whole tokens: take another method"
+        )
+    learner.probe(data, dataset.outputs)
     return partitions
 
 

@@ -78,11 +78,13 @@ def run(
     experiment: str = "run",
     watch: Watcher | None = None,
     report: bool = True,
+    debug: bool = False,
 ) -> Result:
     """Run what was asked, or go on with it, and return its result; a seed that is done is not run again.
 
-    resume: refuse to start from nothing. watch: told of every evaluated round (`Progress.update` fits).
-    Raises ConfigError, before round 1, for what cannot be run.
+    resume: refuse to start from nothing. watch: told of every evaluated round (`Progress.update` fits). debug: without
+    hosts, raise what fails at a client where it happens, for a debugger. Raises ConfigError, before round 1, for what
+    cannot be run, and RunError where it fails later: in the user's code, or at every client.
     """
     open_hosts = config.resources.hosts == "auto"
     config, dataset = resolve(config)
@@ -98,7 +100,7 @@ def run(
             places.say_changes([(folder, config)])
             places.tidy(folder)
         else:
-            _make(config, dataset, folder, watch or (lambda event: None), open_hosts)
+            _make(config, dataset, folder, watch or (lambda event: None), open_hosts, debug)
     if report and not (state == "done" and result.report.exists()):
         from fedbench.report import make_report
 
@@ -118,7 +120,7 @@ def jobs_of(config: Config, folder: Path) -> list[Job]:
     return [Job.kept(config, seed, config.out or Path("results")) for seed in config.seeds]
 
 
-def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher, open_hosts: bool) -> None:
+def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher, open_hosts: bool, debug: bool) -> None:
     jobs = jobs_of(config, folder)
     seeds = [job.seed for job in jobs if job.state != "done"]
     partitions = check(config, dataset, seeds)
@@ -128,13 +130,13 @@ def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher, open_h
         jobs = jobs_of(config, folder)
     left = [job for job in jobs if job.seed in seeds]
     if jobs[0].folder == folder:
-        perform(jobs, dataset, partitions, watch)
+        perform(jobs, dataset, partitions, watch, debug)
         return
     with places.alone_in(folder):
         known = is_study(folder)
         plan_of(config, folder, jobs)
         try:
-            perform(left, dataset, partitions, watch)
+            perform(left, dataset, partitions, watch, debug)
         except ConfigError:
             if not known and all(job.state == "new" for job in jobs):
                 (folder / FILE).unlink()

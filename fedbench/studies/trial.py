@@ -10,6 +10,7 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.prepared import Prepared
+from fedbench.errors import RunError
 from fedbench.results.loggers import account
 from fedbench.runtime.cluster import COMMAND
 from fedbench.runtime.driver import Event
@@ -108,5 +109,7 @@ def note_error(job: Job, text: str) -> None:
 
 
 def last_line(error: BaseException) -> str:
+    if isinstance(error, RunError):
+        return str(error)
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[-1] if lines else ''}"

@@ -256,7 +256,7 @@ def test_partitions_that_the_data_cannot_give(refused, line, parts):
         ("mine:AsksTheTrainer", ["self.trainer.strategy", "--train.engine trainer"]),
         ("mine:Raises", ["model Raises fails in training", "RuntimeError: no idea"]),
         ("mine:Leaves", ["model Leaves fails in training", "SystemExit: 3"]),
-        ("mine:ManyLines", ["its constructor failed (RuntimeError: one line and another)"]),
+        ("mine:ManyLines", ["its constructor failed (RuntimeError: one line and another, mine.py:"]),
         ("mine:NamesAnOptimizer", ["NamesAnOptimizer.configure_optimizers: ", "should be one of: * `Optimizer`"]),
         ("mine:LossPerImage", ["must return a scalar loss", "shape [50]"]),
         ("mine:Normed --train.batch_size 1", ["train.batch_size = 1", "BatchNorm", "2 or more"]),

@@ -86,7 +86,7 @@ def assert_complete(out: Path) -> None:
     plan = Plan.read(out)
     by_value = {entry.values["method.strength"]: entry for entry in plan.points()}
     assert {value: entry.status for value, entry in by_value.items()} == {13: "failed", 1: "done", 2: "done"}
-    assert by_value[13].error == "RuntimeError: thirteen is too much"
+    assert by_value[13].error.startswith("Fragile.start fails: RuntimeError: thirteen is too much (fragile.py:")
     assert plan.choices[plan.subject]["method.strength"] in (1, 2)
     assert [entry.name for entry in plan.failed()] == ["strength=13"]
     assert (out / "report.html").exists()

@@ -274,5 +274,5 @@ def test_a_monitor_that_is_never_logged_is_found_by_the_probe(learner, net, blob
             scheduler = lr_scheduler.ReduceLROnPlateau(optimizer)
             return {"optimizer": optimizer, "lr_scheduler": scheduler, "monitor": "val_loss"}
 
-    with pytest.raises(ConfigError, match=r"'val_loss', which .*: log it in training_step with self.log$"):
+    with pytest.raises(ConfigError, match=r"'val_loss', which .*: log it there with self.log"):
         learner(Validates).probe(blobs(8), 3)

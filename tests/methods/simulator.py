@@ -264,7 +264,11 @@ class Simulation(Driver):
         return copy.deepcopy(found) if isinstance(found, Weights) else found  # the server may write over what it sent
 
     def round(self, evaluate: bool = True) -> Round:
-        """The next round, and what the models after it are."""
+        """The next round, and what the models after it are. Raises ValueError where that was the last one."""
+        if self.record.number >= self.config.rounds:
+            raise ValueError(
+                f"the simulation has {self.config.rounds} rounds: Simulation(..., rounds=...) makes it longer"
+            )
         self.seen = self.host.seen = Round()
         with torch_threads(1):
             self.exchange(self.record.number)

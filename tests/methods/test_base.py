@@ -193,3 +193,9 @@ def test_decisions_are_the_list_of_the_methods_file():
     derived = type("Own", (load("fedcac"),), {})
     assert derived.decisions(derived.Options()) == found["fedcac"]
     assert type("Own", (Method,), {}).decisions(Method.Options()) == []
+
+
+def test_a_simulation_ends_with_its_last_round():
+    run = Simulation("fedavg", blobs([9, 17]), rounds=2).run(2)
+    with pytest.raises(ValueError, match=r"the simulation has 2 rounds: Simulation\(..., rounds=...\) makes it longer"):
+        run.run(1)

@@ -1,10 +1,15 @@
 """The table of a comparison, and its files."""
 
+import math
+
 import pandas as pd
 import pytest
 
+from fedbench.cli.compare import told
 from fedbench.report.leaderboard import as_text, first_reaching, laid_out, leaderboard, write_tables
+from fedbench.report.page import write_page
 from fedbench.report.study import Study
+from fedbench.studies.compare import Comparison
 
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "centralized": 0.95}
 
@@ -79,19 +84,37 @@ def test_text_says_what_cannot_be_told_apart(make_comparison):
     assert [line[1].place for line in lines] == [1, 2, 0]
 
 
-def test_what_failed_has_no_row_and_who_lacks_seeds_is_marked(make_comparison, tmp_path):
-    study = Study.load(make_comparison(LEVELS, spread=0.0, fail={"fedper": (0, 1, 2), "fedcac": (1,)}))
+@pytest.mark.parametrize("lost", ["fedper", "centralized"])
+def test_what_failed_is_named_with_its_reason_and_who_lacks_seeds_is_marked(lost, make_comparison, tmp_path):
+    folder = make_comparison(LEVELS, spread=0.0, fail={lost: (0, 1, 2), "fedcac": (1,)})
+    study = Study.load(folder)
     rows = leaderboard(study)
-    assert [row.label for row in rows] == ["fedcac", "local", "centralized"]
+    left = [label for label in ("fedcac", "fedper", "local", "centralized") if label != lost]
+    assert [row.label for row in rows] == left
     assert len(rows[0].over_local.gain.values) == 2
-    assert [line[0].text for line in laid_out(rows, study.metric)[1]] == [
-        "fedcac (2 of 3 seeds)",
-        "local",
-        "centralized",
-    ]
-    write_tables(rows, study.metric, tmp_path)
-    table = pd.read_csv(tmp_path / "table.csv").set_index("method")
+    named = [line[0].text for line in laid_out(rows, study.metric, study.failures)[1]]
+    assert named == ["fedcac (2 of 3 seeds)", *left[1:], lost]
+    write_page(folder)
+    table = Comparison(folder).table.set_index("method")
     assert table[["seeds", "failed_seeds"]].loc[["fedcac", "local"]].to_numpy().tolist() == [[2, 1], [3, 0]]
+    assert table["status"].to_dict() == {**dict.fromkeys(left, "done"), lost: "failed"}
+    assert set(table["error"].dropna().index) == {"fedcac", lost}
+    assert table.loc[lost, "error"] == "RuntimeError: boom"
+    assert math.isnan(table.loc[lost, "mean"])
+    assert f"{lost} failed: RuntimeError: boom" in (folder / "table.md").read_text()
+    page = (folder / "report.html").read_text()
+    assert '<td title="RuntimeError: boom">failed</td>' in page
+    assert f"{lost} failed: RuntimeError: boom." in page
+
+
+def test_where_all_failed_there_is_a_table_of_reasons(make_comparison, capsys):
+    folder = make_comparison({"local": 0.6, "fedcac": 0.9}, fail={"local": (0,), "fedcac": (0,)}, seeds=(0,))
+    write_page(folder)
+    assert Comparison(folder).table["status"].tolist() == ["failed", "failed"]
+    text, code = told(folder)
+    assert code == 1
+    assert "fedcac  failed" in text
+    assert text.endswith("Every method failed.")
 
 
 def test_when_the_level_of_local_is_reached(study):

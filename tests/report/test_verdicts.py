@@ -92,7 +92,8 @@ def test_no_winner_while_a_rival_is_on_its_way(make_comparison):
 def test_where_all_failed_there_is_no_answer(said):
     answer, notes = said({"local": 0.6, "fedcac": 0.9}, fail={"local": (0, 1), "fedcac": (0, 1)}, seeds=(0, 1))
     assert answer == "Every method failed."
-    assert notes == ["Failed, so not compared: local and fedcac."]
+    why = ["local failed: RuntimeError: boom.", "fedcac failed: RuntimeError: boom."]
+    assert notes == ["Failed, so not compared: local and fedcac.", *why]
 
 
 def test_a_long_list_is_cut():

@@ -1,13 +1,16 @@
 """Who fails in training is left out as if it had stayed away, a full disk ends no run, and both are said."""
 
 from itertools import product
+from math import inf
 
 import pytest
 import torch
 
 from fedbench.aggregation.means import weighted_mean
 from fedbench.config import Config
+from fedbench.errors import RunError
 from fedbench.methods.fedavg import FedAvg
+from fedbench.methods.messages import Message
 from fedbench.results.reader import Records
 from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import drive
@@ -15,8 +18,9 @@ from fedbench.runtime.driver import Driver
 from fedbench.runtime.hosts import InProcess
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
-from tests.runtime.accidents import CLASS, CLIENT, broken, clumsy
+from tests.runtime.accidents import CLASS, CLIENT, Mute, broken, clumsy
 from tests.runtime.rounds import driver, largest_file, play, small, stop
+from tests.runtime.watchful import Watchful
 
 REASONS = {
     "Diverging": "the training loss became nan: lower the rate in Diverging.configure_optimizers",
@@ -60,7 +64,7 @@ def test_it_is_left_out_of_the_mean(network, tmp_path):
     run.begin()
     kept = []
     aggregate = run.method.aggregate
-    run.method.aggregate = lambda server, uploads: (kept.extend(uploads), aggregate(server, uploads))  # type: ignore[method-assign]
+    run.method.aggregate = lambda server, own: (kept.extend(own), aggregate(server, own))[1]  # type: ignore[method-assign]
     run.exchange(0)
     assert [upload.client for upload in kept] == [c for c in range(10) if c != victim(config)]
     total = sum(upload.samples for upload in kept)
@@ -129,11 +133,90 @@ def test_outputs_that_are_not_numbers_are_said_once(tmp_path):
     assert not Records(tmp_path).clients().query("point == 'after_agg'")["test_accuracy"].any()
 
 
-def test_answers_that_are_not_finite_do_not_count(tmp_path):
-    config = small("floco", rounds=3, method__tau=2, method__endpoints=3, train={"lr": 1e20, "epochs": 1})
-    summary = run(config.model_copy(update={"out": tmp_path}), report=False).summary
+class Boundless(Mute):
+    """The answer of one client is infinite."""
+
+    def answer(self, client):
+        found = Watchful.answer(self, client)
+        return Message(answer=found.answer + inf) if client.id == CLIENT else found
+
+
+def test_an_answer_that_is_not_finite_does_not_count(tmp_path):
+    summary = run(small("tests.runtime.test_driver:Boundless", rounds=3, out=str(tmp_path)), report=False).summary
+    said = f"client {CLIENT} did not answer: the answer's answer holds values that are not finite"
     assert summary["complete"]
-    assert sum("did not answer: the answer's endpoints holds values" in line for line in summary["warnings"]) == 10
+    assert sum(said in line for line in summary["warnings"]) == 2
+
+
+@pytest.mark.parametrize("seeds", [[0], [0, 1]])
+def test_a_run_ends_where_every_client_fails_in_the_same_way(seeds, tmp_path):
+    """It is said in one line, a run that had got somewhere keeps that, and one that had not leaves nothing."""
+    asked = small(train={"lr": 1e20, "epochs": 1}, seeds=seeds, out=str(tmp_path / "new"))
+    line = r"^seed 0, round 1: every client \(10\) fails in the same way: the training loss became nan: lower train.lr$"
+    with pytest.raises(RunError, match=line):
+        run(asked)
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(
+        RunError, match=r"seed 0, round 3: every client \(10\) .*: KeyError: 'tired' .test_driver.py:\d+.$"
+    ):
+        run(small("tests.runtime.test_driver:Tiring", out=str(tmp_path / "begun")))
+    (job,) = (tmp_path / "begun" / "run").iterdir()
+    assert set(Records(job).metrics()["round"]) == {1, 2}
+
+
+class Tiring(FedAvg):
+    """Its clients train twice."""
+
+    def train(self, client, received):
+        if client.round > 2:
+            raise KeyError("tired")
+        return super().train(client, received)
+
+
+@pytest.mark.parametrize(("method", "where"), [("Blind", "round 1"), ("Dumb", "round 0")])
+def test_what_fails_in_evaluations_and_answers_of_everybody_ends_a_run_too(method, where, tmp_path):
+    with pytest.raises(
+        RunError, match=rf"^seed 0, {where}: every client \(10\) .*: RuntimeError: no .test_driver.py:\d+.$"
+    ):
+        run(small(f"tests.runtime.test_driver:{method}", rounds=1, out=str(tmp_path)), report=False)
+
+
+class Blind(FedAvg):
+    """Nothing of it can be evaluated after the last aggregation."""
+
+    def personal(self, client, model, point):
+        if point == "after_agg":
+            raise RuntimeError("no")
+        return model
+
+
+class Dumb(Watchful):
+    """Nobody answers."""
+
+    def answer(self, client):
+        raise RuntimeError("no")
+
+
+def test_one_client_after_another_fails_in_the_same_way(tmp_path):
+    """With one participant in a round, two who fail one after the other end the run; the same one again does not."""
+    one = dict(participation=0.1, rounds=12, out=str(tmp_path))
+    with pytest.raises(RunError, match=r"every client \(2\) fails in the same way: the training loss became nan"):
+        run(small(train={"lr": 1e20, "epochs": 1}, **one), report=False)
+
+
+def test_clients_that_fail_each_in_another_way_do_not_end_a_run(tmp_path):
+    summary = run(small("tests.runtime.test_driver:Manifold", rounds=2, out=str(tmp_path)), report=False).summary
+    assert summary["complete"]
+    assert len(summary["failed"]) == 20
+
+
+class Manifold(FedAvg):
+    """Half of the clients fail in one way, half of them in another."""
+
+    def train(self, client, received):
+        if client.id % 2:
+            raise KeyError(client.id)
+        raise ValueError(client.id)
 
 
 def test_too_few_answers_are_a_remark(tmp_path):

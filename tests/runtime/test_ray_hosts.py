@@ -9,6 +9,7 @@ import torch
 
 from fedbench.data.partitions import partition
 from fedbench.data.prepared import Prepared
+from fedbench.errors import RunError
 from fedbench.runtime.exchange import ClientTask, Order, Relocation, Reply, Setup
 from fedbench.runtime.placement import Homes
 from fedbench.runtime.ray_hosts import RayHosts
@@ -128,3 +129,19 @@ def test_the_part_of_a_host_that_dies_is_done_again(local_ray, tmp_path):
     third = [client for round, client in fits if round == 3]
     assert third[:3] == third[3:6]
     assert len(third) == 13
+
+
+@pytest.mark.parametrize(
+    ("mistake", "line"),
+    [
+        ("Undeclared", r"^PrivateState has no field 'previous', .* .mistakes.py:\d+.$"),
+        (
+            "LossInTorch",
+            r"^seed 0, round 1: every client .10. fails in the same way: ValueError: .* .mistakes.py:\d+.$",
+        ),
+    ],
+)
+def test_a_mistake_in_the_users_code_is_known_by_its_line_on_a_host_too(mistake, line, hosts, tmp_path):
+    with pytest.raises(RunError, match=line) as caught:
+        play(small(f"tests.methods.mistakes:{mistake}"), tmp_path, hosts)
+    assert "Traceback" in caught.value.trace

@@ -5,12 +5,15 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.runtime import cluster
 from fedbench.studies.resolve import check, resolve
 from fedbench.studies.run import run
+from tests.runtime.networks import Awkward
 from tests.runtime.rounds import small
 
 
@@ -156,6 +159,59 @@ def test_what_needs_classes_or_images_is_refused_without_them(more, told, tmp_pa
         run(Config(**{"data": "diabetes", "out": tmp_path / "out", "resources": {"hosts": 0}, **more}))
     assert told in str(error.value)
     assert not (tmp_path / "out").exists()
+
+
+class Tokens:
+    """Rows of words, as whole numbers."""
+
+    def __init__(self, train: bool = True) -> None:
+        self.count = 80
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, int]:
+        return (torch.arange(6) + row) % 7, row % 2
+
+
+class Reader(Awkward):
+    """Looks words up; its optimiser looks several times at a batch."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__(classes)
+        self.body = nn.Sequential(nn.Embedding(7, 4), nn.Flatten(), nn.Linear(24, 12))
+
+    def configure_optimizers(self):
+        return torch.optim.LBFGS(self.parameters(), lr=0.01, max_iter=3)
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "line", "other"),
+    [
+        (
+            "pfedgate",
+            {"method__gate_norm": "none"},
+            "method pfedgate computes with the samples themselves, and those of data",
+            {"method__gate": False},
+        ),
+        (
+            "pfedfda",
+            {},
+            "method pfedfda keeps what its loss sees of each batch, and LBFGS of the model's",
+            {"method__features_from": "final_pass"},
+        ),
+    ],
+)
+def test_methods_that_cannot_work_with_tokens_or_an_optimiser_that_looks_again_are_refused(
+    method, asked, line, other, tmp_path
+):
+    kind = "tests.studies.test_resolve"
+    shared = dict(data=f"{kind}:Tokens", partition={"name": "iid", "clients": 2}, rounds=1)
+    shared["model"] = {"name": f"{kind}:Reader", "head": "classifier"}
+    with pytest.raises(ConfigError, match=line):
+        check(*resolve(small(method, **shared, **asked)))
+    result = run(small(method, **shared, **(asked | other), out=str(tmp_path)), report=False)
+    assert result.summary["failed"] == []
 
 
 @pytest.mark.parametrize(("asked", "given"), [(None, 3), ("all", "all"), (7, 7)])

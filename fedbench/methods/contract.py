@@ -1,0 +1,207 @@
+"""What the code of a method keeps to: how its class is written, what its hooks return, and what they leave as it is."""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, fields
+from itertools import zip_longest
+from numbers import Real
+from typing import Any
+
+from pydantic import ValidationError
+from torch import Tensor
+
+from fedbench.config import TrainConfig
+from fedbench.config.words import explain
+from fedbench.errors import ConfigError, RunError, place_of_code
+from fedbench.methods.base import ExtraPass, Method
+from fedbench.methods.client import Client, Predictor, PrivateState
+from fedbench.methods.messages import Message, Upload
+from fedbench.methods.server import ServerState
+from fedbench.module.weights import Weights
+
+NOTHING = type(None)
+RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
+    "receive": ((Weights,), "the weights that the client has"),
+    "train": ((Upload,), "an upload, `return self.upload(client, trained)`"),
+    "personal": ((Weights, Predictor, NOTHING), "weights, a Predictor, or None"),
+    "resting": ((Weights,), "weights"),
+    "answer": ((Message,), "a Message"),
+    "start": ((ServerState,), "the method's Server, `return self.Server(...)`"),
+    "send": ((Message,), "a Message"),
+    "aggregate": ((NOTHING,), "nothing: what it makes is written to the server, `server.params = ...`"),
+    "global_model": ((Weights, NOTHING), "weights, or None"),
+    "question": ((Message, NOTHING), "a Message, or None"),
+    "conclude": ((NOTHING,), "nothing: what it makes is written to the server"),
+}
+"""By hook, what it returns, in words too."""
+TRAITS = {"trains": ("drawn", "all", "pooled"), "after_fit": ("fit", "after_agg", "global")}
+PARTS = ("params", "buffers", "counters")
+
+
+def check_class(kind: type[Method]) -> None:
+    """Raises ConfigError, which names file and line, for a class whose state, options, hooks or traits are none."""
+    _check_state(kind, "State", PrivateState)
+    _check_state(kind, "Server", ServerState)
+    if not (isinstance(kind.Options, type) and issubclass(kind.Options, Method.Options)):
+        raise _mistake(kind.Options, f"{kind.__name__}.Options must derive from Method.Options")
+    for name in RETURNS.keys() | {"private", "begin", "check", "weights", "steps", "adapt_model"}:
+        _check_hook(kind, name)
+    for name, legal in TRAITS.items():
+        own = inspect.getattr_static(kind, name)
+        if not isinstance(own, property) and own not in legal:
+            raise _mistake(kind, f"{kind.__name__}.{name} = {own!r}: must be one of {', '.join(legal)}")
+    try:
+        TrainConfig(**kind.train_defaults)
+    except ValidationError as error:
+        line = explain(error, TrainConfig, "train.")
+        raise _mistake(kind, f"{kind.__name__}.train_defaults: {line}") from None
+
+
+def _check_state(kind: type[Method], name: str, base: type[PrivateState | ServerState]) -> None:
+    """Whether all that is annotated is a field, and every field has a default."""
+    state, called = getattr(kind, name), f"{kind.__name__}.{name}"
+    if not (isinstance(state, type) and issubclass(state, base)):
+        raise _mistake(state, f"{called} must derive from {base.__name__}, as a dataclass")
+    known, given = {f.name for f in fields(state)}, {f.name for f in fields(base)}
+    for part in state.__mro__[: state.__mro__.index(base)]:
+        if lost := sorted(inspect.get_annotations(part).keys() - known):
+            line = f"{called} is no dataclass, so that {lost[0]} would be lost"
+            raise _mistake(part, f"{line}: write @dataclass above it")
+    for f in fields(state):
+        if f.name not in given and f.default is MISSING and f.default_factory is MISSING:
+            raise _mistake(state, f"{called}.{f.name} has no default, with which every client begins: give it one")
+
+
+def _check_hook(kind: type[Method], name: str) -> None:
+    """Whether a hook can be called as the base class's is."""
+    base, own = (inspect.getattr_static(cls, name, None) for cls in (ExtraPass, kind))
+    if own is None or own is base:
+        return
+    if isinstance(base, classmethod) and not isinstance(own, classmethod):
+        raise _mistake(own, f"{kind.__name__}.{name} must be a class method: write @classmethod above it")
+    base, own = (getattr(hook, "__func__", hook) for hook in (base, own))
+    taken = list(inspect.signature(base).parameters)
+    try:
+        inspect.signature(own).bind(*taken)
+    except TypeError as error:
+        raise _mistake(own, f"{kind.__name__}.{name} must take {', '.join(taken)}: {error}") from None
+
+
+def _mistake(code: Any, text: str) -> ConfigError:
+    return ConfigError(f"{text} ({place_of_code(code)})")
+
+
+def called(method: Method, hook: str, *given: Any) -> Any:
+    """What a hook of a method returns. Raises RunError where that is of another type than it must be."""
+    found, (kinds, words) = getattr(method, hook)(*given), RETURNS[hook]
+    if not isinstance(found, kinds):
+        raise wrong(method, hook, f"must return {words}; it returned {described(found)}")
+    return found
+
+
+def whole(found: Any, like: Weights, method: Method, hook: str) -> Any:
+    """The same, where it is weights of the model. Raises RunError where it is weights of another one."""
+    if isinstance(found, Weights):
+        for name in PARTS:
+            own, asked = getattr(found, name), getattr(like, name)
+            if not isinstance(own, Tensor) or own.shape != asked.shape:
+                words = f"must return {name} of shape {list(asked.shape)}"
+                raise wrong(method, hook, f"{words}; it returned {described(own)}")
+    return found
+
+
+def check_fit(upload: Upload, client: Client, method: Method) -> None:
+    """Raises RunError for an upload whose client, model or traces are none, and for a state that is none any more."""
+    if not isinstance(client.state, PrivateState):
+        what = described(client.state)
+        raise wrong(method, "train", f"puts {what} in the place of client.state: write to its fields instead")
+    if upload.client != client.id:
+        raise wrong(method, "train", f"returned the upload of client {upload.client} for client {client.id}")
+    if not isinstance(upload.trained, Weights):
+        raise wrong(method, "train", f"must give its upload the trained weights, not {described(upload.trained)}")
+    whole(upload.trained, client.initial, method, "train")
+    for name, value in upload.traces.items():
+        if not isinstance(value, Real):
+            raise wrong(method, "train", f"must trace numbers: {name} is {described(value)}, write float(...)")
+
+
+@contextmanager
+def authored(method: Method, hook: str) -> Iterator[None]:
+    """For calls of a hook of the server half: what it raises becomes a RunError, which names its line."""
+    try:
+        yield
+    except RunError as error:
+        raise RunError.of(error) from error
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        found = RunError.of(error)
+        raise RunError(f"{type(method).__name__}.{hook} fails: {found.text}", found.place, found.trace) from error
+
+
+def check_server(server: ServerState, method: Method, hook: str) -> None:
+    """Raises RunError where the shared model is none."""
+    for name in PARTS:
+        if not isinstance(own := getattr(server, name), Tensor):
+            raise wrong(method, hook, f"must leave a tensor in server.{name}; it left {described(own)}")
+
+
+@contextmanager
+def untouched(method: Method, hook: str, client: Client, **given: Weights) -> Iterator[None]:
+    """A call of a hook, which writes to nothing that others see, and, unless it trains, to no private state.
+
+    given: weights that it was given, by name. Raises RunError.
+    """
+    shared = {**given, "client.message": client.message, "client.initial": client.initial}
+    watched = shared if hook == "train" else {**shared, "client.state": client.state}
+    before = list(_leaves(watched))
+    yield
+    for one, other in zip_longest(before, _leaves(watched)):
+        if one is None or other is None or not _same(one, other):
+            place = (one or other)[0]
+            why = (
+                "it looks only, and what it keeps would depend on when models are evaluated: keep it in train"
+                if place.startswith("client.state")
+                else "others see it too: change a copy, as .clone() makes one"
+            )
+            raise wrong(method, hook, f"writes to {place}, which it must leave as it is: {why}")
+
+
+Leaf = tuple[str, Any, int]
+"""A value of a tree: its place, itself, and of a tensor how often it has been written to."""
+
+
+def _leaves(tree: Any, place: str = "") -> Iterator[Leaf]:
+    if isinstance(tree, Tensor):
+        yield place, tree, 0 if tree.is_inference() else tree._version
+    elif isinstance(tree, dict):
+        for key, item in tree.items():
+            yield from _leaves(item, f"{place}.{key}" if place else str(key))
+    elif isinstance(tree, list | tuple):
+        for number, item in enumerate(tree):
+            yield from _leaves(item, f"{place}[{number}]")
+    elif isinstance(tree, Message):
+        yield from _leaves(tree.tensors, place)
+    elif isinstance(tree, Weights | PrivateState):
+        yield from _leaves(vars(tree), place)
+    else:
+        yield place, tree, 0
+
+
+def _same(one: Leaf, other: Leaf) -> bool:
+    (place, value, version), (now, found, writes) = one, other
+    same = value is found or (not isinstance(value, Tensor) and type(value) is type(found) and value == found)
+    return place == now and version == writes and same
+
+
+def wrong(method: Method, hook: str, text: str) -> RunError:
+    """The mistake of a hook, with its line."""
+    return RunError(f"{type(method).__name__}.{hook} {text}", place_of_code(getattr(method, hook)))
+
+
+def described(value: Any) -> str:
+    """What a value is, in words."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    return "None" if value is None else f"a value of type {type(value).__name__}"

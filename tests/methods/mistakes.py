@@ -1,0 +1,338 @@
+"""Mistakes that authors of methods make: in every class the line that is to be named ends with `# NAME`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedbench.engine.fit import Loss, Step
+from fedbench.methods.base import Method
+from fedbench.methods.client import Predictor, PrivateState
+from fedbench.methods.messages import Upload
+from fedbench.methods.server import ServerState
+
+
+def short(net: Any, batch: Any, s: Any) -> Tensor:
+    x, y = batch
+    return F.cross_entropy(net(x), y[:-1])  # LossInTorch
+
+
+class LossInTorch(Method):
+    def train(self, client, received):
+        return self.upload(client, client.fit(received, client.train, loss=Loss(short)))
+
+
+class TypoInAggregate(Method):
+    def aggregate(self, server, uploads):
+        server.parms += 1  # TypoInAggregate
+
+
+class ResultOfAggregate(Method):
+    def aggregate(self, server, uploads):  # ResultOfAggregate
+        return uploads[0].params
+
+
+class WeightsInServer(Method):
+    def aggregate(self, server, uploads):  # WeightsInServer
+        server.params = uploads[0]
+
+
+class UndeclaredAtServer(Method):
+    def aggregate(self, server, uploads):
+        super().aggregate(server, uploads)
+        server.momentum = server.params  # UndeclaredAtServer
+
+
+class SetAtServer(Method):
+    @dataclass  # SetAtServer
+    class Server(ServerState):
+        seen: Any = None
+
+    def aggregate(self, server, uploads):
+        super().aggregate(server, uploads)
+        server.seen = {upload.client for upload in uploads}
+
+
+class NoMessage(Method):
+    def send(self, server, client):  # NoMessage
+        return server.params
+
+
+class NoStart(Method):
+    def start(self, initial):  # NoStart
+        return initial
+
+
+class ForgottenReturn(Method):
+    def train(self, client, received):  # ForgottenReturn
+        self.upload(client, client.fit(received, client.train))
+
+
+class WeightsForUpload(Method):
+    def train(self, client, received):  # WeightsForUpload
+        return client.fit(received, client.train)
+
+
+class UploadWithoutModel(Method):
+    def train(self, client, received):  # UploadWithoutModel
+        trained = client.fit(received, client.train)
+        return Upload(client.id, client.samples, params=trained.params)
+
+
+class TensorsTraced(Method):
+    def train(self, client, received):  # TensorsTraced
+        trained = client.fit(received, client.train)
+        return self.upload(client, trained, traces={"norm": trained.params.norm()})
+
+
+class TensorForPersonal(Method):
+    def personal(self, client, model, point):  # TensorForPersonal
+        return model.params
+
+
+class HalfAModel(Method):
+    def personal(self, client, model, point):  # HalfAModel
+        return model.replace(params=model.params[:10])
+
+
+class TensorForReceived(Method):
+    def receive(self, client):  # TensorForReceived
+        return client.message.params
+
+
+class SetInState(Method):
+    @dataclass  # SetInState
+    class State(PrivateState):
+        seen: set | None = None
+
+    def train(self, client, received):
+        client.state.seen = {1, 2}
+        return super().train(client, received)
+
+
+class SetDeepInState(Method):
+    @dataclass  # SetDeepInState
+    class State(PrivateState):
+        seen: Any = None
+
+    def train(self, client, received):
+        client.state.seen = {"classes": [1, {2}]}
+        return super().train(client, received)
+
+
+class OtherState(Method):
+    def train(self, client, received):  # OtherState
+        upload = super().train(client, received)
+        client.state = {"count": 1}
+        return upload
+
+
+class Undeclared(Method):
+    def train(self, client, received):
+        client.state.previous = received.params  # Undeclared
+        return super().train(client, received)
+
+
+class HalfDeclared(Method):
+    @dataclass
+    class State(PrivateState):
+        known: int = 0
+
+    def train(self, client, received):
+        client.state.known += 1
+        client.state.count = client.state.known  # HalfDeclared
+        return super().train(client, received)
+
+
+class KeptAtTheClient(Method):
+    def train(self, client, received):
+        client.count = 1  # KeptAtTheClient
+        return super().train(client, received)
+
+
+class UndeclaredInPersonal(Method):
+    def personal(self, client, model, point):
+        client.state.count = 1  # UndeclaredInPersonal
+
+
+class CountsInPersonal(Method):
+    @dataclass
+    class State(PrivateState):
+        looks: int = 0
+
+    def personal(self, client, model, point):  # CountsInPersonal
+        client.state.looks += 1
+        return model
+
+
+class CollectsInPersonal(Method):
+    @dataclass
+    class State(PrivateState):
+        seen: Any = None
+
+    def begin(self, client):
+        client.state.seen = {"points": []}
+
+    def personal(self, client, model, point):  # CollectsInPersonal
+        client.state.seen["points"].append(point)
+        return model
+
+
+class CountsInScores(Method):
+    @dataclass
+    class State(PrivateState):
+        looks: int = 0
+
+    def personal(self, client, model, point):  # CountsInScores
+        def scores(data):
+            client.state.looks += 1
+            return client.learner.logits(model, data)
+
+        return Predictor(scores)
+
+
+class WritesToModel(Method):
+    def personal(self, client, model, point):  # WritesToModel
+        model.params.mul_(0.5)
+        return model
+
+
+class WritesToReceived(Method):
+    def train(self, client, received):  # WritesToReceived
+        received.params.add_(1.0)
+        return super().train(client, received)
+
+
+class WritesToView(Method):
+    def train(self, client, received):  # WritesToView
+        received.params[:3] = 0
+        return super().train(client, received)
+
+
+class WritesToMessage(Method):
+    def receive(self, client):  # WritesToMessage
+        client.message.params.clamp_(-1, 1)
+        return super().receive(client)
+
+
+class WritesToStart(Method):
+    def train(self, client, received):  # WritesToStart
+        client.initial.params.zero_()
+        return super().train(client, received)
+
+
+class FunctionForLoss(Method):
+    def train(self, client, received):
+        return self.upload(client, client.fit(received, client.train, loss=short))  # FunctionForLoss
+
+
+class TensorForStart(Method):
+    def train(self, client, received):
+        return self.upload(client, client.fit(received.params, client.train))  # TensorForStart
+
+
+class FunctionForStep(Method):
+    def train(self, client, received):
+        return self.upload(client, client.fit(received, client.train, step=pull))  # FunctionForStep
+
+
+def pull(g: Tensor, w: Tensor, s: Any) -> Tensor:  # NewGradient
+    return g + 0.1 * w
+
+
+class NewGradient(Method):
+    def train(self, client, received):
+        return self.upload(client, client.fit(received, client.train, step=Step(pull)))
+
+
+def forgotten(net: Any, batch: Any, s: Any) -> None:  # NoLoss
+    F.cross_entropy(net(batch[0]), batch[1])
+
+
+class NoLoss(Method):
+    def train(self, client, received):
+        return self.upload(client, client.fit(received, client.train, loss=Loss(forgotten)))  # type: ignore[arg-type]
+
+
+def each(net: Any, batch: Any, s: Any) -> Tensor:  # LossPerSample
+    return F.cross_entropy(net(batch[0]), batch[1], reduction="none")
+
+
+class LossPerSample(Method):
+    def train(self, client, received):
+        return self.upload(client, client.fit(received, client.train, loss=Loss(each)))
+
+
+class NumberInMessage(Method):
+    def train(self, client, received):
+        return self.upload(client, client.fit(received, client.train), tau=3)  # NumberInMessage
+
+
+class WeightsInMessage(Method):
+    def train(self, client, received):
+        return self.upload(client, client.fit(received, client.train), before=received)  # WeightsInMessage
+
+
+# Seen before the first round:
+
+
+class ForeignState(Method):
+    @dataclass  # ForeignState
+    class State:
+        count: int = 0
+
+
+class StateWithoutDataclass(Method):
+    class State(PrivateState):  # StateWithoutDataclass
+        count: int = 0
+
+
+class StateWithoutDefault(Method):
+    @dataclass(kw_only=True)  # StateWithoutDefault
+    class State(PrivateState):
+        h: torch.Tensor
+
+
+class ServerWithoutDataclass(Method):
+    class Server(ServerState):  # ServerWithoutDataclass
+        momentum: torch.Tensor | None = None
+
+
+class ForeignOptions(Method):
+    class Options:  # ForeignOptions
+        mu: float = 0.1
+
+
+class TooFew(Method):
+    def train(self, client):  # TooFew
+        return super().train(client, client.initial)
+
+
+class NoClassMethod(Method):
+    def steps(self, options, train, samples, public):  # NoClassMethod
+        return 1
+
+
+class UnknownDefault(Method):  # UnknownDefault
+    train_defaults = {"learning_rate": 0.1}  # noqa: RUF012
+
+
+class UnknownTrainers(Method):  # UnknownTrainers
+    trains = "some"
+
+
+class NoMasks(Method):
+    def private(self, layout):  # NoMasks
+        return layout.mask("body")
+
+
+class FailsInCheck(Method):
+    def check(self):
+        yield self.options.mu  # FailsInCheck
+
+
+class FailsInBegin(Method):
+    def begin(self, client):
+        client.state.params = client.samples / 0  # FailsInBegin

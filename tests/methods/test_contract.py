@@ -1,0 +1,94 @@
+"""A mistake in the code of a method is one line with the line of that code, before the first round where it can be."""
+
+from pathlib import Path
+
+import pytest
+
+from fedbench import methods
+from fedbench.cli import FAILED, MISTAKE
+from fedbench.cli.run import main
+from fedbench.methods.contract import check_class
+from tests.methods import mistakes
+
+LATE = {
+    "LossInTorch": "ValueError: Expected input batch_size",
+    "TypoInAggregate": "TypoInAggregate.aggregate fails: AttributeError: 'ServerState' object has no attribute 'parms'",
+    "ResultOfAggregate": "must return nothing: what it makes is written to the server, `server.params = ...`",
+    "WeightsInServer": "must leave a tensor in server.params; it left a value of type Upload",
+    "UndeclaredAtServer": "ServerState has no field 'momentum', so that it would be lost",
+    "SetAtServer": "server.seen is a set, which cannot be kept",
+    "NoMessage": "NoMessage.send must return a Message; it returned a tensor of shape",
+    "NoStart": "NoStart.start must return the method's Server",
+    "ForgottenReturn": "must return an upload, `return self.upload(client, trained)`; it returned None",
+    "WeightsForUpload": "must return an upload, `return self.upload(client, trained)`; it returned a value of",
+    "UploadWithoutModel": "must give its upload the trained weights, not None",
+    "TensorsTraced": "must trace numbers: norm is a tensor of shape []",
+    "TensorForPersonal": "must return weights, a Predictor, or None; it returned a tensor of shape",
+    "HalfAModel": "; it returned a tensor of shape [10]",
+    "TensorForReceived": "must return the weights that the client has; it returned a tensor of shape",
+    "SetInState": "client.state.seen is a set, which cannot be kept: keep tensors, weights, numbers",
+    "SetDeepInState": "client.state.seen.classes[1] is a set, which cannot be kept",
+    "OtherState": "puts a value of type dict in the place of client.state",
+    "Undeclared": "PrivateState has no field 'previous', so that it would be lost",
+    "HalfDeclared": "HalfDeclared.State has no field 'count', so that it would be lost",
+    "KeptAtTheClient": "Client has no field 'count', so that it would be lost",
+    "UndeclaredInPersonal": "PrivateState has no field 'count', so that it would be lost",
+    "CountsInPersonal": "CountsInPersonal.personal writes to client.state.looks, which it must leave as it is",
+    "CollectsInPersonal": "writes to client.state.seen.points[0], which it must leave as it is",
+    "CountsInScores": "CountsInScores.personal writes to client.state.looks, which it must leave as it is",
+    "WritesToModel": "writes to model.params, which it must leave as it is",
+    "WritesToReceived": "writes to received.params, which it must leave as it is",
+    "WritesToView": "writes to received.params, which it must leave as it is",
+    "WritesToMessage": "writes to client.message.params, which it must leave as it is",
+    "WritesToStart": "writes to client.initial.params, which it must leave as it is",
+    "FunctionForLoss": "client.fit: loss must be Loss(...) of fedbench.engine.fit, it is a function",
+    "TensorForStart": "client.fit: start must be Weights(...) of fedbench.module.weights, it is a Tensor",
+    "FunctionForStep": "client.fit: step must be Step(...) of fedbench.engine.fit, it is a function",
+    "NewGradient": "the edit pull of a step must change g in place and return nothing; it returned a Tensor",
+    "NoLoss": "the loss forgotten must return a tensor, one number that depends on the parameters; it returned N",
+    "LossPerSample": "the loss each must return a tensor, one number that depends on the parameters; it returned a ",
+    "NumberInMessage": "the field tau of a message is of type int: send a tensor, whose bytes count, or `tau=uncounted",
+    "WeightsInMessage": "the field before of a message is of type Weights: send a tensor",
+    "FailsInBegin": "ZeroDivisionError: division by zero",
+}
+EARLY = {
+    "ForeignState": "ForeignState.State must derive from PrivateState, as a dataclass",
+    "StateWithoutDataclass": "is no dataclass, so that count would be lost: write @dataclass above it",
+    "StateWithoutDefault": "StateWithoutDefault.State.h has no default, with which every client begins: give it one",
+    "ServerWithoutDataclass": "is no dataclass, so that momentum would be lost: write @dataclass above it",
+    "ForeignOptions": "ForeignOptions.Options must derive from Method.Options",
+    "TooFew": "TooFew.train must take self, client, received: too many positional arguments",
+    "NoClassMethod": "NoClassMethod.steps must be a class method: write @classmethod above it",
+    "UnknownDefault": "UnknownDefault.train_defaults: unknown key train.learning_rate",
+    "UnknownTrainers": "UnknownTrainers.trains = 'some': must be one of drawn, all, pooled",
+    "NoMasks": "NoMasks.private must return Masks",
+    "FailsInCheck": "AttributeError: 'Options' object has no attribute 'mu'",
+}
+STACKED = ("LossInTorch", "NewGradient", "NoLoss", "LossPerSample", "WritesToReceived")
+RUN = ["--hosts", "0", "--rounds", "1", "--model", "mlp", "--train.epochs", "1", "--partition.clients", "3"]
+
+
+def line_of(name: str) -> int:
+    """The line that is marked with a name."""
+    lines = Path(mistakes.__file__).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.endswith(f"# {name}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"), [*((name, "loop") for name in (*LATE, *EARLY)), *((name, "stack") for name in STACKED)]
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(name, engine, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = main([*RUN, "--train.engine", engine, "--method", f"tests.methods.mistakes:{name}", "--out", "out"])
+    *shown, line = capsys.readouterr().err.splitlines()
+    assert line.startswith("fedbench: error: ")
+    assert {**LATE, **EARLY}[name] in line
+    assert line.endswith(f"(mistakes.py:{line_of(name)})")
+    assert not any("Traceback" in text for text in shown)
+    assert code == (FAILED if name in LATE else MISTAKE)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_the_methods_keep_to_it(name):
+    check_class(methods.load(name))
