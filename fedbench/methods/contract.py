@@ -155,11 +155,11 @@ def untouched(method: Method, hook: str, client: Client, **given: Weights) -> It
     """
     shared = {**given, "client.message": client.message, "client.initial": client.initial}
     watched = shared if hook == "train" else {**shared, "client.state": client.state}
-    before = list(_leaves(watched))
+    before = _leaves(watched)
     yield
     for one, other in zip_longest(before, _leaves(watched)):
         if one is None or other is None or not _same(one, other):
-            place = (one or other)[0]
+            place = ".".join(map(str, (one or other)[0]))
             why = (
                 "it looks only, and what it keeps would depend on when models are evaluated: keep it in train"
                 if place.startswith("client.state")
@@ -168,31 +168,37 @@ def untouched(method: Method, hook: str, client: Client, **given: Weights) -> It
             raise wrong(method, hook, f"writes to {place}, which it must leave as it is: {why}")
 
 
-Leaf = tuple[str, Any, int]
+Leaf = tuple[tuple[Any, ...], Any, int]
 """A value of a tree: its place, itself, and of a tensor how often it has been written to."""
 
 
-def _leaves(tree: Any, place: str = "") -> Iterator[Leaf]:
+def _leaves(tree: Any) -> list[Leaf]:
+    found: list[Leaf] = []
+    _gather(tree, (), found)
+    return found
+
+
+def _gather(tree: Any, place: tuple[Any, ...], found: list[Leaf]) -> None:
     if isinstance(tree, Tensor):
-        yield place, tree, 0 if tree.is_inference() else tree._version
+        found.append((place, tree, 0 if tree.is_inference() else tree._version))
+    elif isinstance(tree, (Weights, PrivateState)):  # a union is made anew at every call
+        _gather(vars(tree), place, found)
     elif isinstance(tree, dict):
         for key, item in tree.items():
-            yield from _leaves(item, f"{place}.{key}" if place else str(key))
-    elif isinstance(tree, list | tuple):
-        for number, item in enumerate(tree):
-            yield from _leaves(item, f"{place}[{number}]")
+            _gather(item, (*place, key), found)
     elif isinstance(tree, Message):
-        yield from _leaves(tree.tensors, place)
-    elif isinstance(tree, Weights | PrivateState):
-        yield from _leaves(vars(tree), place)
+        _gather(tree.tensors, place, found)
+    elif isinstance(tree, (list, tuple)):
+        for number, item in enumerate(tree):
+            _gather(item, (*place, number), found)
     else:
-        yield place, tree, 0
+        found.append((place, tree, 0))
 
 
 def _same(one: Leaf, other: Leaf) -> bool:
     (place, value, version), (now, found, writes) = one, other
     same = value is found or (not isinstance(value, Tensor) and type(value) is type(found) and value == found)
-    return place == now and version == writes and same
+    return version == writes and same and place == now
 
 
 def wrong(method: Method, hook: str, text: str) -> RunError:

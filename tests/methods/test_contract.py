@@ -34,7 +34,7 @@ LATE = {
     "KeptAtTheClient": "Client has no field 'count', so that it would be lost",
     "UndeclaredInPersonal": "PrivateState has no field 'count', so that it would be lost",
     "CountsInPersonal": "CountsInPersonal.personal writes to client.state.looks, which it must leave as it is",
-    "CollectsInPersonal": "writes to client.state.seen.points[0], which it must leave as it is",
+    "CollectsInPersonal": "writes to client.state.seen.points.0, which it must leave as it is",
     "CountsInScores": "CountsInScores.personal writes to client.state.looks, which it must leave as it is",
     "WritesToModel": "writes to model.params, which it must leave as it is",
     "WritesToReceived": "writes to received.params, which it must leave as it is",
