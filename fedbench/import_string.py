@@ -1,21 +1,62 @@
-"""Classes and functions of the user, named on the command line as package.module:name."""
+"""Classes and functions of the user, named as package.module:name, on the command line or by themselves."""
 
+import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fedbench.errors import ConfigError, nearest, place_of
 
 BELOW_MAIN = 'put what a script does below `if __name__ == "__main__":`'
 OTHER_LIGHTNING = "pytorch_lightning"
 SAME_CLASSES = f"write lightning.pytorch for {OTHER_LIGHTNING} in its imports, the classes are the same"
+MAIN, INSIDE = "__main__", "<locals>"
+"""The module of a notebook or script, and what stands in the names of classes that a function makes."""
+
+_brought: dict[str, object] = {}
+"""Classes and functions that no import finds in another process, by name."""
+
+
+def name_of(thing: Any) -> str:
+    """The name under which `import_string` finds a class or function; of a method of fedbench, that of its file."""
+    module, name = thing.__module__, thing.__qualname__
+    if module.startswith("fedbench.methods."):
+        return str(module.rpartition(".")[2].replace("_", "-"))
+    path = f"{module}:{name}"
+    if only_here(path):
+        _brought[path] = thing
+    return path
+
+
+def only_here(path: str) -> bool:
+    """Whether no import finds what `package.module:name` names in another process."""
+    module, _, name = path.partition(":")
+    return module == MAIN or INSIDE in name
+
+
+def brought(paths: Iterable[str]) -> dict[str, object]:
+    """What only this process knows of these, to be taken to another one."""
+    return {path: found for path in paths if only_here(path) and (found := own_object(path)) is not None}
+
+
+def bring(things: Mapping[str, object]) -> None:
+    """Let this process know what another one has sent."""
+    _brought.update(things)
+
+
+def own_object(path: str) -> object | None:
+    """What `package.module:name` names, as far as this process has it; none where it does not."""
+    module, _, name = path.partition(":")
+    return getattr(sys.modules.get(module), name, None) or _brought.get(path)
 
 
 def import_string(path: str, what: str) -> object:
     """What `package.module:name` names. Raises ConfigError; `what` says in it what was asked for."""
+    if only_here(path) and (here := own_object(path)) is not None:
+        return here
     module, _, attribute = path.partition(":")
     if module.endswith(".py") or "/" in module:
         raise ConfigError(f"{what} '{path}': a module is expected, not a file: {_as_module(Path(module), attribute)}")
@@ -38,7 +79,7 @@ def import_string(path: str, what: str) -> object:
         why = f"{type(error).__name__}: {error}"  # a SyntaxError names its line itself
         why += "" if isinstance(error, SyntaxError) else f", {place_of(error)}"
         raise ConfigError(f"{what} '{path}': importing {module} failed ({why})") from error
-    if module == "__main__" and not hasattr(found, attribute):
+    if module == MAIN and not hasattr(found, attribute):
         raise ConfigError(
             f"{what} '{path}': only the process that defines {attribute} knows it: write it into a file, or stay in "
             "that process, with resources.hosts = 0 and, in a grid or a comparison, at_once=1"

@@ -9,7 +9,6 @@ Nothing is imported or run to find out, and paths do not count, so that every ma
 import ast
 import inspect
 import re
-import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator, Mapping
@@ -26,8 +25,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from fedbench.errors import ConfigError
+from fedbench.import_string import MAIN, own_object
 
-MAIN = "__main__"
 PLAIN = (int, float, complex, str, bytes, bool, type(None))
 LIBRARY = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")})
 INSTALLED = ("site-packages", "dist-packages")
@@ -55,8 +54,7 @@ def code_of(path: str) -> Code:
 
     A module stays as it was imported whatever becomes of its file; one that was imported again is read again.
     """
-    module, _, name = path.partition(":")
-    loaded = getattr(sys.modules.get(module), name, None)
+    loaded = own_object(path)
     if loaded is None:
         return code_now(path)
     known = _known.get(path)
@@ -75,7 +73,7 @@ def code_now(path: str) -> Code:
     if module != MAIN:
         return Code(_files([module]))
     walk = _Walk()
-    walk.visit(getattr(sys.modules[MAIN], name, None))
+    walk.visit(own_object(path))
     return Code({f"{name} in {MAIN}": _hashed(walk.seen), **_files(walk.modules)})
 
 
@@ -278,7 +276,7 @@ class _Walk:
             self.seen.append(type(value).__qualname__)
 
     def _class(self, kind: type) -> None:
-        self.seen.append(kind.__qualname__)
+        self.seen.append(kind.__name__)  # in another process the qualified name of a local class is another one
         self.visit(kind.__bases__)
         for name, value in sorted(vars(kind).items()):
             if not name.startswith("__") or callable(value):

@@ -7,7 +7,7 @@ source's constructor arguments appear as `model.<argument>` and `data.<argument>
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import explain
 from fedbench.errors import ConfigError
+from fedbench.import_string import bring, brought
 
 
 def absolute(value: Path | None) -> Path | None:
@@ -322,6 +323,24 @@ class Config(Section):
             super().__init__(**values)
         except ValidationError as error:
             raise ConfigError(explain(error, type(self))) from None
+
+    @classmethod
+    def of(cls, asked: "Config | Mapping[str, Any]") -> "Config":
+        """A request, or one that is written as a mapping of its keys. Raises ConfigError."""
+        if isinstance(asked, cls):
+            return asked
+        if not isinstance(asked, Mapping):
+            raise ConfigError(f"a Config or a dict of its keys is expected, not a {type(asked).__name__}")
+        return cls(**asked)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """With the classes and functions that only this process knows, for others that it is sent to."""
+        names = [str(section.name) for section in (self.method, self.data, self.model, self.aggregator)]
+        return {**super().__getstate__(), "brought": brought(names)}
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        bring(state.pop("brought"))
+        super().__setstate__(state)
 
     def decisive(self) -> dict[str, Any]:
         """What decides the numbers of a run: everything but seeds, place, loggers, checkpoints and resources.

@@ -1,7 +1,7 @@
 """Sections of a configuration: what pydantic checks and how strictly."""
 
 from pathlib import Path
-from types import NoneType
+from types import FunctionType, NoneType
 from typing import Annotated, Any, get_args
 
 from pydantic import (
@@ -14,6 +14,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+
+from fedbench.import_string import name_of
 
 PositiveInt = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -63,7 +65,7 @@ class Section(BaseModel):
 class OpenSection(Section):
     """A group with further keys of its own, checked by the class that `name` selects.
 
-    A plain string stands for `name`: `method: fedcac`.
+    A plain string stands for `name`: `method: fedcac`; so does a class or a function in Python.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -72,6 +74,10 @@ class OpenSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, value: Any) -> Any:
+        if isinstance(value, type | FunctionType):
+            return {"name": name_of(value)}
+        if isinstance(value, dict) and isinstance(value.get("name"), type | FunctionType):
+            return {**value, "name": name_of(value["name"])}
         return {"name": value} if isinstance(value, str) else value
 
     @property

@@ -11,7 +11,9 @@ from fedbench.config import Config, MethodConfig
 from fedbench.config.keys import flat, nested
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
+from fedbench.import_string import name_of
 from fedbench.methods import checked_options, full_key, load
+from fedbench.methods.base import Method
 from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
@@ -38,8 +40,8 @@ class Comparison(Tabled):
 
 
 def compare(
-    config: Config,
-    methods: Sequence[str],
+    config: Config | Mapping[str, Any],
+    methods: Sequence[str | type[Method]] | str | type[Method],
     *,
     over: Mapping[str, Sequence[Any]] | None = None,
     space: str | None = None,
@@ -56,15 +58,17 @@ def compare(
 ) -> Comparison:
     """Run a comparison, or what is missing of it, and write its page and tables. Raises ConfigError before any run.
 
-    methods: `NAME`, `NAME:key=value,...` for a variant, or `package.module:Class`; local, centralized and fedavg-ft are
-    always there. over: values by key, `{"partition.alpha": [0.1, 0.5]}`: the comparison is made in every combination.
+    methods: `NAME`, `NAME:key=value,...` for a variant, `package.module:Class` or the class itself; local, centralized
+    and fedavg-ft are always there. over: values by key, `{"partition.alpha": [0.1, 0.5]}`: the comparison is made in
+    every combination.
     space: `paper` for the grids of the methods' papers, where they name one. tune: points that are tried of each
     method's space, 0 for its defaults, by default as many as the smallest space has. budget_steps: methods of more
     gradient steps get fewer points, so that points times steps are about equal. search, samples, scheduler, point,
     final_val: as of a grid. Final runs have the seeds of the configuration, by default 0, 1 and 2.
     """
     tuning = Tuning.named(tune, search, samples, scheduler, tune_seeds, point, final_val, budget_steps)
-    contests, matrix, folder = contests_of(config, methods, tuning, over, space)
+    config = Config.of(config)
+    contests, matrix, folder = contests_of(config, names_of(methods), tuning, over, space)
     if line := too_few(len(contests[0].config.seeds)):
         logging.getLogger("fedbench").warning(line)
     if matrix is None:
@@ -79,6 +83,12 @@ def compare(
     if new:
         log_page(folder, config)
     return Comparison(folder)
+
+
+def names_of(methods: Sequence[str | type[Method]] | str | type[Method]) -> list[str]:
+    """The methods by name, where they are given as classes too, or where there is one."""
+    listed = [methods] if isinstance(methods, str | type) else methods
+    return [name_of(method) if isinstance(method, type) else method for method in listed]
 
 
 def contests_of(

@@ -4,7 +4,7 @@ A baseline is tuned over its own space, with as many points as the method, and r
 so that the answer can say whether collaboration paid.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -34,7 +34,7 @@ class GridResult:
 
 
 def grid(
-    config: Config,
+    config: Config | Mapping[str, Any],
     *,
     space: dict[str, Any] | str | None = None,
     baselines: Sequence[str] = BASELINES,
@@ -57,7 +57,7 @@ def grid(
     share of training images that final runs hold out, if another than `data.val`: with 0 they train on all.
     """
     tuning = Tuning.named(tune, search, samples, scheduler, tune_seeds, point, final_val)
-    contest = contest_of(config, tuning, space, baselines)
+    contest = contest_of(Config.of(config), tuning, space, baselines)
     hold([contest], at_once, watch)
     return GridResult(contest.folder, contest.plan.choices[contest.plan.subject or ""])
 

@@ -42,7 +42,7 @@ def default_name(config: Config) -> str:
     """What tells runs apart at a glance, then what tells them apart for sure."""
     words = [config.method.name, config.data.name, config.partition.name]
     words += [config.aggregator.name] if config.aggregator.name != AggregatorConfig().name else []
-    text = "-".join(word.rpartition("/")[2].replace(":", "-") for word in words)
+    text = "-".join(re.sub(r"[:<>]+", "-", word.rpartition("/")[2]) for word in words)
     return f"{text}-{identity(config)}"
 
 

@@ -1,7 +1,7 @@
 """A run: one method, one data set, one partition, one or more seeds. A study of one stage without a choice."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -72,7 +72,7 @@ class Result:
 
 
 def run(
-    config: Config,
+    config: Config | Mapping[str, Any],
     *,
     resume: bool = False,
     experiment: str = "run",
@@ -86,6 +86,7 @@ def run(
     hosts, raise what fails at a client where it happens, for a debugger. Raises ConfigError, before round 1, for what
     cannot be run, and RunError where it fails later: in the user's code, or at every client.
     """
+    config = Config.of(config)
     open_hosts = config.resources.hosts == "auto"
     config, dataset = resolve(config)
     provenance.check_current(config)

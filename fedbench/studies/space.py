@@ -137,7 +137,8 @@ def lineage(method: str) -> Iterator[str]:
 
 def file_of(method: str) -> str:
     """The name of its file in tune_spaces."""
-    return method.rpartition(":")[2].replace("-", "_").lower()
+    name = method.rpartition(":")[2].rpartition(".")[2]  # of a class that a function makes, its own
+    return name.replace("-", "_").lower()
 
 
 def _module(method: str) -> Any:

@@ -3,13 +3,18 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
+from ray import cloudpickle
 
 from fedbench.config import Config
 from fedbench.config.files import load_yaml
 from fedbench.errors import ConfigError
+from fedbench.import_string import import_string
+from fedbench.methods.fedper import FedPer
 
 
 def message(**values):
@@ -126,3 +131,38 @@ def test_key_depends_on_what_decides_the_numbers_only():
 def test_the_configuration_needs_neither_torch_nor_ray():
     code = "import sys, fedbench.config; sys.exit(any(name in sys.modules for name in ('torch', 'ray', 'pandas')))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def rule(vectors, weights, current):
+    return vectors.mean(0)
+
+
+def test_classes_and_functions_stand_for_their_names():
+    class Inner:
+        pass
+
+    config = Config(method=FedPer, model={"name": Path, "hidden": 3}, aggregator=rule, data=Inner)
+    assert (config.method.name, config.model.name) == ("fedper", "pathlib:Path")
+    assert config.model.options == {"hidden": 3}
+    assert config.aggregator.name == "tests.config.test_schema:rule"
+    where = "test_classes_and_functions_stand_for_their_names.<locals>.Inner"
+    assert config.data.name == f"tests.config.test_schema:{where}"
+    assert import_string(config.data.name, "data") is Inner
+    assert "must be a name or a mapping" in message(method=3)
+
+
+def test_what_only_this_process_knows_goes_where_the_configuration_goes(monkeypatch):
+    main = ModuleType("__main__")
+    exec("def made(train):\n    return [(0.5, 1)]", main.__dict__)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    sent = cloudpickle.dumps(Config(data=main.made))
+    code = "import pickle, sys; from fedbench.import_string import import_string as found; "
+    code += "config = pickle.load(sys.stdin.buffer); print(found(config.data.name, 'data')(True))"
+    done = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True)
+    assert done.stdout == b"[(0.5, 1)]\n", done.stderr
+
+
+def test_a_mapping_of_keys_is_a_configuration():
+    assert Config.of({"method": "fedper", "rounds": 3}) == Config(method="fedper", rounds=3)
+    with pytest.raises(ConfigError, match="a Config or a dict of its keys is expected, not a str"):
+        Config.of("fedper")

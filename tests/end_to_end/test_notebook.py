@@ -1,0 +1,66 @@
+"""Classes and functions of a notebook or script work as they are, in other processes too."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import numpy as np
+import torch
+from lightning import LightningModule
+
+from fedbench import Config, compare, run
+from fedbench.methods.base import Method
+from fedbench.methods.fedper import FedPer
+
+
+def make():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 260)
+    x = (np.eye(3)[y] + rng.normal(scale=0.2, size=(260, 3))).astype(np.float32)
+    return (x[:200], y[:200]), (x[200:], y[200:])
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(3, 4), torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.body(x)))
+
+    def training_step(self, batch, batch_idx):
+        return torch.nn.functional.cross_entropy(self(batch[0]), batch[1])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Mine(Method):
+    def train(self, client, received):
+        return self.upload(client, client.fit(received, client.train))
+
+
+def local():
+    class Inner(Mine):
+        pass
+
+    return Inner
+
+
+if __name__ == "__main__":
+    asked = dict(model=Net, data=make, partition={"name": "iid", "clients": 4}, rounds=1, seeds=[0])
+    here, there = (run({**asked, "method": Mine, "out": f"o{h}", "resources": {"hosts": h}}) for h in (0, 2))
+    assert (here.folder / "metrics.jsonl").read_bytes() == (there.folder / "metrics.jsonl").read_bytes()
+    found = compare(Config(**asked), [Mine, FedPer, local()], tune=0).table.set_index("method")
+    assert set(found["status"]) == {"done"}, found
+    same = found.loc["__main__:Mine", "mean"] == found.loc["__main__:local.<locals>.Inner", "mean"]
+    print(sorted(found.index), bool(same))
+"""
+
+
+def test_a_script_with_a_method_a_model_and_data_of_its_own(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    names = ["__main__:Mine", "__main__:local.<locals>.Inner", "centralized", "fedavg-ft", "fedper", "local"]
+    assert done.stdout.splitlines()[-1] == f"{names} True"
