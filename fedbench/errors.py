@@ -10,7 +10,7 @@ from typing import Any
 
 PACKAGE = Path(__file__).parent
 TORCH = ("torch", "torchvision", "torchmetrics", "lightning", "lightning_fabric", "pytorch_lightning")
-LIBRARIES = (*TORCH, "PIL", "numpy", "pandas", "pydantic", "ray", "safetensors", "scipy", "sklearn")
+LIBRARIES = (*TORCH, "PIL", "numpy", "pandas", "pydantic", "ray", "safetensors", "scipy", "sklearn", "wandb")
 """Whose lines say nothing about a mistake in the code that calls them; nor do those of Python itself."""
 CONTRACT = ("base", "client", "contract", "messages", "server", "state")
 """The modules of fedbench.methods that every method is written in: where they raise, their caller is at fault."""
@@ -85,6 +85,8 @@ def trace_of(error: BaseException) -> str:
 
 def first_line(error: BaseException) -> str:
     """What somebody else's exception says first, or its type where it says nothing."""
+    if isinstance(error, SystemExit):
+        return f"sys.exit({error.code!r}) would end the whole command"
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__
 

@@ -50,7 +50,7 @@ class ThreeScores(Plain):
 
 class TwoThings(Plain):
     def forward(self, x):
-        return self.net(x), x
+        return {"scores": self.net(x), "x": x}
 
 
 class ForColour(Plain):
@@ -201,7 +201,7 @@ def test_unknown_names(refused, line, parts):
         ("--partition.flip_clients 10", "partition.flip_clients: client 10 does not exist; clients are 0 to 9"),
         (
             "--method fedcac --method.buffers private",
-            "fedcac names it method.bn_stats = local",
+            "unknown key method.buffers: method fedcac takes beta, bn_stats",
         ),
         ("--method fedmosaic", "method fedmosaic needs a public unlabelled set: set public.size"),
         ("--evaluate.clients 200", "evaluate.clients = 200: there are 10 clients; take at most that many"),
@@ -250,12 +250,12 @@ def test_partitions_that_the_data_cannot_give(refused, line, parts):
         ("mine:Plain --method fedper", ["--model.head NAME", "the last layer is 'net.3'"]),
         ("mine:Plain --method fedper --model.head nett", ["model.head = 'nett'", "did you mean net"]),
         ("mine:ThreeScores", ["class scores of shape [batch, 10]", "(2, 3) for a batch of 2"]),
-        ("mine:TwoThings", ["class scores of shape [batch, 10]", "returned tuple"]),
+        ("mine:TwoThings", ["class scores of shape [batch, 10]", "returned dict"]),
         ("mine:ForColour", ["fails on samples of shape (1, 8, 8)", "shapes cannot be multiplied"]),
         ("mine:Manual", ["Manual optimises manually", "--train.engine trainer"]),
         ("mine:AsksTheTrainer", ["self.trainer.strategy", "--train.engine trainer"]),
         ("mine:Raises", ["model Raises fails in training", "RuntimeError: no idea"]),
-        ("mine:Leaves", ["model Leaves fails in training", "SystemExit: 3"]),
+        ("mine:Leaves", ["model Leaves fails in training", "SystemExit: sys.exit(3) would end the whole command"]),
         ("mine:ManyLines", ["its constructor failed (RuntimeError: one line and another, mine.py:"]),
         ("mine:NamesAnOptimizer", ["NamesAnOptimizer.configure_optimizers: ", "should be one of: * `Optimizer`"]),
         ("mine:LossPerImage", ["must return a scalar loss", "shape [50]"]),

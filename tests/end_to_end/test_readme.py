@@ -94,7 +94,7 @@ def test_every_flag_in_the_text_exists():
     known = {f"--{key}" for key in keys} | {f"--{key.replace('_', '-')}" for key in keys}
     every = (flags.COMMON, *(module.FLAGS for module in (run_command, grid, compare, reproduce, claims, data)))
     known |= {f"--{flag.name}" for own in every for flag in own}
-    options = {"--method.tau", "--method.mu", "--model.hidden", "--data.size"}
+    options = {"--method.tau", "--method.mu", "--model.hidden", "--data.size", "--data.kind"}
     assert set(re.findall(r"--[a-z][\w.-]*", TEXT)) <= known | options
 
 

@@ -32,7 +32,10 @@ SIZES = [9, 17, 12]
 
 def run(name="fedmosaic", rounds=3, norm=False, clients=None, public=PUBLIC, **options) -> Simulation:
     fixed = {k: options.pop(k) for k in ("draw", "train", "seed") if k in options}
-    return Simulation(name, clients or blobs(SIZES), module=Mlp(norm), public=public, **fixed, **options).run(rounds)
+    made = Simulation(
+        name, clients or blobs(SIZES), module=Mlp(norm), public=public, rounds=max(10, rounds), **fixed, **options
+    )
+    return made.run(rounds)
 
 
 def method(classes=3, public=4, rounds=10, **options) -> FedMosaic:
@@ -416,12 +419,12 @@ def test_votes_are_first_and_rare():
 
 def test_votes_of_models_that_know_their_classes_do_not_collapse():
     """Like clients that vote from round 1 on agree on one class, and learn it; those that train alone first do not."""
-    clients, train = blobs([12] * 6, seed=3), {"lr": 0.02, "epochs": 1}
+    clients, train = blobs([12] * 6, seed=3), {"lr": 0.05, "epochs": 1}
     found = {}
     for first in (1, 10):
         mine = run("fedct", rounds=20, clients=clients, first_vote=first, train=train)
         found[first] = sum(accuracy_of(mine.learner, mine.personal(i), blobs([200], seed=5)[0]) for i in range(6)) / 6
-    assert found[10] > found[1] + 0.1
+    assert found[10] > found[1] + 0.2
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,10 @@ def test_code_of_the_user_that_ends_the_process_is_an_error_that_leaves_nothing(
     if place == "nowhere":
         run(asked, report=False)
         return
-    told = "own_exits:Log.*SystemExit: 0" if place == "logger" else r"own_exits.py:9 \(in at\): sys.exit\(0\) would"
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError) as error:
         run(asked, report=False)
+    said = ["own_exits:Log", "SystemExit: 0"] if place == "logger" else ["own_exits.py:9", "sys.exit(0) would end"]
+    assert all(part in str(error.value) for part in said)
     assert not Path("out").exists()
 
 

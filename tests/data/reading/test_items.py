@@ -1,0 +1,100 @@
+"""Items of map-style data sets as they come."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedbench.data.reading.items import Keys, Part, checked_target, named, numbered, plain, rows_of
+from fedbench.errors import ConfigError
+
+
+def part(data, **keys) -> Part:
+    return Part.of("mine:make", "train", data, Keys(**keys))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [(1.5, 2), [1.5, 2], {"x": 1.5, "label": 2}, {"target": torch.tensor(2), "features": 1.5}],
+)
+def test_sample_and_target_are_told_apart(item):
+    found = part([item]).item(0)
+    assert (found.image, found.label, found.where, found.domain) == (1.5, 2, "data mine:make, train item 0", None)
+
+
+@pytest.mark.parametrize("item", [(1.5, 2, "ann"), {"x": 1.5, "y": 2, "writer": "ann"}])
+def test_the_third_is_whose_sample_it_is(item):
+    assert part([item]).item(0).domain == "ann"
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        (3, "a int; (sample, target), (sample, target, domain) or a dict"),
+        ((1, 2, 3, 4), "a tuple of 4; "),
+        ((1, 2, [3, 4]), "the domain is a ndarray; text or a whole number"),
+        ({"a": 1, "label": 2, "c": 3}, "which key holds the sample? Set data.sample to one of a, c"),
+    ],
+)
+def test_other_items_are_named(item, text):
+    with pytest.raises(ConfigError) as caught:
+        part([item]).item(0)
+    assert str(caught.value).startswith("data mine:make, train item 0: ")
+    assert text in str(caught.value)
+
+
+def test_domains_are_known_by_their_names():
+    class Rows(list):
+        domains = ("ann", "bob")
+
+    found = part(Rows([(0, 1, 1), (0, 1, "ann")]))
+    assert [found.item(row).domain for row in range(2)] == ["bob", "ann"]
+    for wrong, text in (((0, 1, 2), "domain 2; a number from 0 to 1"), ((0, 1), "no domain, where the part names 2")):
+        with pytest.raises(ConfigError, match=text):
+            part(Rows([wrong])).item(0)
+
+
+def test_arrays_are_rows():
+    x, y, who = np.arange(6).reshape(3, 2), [0, 1, 0], np.array(["a", "b", "a"])
+    rows = rows_of((x, y, who), "item")
+    assert [(own[0].tolist(), *own[1:]) for own in rows] == [([0, 1], 0, "a"), ([2, 3], 1, "b"), ([4, 5], 0, "a")]
+    assert rows_of([(1, 2), (3, 4)], "item") == [(1, 2), (3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("known", "names", "count"),
+    [(None, (), None), (3, (), 3), (("a", 1), ("a", "1"), 2), ({"b": 1, "a": 0}, ("a", "b"), 2), ((), (), None)],
+)
+def test_names(known, names, count):
+    assert named(known, "classes") == (names, count)
+
+
+@pytest.mark.parametrize(
+    ("known", "text"), [({"a": 1}, "other numbers than 0 to 0"), ("abc", "is a str"), (["a", "a"], "has 'a' twice")]
+)
+def test_what_are_no_names(known, text):
+    with pytest.raises(ConfigError, match=text):
+        named(known, "classes")
+
+
+def test_a_target_is_like_the_first():
+    first = checked_target(part([(0, 3)]).item(0), None)
+    assert checked_target(part([(0, np.uint8(2))]).item(0), first) == 2
+    for other, text in (
+        (0.5, "of another type than the first, 3"),
+        ([1, 2], "of shape"),
+        (None, "missing"),
+        ("a", "3"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            checked_target(part([(0, other)]).item(0), first)
+
+
+def test_numbers_are_plain():
+    assert [plain(value) for value in (torch.tensor([3]), np.float64(0.5), "a", None)] == [3, 0.5, "a", None]
+    assert plain([1, 2]).tolist() == [1, 2]
+
+
+def test_domains_get_numbers():
+    numbers, names = numbered((), np.array(["b", "a", "b"]))
+    assert (numbers.tolist(), names) == ([1, 0, 1], ("a", "b"))
+    assert numbered(("b", "a"), np.array(["b", "a"]))[0].tolist() == [0, 1]
