@@ -10,7 +10,6 @@ from lightning import LightningModule
 
 from fedbench import Config, compare, run
 from fedbench.methods.base import Method
-from fedbench.methods.fedper import FedPer
 
 
 def make():
@@ -49,12 +48,11 @@ def local():
 
 if __name__ == "__main__":
     asked = dict(model=Net, data=make, partition={"name": "iid", "clients": 4}, rounds=1, seeds=[0])
-    here, there = (run({**asked, "method": Mine, "out": f"o{h}", "resources": {"hosts": h}}) for h in (0, 2))
-    assert (here.folder / "metrics.jsonl").read_bytes() == (there.folder / "metrics.jsonl").read_bytes()
-    found = compare(Config(**asked), [Mine, FedPer, local()], tune=0).table.set_index("method")
+    here = run({**asked, "method": Mine, "resources": {"hosts": 0}}).summary["points"]["after_agg"]["last"]
+    found = compare(Config(**asked), [Mine, local()], tune=0).table.set_index("method")
     assert set(found["status"]) == {"done"}, found
-    same = found.loc["__main__:Mine", "mean"] == found.loc["__main__:local.<locals>.Inner", "mean"]
-    print(sorted(found.index), bool(same))
+    (one,) = {here["test_accuracy"]["mean"], *found.loc[["__main__:Mine", "__main__:local.<locals>.Inner"], "mean"]}
+    print(sorted(found.index))
 """
 
 
@@ -62,5 +60,5 @@ def test_a_script_with_a_method_a_model_and_data_of_its_own(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    names = ["__main__:Mine", "__main__:local.<locals>.Inner", "centralized", "fedavg-ft", "fedper", "local"]
-    assert done.stdout.splitlines()[-1] == f"{names} True"
+    names = ["__main__:Mine", "__main__:local.<locals>.Inner", "centralized", "fedavg-ft", "local"]
+    assert done.stdout.splitlines()[-1] == str(names)

@@ -25,7 +25,7 @@ from tests.runtime.watchful import Watchful
 REASONS = {
     "Diverging": "the training loss became nan: lower the rate in Diverging.configure_optimizers",
     "Crashing": "KeyError: 'no such class' (accidents.py:",
-    "Quitting": "SystemExit: 3 (accidents.py:",
+    "Quitting": "SystemExit: sys.exit(3) would end the whole command (accidents.py:",
 }
 
 

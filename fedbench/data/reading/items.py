@@ -129,7 +129,8 @@ class Part:
             sample = reader(item)
             if index in few:
                 check_same(item.where, sample, reader(self.item(index)))
-            digest.update(str((np.asarray(item.label).tolist(), item.domain)).encode() + sample.tobytes())
+            known = (np.asarray(item.label).tolist(), item.domain, sample.shape, sample.dtype.str)
+            digest.update(repr(known).encode() + sample.tobytes())
 
 
 def check_same(where: str, sample: np.ndarray, again: np.ndarray) -> None:

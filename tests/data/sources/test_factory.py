@@ -283,6 +283,14 @@ def test_one_changed_number_in_memory_is_noticed(mine):
     assert line in refused(content=before.content)
 
 
+def test_the_same_bytes_in_another_shape_are_other_data(mine):
+    rows = np.arange(60, dtype=np.float32)
+    mine.make = lambda: ([(rows.reshape(4, 15), 0), (rows.reshape(4, 15), 1)],) * 2
+    assert load().shape == (4, 15)
+    mine.make = lambda: ([(rows.reshape(15, 4), 0), (rows.reshape(15, 4), 1)],) * 2
+    assert load().shape == (15, 4)
+
+
 def test_transparent_pictures_are_counted_once(mine):
     mine.make = lambda: (toy(10, Image.new("RGBA", (2, 2))), toy(2, Image.new("RGBA", (2, 2))))
     assert "12 images have transparent pixels" in load().warnings[0]
