@@ -12,8 +12,9 @@ from fedbench import methods
 from fedbench.config import Config, DataConfig, PartitionConfig
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
-from fedbench.data.partitions import ClientRows, Clients, Partition, resolved
-from fedbench.data.partitions.scheme import ignored
+from fedbench.data.partitions import ClientRows, Clients, Partition
+from fedbench.data.partitions.holdings import Stock
+from fedbench.data.partitions.scheme import counted, ignored
 from fedbench.data.reading import published
 from fedbench.engine.fit import Amount, Fit
 from fedbench.module import seeds
@@ -59,7 +60,7 @@ PACE = {"optimizer", "precision", "memory_format", "engine", "width"}
 
 @dataclass(frozen=True)
 class Cost:
-    """What one seed of a run takes. config: with the defaults that need no data."""
+    """What one seed of a run takes. config: with its defaults, and its partition for the data."""
 
     config: Config
     dataset: Dataset
@@ -67,7 +68,8 @@ class Cost:
     @classmethod
     def of(cls, config: Config) -> "Cost":
         """Raises ConfigError."""
-        return cls(settled(config), dataset_of(config.data))
+        config, dataset = settled(config), dataset_of(config.data)
+        return cls(config.model_copy(update={"partition": counted(config.partition, Stock.of(dataset))}), dataset)
 
     @property
     def steps(self) -> int:
@@ -107,7 +109,7 @@ class Cost:
     @property
     def dealt(self) -> PartitionConfig:
         """The partition as it is dealt: keys that its scheme does not read are as if not given."""
-        asked, defaults = resolved(self.config.partition, self.dataset.one_part), PartitionConfig()
+        asked, defaults = self.config.partition, PartitionConfig()
         return asked.model_copy(update={key: getattr(defaults, key) for key in ignored(asked)})
 
     @property

@@ -96,12 +96,15 @@ def resolved(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
 
 def counted(asked: PartitionConfig, source: Stock) -> PartitionConfig:
     """The resolved keys with as many clients as the data have, where the scheme goes by them and nothing is said."""
-    scheme = None if asked.name == FILE else load(asked.name)
-    said = "clients" in asked.model_fields_set
     options = resolved(asked, source.one_part)
-    if scheme is None or scheme.count is None or said:
+    if not by_data(asked):
         return options
-    return options.model_copy(update={"clients": scheme.count(source, checked(options))})
+    return options.model_copy(update={"clients": load(asked.name).count(source, checked(options))})
+
+
+def by_data(asked: PartitionConfig) -> bool:
+    """Whether the data decide how many clients there are."""
+    return asked.name != FILE and load(asked.name).count is not None and "clients" not in asked.model_fields_set
 
 
 def ignored(options: PartitionConfig) -> list[str]:
