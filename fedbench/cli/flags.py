@@ -65,7 +65,7 @@ def keys() -> dict[str, FieldInfo]:
 KEYS = keys()
 OPEN = [name for name, kind in sections().items() if issubclass(kind, OpenSection)]
 SHORT = {key: f"resources.{key}" for key in ResourcesConfig.model_fields}
-SHORT |= {"task": "data.task"}
+SHORT |= {"task": "data.task", "metrics": "evaluate.metrics", "metric": "evaluate.metric"}
 SHORT |= {name: f"{name}.name" for name in sections() if f"{name}.name" in KEYS}
 
 

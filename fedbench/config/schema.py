@@ -200,6 +200,14 @@ class EvaluateConfig(Section):
         None, description="evaluate a fixed random sample of so many clients, or all; none: all, or 1000 of more"
     )
     accuracy: Literal["samples", "batches"] = Field("samples", description="mean over images, or over batches")
+    metrics: list[str] = Field(
+        [],
+        description="further metrics of every client: balanced_accuracy, f1_macro, auroc, top5, or "
+        "package.module:function",
+    )
+    metric: str | None = Field(
+        None, description="metric by which points are chosen, and tables and pages go; none: the first of the task"
+    )
     by: list[Literal["class", "domain"]] = Field(
         [], description="test scores of each class (as the client sees it) and each domain too, in clients.parquet"
     )
@@ -336,7 +344,7 @@ class Config(Section):
     def __getstate__(self) -> dict[Any, Any]:
         """With the classes and functions that only this process knows, for others that it is sent to."""
         names = [str(section.name) for section in (self.method, self.data, self.model, self.aggregator)]
-        return {**super().__getstate__(), "brought": brought(names)}
+        return {**super().__getstate__(), "brought": brought([*names, *self.evaluate.metrics])}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
         bring(state.pop("brought"))

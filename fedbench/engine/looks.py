@@ -136,12 +136,14 @@ class Looks(FlatModule):
             targets = data.batch(torch.arange(len(data), device=self.device))[1]
             size = self.evaluate_batch
             predictions = list(zip(predictor(data).split(size), targets.split(size), strict=True))
-        score = self.task.score(predictions, self.dtype, self.by_batches)
+        score = self.task.scored(predictions, self.dtype, self.by_batches)
         if groups:
             outputs, targets = (torch.cat(parts) for parts in zip(*predictions, strict=True))
             primary = self.task.primary.name
             for name, own in groups.items():
-                score[f"{primary}/{name}"] = self.task.score([(outputs[own], targets[own])], self.dtype)[primary]
+                part = self.task.scored([(outputs[own], targets[own])], self.dtype)
+                if primary in part:
+                    score[f"{primary}/{name}"] = part[primary]
         return score
 
     def _predictions(self, weights: Weights, data: Batches) -> list[tuple[Tensor, Tensor]]:

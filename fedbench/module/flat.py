@@ -122,6 +122,11 @@ class FlatModule:
             for name, tensor in found.items()
         }
 
+    @property
+    def frozen(self) -> frozenset[str]:
+        """The frozen parameters by their names in a state dict."""
+        return frozenset(self._published[name][0] for name, *_ in self._frozen if name in self._published)
+
     def _refuse_types(self) -> None:
         """Trainable numbers of another type than the vector's, and buffers that it cannot hold to the bit."""
         for slot, parameter in zip(self.layout.params, self.parameters, strict=True):

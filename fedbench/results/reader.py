@@ -57,7 +57,7 @@ class Records:
             raise ConfigError(
                 f"{self.path / 'environment.json'}: damaged (task: {name}); one of {tasks.names()} is legal"
             )
-        return tasks.load(name)
+        return tasks.load(name, self.config().get("evaluate"))
 
     def metric(self) -> Metric:
         """The one that tables and pages go by."""

@@ -61,7 +61,12 @@ class WandbLog:
             if warn:
                 warn(f"{name} is not heeded: every seed is a W&B run with an id of its own")
         self.run = started(config.wandb, folder, arguments, warn)
-        self._goals = goals(tasks.load(read_json(folder / "environment.json", []).get("task") or "classification"))
+        self._goals = goals(
+            tasks.load(
+                read_json(folder / "environment.json", []).get("task") or "classification",
+                config.evaluate.model_dump(),
+            )
+        )
         self.run.define_metric("round")
         self.run.define_metric("*", step_metric="round")
         for key in AXES[1:]:

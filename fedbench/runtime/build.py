@@ -43,7 +43,7 @@ def assembled(config: Config, dataset: Dataset, partition: Partition, seed: int,
 
 def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cpu") -> Learner:
     """Every process builds the same start model from the seed."""
-    task = load(dataset.task)
+    task = load(dataset.task, config.evaluate.model_dump())
     with seeds.preserved_streams():
         seeds.seed_everything(seed, "model")
         module = models.build(config.model.name, dataset.shape, dataset.outputs, task, **config.model.options)

@@ -82,7 +82,7 @@ def _driven(
 ) -> list[str]:
     lost, reached = 0, -1
     while lost < RESTARTS:
-        recorder = Recorder(folder, load(dataset.task))
+        recorder = Recorder(folder, load(dataset.task, config.evaluate.model_dump()))
         found = checkpoint.load(folder / "checkpoint") if resume else None
         if found:
             recorder.restore(found["recorder"])

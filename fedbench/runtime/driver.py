@@ -61,7 +61,9 @@ class Driver:
         self.warnings += sampled(len(self.everyone), self.context.clients)
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
-        self.models = KeptModels(self.config, self.seed, self.method.after_fit, recorder.folder, trainers, inputs)
+        self.models = KeptModels(
+            self.config, self.seed, self.method.after_fit, recorder.folder, trainers, inputs, parts.learner.frozen
+        )
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", self.config.checkpoint.every, self.config.rounds)
         self.last_fit: dict[int, Scores] = {}
         self.record = RoundRecord()

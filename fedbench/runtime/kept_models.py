@@ -6,6 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from torch import Tensor
+
 from fedbench.config import Config
 from fedbench.models.state_dicts import encoded
 from fedbench.results.files import write_atomically, write_json_atomically
@@ -21,7 +23,8 @@ class KeptModels:
     """Which models hosts hand over, and their files below a run's folder.
 
     after_fit: where the method's models of this point come from (`Method.after_fit`). drawn: who trains in a round.
-    inputs: what models are given, which is written beside them.
+    inputs: what models are given, which is written beside them. frozen: names of frozen parameters; where there are
+    some, what is trained, such as adapters, is kept in a file of its own too.
     """
 
     def __init__(
@@ -32,7 +35,9 @@ class KeptModels:
         folder: Path,
         drawn: Callable[[int], Iterable[int]],
         inputs: Mapping[str, Any] = MappingProxyType({}),
+        frozen: frozenset[str] = frozenset(),
     ) -> None:
+        self.frozen = frozen
         self.inputs = dict(inputs)
         self.wanted, self.rounds, self.name = config.save_models, config.rounds, config.method.name
         self.after_fit = after_fit
@@ -63,8 +68,7 @@ class KeptModels:
                 for point in self._points(name):
                     if name in report.models:
                         self._describe()
-                        path = self.folder / f"client-{report.client}-{point}.pt"
-                        write_atomically(path, encoded(report.models[name].tensors))
+                        self._write(f"client-{report.client}-{point}", report.models[name].tensors)
                     elif name in report.scores:
                         yield (
                             f"save_models: {self.name}'s personal model at {point} is not one state dict of the model, "
@@ -72,6 +76,12 @@ class KeptModels:
                         )
                     elif name == "after_fit" and report.failure:
                         yield f"save_models: client {report.client} has no model at after_fit: its last fit failed"
+
+    def _write(self, name: str, tensors: dict[str, Tensor]) -> None:
+        write_atomically(self.folder / f"{name}.pt", encoded(tensors))
+        if self.frozen:
+            trained = {key: tensor for key, tensor in tensors.items() if key not in self.frozen}
+            write_atomically(self.folder / f"{name}-trained.pt", encoded(trained))
 
     def _describe(self) -> None:
         """Write what the models are given, then make their folder."""

@@ -79,7 +79,7 @@ class Contest:
             remarks |= dict.fromkeys(lines)
         for line in remarks:
             logging.getLogger("fedbench").warning("%s", line)
-        return load(dataset.task).primary
+        return load(dataset.task, self.config.evaluate.model_dump()).primary
 
     def _tried_out(self, contender: Contender) -> tuple[Dataset, Sequence[str]]:
         """The data, and what is to be said of their partition, after a run of the contender was built.

@@ -17,6 +17,7 @@ SECTIONS = ("method", "model", "data", "aggregator")
 def own_names(config: Config) -> dict[str, str]:
     """What of a configuration is named as package.module:name, by section."""
     names = {section: str(getattr(config, section).name) for section in SECTIONS}
+    names |= {f"metric {name}": name for name in config.evaluate.metrics}
     known = {section: name for section, name in names.items() if ":" in name}
     return {s: name for s, name in known.items() if s != "data" or sources.module_of(name) == "factory"}
 

@@ -3,8 +3,10 @@
 A file holds `TASK`. The data set names its task, and so does the record of a run.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
 from fedbench.tasks.task import Metric, Score, Task, mean_of
 
@@ -13,10 +15,11 @@ __all__ = ["Metric", "Score", "Task", "load", "mean_of", "names"]
 
 def names() -> list[str]:
     """All tasks."""
-    return sorted(module.name for module in iter_modules(__path__) if module.name != "task")
+    return sorted(module.name for module in iter_modules(__path__) if module.name not in ("task", "further"))
 
 
-def load(name: str) -> Task:
-    """The task of that name."""
+def load(name: str, evaluate: Mapping[str, Any] | None = None) -> Task:
+    """The task of that name, with the metrics that `evaluate.*` asks for. Raises ConfigError."""
     task: Task = import_module(f"fedbench.tasks.{name}").TASK
-    return task
+    metrics, primary = (evaluate or {}).get("metrics") or [], (evaluate or {}).get("metric")
+    return task.with_metrics(metrics, primary) if metrics or primary else task

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from fedbench.tasks.further import OF_CLASSES
 from fedbench.tasks.task import Metric, Score, Task
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ class Classification(Task):
     metrics = (Metric("accuracy", "accuracy", share=True), Metric("loss", "cross-entropy", higher=False))
     loss_metric = "loss"
     classes = True
+    known = OF_CLASSES
 
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
         """Cross-entropy."""

@@ -1,14 +1,17 @@
 """What all tasks have in common. Importing it costs no torch, because pages and tables need the metrics alone."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
-from math import nan
+from math import isnan, nan
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from fedbench.tasks.further import FurtherMetric
 
 Score = dict[str, tuple[float, float]]
 """By metric: a sum over samples (or batches), and the weight that turns it into a mean."""
@@ -64,7 +67,8 @@ class Task(ABC):
     """metrics: those of a score, the primary one first: tables, pages and choices go by it. loss_metric: the mean loss.
 
     classes: whether targets are class numbers, int64 `[b]`, and outputs class scores `[b, C]`. by_label: whether a
-    score tells single labels apart too, as `PRIMARY/label=3`.
+    score tells single labels apart too, as `PRIMARY/label=3`. known: further metrics by name; further: those that are
+    recorded too.
     """
 
     name: str
@@ -72,10 +76,39 @@ class Task(ABC):
     loss_metric: str
     classes: bool = False
     by_label: bool = False
+    known: "dict[str, FurtherMetric]" = {}  # noqa: RUF012
+    further: "tuple[FurtherMetric, ...]" = ()
 
     @property
     def primary(self) -> Metric:
         return self.metrics[0]
+
+    def with_metrics(self, names: Sequence[str], primary: str | None = None) -> "Task":
+        """The task with further metrics, judged by one of all that it has. Raises ConfigError."""
+        from fedbench.tasks.further import further_metric
+
+        own = [metric.name for metric in self.metrics]
+        asked = [*names, *([primary] if primary and primary not in (*own, *names) else [])]
+        task = copy(self)
+        task.further = tuple(further_metric(name, self.known) for name in asked if name not in own)
+        every = (*self.metrics, *(more.metric for more in task.further))
+        task.metrics = tuple(sorted(every, key=lambda metric: metric.name != primary))
+        return task
+
+    def scored(
+        self, batches: Sequence[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> Score:
+        """The score, with further metrics, each a number of all samples."""
+        score = self.score(batches, dtype, by_batches)
+        if self.further:
+            import torch
+
+            outputs, targets = (torch.cat(parts).cpu() for parts in zip(*batches, strict=True))
+            given = outputs.float().numpy(), targets.numpy()  # NumPy knows no bfloat16
+            for more in self.further:
+                if not isnan(value := float(more.function(*given))):
+                    score[more.metric.name] = (value * len(targets), len(targets))
+        return score
 
     @abstractmethod
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lightning import LightningModule
+from torch import nn
 
 from fedbench import models
 from fedbench.config import Config
@@ -179,3 +181,28 @@ def test_of_features_too_and_of_both_seeds_once(tmp_path):
     assert given["unit"] == 1
     assert given["std"] == pytest.approx(Columns().x.double().std(0, correction=0).tolist())
     assert sorted(path.name for path in result.models.iterdir()) == ["input.json", "seed-0", "seed-1"]
+
+
+def test_of_a_model_with_frozen_parts_what_is_trained_is_kept_alone_too(tmp_path):
+    result = kept(small("fedper", rounds=1, model={"name": "tests.runtime.test_kept_models:HalfFrozen"}), tmp_path)
+    folder = result.models / "seed-0"
+    whole, trained = (torch.load(folder / f"client-3-after_fit{end}.pt") for end in ("", "-trained"))
+    assert whole.keys() - trained.keys() == {"body.1.weight", "body.1.bias"}
+    assert trained.keys() == {"head.weight", "head.bias"}
+    assert all(torch.equal(whole[name], tensor) for name, tensor in trained.items())
+
+
+class HalfFrozen(LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(64, 8)).requires_grad_(False)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(x))
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        return nn.functional.cross_entropy(self(batch[0]), batch[1])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.head.parameters(), lr=0.1)

@@ -98,9 +98,14 @@ def as_array(value: Any, where: str) -> np.ndarray:
         try:
             value = np.asarray(value)
         except ValueError:
-            raise ConfigError(f"{where}: the sample is a {type(value).__name__} of unequal parts; {WANTED}") from None
+            what = f"a {type(value).__name__} of unequal parts"
+            raise ConfigError(
+                f"{where}: the sample is {what}; bring one array, a sequence filled up to one length for example"
+            ) from None
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
         kind = f"{value.dtype} array" if isinstance(value, np.ndarray) else type(value).__name__
+        if isinstance(value, str):
+            raise ConfigError(f"{where}: the sample is a str; of a text bring its tokens as whole numbers")
         raise ConfigError(f"{where}: the sample is a {kind}; {WANTED}")
     if not value.ndim or not value.size:
         what = "empty" if value.ndim else "a single number"

@@ -83,7 +83,7 @@ def test_the_kind_can_be_said():
 @pytest.mark.parametrize(
     ("value", "kind", "text"),
     [
-        ("file.png", None, "the sample is a str"),
+        ("file.png", None, "the sample is a str; of a text bring its tokens"),
         (np.zeros(3, complex), None, "the sample is a complex128 array"),
         (np.float32(3), None, "the sample is a float32"),
         (torch.tensor(3.0), None, "a single number"),

@@ -1,0 +1,106 @@
+"""Metrics that are recorded where they are asked for: those of scikit-learn for classes, and a user's own function.
+
+A metric is a function of class scores `[n, C]` and class numbers `[n]` of a client's samples, arrays of NumPy, that
+gives a number, NaN where it is unknown.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+from fedbench.errors import ConfigError, nearest
+from fedbench.import_string import import_string
+from fedbench.tasks.task import Metric
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+    Function = Callable[[Array, Array], float]
+
+
+@dataclass(frozen=True)
+class FurtherMetric:
+    """A metric, and the function that it is."""
+
+    metric: Metric
+    function: "Function"
+
+
+def balanced_accuracy(scores: "Array", labels: "Array") -> float:
+    """Mean over the classes that occur of the share of their samples that is right."""
+    from sklearn.metrics import recall_score
+
+    return float(recall_score(labels, _predicted(scores), labels=sorted(set(labels.tolist())), average="macro"))
+
+
+def f1_macro(scores: "Array", labels: "Array") -> float:
+    """Mean F1 over the classes that occur or are predicted."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(labels, _predicted(scores), average="macro", zero_division=0.0))
+
+
+def auroc(scores: "Array", labels: "Array") -> float:
+    """Area under the ROC curve of each class that occurs against all others, mean over these classes.
+
+    Unknown where there is one class only, and for scores that are not finite.
+    """
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
+
+    present = sorted(set(labels.tolist()))
+    if len(present) < 2 or not np.isfinite(scores).all():
+        return nan
+    if scores.shape[1] == 2:
+        return float(roc_auc_score(labels, scores[:, 1] - scores[:, 0]))
+    found = [float(roc_auc_score(labels == label, _margin(scores, label))) for label in present]
+    return sum(found) / len(found)
+
+
+def _predicted(scores: "Array") -> "Array":
+    """The class with the highest score; -1, which is none, where scores are not numbers."""
+    import numpy as np
+
+    return np.where(np.isnan(scores).any(1), -1, scores.argmax(1))
+
+
+def _margin(scores: "Array", label: int) -> "Array":
+    """The log-odds of a class: its score against all others."""
+    import numpy as np
+
+    others = np.delete(scores, label, axis=1)
+    most = others.max(1, keepdims=True)
+    return scores[:, label] - (most[:, 0] + np.log(np.exp(others - most).sum(1)))
+
+
+def top5(scores: "Array", labels: "Array") -> float:
+    """Share of samples whose class is among the five with the highest scores."""
+    import numpy as np
+
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :5]
+    return float((best == labels[:, None]).any(1).mean())
+
+
+OF_CLASSES = {
+    "balanced_accuracy": FurtherMetric(
+        Metric("balanced_accuracy", "balanced accuracy", share=True, over_samples=False), balanced_accuracy
+    ),
+    "f1_macro": FurtherMetric(Metric("f1_macro", "macro F1", share=True, over_samples=False), f1_macro),
+    "auroc": FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), auroc),
+    "top5": FurtherMetric(Metric("top5", "top-5 accuracy", share=True), top5),
+}
+
+
+def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
+    """A metric by its name, or a function package.module:name, of which more is better. Raises ConfigError."""
+    if name in known:
+        return known[name]
+    if ":" not in name:
+        hint = nearest(name, known) if known else "none is known for this task"
+        raise ConfigError(f"evaluate.metrics: unknown metric '{name}'; {hint} (your own: package.module:function)")
+    function = import_string(name, "evaluate.metrics")
+    if not callable(function):
+        raise ConfigError(f"evaluate.metrics: {name} is no function")
+    return FurtherMetric(Metric(name, name.rpartition(":")[2], over_samples=False), function)

@@ -1,0 +1,73 @@
+"""Further metrics of classification."""
+
+from math import isnan
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as sklearn_metrics
+
+from fedbench.errors import ConfigError
+from fedbench.tasks import load, mean_of
+from fedbench.tasks.further import auroc, balanced_accuracy, f1_macro, top5
+
+RNG = np.random.default_rng(0)
+SCORES, LABELS = RNG.normal(size=(60, 7)).astype(np.float32), RNG.integers(0, 7, 60)
+
+
+def test_they_are_those_of_scikit_learn():
+    predicted = SCORES.argmax(1)
+    assert balanced_accuracy(SCORES, LABELS) == pytest.approx(
+        sklearn_metrics.balanced_accuracy_score(LABELS, predicted)
+    )
+    assert f1_macro(SCORES, LABELS) == pytest.approx(sklearn_metrics.f1_score(LABELS, predicted, average="macro"))
+    assert top5(SCORES, LABELS) == pytest.approx(sklearn_metrics.top_k_accuracy_score(LABELS, SCORES, k=5))
+    shares = np.exp(SCORES) / np.exp(SCORES).sum(1, keepdims=True)
+    assert auroc(SCORES, LABELS) == pytest.approx(sklearn_metrics.roc_auc_score(LABELS, shares, multi_class="ovr"))
+    two, few = SCORES[:, :2], LABELS % 2
+    assert auroc(two, few) == pytest.approx(sklearn_metrics.roc_auc_score(few, two[:, 1] - two[:, 0]))
+
+
+def test_a_client_with_some_classes_is_judged_by_those():
+    labels = LABELS % 2
+    assert balanced_accuracy(np.eye(7)[labels], labels) == 1
+    assert balanced_accuracy(np.tile(np.eye(7)[0], (60, 1)), labels) == 0.5
+    assert auroc(np.eye(7)[labels], labels) == 1
+    assert isnan(auroc(SCORES, np.zeros(60, int)))
+
+
+def test_scores_that_are_no_numbers_predict_nothing():
+    nothing = np.full((4, 2), np.nan)
+    assert balanced_accuracy(nothing, np.array([0, 1, 0, 1])) == f1_macro(nothing, np.array([0, 1, 0, 1])) == 0
+    assert isnan(auroc(nothing, np.array([0, 1, 0, 1])))
+
+
+def always_three(scores, labels):
+    return 3.0
+
+
+def test_a_task_is_judged_by_any_of_them():
+    own = "tests.tasks.test_further:always_three"
+    task = load("classification", {"metrics": ["f1_macro", own], "metric": "auroc"})
+    assert [metric.name for metric in task.metrics] == ["auroc", "accuracy", "loss", "f1_macro", own]
+    assert load("classification").metrics[0].name == "accuracy"
+    batches = [(torch.from_numpy(SCORES[part]), torch.from_numpy(LABELS[part])) for part in (slice(25), slice(25, 60))]
+    score = task.scored(batches, torch.float32)
+    assert mean_of(score, "auroc") == pytest.approx(auroc(SCORES, LABELS))
+    assert mean_of(score, own) == 3
+    assert set(task.scored([(batches[0][0], torch.zeros(25, dtype=torch.int64))], torch.float32)) == {
+        "accuracy", "loss", "f1_macro", own,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "text"),
+    [
+        ("classification", "f1", "unknown metric 'f1'; known: auroc, balanced_accuracy"),
+        ("regression", "auroc", "unknown metric 'auroc'; none is known for this task"),
+        ("classification", "math:pi", "math:pi is no function"),
+    ],
+)
+def test_other_names_are_refused(task, name, text):
+    with pytest.raises(ConfigError, match=text):
+        load(task, {"metrics": [name]})
