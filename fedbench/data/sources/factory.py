@@ -108,12 +108,21 @@ def make(config: DataConfig, factory: Any, options: dict[str, Any]) -> tuple[Any
 
 
 def read(config: DataConfig, train: Part, test: Part, count: int | None, reader: SampleReader) -> Content:
-    first = checked_target(train.item(0), None)
+    one = train.item(0)
+    first = checked_target(one, None)
+    if bool(train.domains) != bool(test.domains):
+        raise ConfigError(
+            f"data {config.name}: one part names its `domains`, and the other does not; name those of both"
+        )
 
     def items() -> Iterator[Item]:
         for part in (train, test):
             for index in range(len(part)):
                 item = part.item(index)
+                if (item.domain is None) != (one.domain is None):
+                    raise ConfigError(
+                        f"{item.where}: it has {'no' if item.domain is None else 'a'} domain, unlike the first"
+                    )
                 yield item._replace(label=checked_target(item, first))
 
     classes, matched = matched_classes(train, test)
@@ -154,7 +163,9 @@ class Meaning:
     def targets(self, values: np.ndarray) -> Targets:
         """Raises ConfigError."""
         try:
-            if self.matched is not None and values.ndim == 1 and values.dtype.kind in "iu":
+            if self.matched is not None and values.ndim == 2:
+                values = self._columns_by_name(values)
+            elif self.matched is not None and values.dtype.kind in "iubf" and (values == np.floor(values)).all():
                 values = self._by_name(values)
             return read_targets(values, self.task, self.classes, self.count)
         except TargetError as error:
@@ -173,4 +184,11 @@ class Meaning:
             raise TargetError(
                 self.train + row, f"label {own[row]} is outside the class range; 0 to {len(self.matched) - 1}"
             )
-        return np.concatenate([values[: self.train], self.matched[own]])
+        return np.concatenate([values[: self.train], self.matched[own.astype(np.int64)]])
+
+    def _columns_by_name(self, values: np.ndarray) -> np.ndarray:
+        """The same of labels that have a column each."""
+        assert self.matched is not None
+        if sorted(self.matched) != [*range(values.shape[1])]:
+            raise ConfigError("train and test part name other labels; the same are needed where each has a column")
+        return np.concatenate([values[: self.train], values[self.train :][:, np.argsort(self.matched)]])

@@ -249,6 +249,30 @@ def test_classes_and_domains_of_both_parts_are_matched_by_name(mine):
     assert dataset.domains.tolist() == (value % 10).tolist()
 
 
+def test_columns_of_labels_are_matched_by_name_too(mine):
+    class Labelled(list):
+        def __init__(self, classes):
+            self.classes = classes
+            rows = np.array([[1, 0, 1], [0, 0, 1], [1, 1, 0]])[:, ["abc".index(name) for name in classes]]
+            super().__init__((np.zeros(2), row) for row in rows)
+
+    mine.make = lambda: (Labelled([*"abc"]), Labelled([*"cab"]))
+    dataset = load()
+    assert dataset.class_names == ("a", "b", "c")
+    assert dataset.targets[3:].tolist() == dataset.targets[:3].tolist()
+
+
+def test_domains_of_one_part_or_of_some_items_alone_are_refused(mine):
+    class Named(list):
+        domains = ("ann", "bob")
+
+    rows = [(np.zeros(2), row % 2, row % 2) for row in range(4)]
+    mine.make = lambda: (Named(rows), rows)
+    assert "one part names its `domains`, and the other does not" in refused()
+    mine.make = lambda: (rows, [*rows, (np.zeros(2), 1)])
+    assert "test item 4: it has no domain, unlike the first" in refused()
+
+
 def test_a_part_without_a_length_is_named(mine):
     class Stream(torch.utils.data.IterableDataset):
         def __iter__(self):
