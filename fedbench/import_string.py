@@ -16,7 +16,7 @@ SAME_CLASSES = f"write lightning.pytorch for {OTHER_LIGHTNING} in its imports, t
 MAIN, INSIDE = "__main__", "<locals>"
 """The module of a notebook or script, and what stands in the names of classes that a function makes."""
 
-_brought: dict[str, object] = {}
+_sent_objects: dict[str, object] = {}
 """Classes and functions that no import finds in another process, by name."""
 
 
@@ -27,7 +27,7 @@ def name_of(thing: Any) -> str:
         return str(module.rpartition(".")[2].replace("_", "-"))
     path = f"{module}:{name}"
     if only_here(path):
-        _brought[path] = thing
+        _sent_objects[path] = thing
     return path
 
 
@@ -37,20 +37,20 @@ def only_here(path: str) -> bool:
     return module == MAIN or INSIDE in name
 
 
-def brought(paths: Iterable[str]) -> dict[str, object]:
+def objects_to_send(paths: Iterable[str]) -> dict[str, object]:
     """What only this process knows of these, to be taken to another one."""
     return {path: found for path in paths if only_here(path) and (found := own_object(path)) is not None}
 
 
-def bring(things: Mapping[str, object]) -> None:
+def receive_objects(things: Mapping[str, object]) -> None:
     """Let this process know what another one has sent."""
-    _brought.update(things)
+    _sent_objects.update(things)
 
 
 def own_object(path: str) -> object | None:
     """What `package.module:name` names, as far as this process has it; none where it does not."""
     module, _, name = path.partition(":")
-    return getattr(sys.modules.get(module), name, None) or _brought.get(path)
+    return getattr(sys.modules.get(module), name, None) or _sent_objects.get(path)
 
 
 def import_string(path: str, what: str) -> object:

@@ -57,11 +57,11 @@ class Watched:
 
 def title(config: Config) -> str:
     """What runs where, in one line; where that is left open, the run says it."""
-    from fedbench.data.partitions.scheme import by_data
+    from fedbench.data.partitions.scheme import clients_by_data
 
     partition, hosts = config.partition, config.resources.hosts
     where = "" if hosts == "auto" else ", in this process" if hosts == 0 else f", {hosts} hosts"
     seeds = f"{len(config.seeds)} seeds" if len(config.seeds) > 1 else f"seed {config.seeds[0]}"
-    clients = "the clients of the data" if by_data(partition) else f"{partition.clients} clients"
+    clients = "the clients of the data" if clients_by_data(partition) else f"{partition.clients} clients"
     what = f"{config.method.name} on {config.data.name}, {partition.name} over {clients}"
     return f"{what}: {config.rounds} rounds, {seeds}{where}"

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import explain
 from fedbench.errors import ConfigError
-from fedbench.import_string import bring, brought
+from fedbench.import_string import objects_to_send, receive_objects
 
 
 def absolute(value: Path | None) -> Path | None:
@@ -344,10 +344,10 @@ class Config(Section):
     def __getstate__(self) -> dict[Any, Any]:
         """With the classes and functions that only this process knows, for others that it is sent to."""
         names = [str(section.name) for section in (self.method, self.data, self.model, self.aggregator)]
-        return {**super().__getstate__(), "brought": brought([*names, *self.evaluate.metrics])}
+        return {**super().__getstate__(), "objects": objects_to_send([*names, *self.evaluate.metrics])}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
-        bring(state.pop("brought"))
+        receive_objects(state.pop("objects"))
         super().__setstate__(state)
 
     def decisive(self) -> dict[str, Any]:

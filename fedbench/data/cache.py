@@ -206,7 +206,7 @@ def write(source: Source, content: Content, folder: Path, progress: OnProgress |
         synced(file)
     if tally.rows != rows:
         raise ConfigError(f"data {source.name}: {tally.rows} samples were read where {rows} were announced")
-    meaning = Meaning.of(source, content, tally)
+    meaning = TargetsAndDomains.of(source, content, tally)
     save(folder / "targets.npy", meaning.targets.values)
     if meaning.domains is not None:
         save(folder / "domains.npy", meaning.domains)
@@ -216,7 +216,7 @@ def write(source: Source, content: Content, folder: Path, progress: OnProgress |
 
 
 @dataclass(frozen=True)
-class Meaning:
+class TargetsAndDomains:
     """What targets and domains are, which is known once all have been read. domains: int64 [rows] or None."""
 
     targets: Targets
@@ -224,7 +224,7 @@ class Meaning:
     domain_names: tuple[str, ...]
 
     @classmethod
-    def of(cls, source: Source, content: Content, tally: "Tally") -> "Meaning":
+    def of(cls, source: Source, content: Content, tally: "Tally") -> "TargetsAndDomains":
         """Raises ConfigError."""
         targets = (content.targets or partial(_class_numbers, content))(np.concatenate(tally.targets))
         domains = np.concatenate(tally.domains) if tally.domains else None
@@ -275,7 +275,7 @@ def save(path: Path, values: np.ndarray) -> None:
         synced(file)
 
 
-def describe_cache(source: Source, content: Content, tally: Tally, meaning: Meaning) -> dict[str, Any]:
+def describe_cache(source: Source, content: Content, tally: Tally, meaning: TargetsAndDomains) -> dict[str, Any]:
     """What meta.json says."""
     mean, std = tally.constants.mean_and_std() if tally.constants else ([], [])
     measured = content.mean is None and content.std is None and tally.constants

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 
-from fedbench.models.compiled import uncompiled
+from fedbench.models.compiled import without_compiler
 
 AT_ONCE = 100
 """Samples of one pass by layers."""
@@ -60,7 +60,7 @@ class SquaredGradients:
     def _by_layers(self, x: Tensor, y: Tensor) -> list[Tensor]:
         assert self.layers is not None
         seen: dict[str, WatchedLayer] = {}
-        with ExitStack() as hooks, torch.enable_grad(), uncompiled():
+        with ExitStack() as hooks, torch.enable_grad(), without_compiler():
             for name, layer in self.layers.items():
                 hooks.enter_context(WatchedLayer(name, layer, seen))
             loss = self.loss(self.module(x), y, reduction="sum")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fedbench.engine.fit import LossFunction
 from fedbench.errors import ConfigError
-from fedbench.models.compiled import uncompiled
+from fedbench.models.compiled import without_compiler
 from fedbench.module.hooks import takes_index
 from fedbench.tasks import Task
 
@@ -70,7 +70,7 @@ def calls_of(module: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
     calls: list[tuple[Tensor, Tensor]] = []
     handle = module.register_forward_hook(lambda _, args, output: calls.append((args[0], output)))
     try:
-        with uncompiled():
+        with without_compiler():
             yield calls
     finally:
         handle.remove()

@@ -35,7 +35,7 @@ def _compiled_in_place(wrapper: nn.Module) -> nn.Module:
     return inner
 
 
-def uncompiled() -> AbstractContextManager[object]:
+def without_compiler() -> AbstractContextManager[object]:
     """Compiled code runs as it is written for a while: it does not call forward hooks that are new."""
     # Where nobody has asked for a compiler there is none: to say so takes 10 µs, which count in every step.
     dynamo = sys.modules.get("torch._dynamo.eval_frame")

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fedbench.models.compiled import uncompiled
+from fedbench.models.compiled import without_compiler
 
 
 def entered_order(module: nn.Module, x: Tensor) -> list[str]:
@@ -20,7 +20,7 @@ def entered_order(module: nn.Module, x: Tensor) -> list[str]:
 
     handles = [child.register_forward_pre_hook(enter) for child in names]
     try:
-        with uncompiled():
+        with without_compiler():
             module(x)
     finally:
         for handle in handles:

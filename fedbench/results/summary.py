@@ -25,7 +25,7 @@ def conclude(run: Records, warnings: Sequence[str]) -> None:
     write_json_atomically(run.path / "summary.json", {**summarise(run, warnings), "sha256": known})
 
 
-def damaged(folder: Path, summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def damages_in(folder: Path, summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Records of a finished run that are not as it left them, and why.
 
     Of one that kept no hashes, tables that cannot be read.

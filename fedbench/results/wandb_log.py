@@ -192,7 +192,7 @@ def started(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn: W
     where = {"project": asked.project, "entity": asked.entity, "dir": str(folder)}
     own = {**arguments, **where, "resume": "allow", "reinit": "create_new"}
     possible = mode(asked.mode)
-    silence = unanswered(_common().base_url) if possible == "online" else None
+    silence = silence_of(_common().base_url) if possible == "online" else None
     if silence:
         _offline_instead(warn, "W&B cannot be reached", silence)
         possible = "offline"
@@ -214,12 +214,12 @@ def started(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn: W
 
 def offline_where_unanswered(place: WandbConfig) -> WandbConfig:
     """The same place, offline where its server does not answer here."""
-    silent = mode(place.mode) == "online" and unanswered(_common().base_url)
+    silent = mode(place.mode) == "online" and silence_of(_common().base_url)
     return place.model_copy(update={"mode": "offline"}) if silent else place
 
 
 @cache
-def unanswered(url: str) -> str | None:
+def silence_of(url: str) -> str | None:
     """Why nothing can be sent to W&B at an address; None where a server answers there.
 
     Asked once in a process, because a server that takes calls and never answers costs the whole wait.

@@ -28,7 +28,7 @@ from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.sampling import evaluated, participants
 from fedbench.runtime.store import Versions
 from fedbench.runtime.sums import Total, gathered, shares_of
-from fedbench.runtime.warnings import idle, said, sampled, scheduled, tied, undefined, unheeded, unstacked
+from fedbench.runtime.warnings import idle, said, sampled, tied, undefined, unheeded, unstacked, warn_of_schedules
 
 Event = dict[str, Any]
 
@@ -56,7 +56,11 @@ class Driver:
         self.initial = parts.learner.initial()
         self.server = self._server_half("start", self.initial)
         self.everyone = evaluated(self.seed, self.context.clients, self.config.evaluate.clients)
-        self.warnings += [*scheduled(self.method, parts.learner.schedules), *tied(self.method), *idle(self.method)]
+        self.warnings += [
+            *warn_of_schedules(self.method, parts.learner.schedules),
+            *tied(self.method),
+            *idle(self.method),
+        ]
         self.warnings += [*unstacked(self.method), *lines]
         self.warnings += sampled(len(self.everyone), self.context.clients)
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)

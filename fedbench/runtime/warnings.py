@@ -54,7 +54,7 @@ def unheeded(config: Config, method: Method) -> list[str]:
     return [f"{line}; set it there, or choose --train.optimizer sgd"] if keys else []
 
 
-def scheduled(method: Method, schedules: Sequence[str]) -> list[str]:
+def warn_of_schedules(method: Method, schedules: Sequence[str]) -> list[str]:
     """Says that schedules of the module, of these types, begin anew in every round."""
     if not schedules or method.plain_steps or method.own_optimizer or method.context.train.keep_optimizer:
         return []

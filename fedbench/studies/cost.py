@@ -14,7 +14,7 @@ from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import ClientRows, Clients, Partition
 from fedbench.data.partitions.holdings import Stock
-from fedbench.data.partitions.scheme import counted, ignored
+from fedbench.data.partitions.scheme import ignored, with_client_count
 from fedbench.data.reading import published
 from fedbench.engine.fit import Amount, Fit
 from fedbench.module import seeds
@@ -69,7 +69,9 @@ class Cost:
     def of(cls, config: Config) -> "Cost":
         """Raises ConfigError."""
         config, dataset = settled(config), dataset_of(config.data)
-        return cls(config.model_copy(update={"partition": counted(config.partition, Stock.of(dataset))}), dataset)
+        return cls(
+            config.model_copy(update={"partition": with_client_count(config.partition, Stock.of(dataset))}), dataset
+        )
 
     @property
     def steps(self) -> int:

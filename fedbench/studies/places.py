@@ -24,7 +24,7 @@ from fedbench.results.files import PART, locked, read_json, sweep
 from fedbench.results.plan import is_study
 from fedbench.results.quantities import plural
 from fedbench.results.reader import Records
-from fedbench.results.summary import damaged
+from fedbench.results.summary import damages_in
 from fedbench.runtime import checkpoint
 from fedbench.studies import provenance
 from fedbench.studies.description import files, prints
@@ -186,7 +186,7 @@ def state_of(folder: Path, config: Config) -> State:
         return "begun"
     if not Records(folder).complete():
         raise _damaged(folder / "metrics.jsonl", "ends before the last round of a run that was finished")
-    for name, why in damaged(folder, _kept_json(summary)):
+    for name, why in damages_in(folder, _kept_json(summary)):
         raise _damaged(folder / name, why)
     return "done"
 

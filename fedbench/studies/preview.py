@@ -65,7 +65,7 @@ def preview(dataset: Dataset, config: Config, parted: Partition | None, path: Pa
             partition_intro=partition_intro(dataset, config, parted) if parted else "",
             facts=data_facts(dataset, config, parted),
             noun=noun(dataset),
-            group=group_of(dataset),
+            group=counted_by(dataset),
             warnings=(*dataset.remarks, *(parted.warnings if parted else ())),
         ),
     )
@@ -83,7 +83,7 @@ def about(dataset: Dataset) -> str:
     return f"{len(dataset.targets):,} {kind(dataset)}, {learnt}{domains}"
 
 
-def group_of(dataset: Dataset) -> str:
+def counted_by(dataset: Dataset) -> str:
     """What samples are counted by."""
     if dataset.classes:
         return "class"
@@ -192,7 +192,7 @@ def partition_intro(dataset: Dataset, config: Config, parted: Partition) -> str:
     seed = config.seeds[0] if config.partition.seed is None else config.partition.seed
     few = f" The first {MOST_CLIENTS} of {len(parted.clients)} clients." if len(parted.clients) > MOST_CLIENTS else ""
     return (
-        f"Training {noun(dataset)} per client and {group_of(dataset)}: {config.partition.name}, "
+        f"Training {noun(dataset)} per client and {counted_by(dataset)}: {config.partition.name}, "
         f"seed {seed}.{few} Beside each client its {noun(dataset)} to train, validate and test."
     )
 

@@ -13,7 +13,7 @@ from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.holdings import Stock
-from fedbench.data.partitions.scheme import checked, counted
+from fedbench.data.partitions.scheme import checked, with_client_count
 from fedbench.engine.learner import told
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
@@ -42,7 +42,7 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
     dataset = Dataset.load(config.data)
     if ":" in config.data.name:  # what is published is known by its name
         config.data.content = dataset.content
-    config.partition = counted(config.partition, Stock.of(dataset))
+    config.partition = with_client_count(config.partition, Stock.of(dataset))
     layout(config)
     model_defaults(config, dataset.shape)
     _check_sizes(config, kind)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.models.compiled import plain, uncompiled, unwrap
+from fedbench.models.compiled import plain, unwrap, without_compiler
 
 Compile = Callable[[nn.Module], nn.Module]
 
@@ -71,6 +71,6 @@ def test_hooks_that_come_later_are_called_uncompiled():
     unwrap(module)
     module(x)
     module[0][0].register_forward_hook(lambda *_: calls.append(1))
-    with uncompiled():
+    with without_compiler():
         module(x)
     assert calls == [1]

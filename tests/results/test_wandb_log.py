@@ -13,7 +13,7 @@ from fedbench.results import wandb_log
 from fedbench.results.loggers import account, log_records, settled
 from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
-from fedbench.results.wandb_log import described, tags, unanswered
+from fedbench.results.wandb_log import described, silence_of, tags
 from tests.report.conftest import write_run
 from tests.results.wandb_files import OfflineRun, attach, lines, segments, traces, wandb_history
 
@@ -122,7 +122,7 @@ def variables(monkeypatch):
     yield given
     monkeypatch.undo()
     wandb.teardown()
-    unanswered.cache_clear()
+    silence_of.cache_clear()
 
 
 def test_the_variables_of_wandb_are_the_defaults_of_the_keys(variables, tmp_path):
@@ -172,8 +172,8 @@ def test_a_server_that_says_anything_answers():
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
         port = server.getsockname()[1]
         pool.submit(answer, server)
-        assert unanswered(f"http://127.0.0.1:{port}") is None
-    assert "Connection refused" in str(unanswered(f"http://127.0.0.1:{port}/again"))
+        assert silence_of(f"http://127.0.0.1:{port}") is None
+    assert "Connection refused" in str(silence_of(f"http://127.0.0.1:{port}/again"))
 
 
 def answer(server: socket.socket) -> None:

@@ -10,7 +10,7 @@ from fedbench.data.noise import check_chosen
 from fedbench.data.partitions.holdings import Stock, generator, repeats, shared
 from fedbench.data.partitions.rows import ClientRows, Clients, Partition, client_rows
 from fedbench.data.partitions.saved import from_file
-from fedbench.data.partitions.scheme import FILE, checked, counted, load, names, resolved, unused
+from fedbench.data.partitions.scheme import FILE, checked, load, names, resolved, unused, with_client_count
 from fedbench.data.partitions.validation import held_for_validation, own_validation
 from fedbench.data.public import draw_public
 from fedbench.errors import ConfigError
@@ -24,7 +24,7 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     The public set leaves the train part first, so it is disjoint from every client.
     """
     source, public = Stock.of(dataset), None
-    options = counted(config.partition, source)
+    options = with_client_count(config.partition, source)
     config = config.model_copy(update={"partition": options})
     seed = seed if options.seed is None else options.seed
     check_chosen(options, dataset)

@@ -94,15 +94,15 @@ def resolved(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
     return PartitionConfig(**{**options.model_dump(), **filled})
 
 
-def counted(asked: PartitionConfig, source: Stock) -> PartitionConfig:
+def with_client_count(asked: PartitionConfig, source: Stock) -> PartitionConfig:
     """The resolved keys with as many clients as the data have, where the scheme goes by them and nothing is said."""
     options = resolved(asked, source.one_part)
-    if not by_data(asked):
+    if not clients_by_data(asked):
         return options
     return options.model_copy(update={"clients": load(asked.name).count(source, checked(options))})
 
 
-def by_data(asked: PartitionConfig) -> bool:
+def clients_by_data(asked: PartitionConfig) -> bool:
     """Whether the data decide how many clients there are."""
     return asked.name != FILE and load(asked.name).count is not None and "clients" not in asked.model_fields_set
 

@@ -128,12 +128,12 @@ class Part:
             item = self.item(index)
             sample = reader(item)
             if index in few:
-                check_same(item.where, sample, reader(self.item(index)))
+                check_repeatable(item.where, sample, reader(self.item(index)))
             known = (np.asarray(item.label).tolist(), item.domain, sample.shape, sample.dtype.str)
             digest.update(repr(known).encode() + sample.tobytes())
 
 
-def check_same(where: str, sample: np.ndarray, again: np.ndarray) -> None:
+def check_repeatable(where: str, sample: np.ndarray, again: np.ndarray) -> None:
     if sample.shape != again.shape or (sample != again).any():
         raise ConfigError(
             f"{where}: another sample when asked again; each is read once, so leave random transforms out"
@@ -220,7 +220,7 @@ def checked_target(item: Item, first: Any) -> Any:
     return values
 
 
-def numbered(names: tuple[str, ...], values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+def domain_numbers(names: tuple[str, ...], values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     """Domain numbers [rows] and their names: those that the parts give, or what occurs in ascending order."""
     if names:
         places = {name: number for number, name in enumerate(names)}

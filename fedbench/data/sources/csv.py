@@ -14,7 +14,7 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading.images import is_test_row, reason
-from fedbench.data.reading.items import DOMAINS, TARGETS, key_of, numbered
+from fedbench.data.reading.items import DOMAINS, TARGETS, domain_numbers, key_of
 from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError
 
@@ -88,7 +88,7 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
         categories=True,
         warnings=tuple(remarks),
         targets=meaning,
-        domains=partial(numbered, ()),
+        domains=partial(domain_numbers, ()),
     )
 
 

@@ -23,7 +23,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.config.words import explain
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import Item, blocks, remarks_on
-from fedbench.data.reading.items import Keys, Part, checked_target, numbered
+from fedbench.data.reading.items import Keys, Part, checked_target, domain_numbers
 from fedbench.data.reading.samples import Kind, SampleReader
 from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError, nearest
@@ -53,9 +53,9 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     factory = import_string(config.name, "data")
     if not callable(factory):
         raise ConfigError(f"data {config.name}: not a function")
-    own, reading = arguments(config, factory)
+    own, reading = factory_arguments(config, factory)
     keys = Keys(reading.sample, reading.label, reading.user)
-    made = zip(("train", "test"), make(config, factory, own), strict=True)
+    made = zip(("train", "test"), make_parts(config, factory, own), strict=True)
     parts = [Part.of(config.name, part, data, keys) for part, data in made]
     reader = SampleReader.of(parts[0].item(0), reading.kind)
     probed = hashlib.sha256()
@@ -72,7 +72,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     return Source(config.name, partial(read, config, *parts, reading.classes, fresh), options=decided)
 
 
-def arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading]:
+def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading]:
     """The factory's arguments, and how its items are read. Raises ConfigError."""
     accepted = inspect.signature(factory).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
@@ -88,7 +88,7 @@ def arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading
         raise ConfigError(explain(error, Reading, prefix="data.")) from None
 
 
-def make(config: DataConfig, factory: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tuple[Any, Any]:
     """The two parts that the factory makes. Raises ConfigError."""
     try:
         if "train" in inspect.signature(factory).parameters:
@@ -127,7 +127,7 @@ def read(config: DataConfig, train: Part, test: Part, count: int | None, reader:
 
     classes, matched = matched_classes(train, test)
     asked = count or (train.count if not classes else None)
-    meaning = Meaning(config.name, len(train), matched, config.task, classes, asked)
+    reader_of_targets = TargetReader(config.name, len(train), matched, config.task, classes, asked)
     return Content(
         len(train),
         len(test),
@@ -135,8 +135,8 @@ def read(config: DataConfig, train: Part, test: Part, count: int | None, reader:
         kind=reader.kind,
         categories=True,
         warnings=reader.remarks,
-        targets=meaning.targets,
-        domains=partial(numbered, (*train.domains, *(n for n in test.domains if n not in train.domains))),
+        targets=reader_of_targets.read,
+        domains=partial(domain_numbers, (*train.domains, *(n for n in test.domains if n not in train.domains))),
         remarks=partial(remarks_on, reader.transparent),
     )
 
@@ -150,7 +150,7 @@ def matched_classes(train: Part, test: Part) -> tuple[tuple[str, ...], np.ndarra
 
 
 @dataclass(frozen=True)
-class Meaning:
+class TargetReader:
     """Reads the targets of all rows, and says where one is wrong."""
 
     name: str
@@ -160,7 +160,7 @@ class Meaning:
     classes: tuple[str, ...]
     count: int | None
 
-    def targets(self, values: np.ndarray) -> Targets:
+    def read(self, values: np.ndarray) -> Targets:
         """Raises ConfigError."""
         try:
             if self.matched is not None and values.ndim == 2:

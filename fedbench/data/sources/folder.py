@@ -38,7 +38,7 @@ class Options(Section):
 
 
 @dataclass
-class Parts:
+class FolderParts:
     """The images of all parts, and what is to be said of how the folders were read."""
 
     train: Listing
@@ -60,7 +60,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     return Source(f"folder:{path}", partial(read, parts, options), parts.files, options.model_dump())
 
 
-def find_parts(path: Path, options: Options) -> Parts:
+def find_parts(path: Path, options: Options) -> FolderParts:
     """The images of each part. Raises ConfigError.
 
     Without a test or a validation folder every fifth image of each class (and domain) is a test image.
@@ -71,13 +71,13 @@ def find_parts(path: Path, options: Options) -> Parts:
     named = {part: below[name] for part, name in part_names(below).items()}
     if "train" not in named or 1 == len(named) < len(below):  # a class may be called train
         return split(path, options)
-    chosen, remarks = chosen_parts(named, options, path)
+    chosen, remarks = parts_by_folder(named, options, path)
     left_out = sorted({*below} - {folder.name for folder in chosen.values()})
     if left_out:
         remarks.append(f"folders of {path} that are no part of the data set and left out: {', '.join(left_out)}")
     if "test" not in chosen:
         found = split(named["train"], options)
-        return Parts(found.train, found.test, remarks=[*found.remarks, *remarks])
+        return FolderParts(found.train, found.test, remarks=[*found.remarks, *remarks])
     domains = has_domains(named["train"]) if options.domains is None else options.domains
     listed = {part: listing(folder, domains) for part, folder in chosen.items()}
     for part, folder in chosen.items():
@@ -87,7 +87,7 @@ def find_parts(path: Path, options: Options) -> Parts:
             raise ConfigError(f"{chosen['test'] / domain}: no folder of this domain, though the training part has it")
     if domains and options.domains is None:
         remarks.insert(0, read_as_domains(listed["train"]))
-    return Parts(listed["train"], listed["test"], listed.get("val", {}), remarks)
+    return FolderParts(listed["train"], listed["test"], listed.get("val", {}), remarks)
 
 
 def part_names(names: "dict[str, Path] | set[str]") -> dict[str, str]:
@@ -96,7 +96,7 @@ def part_names(names: "dict[str, Path] | set[str]") -> dict[str, str]:
     return {part: own[0] for part, own in found.items() if own}
 
 
-def chosen_parts(named: dict[str, Path], options: Options, path: Path) -> tuple[dict[str, Path], list[str]]:
+def parts_by_folder(named: dict[str, Path], options: Options, path: Path) -> tuple[dict[str, Path], list[str]]:
     """Which folder is which part, and what is to be said of it. Raises ConfigError."""
     if options.test_part and options.test_part not in named:
         raise ConfigError(f"data.test_part = {options.test_part}: {path} has no such folder")
@@ -106,7 +106,7 @@ def chosen_parts(named: dict[str, Path], options: Options, path: Path) -> tuple[
     return dict(named), []
 
 
-def split(path: Path, options: Options) -> Parts:
+def split(path: Path, options: Options) -> FolderParts:
     """Images without a test part: every fifth is one."""
     domains = has_domains(path) if options.domains is None else options.domains
     found = listing(path, domains)
@@ -119,7 +119,7 @@ def split(path: Path, options: Options) -> Parts:
     )
     remarks = [read_as_domains(train)] if domains and options.domains is None else []
     remarks.append("there is no test folder: every fifth image of a class is a test image")
-    return Parts(train, test, remarks=remarks)
+    return FolderParts(train, test, remarks=remarks)
 
 
 def read_as_domains(train: Listing) -> str:
@@ -142,13 +142,13 @@ def are_clients(below: dict[str, Path]) -> bool:
     return bool(whole)
 
 
-def of_clients(below: dict[str, Path], options: Options) -> Parts:
+def of_clients(below: dict[str, Path], options: Options) -> FolderParts:
     """The images of clients that have parts of their own."""
-    found = Parts({}, {})
+    found = FolderParts({}, {})
     lines = set[str]()
     for client, folder in below.items():
         named = {part: folder / name for part, name in part_names({own.name for own in subfolders(folder)}).items()}
-        chosen, remarks = chosen_parts(named, options, folder)
+        chosen, remarks = parts_by_folder(named, options, folder)
         lines.update(remarks)
         for part, place in chosen.items():
             getattr(found, part)[client] = by_class(place, empty=True)
@@ -218,7 +218,7 @@ def images_below(folder: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in names if is_image(name))
 
 
-def read(parts: Parts, options: Options) -> Content:
+def read(parts: FolderParts, options: Options) -> Content:
     names, domains = classes_of(parts.train), tuple(name for name in parts.train if name)
     train, val, test = (
         [

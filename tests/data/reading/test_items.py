@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.data.reading.items import Keys, Part, checked_target, named, numbered, plain, rows_of
+from fedbench.data.reading.items import Keys, Part, checked_target, domain_numbers, named, plain, rows_of
 from fedbench.errors import ConfigError
 
 
@@ -95,6 +95,6 @@ def test_numbers_are_plain():
 
 
 def test_domains_get_numbers():
-    numbers, names = numbered((), np.array(["b", "a", "b"]))
+    numbers, names = domain_numbers((), np.array(["b", "a", "b"]))
     assert (numbers.tolist(), names) == ([1, 0, 1], ("a", "b"))
-    assert numbered(("b", "a"), np.array(["b", "a"]))[0].tolist() == [0, 1]
+    assert domain_numbers(("b", "a"), np.array(["b", "a"]))[0].tolist() == [0, 1]
