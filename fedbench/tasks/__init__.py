@@ -8,14 +8,15 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from fedbench.tasks.task import Metric, Score, Task, mean_of
+from fedbench.tasks.metric import Metric
+from fedbench.tasks.task import Score, Task, mean_of
 
 __all__ = ["Metric", "Score", "Task", "load", "mean_of", "names"]
 
 
 def names() -> list[str]:
     """All tasks."""
-    return sorted(module.name for module in iter_modules(__path__) if module.name not in ("task", "further"))
+    return sorted(module.name for module in iter_modules(__path__) if module.name not in ("task", "metric", "further"))
 
 
 def load(name: str, evaluate: Mapping[str, Any] | None = None) -> Task:

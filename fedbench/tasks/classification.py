@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fedbench.tasks.further import OF_CLASSES
-from fedbench.tasks.task import Metric, Score, Task
+from fedbench.tasks.metric import Metric
+from fedbench.tasks.task import Score, Task
 
 if TYPE_CHECKING:
     import torch

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import ConfigError, nearest
 from fedbench.import_string import import_string
-from fedbench.tasks.task import Metric
+from fedbench.tasks.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from math import isnan, nan
 from typing import TYPE_CHECKING
 
-from fedbench.tasks.task import Metric, Score, Task
+from fedbench.tasks.metric import Metric
+from fedbench.tasks.task import Score, Task
 
 if TYPE_CHECKING:
     import torch

@@ -3,64 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from math import isnan, nan
 from typing import TYPE_CHECKING
+
+from fedbench.tasks.further import FurtherMetric, further_metric
+from fedbench.tasks.metric import Metric
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from fedbench.tasks.further import FurtherMetric
-
 Score = dict[str, tuple[float, float]]
 """By metric: a sum over samples (or batches), and the weight that turns it into a mean."""
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A number that tells how good outputs are.
-
-    name: in records; label: for the reader; higher: whether more is better; share: whether it is a fraction of 1, which
-    is shown in percent; over_samples: whether it is a mean over samples, so that clients can be pooled.
-    """
-
-    name: str
-    label: str
-    higher: bool = True
-    share: bool = False
-    over_samples: bool = True
-
-    @property
-    def factor(self) -> float:
-        """What a value is multiplied by to be shown."""
-        return 100.0 if self.share else 1.0
-
-    @property
-    def unit(self) -> str:
-        """What is written behind a value."""
-        return "\u00a0%" if self.share else ""
-
-    @property
-    def title(self) -> str:
-        """Of an axis."""
-        return f"{self.label}, %" if self.share else self.label
-
-    def number(self, value: float) -> str:
-        """The value as it is shown, without its unit: one decimal in percent, else three significant digits."""
-        return f"{100 * value:.1f}" if self.share else f"{value:.3g}"
-
-    def shown(self, value: float) -> str:
-        return self.number(value) + self.unit
-
-    def difference(self, value: float) -> str:
-        """With a sign, which is a true minus where it is one."""
-        text = f"{round(100 * value, 1) + 0.0:+.1f}" if self.share else f"{value:+.3g}"
-        return text.replace("-", "\u2212")
-
-    def gain(self, ours: float, theirs: float) -> float:
-        """By how much ours is better; below 0 where it is worse."""
-        return ours - theirs if self.higher else theirs - ours
 
 
 class Task(ABC):
@@ -76,8 +30,8 @@ class Task(ABC):
     loss_metric: str
     classes: bool = False
     by_label: bool = False
-    known: "dict[str, FurtherMetric]" = {}  # noqa: RUF012
-    further: "tuple[FurtherMetric, ...]" = ()
+    known: dict[str, FurtherMetric] = {}  # noqa: RUF012
+    further: tuple[FurtherMetric, ...] = ()
 
     @property
     def primary(self) -> Metric:
@@ -85,8 +39,6 @@ class Task(ABC):
 
     def with_metrics(self, names: Sequence[str], primary: str | None = None) -> "Task":
         """The task with further metrics, judged by one of all that it has. Raises ConfigError."""
-        from fedbench.tasks.further import further_metric
-
         own = [metric.name for metric in self.metrics]
         asked = [*names, *([primary] if primary and primary not in (*own, *names) else [])]
         task = copy(self)
