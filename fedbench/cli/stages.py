@@ -124,9 +124,13 @@ class Stages:
 
 def asides(plan: "Plan") -> Iterator[str]:
     """Lines about trials that failed or were stopped early, and points that were left out."""
+    failed: dict[tuple[str, str], list[str]] = {}
     for entry in plan.failed():
-        what = f"{entry.label} {entry.name} seed {entry.seed}"
-        yield f"failed:  {what}: {entry.error or 'no reason recorded'}"
+        name = f"{entry.label} {entry.name} seed {entry.seed}"
+        failed.setdefault((entry.label, entry.error or "no reason recorded"), []).append(name)
+    for (_, error), names in failed.items():
+        more = f" and {plural(len(names) - 1, 'more run')}" if len(names) > 1 else ""
+        yield f"failed:  {names[0]}{more}: {error}"
     if stopped := plan.stopped():
         names = "; ".join(f"{entry.label} {entry.name} ({entry.error})" for entry in stopped[:MOST_NAMED])
         more = f"; and {len(stopped) - MOST_NAMED} more" if len(stopped) > MOST_NAMED else ""

@@ -42,10 +42,12 @@ def test_a_space_is_values_distributions_or_the_papers_grid():
 def test_what_failed_was_stopped_or_left_out_is_named():
     became = {0.1: ("done", None), 0.2: ("failed", "loss is NaN"), 0.3: ("stopped", "stopped after round 1 of 9")}
     entries = [Entry("candidate", "fedper", {"train.lr": lr}, 90, "x", *found) for lr, found in became.items()]
+    entries += [Entry("candidate", "ditto", {"train.lr": lr}, 90, "x", "failed", "a shape") for lr in (1, 2, 3)]
     lines = list(asides(Plan("grid", "fedper", {}, entries, refused=[["fedper", "lr=-1", "must be > 0"]])))
     assert lines == [
         "failed:  fedper lr=0.2 seed 90: loss is NaN",
-        "stopped: 1 of 3 trials: fedper lr=0.3 (stopped after round 1 of 9)",
+        "failed:  ditto lr=1 seed 90 and 2 more runs: a shape",
+        "stopped: 1 of 6 trials: fedper lr=0.3 (stopped after round 1 of 9)",
         "left out: fedper lr=-1: must be > 0",
     ]
 

@@ -10,7 +10,7 @@ from torch.utils.data import Subset
 
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.samples import SampleReader
-from fedbench.errors import ConfigError, nearest
+from fedbench.errors import ConfigError, RunError, nearest
 
 PROBES = 32
 """Items of a part that is not in memory that are looked at on every start, to notice that the data changed."""
@@ -48,6 +48,11 @@ class Part:
         """Raises ConfigError for what has no length or no items."""
         where = f"data {name}, {part} item"
         data = rows_of(data, where)
+        if isinstance(data, np.ndarray | torch.Tensor):
+            raise ConfigError(
+                f"data {name}: the {part} part is one array; a factory returns (train, test), and each of them is a "
+                "map-style data set or a pair of arrays (samples, targets)"
+            )
         try:
             size = len(data)
         except TypeError:
@@ -75,7 +80,7 @@ class Part:
         try:
             found = self.data[index]
         except Exception as error:
-            raise ConfigError(f"{where}: cannot be read ({type(error).__name__}: {error})") from error
+            raise ConfigError(f"{where}: cannot be read: {RunError.of(error)}") from error
         sample, target, domain = self._fields(found, where)
         return Item(sample, plain(target), where, self._domain(domain, where))
 

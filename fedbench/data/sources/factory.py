@@ -26,7 +26,7 @@ from fedbench.data.reading.images import Item, blocks, remarks_on
 from fedbench.data.reading.items import Keys, Part, checked_target, domain_numbers
 from fedbench.data.reading.samples import Kind, SampleReader
 from fedbench.data.reading.targets import TargetError, Targets, read_targets
-from fedbench.errors import ConfigError, nearest
+from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.import_string import import_string
 from fedbench.user_code import fingerprint
 
@@ -97,7 +97,7 @@ def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tup
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(f"data {config.name}: the factory failed ({type(error).__name__}: {error})") from error
+        raise ConfigError(f"data {config.name}: the factory failed: {RunError.of(error)}") from error
     try:
         train, test = parts
     except (TypeError, ValueError):
