@@ -6,6 +6,7 @@ from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pandas as pd
 import pytest
@@ -81,26 +82,18 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str]
     return run
 
 
-@every_kind
 @every_method
-def test_same_bits_again(method, kind, undisturbed, tmp_path):
-    assert play(asked(method, kind), tmp_path) == read(undisturbed(method, kind).folder)
+def test_same_bits_again_in_other_processes(method, undisturbed, ray_hosts, tmp_path):
+    assert play(asked(method, "plain"), tmp_path, ray_hosts(3)) == read(undisturbed(method, "plain").folder)
 
 
-@every_kind
 @every_method
-def test_same_bits_for_any_number_of_hosts(method, kind, undisturbed, ray_hosts, tmp_path):
-    count = {"plain": 3, "awkward": 2}[kind]  # four are resumed on below, one is as many as none
-    assert play(asked(method, kind), tmp_path, ray_hosts(count)) == read(undisturbed(method, kind).folder)
-
-
-@every_kind
-@every_method
-def test_same_bits_stopped_in_every_round_and_resumed(method, kind, undisturbed, tmp_path):
-    config = asked(method, kind, checkpoint__every=1)
-    for round in range(1, ROUNDS + 2):
-        stop(config, tmp_path, round, resume=round > 1)
-    assert play(config, tmp_path, resume=True) == read(undisturbed(method, kind).folder)
+def test_same_bits_stopped_on_two_hosts_and_resumed_on_four(method, undisturbed, ray_hosts, tmp_path):
+    """Stopped in a round of its own, so that all methods together stop everywhere; private states are in these bits."""
+    every, round = divmod(crc32(method.encode()) % (2 * (ROUNDS + 1)), ROUNDS + 1)
+    config = asked(method, "awkward", checkpoint__every=1 + every)
+    stop(config, tmp_path, 1 + round, ray_hosts(2))
+    assert play(config, tmp_path, ray_hosts(4), resume=True) == read(undisturbed(method, "awkward").folder)
 
 
 @every_method
@@ -129,20 +122,6 @@ def test_a_stack_has_the_same_bits_for_any_number_of_hosts(method, ray_hosts, tm
 
 
 @every_method
-def test_same_bits_stopped_and_resumed_between_two_checkpoints(method, undisturbed, tmp_path):
-    config = asked(method, "awkward", checkpoint__every=2)
-    stop(config, tmp_path, ROUNDS)
-    assert play(config, tmp_path, resume=True) == read(undisturbed(method, "awkward").folder)
-
-
-@every_method
-def test_same_bits_stopped_on_two_hosts_and_resumed_on_four(method, undisturbed, ray_hosts, tmp_path):
-    config = asked(method, "awkward", checkpoint__every=1)
-    stop(config, tmp_path, 3, ray_hosts(2))
-    assert play(config, tmp_path, ray_hosts(4), resume=True) == read(undisturbed(method, "awkward").folder)
-
-
-@every_method
 def test_what_is_evaluated_and_when_changes_no_later_number(method, undisturbed, tmp_path):
     play(asked(method, "awkward", evaluate__every=3), tmp_path)
     often, seldom = Records(undisturbed(method, "awkward").folder), Records(tmp_path)
@@ -156,11 +135,10 @@ def in_rounds(frame: pd.DataFrame, *rounds: int) -> pd.DataFrame:
 
 
 @every_method
-def test_odd_clients_train_like_others(method, ray_hosts, tmp_path):
+def test_odd_clients_train_like_others(method, tmp_path):
     config = odd(method)
     assert_odd(config)
-    here = play(config, tmp_path / "0")
-    assert here == play(config, tmp_path / "4", ray_hosts(4))
+    here = play(config, tmp_path)
     lines = [json.loads(line) for line in here["metrics.jsonl"].splitlines()]
     assert {line["round"] for line in lines} >= {1, 2}
     assert not any(line["failed"] for line in lines)
@@ -293,16 +271,6 @@ def of_checkpoint(folder: Path) -> tuple[dict[int, Any], dict[int, int]]:
     kept, store = {client: round for client, (round, _) in found["kept"].items()}, MemoryStore()
     store.restore(kept, Shards(folder / "checkpoint").named(found["shards"]))
     return {client: store.load(client, round) for client, round in sorted(kept.items())}, kept
-
-
-@every_method
-def test_private_states_are_the_same_on_hosts_of_their_own(method, ray_hosts, tmp_path):
-    config, _ = resolve(asked(method, "plain", checkpoint__every=1))
-    stop(config, tmp_path / "0", 3)
-    stop(config, tmp_path / "2", 3, ray_hosts(2))
-    here, there = (of_checkpoint(tmp_path / folder) for folder in "02")
-    assert same(here[0], there[0])
-    assert here[1] == there[1]
 
 
 @every_method
