@@ -13,11 +13,11 @@ from fedbench.config import TrainConfig
 from fedbench.engine import loop, trainer
 from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit
 from fedbench.engine.lane import Asked
-from fedbench.engine.losses import outputs_of
+from fedbench.engine.losses import outputs_of, parts_of
 from fedbench.engine.module_optimizer import module_optimizer
 from fedbench.engine.stack import Stack
 from fedbench.engine.trainee import Trainee
-from fedbench.errors import ConfigError, first_line, place_of
+from fedbench.errors import ConfigError, RunError, first_line, place_of
 from fedbench.module import seeds
 from fedbench.module.hooks import LoopContext
 from fedbench.module.logs import Logs
@@ -109,8 +109,15 @@ class Learner(Trainee):
         name, x = type(self.module).__name__, data.batch(torch.arange(min(2, len(data)), device=self.device))[0]
         failure = f"model {name} fails on samples of shape {tuple(x.shape[1:])}"
         with told(failure), self._evaluating(self.initial()), torch.no_grad(), self.autocast():
-            found = outputs_of(self.module(x))
+            returned = self.module(x)
+        found = outputs_of(returned)
         legal = [(len(x), outputs)] if outputs > 1 or self.task.classes else [(len(x), 1), (len(x),)]
+        fitting = [part for part in parts_of(returned) if isinstance(part, Tensor) and tuple(part.shape) in legal]
+        if len(fitting) > 1:
+            raise ConfigError(
+                f"model {name}: forward(x) returns {len(fitting)} tensors of shape {list(fitting[0].shape)}, and each "
+                'could be the outputs: return the outputs alone, or {"logits": outputs, ...}'
+            )
         if not isinstance(found, Tensor) or tuple(found.shape) not in legal:
             got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             what = "class scores" if self.task.classes else "numbers"
@@ -123,6 +130,12 @@ class Learner(Trainee):
         with told(f"model {name} fails in training"), seeds.preserved_streams():
             self.fit(Fit(self.initial(), data, "probe", Amount(steps=1)))
         self.ledger.clear()
+
+    def probe_metrics(self, data: Batches) -> None:
+        """The metrics that were asked for, tried on a client's samples. Raises ConfigError for one that fails."""
+        if self.task.further and len(data):
+            with told("evaluate.metrics"):
+                self.evaluate(self.initial(), data)
 
     def warnings(self, sizes: Sequence[int]) -> list[str]:
         """What to say once of clients with so many training images."""
@@ -151,9 +164,11 @@ class Learner(Trainee):
 
 @contextmanager
 def told(what: str) -> Iterator[None]:
-    """Any error as one line that says what failed, and where in its author's code."""
+    """Any error as one line that says what failed, and where in its author's code. Raises ConfigError."""
     try:
         yield
+    except RunError as error:
+        raise ConfigError(str(RunError.of(error))) from error
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:

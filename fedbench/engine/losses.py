@@ -49,9 +49,13 @@ def outputs_of(found: Any) -> Any:
         return found
     if isinstance(found, Mapping):
         return found.get("logits", found)
-    if isinstance(found, tuple | list) and not hasattr(found, "logits"):
-        return found[0] if found else found
-    return getattr(found, "logits", found)
+    parts = parts_of(found)
+    return parts[0] if parts else getattr(found, "logits", found)
+
+
+def parts_of(found: Any) -> tuple[Any, ...]:
+    """What a forward that returns several things without names returned; nothing otherwise."""
+    return tuple(found) if isinstance(found, tuple | list) and not hasattr(found, "logits") else ()
 
 
 def task_loss(net: LightningModule, batch: Any, s: Any = None) -> Tensor:

@@ -14,7 +14,7 @@ from fedbench.aggregation.aggregator import overtaken
 from fedbench.aggregation.means import normalised
 from fedbench.config import Section, TrainConfig
 from fedbench.engine.fit import AMOUNT
-from fedbench.errors import ConfigError, place_of_code
+from fedbench.errors import ConfigError, RunError, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Field as MessageField
 from fedbench.methods.messages import Message, Upload, model_message, uncounted, weights_of
@@ -24,6 +24,8 @@ from fedbench.module.masks import Entries, Masks
 from fedbench.module.weights import Weights
 
 Point = Literal["after_fit", "after_agg"]
+WEIGHTS_TOLERANCE = 1e-6
+"""By which a sum of weights may miss 1."""
 WHERE = "Where we decide:"
 """The line of a module's docstring under which its decisions stand, as a list."""
 
@@ -184,7 +186,7 @@ class Method:
                 "shared model stayed as it was"
             )
             return
-        models, weights = [weights_of(u) for u in uploads], self.weights(uploads)
+        models, weights = [weights_of(u) for u in uploads], self.checked_weights(uploads)
         model = aggregator.combine(models, weights, weights_of(server), server.aggregator)
         server.params, server.buffers, server.counters = model.params, model.buffers, model.counters
 
@@ -193,6 +195,22 @@ class Method:
         if self.options.weighting == "uniform":
             return [1 / len(uploads)] * len(uploads)
         return normalised([u.samples for u in uploads])
+
+    def checked_weights(self, uploads: Sequence[Upload]) -> list[float]:
+        """The weights of the uploads. Raises RunError where they are none."""
+        found = self.weights(uploads)
+        try:
+            numbers = [float(weight) for weight in found]
+        except (TypeError, ValueError):
+            numbers = []
+        if len(numbers) == len(uploads) and abs(sum(numbers) - 1) < WEIGHTS_TOLERANCE:
+            return numbers
+        got = f"{len(numbers)} that sum to {sum(numbers):g}" if numbers else f"a value of type {type(found).__name__}"
+        raise RunError(
+            f"{type(self).__name__}.weights must return a weight for each of {len(uploads)} uploads, which sum to 1 "
+            f"(fedbench.aggregation.means.normalised makes them do so); it returned {got}",
+            place_of_code(self.weights),
+        )
 
     def resting(self, client: Client) -> Weights:
         """What is evaluated as trained at a client that sits out, where no score of a fit is known.

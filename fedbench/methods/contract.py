@@ -4,10 +4,12 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
+from functools import cached_property
 from itertools import zip_longest
 from numbers import Real
 from typing import Any
 
+import torch
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -93,11 +95,32 @@ def _mistake(code: Any, text: str) -> ConfigError:
 
 
 def called(method: Method, hook: str, *given: Any) -> Any:
-    """What a hook of a method returns. Raises RunError where that is of another type than it must be."""
+    """What a hook of a method returns.
+
+    Raises RunError where that is of another type than it must be, and where the hook keeps something in the method.
+    """
+    before = _leaves(_attributes(method))
     found, (kinds, words) = getattr(method, hook)(*given), RETURNS[hook]
     if not isinstance(found, kinds):
         raise wrong(method, hook, f"must return {words}; it returned {described(found)}")
+    if place := _written(before, _leaves(_attributes(method))):
+        raise wrong(
+            method,
+            hook,
+            f"writes to self.{place}, which is lost when a run goes on after a stop, and which other hosts do not "
+            "have: keep it in client.state or at the server",
+        )
     return found
+
+
+def _attributes(method: Method) -> dict[str, Any]:
+    """What a method has made in its constructor; what follows from it, as a cached_property, may be made later."""
+    kind = type(method)
+    return {
+        name: value
+        for name, value in vars(method).items()
+        if not isinstance(inspect.getattr_static(kind, name, None), cached_property)
+    }
 
 
 def whole(found: Any, like: Weights, method: Method, hook: str) -> Any:
@@ -140,36 +163,72 @@ def authored(method: Method, hook: str) -> Iterator[None]:
         raise RunError(f"{type(method).__name__}.{hook} fails: {found.text}", found.place, found.trace) from error
 
 
-def check_server(server: ServerState, method: Method, hook: str) -> None:
-    """Raises RunError where the shared model is none."""
-    for name in PARTS:
-        if not isinstance(own := getattr(server, name), Tensor):
+def shared_model(server: ServerState) -> dict[str, Tensor]:
+    """What is shared of the global model, by part."""
+    return {name: getattr(server, name) for name in PARTS}
+
+
+def check_server(server: ServerState, before: dict[str, Tensor], method: Method, hook: str) -> None:
+    """Raises RunError where the shared model is none any more. before: its parts before the hook."""
+    for name, asked in before.items():
+        own = getattr(server, name)
+        if not isinstance(own, Tensor):
             raise wrong(method, hook, f"must leave a tensor in server.{name}; it left {described(own)}")
+        if own.shape != asked.shape or own.is_floating_point() != asked.is_floating_point():
+            words = f"must leave {described(asked)} and {asked.dtype} in server.{name}"
+            raise wrong(method, hook, f"{words}; it left {described(own)} and {own.dtype}")
+        if not _finite(own) and _finite(asked):
+            raise wrong(method, hook, f"leaves numbers that are not finite in server.{name}")
+
+
+def _finite(numbers: Tensor) -> bool:
+    return bool(numbers.isfinite().all())
 
 
 @contextmanager
-def untouched(method: Method, hook: str, client: Client, **given: Weights) -> Iterator[None]:
+def untouched(method: Method, hook: str, client: Client, exact: bool = True, **given: Weights) -> Iterator[None]:
     """A call of a hook, which writes to nothing that others see, and, unless it trains, to no private state.
 
-    given: weights that it was given, by name. Raises RunError.
+    exact: sees writes too that PyTorch does not count, as those through `.data`; it takes copies. given: weights that
+    it was given, by name. Raises RunError.
     """
     shared = {**given, "client.message": client.message, "client.initial": client.initial}
     watched = shared if hook == "train" else {**shared, "client.state": client.state}
     before = _leaves(watched)
+    copies = [_bits(value) for _, value, _ in before if isinstance(value, Tensor)] if exact else []
     yield
-    for one, other in zip_longest(before, _leaves(watched)):
-        if one is None or other is None or not _same(one, other):
-            place = ".".join(map(str, (one or other)[0]))
-            why = (
-                "it looks only, and what it keeps would depend on when models are evaluated: keep it in train"
-                if place.startswith("client.state")
-                else "others see it too: change a copy, as .clone() makes one"
-            )
-            raise wrong(method, hook, f"writes to {place}, which it must leave as it is: {why}")
+    place = _written(before, _leaves(watched)) or _rewritten(before, copies)
+    if place:
+        why = (
+            "it looks only, and what it keeps would depend on when models are evaluated: keep it in train"
+            if place.startswith("client.state")
+            else "others see it too: change a copy, as .clone() makes one"
+        )
+        raise wrong(method, hook, f"writes to {place}, which it must leave as it is: {why}")
 
 
 Leaf = tuple[tuple[Any, ...], Any, int]
 """A value of a tree: its place, itself, and of a tensor how often it has been written to."""
+
+
+def _written(before: list[Leaf], after: list[Leaf]) -> str:
+    """The first place where two looks at one tree differ; empty where there is none."""
+    for one, other in zip_longest(before, after):
+        if one is None or other is None or not _same(one, other):
+            return ".".join(map(str, (one or other)[0]))
+    return ""
+
+
+def _rewritten(before: list[Leaf], copies: list[Tensor]) -> str:
+    """The first place of a tensor that has other bits than its copy; empty where there is none."""
+    tensors = [(place, value) for place, value, _ in before if isinstance(value, Tensor)]
+    places = (place for (place, value), copy in zip(tensors, copies, strict=False) if not copy.equal(_bits(value)))
+    return ".".join(map(str, next(places, ())))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """A copy, in bytes: numbers that are none equal themselves."""
+    return tensor.detach().clone().reshape(-1).view(torch.uint8)
 
 
 def _leaves(tree: Any) -> list[Leaf]:

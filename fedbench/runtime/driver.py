@@ -12,7 +12,7 @@ from fedbench.data.partitions import partition
 from fedbench.data.prepared import Prepared
 from fedbench.errors import RunError, place_of_code
 from fedbench.methods.base import ExtraPass
-from fedbench.methods.contract import authored, called, check_server
+from fedbench.methods.contract import authored, called, check_server, shared_model
 from fedbench.methods.messages import Message, Upload
 from fedbench.results.schema import COSTS, Line
 from fedbench.runtime import trees
@@ -270,10 +270,12 @@ class Driver:
 
     def _server_half(self, hook: str, *given: Any) -> Any:
         """What a hook of the server half makes. Raises RunError for a mistake in it, and for a state that is none."""
+        makes = hook in ("aggregate", "conclude")
+        before = shared_model(self.server) if makes else {}
         with authored(self.method, hook):
             found = called(self.method, hook, *given)
-        if hook in ("aggregate", "conclude"):
-            check_server(self.server, self.method, hook)
+        if makes:
+            check_server(self.server, before, self.method, hook)
             if line := trees.refusal(self.server.state(), "server"):
                 raise RunError(line, place_of_code(type(self.server)))
         return found

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -48,6 +48,7 @@ class Host:
         self._turns = Turns(self.learner) if self.learner.stack else None
         self._clock = self._turns.clock if self._turns else time.perf_counter
         self._ship, self._debug = ship, debug
+        self._watched: set[str] = set()
 
     @classmethod
     def of(cls, setup: Setup, dataset: Dataset | None = None, **more: Any) -> "Host":
@@ -106,6 +107,7 @@ class Host:
     def work(self, order: Order) -> Reply:
         """Every task of an order, in its order. A client that fails is reported and leaves no trace."""
         begun = time.perf_counter()
+        self._watched.clear()
         for client in order.gone:
             self.store.drop(client)
         self._total = Total()
@@ -154,7 +156,7 @@ class Host:
     def _answer(self, client: Client, report: Report) -> None:
         # Whoever trains for an answer does so with the rates of the round to come.
         client = self._at(client, client.round, rate_of=client.round + 1)
-        with untouched(self.method, "answer", client):
+        with self._untouched("answer", client):
             answer = called(self.method, "answer", client)
         if not self._diverged(report, _not_finite(answer, "answer")):
             report.answer = on_cpu(answer)
@@ -185,7 +187,7 @@ class Host:
         with self._measured(report, "train_seconds"):
             client.keeps = self.config.train.keep_optimizer
             self.learner.ledger.clear()
-            with untouched(self.method, "train", client, received=received):
+            with self._untouched("train", client, received=received):
                 upload = called(self.method, "train", client, received)
             check_fit(upload, client, self.method)
             client.keeps = False
@@ -198,6 +200,8 @@ class Host:
                 assert upload.trained is not None
                 self._look(task, client, "after_fit", upload.trained, report)
         with self._measured(report, "train_seconds"):
+            if line := trees.refusal(vars(client.state), "client.state"):
+                raise RunError(line, place_of_code(type(client.state)))
             # Last, so that whatever fails before leaves no trace.
             if task.kept or not client.state.is_empty:
                 report.kept = self._saved(client)
@@ -219,10 +223,8 @@ class Host:
     def _saved(self, client: Client) -> int:
         """Bytes of the private state, which is kept.
 
-        Raises ConfigError where there is no room, and RunError for what cannot be kept: these concern the run.
+        Raises ConfigError where there is no room, which concerns the run.
         """
-        if line := trees.refusal(vars(client.state), "client.state"):
-            raise RunError(line, place_of_code(type(client.state)))
         try:
             return self.store.save(client.id, client.round, vars(client.state))
         except OSError as error:
@@ -236,9 +238,15 @@ class Host:
         yield
         setattr(report, name, getattr(report, name) + self._clock() - begun)
 
+    def _untouched(self, hook: str, client: Client, **given: Weights) -> AbstractContextManager[None]:
+        """For a call of a hook; it is exact once in an order, because copies of whole models cost time."""
+        exact = hook not in self._watched
+        self._watched.add(hook)
+        return untouched(self.method, hook, client, exact, **given)
+
     def _called(self, hook: str, client: Client) -> Weights:
         """The weights that a hook makes, which changes nothing."""
-        with untouched(self.method, hook, client):
+        with self._untouched(hook, client):
             found: Weights = called(self.method, hook, client)
         return whole(found, self.initial, self.method, hook)
 
@@ -246,7 +254,7 @@ class Host:
         self, task: ClientTask, client: Client, point: str, model: Weights, report: Report
     ) -> Weights | Predictor | None:
         """Evaluate what the method makes of a model at a point; where nobody has trained, at that of a fit."""
-        with untouched(self.method, "personal", client, model=model):
+        with self._untouched("personal", client, model=model):
             found = called(self.method, "personal", client, model, point if point == "after_agg" else "after_fit")
             personal: Weights | Predictor | None = whole(found, self.initial, self.method, "personal")
             self._score(task, client, point, personal, report)

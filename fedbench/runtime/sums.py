@@ -87,7 +87,7 @@ def shares_of(method: Method, trainers: Sequence[int]) -> dict[int, float]:
     context = method.context
     if len(trainers) <= FEW or not (method.mean_suffices and context.aggregator.mean_suffices):
         return {}
-    weights = method.weights([Upload(client, context.sizes[client]) for client in trainers])
+    weights = method.checked_weights([Upload(client, context.sizes[client]) for client in trainers])
     return dict(zip(trainers, weights, strict=True))
 
 

@@ -1,6 +1,6 @@
 """What a run says: before round 1 of a configuration that is legal and hardly meant so, and later of its scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 
 from fedbench import methods
@@ -8,6 +8,7 @@ from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config, TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
+from fedbench.methods.contract import described, wrong
 from fedbench.runtime.exchange import Scores
 from fedbench.tasks import Task, mean_of
 
@@ -21,7 +22,10 @@ def said(method: Method, name: str) -> list[str]:
             f"aggregator.name = {aggregator.name}: the server half of method {name} does not average; leave it out, or "
             f"take a method that does: {able}"
         )
-    return [*method.check(), *aggregator.check(context.drawn, method.shared.size)]
+    lines = method.check()
+    if isinstance(lines, str) or not isinstance(lines, Iterable):
+        raise wrong(method, "check", f"must return a list of lines to say; it returned {described(lines)}")
+    return [*lines, *aggregator.check(context.drawn, method.shared.size)]
 
 
 def sampled(evaluated: int, clients: int) -> list[str]:

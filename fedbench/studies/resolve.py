@@ -93,15 +93,15 @@ def check(config: Config, dataset: Dataset, seeds: Sequence[int] | None = None) 
             f"method {config.method.name} keeps what its loss sees of each batch, and LBFGS of the model's "
             "configure_optimizers looks several times at one: take another optimiser, for example --train.optimizer sgd"
         )
-    data = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype).split(
-        [0], "train", (seed, 0, 0)
-    )
+    held = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype)
+    data, test = (held.split([0], part, (seed, 0, 0)) for part in ("train", "test"))
     if method.needs_numbers and not data.batch(torch.arange(1, device=learner.device))[0].is_floating_point():
         raise ConfigError(
             f"method {config.method.name} computes with the samples themselves, and those of data {config.data.name} "
             "are whole tokens: take another method"
         )
     learner.probe(data, dataset.outputs)
+    learner.probe_metrics(test)
     return partitions
 
 

@@ -4,12 +4,13 @@ A metric is a function of class scores `[n, C]` and class numbers `[n]` of a cli
 gives a number, NaN where it is unknown.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from fedbench.errors import ConfigError, nearest
+from fedbench.errors import ConfigError, RunError, nearest, place_of_code
 from fedbench.import_string import import_string
 from fedbench.tasks.metric import Metric
 
@@ -20,12 +21,28 @@ if TYPE_CHECKING:
     Function = Callable[[Array, Array], float]
 
 
+NO_CLASS = -1
+
+
 @dataclass(frozen=True)
 class FurtherMetric:
     """A metric, and the function that it is."""
 
     metric: Metric
     function: "Function"
+
+    def value(self, scores: "Array", labels: "Array") -> float:
+        """Raises RunError where the function fails or gives no number."""
+        try:
+            found = self.function(scores, labels)
+        except Exception as error:
+            said = RunError.of(error)
+            raise RunError(f"metric {self.metric.name} fails: {said.text}", said.place, said.trace) from error
+        try:
+            return float(found)
+        except (TypeError, ValueError):
+            line = f"metric {self.metric.name} must return a number; it returned a value of type {type(found).__name__}"
+            raise RunError(line, place_of_code(self.function)) from None
 
 
 def balanced_accuracy(scores: "Array", labels: "Array") -> float:
@@ -39,7 +56,9 @@ def f1_macro(scores: "Array", labels: "Array") -> float:
     """Mean F1 over the classes that occur or are predicted."""
     from sklearn.metrics import f1_score
 
-    return float(f1_score(labels, _predicted(scores), average="macro", zero_division=0.0))
+    predicted = _predicted(scores)
+    classes = sorted({*labels.tolist(), *predicted.tolist()} - {NO_CLASS})
+    return float(f1_score(labels, predicted, labels=classes, average="macro", zero_division=0.0))
 
 
 def auroc(scores: "Array", labels: "Array") -> float:
@@ -60,10 +79,10 @@ def auroc(scores: "Array", labels: "Array") -> float:
 
 
 def _predicted(scores: "Array") -> "Array":
-    """The class with the highest score; -1, which is none, where scores are not numbers."""
+    """The class with the highest score; none where scores are not numbers."""
     import numpy as np
 
-    return np.where(np.isnan(scores).any(1), -1, scores.argmax(1))
+    return np.where(np.isnan(scores).any(1), NO_CLASS, scores.argmax(1))
 
 
 def _margin(scores: "Array", label: int) -> "Array":
@@ -80,7 +99,7 @@ def top5(scores: "Array", labels: "Array") -> float:
     import numpy as np
 
     best = np.argsort(-scores, axis=1, kind="stable")[:, :5]
-    return float((best == labels[:, None]).any(1).mean())
+    return float(((best == labels[:, None]).any(1) & ~np.isnan(scores).any(1)).mean())
 
 
 OF_CLASSES = {
@@ -103,4 +122,11 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
     function = import_string(name, "evaluate.metrics")
     if not callable(function):
         raise ConfigError(f"evaluate.metrics: {name} is no function")
+    try:
+        inspect.signature(function).bind("scores", "labels")
+    except TypeError as error:
+        place = place_of_code(function)
+        raise ConfigError(f"evaluate.metrics: {name} must take scores and labels: {error} ({place})") from None
+    except ValueError:  # some functions have no signature
+        pass
     return FurtherMetric(Metric(name, name.rpartition(":")[2], over_samples=False), function)

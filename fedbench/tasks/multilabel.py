@@ -47,11 +47,12 @@ class Multilabel(Task):
         from sklearn.metrics import average_precision_score
 
         outputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
-        shares, true, count = outputs.double().sigmoid().nan_to_num(0.0), targets > 0.5, len(targets)
-        predicted, occurs = shares > 0.5, true.any(0)
+        least = torch.finfo(torch.float64).min
+        logits, true, count = outputs.double().nan_to_num(least), targets > 0.5, len(targets)
+        predicted, occurs = logits > 0, true.any(0)
         f1 = 2 * (predicted & true).sum(0).double() / (predicted.sum(0) + true.sum(0))
         precision = (
-            average_precision_score(*(values[:, occurs].cpu().numpy() for values in (true, shares)), average=None)
+            average_precision_score(*(values[:, occurs].cpu().numpy() for values in (true, logits)), average=None)
             if occurs.any()
             else []
         )

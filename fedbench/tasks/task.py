@@ -58,7 +58,7 @@ class Task(ABC):
             outputs, targets = (torch.cat(parts).cpu() for parts in zip(*batches, strict=True))
             given = outputs.float().numpy(), targets.numpy()  # NumPy knows no bfloat16
             for more in self.further:
-                if not isnan(value := float(more.function(*given))):
+                if not isnan(value := more.value(*given)):
                     score[more.metric.name] = (value * len(targets), len(targets))
         return score
 

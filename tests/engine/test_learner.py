@@ -316,6 +316,15 @@ def test_the_probe_names_a_wrong_shape(learner, net, conv_net, blobs):
         learner(net).probe(blobs(8, (7,)), 3)
 
 
+def test_the_probe_asks_which_of_two_tensors_are_the_scores(learner, net, blobs):
+    class Two(net):
+        def forward(self, x):
+            return super().forward(x) + 1, super().forward(x)
+
+    with pytest.raises(ConfigError, match=r"returns 2 tensors of shape \[2, 3\], and each could be the outputs"):
+        learner(Two).probe(blobs(8), 3)
+
+
 def test_dropout_of_what_follows_is_drawn_anew(learner, conv_net, blobs, same):
     trained, data = learner(conv_net, batch_size="full", shuffle=False), blobs(18, (2, 6, 6))
     fits = [trained.fit(Fit(trained.initial(), data, amount=Amount(epochs=1, after=after))) for after in (0, 1)]

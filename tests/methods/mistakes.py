@@ -1,8 +1,9 @@
 """Mistakes that authors of methods make: in every class the line that is to be named ends with `# NAME`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -223,6 +224,73 @@ class WritesToStart(Method):
         return super().train(client, received)
 
 
+class WritesPastCounting(Method):
+    def personal(self, client, model, point):  # WritesPastCounting
+        model.params.data.mul_(0.5)
+        return model
+
+
+class KeptInMethod(Method):
+    def train(self, client, received):  # KeptInMethod
+        self.count = client.samples
+        return super().train(client, received)
+
+
+class KeptInListOfMethod(Method):
+    def __init__(self, options, context):
+        super().__init__(options, context)
+        self.seen = []
+
+    def aggregate(self, server, uploads):  # KeptInListOfMethod
+        self.seen.append(len(uploads))
+        super().aggregate(server, uploads)
+
+
+class OneWeight(Method):
+    def weights(self, uploads):  # OneWeight
+        return [1.0]
+
+
+class NoWeights(Method):
+    def weights(self, uploads):  # NoWeights
+        return None
+
+
+class WeightsOfNothing(Method):
+    def weights(self, uploads):  # WeightsOfNothing
+        return [0.0 for _ in uploads]
+
+
+class WeightsThatAreNone(Method):
+    def weights(self, uploads):  # WeightsThatAreNone
+        return [float("nan") for _ in uploads]
+
+
+class WholeNumbersAtServer(Method):
+    def aggregate(self, server, uploads):  # WholeNumbersAtServer
+        server.params = server.params.round().long()
+
+
+class PartAtServer(Method):
+    def aggregate(self, server, uploads):  # PartAtServer
+        server.params = server.params[:10]
+
+
+class NoNumbersAtServer(Method):
+    def aggregate(self, server, uploads):  # NoNumbersAtServer
+        server.params = server.params / 0
+
+
+class ArrayInState(Method):
+    @dataclass  # ArrayInState
+    class State(PrivateState):
+        a: Any = field(default_factory=lambda: np.zeros(3))
+
+    def train(self, client, received):
+        client.state.a = client.state.a + 1
+        return super().train(client, received)
+
+
 class FunctionForLoss(Method):
     def train(self, client, received):
         return self.upload(client, client.fit(received, client.train, loss=short))  # FunctionForLoss
@@ -331,6 +399,16 @@ class NoMasks(Method):
 class FailsInCheck(Method):
     def check(self):
         yield self.options.mu  # FailsInCheck
+
+
+class TextOfCheck(Method):
+    def check(self):  # TextOfCheck
+        return "mind this"
+
+
+class NothingOfCheck(Method):
+    def check(self):  # NothingOfCheck
+        return None
 
 
 class FailsInBegin(Method):

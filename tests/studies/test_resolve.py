@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedbench.config import Config
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, RunError
 from fedbench.runtime import cluster
 from fedbench.studies.resolve import check, resolve
 from fedbench.studies.run import run
@@ -238,3 +238,10 @@ def test_data_of_ones_own_are_known_by_what_is_in_them(monkeypatch):
     with pytest.raises(ConfigError, match=r"data brought:make: other data than those of the run"):
         resolve(first)
     assert resolve(Config(resources={"hosts": 0}))[0].data.content is None
+
+
+def test_a_metric_of_ones_own_is_tried_before_round_1():
+    asked = small("local", evaluate={"metrics": ["tests.tasks.test_further:fails"]})
+    with pytest.raises(ConfigError, match=r"fails fails: ValueError: my metric \(test_further.py:\d+\)") as found:
+        check(*resolve(asked))
+    assert not isinstance(found.value, RunError)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn import metrics as sklearn_metrics
 
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, RunError
 from fedbench.tasks import load, mean_of
 from fedbench.tasks.further import auroc, balanced_accuracy, f1_macro, top5
 
@@ -40,6 +40,37 @@ def test_scores_that_are_no_numbers_predict_nothing():
     nothing = np.full((4, 2), np.nan)
     assert balanced_accuracy(nothing, np.array([0, 1, 0, 1])) == f1_macro(nothing, np.array([0, 1, 0, 1])) == 0
     assert isnan(auroc(nothing, np.array([0, 1, 0, 1])))
+    assert top5(nothing, np.array([0, 1, 0, 1])) == 0
+    some, labels = np.array([[np.nan, 1], [1, 0], [0, 1], [0, 1]]), np.array([0, 0, 1, 1])
+    assert f1_macro(some, labels) == pytest.approx((2 / 3 + 1) / 2)  # of the two classes that occur
+    assert top5(some, labels) == 0.75
+
+
+def fails(scores, labels):
+    raise ValueError("my metric")
+
+
+def gives_none(scores, labels):
+    return None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("fails", "fails: ValueError: my metric"),
+        ("gives_none", "must return a number; it returned a value of type NoneType"),
+    ],
+)
+def test_a_function_that_fails_is_named_with_its_line(name, text):
+    task = load("classification", {"metrics": [f"{__name__}:{name}"]})
+    with pytest.raises(RunError, match=text) as found:
+        task.scored([(torch.from_numpy(SCORES), torch.from_numpy(LABELS))], torch.float32)
+    assert found.value.place.startswith("test_further.py:")
+
+
+def test_a_function_of_other_arguments_is_refused():
+    with pytest.raises(ConfigError, match=r"must take scores and labels: .* \(test_further.py:\d+\)"):
+        load("classification", {"metrics": [f"{__name__}:test_they_are_those_of_scikit_learn"]})
 
 
 def always_three(scores, labels):
@@ -53,7 +84,7 @@ def test_a_task_is_judged_by_any_of_them():
     assert load("classification").metrics[0].name == "accuracy"
     batches = [(torch.from_numpy(SCORES[part]), torch.from_numpy(LABELS[part])) for part in (slice(25), slice(25, 60))]
     score = task.scored(batches, torch.float32)
-    assert mean_of(score, "auroc") == pytest.approx(auroc(SCORES, LABELS))
+    assert score["auroc"] == pytest.approx((60 * auroc(SCORES, LABELS), 60))
     assert mean_of(score, own) == 3
     assert set(task.scored([(batches[0][0], torch.zeros(25, dtype=torch.int64))], torch.float32)) == {
         "accuracy", "loss", "f1_macro", own,

@@ -44,6 +44,11 @@ def test_the_loss_is_binary_cross_entropy_and_never_a_squared_error():
     assert TASK.loss(OUTPUTS, TARGETS, "none").shape == (40,)
 
 
+def test_large_outputs_keep_their_order():
+    outputs, targets = torch.tensor([[40.0], [50.0], [-1.0]]), torch.tensor([[0.0], [1.0], [0.0]])
+    assert mean_of(score(outputs, targets), "average_precision") == 1
+
+
 def test_outputs_that_are_no_numbers_predict_nothing():
     outputs = torch.full((3, 2), np.nan)
     assert mean_of(score(outputs, torch.tensor([[1.0, 0], [1, 0], [0, 1]])), "f1_macro") == 0
