@@ -304,7 +304,7 @@ def images() -> list[bytes | None]:
         ("folder:nowhere", "nowhere: no such folder"),
         ("parquet:nowhere", "nowhere: no such file or folder"),
         ("parquet", "did you mean parquet:PATH?"),
-        ("mine:no_data", "the factory failed (RuntimeError: the disk is gone)"),
+        ("mine:no_data", "the factory failed: RuntimeError: the disk is gone (mine.py:"),
         ("mine:nothing", "module mine has no nothing"),
     ],
 )
