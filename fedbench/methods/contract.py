@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import zip_longest
 from numbers import Real
 from typing import Any
@@ -115,12 +115,13 @@ def called(method: Method, hook: str, *given: Any) -> Any:
 
 def _attributes(method: Method) -> dict[str, Any]:
     """What a method has made in its constructor; what follows from it, as a cached_property, may be made later."""
-    kind = type(method)
-    return {
-        name: value
-        for name, value in vars(method).items()
-        if not isinstance(inspect.getattr_static(kind, name, None), cached_property)
-    }
+    later = _made_later(type(method))
+    return {name: value for name, value in vars(method).items() if name not in later}
+
+
+@cache
+def _made_later(kind: type[Method]) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if isinstance(inspect.getattr_static(kind, name), cached_property))
 
 
 def whole(found: Any, like: Weights, method: Method, hook: str) -> Any:
