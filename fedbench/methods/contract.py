@@ -115,12 +115,13 @@ def called(method: Method, hook: str, *given: Any) -> Any:
 
 def _attributes(method: Method) -> dict[str, Any]:
     """What a method has made in its constructor; what follows from it, as a cached_property, may be made later."""
-    later = _made_later(type(method))
+    kind: Any = type(method)
+    later = _made_later(kind)
     return {name: value for name, value in vars(method).items() if name not in later}
 
 
 @cache
-def _made_later(kind: type[Method]) -> frozenset[str]:
+def _made_later(kind: type) -> frozenset[str]:
     return frozenset(name for name in dir(kind) if isinstance(inspect.getattr_static(kind, name), cached_property))
 
 

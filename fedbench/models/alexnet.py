@@ -26,6 +26,8 @@ class AlexNet(Network):
     weights in all layers but the head; norm = none only. Images of 63x63 or more, of any shape.
     """
 
+    channels_last = ("cpu", "cuda")
+
     def __init__(
         self,
         input_shape: tuple[int, int, int] = (3, 256, 256),

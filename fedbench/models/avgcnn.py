@@ -14,6 +14,8 @@ class AvgCnn(Network):
     Source: FedOBP, table 3 (its parameter counts settle that there is no padding).
     """
 
+    channels_last = ("cpu", "cuda")
+
     def __init__(self, input_shape: tuple[int, int, int] = (3, 32, 32), classes: int = 10) -> None:
         super().__init__()
         channels, height, width = input_shape

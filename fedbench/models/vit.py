@@ -27,6 +27,8 @@ class Vit(Network):
     Source: Dosovitskiy et al., ICLR 2021.
     """
 
+    channels_last = ()
+
     def __init__(
         self,
         input_shape: tuple[int, int, int] = (3, 224, 224),

@@ -1,7 +1,6 @@
 """From what was asked to what is run: defaults of method, model and machine, and every check before round 1."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from lightning import LightningModule
@@ -25,7 +24,6 @@ from fedbench.runtime.room import room_on_gpus, share_of_gpu
 from fedbench.runtime.warnings import said
 from fedbench.user_code import exits_refused
 
-CONTIGUOUS_ON_CPU = ("mlp", "resnet8", "resnet10", "resnet18", "vit")
 SMALL_HIDDEN = [64]
 """Of the mlp that `auto` takes for images too small for a convolution net."""
 
@@ -130,7 +128,9 @@ def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
         config.train.optimizer = "module" if ":" in config.model.name else "sgd"
     _check_steps(config)
     if config.train.memory_format == "auto":
-        config.train.memory_format = _memory_format(config.model.name, bool(config.resources.gpus_per_host))
+        device = "cuda" if config.resources.gpus_per_host else "cpu"
+        fast = device in getattr(models.load(config.model.name), "channels_last", ())
+        config.train.memory_format = "channels_last" if fast else "contiguous"
 
 
 def _check_steps(config: Config) -> None:
@@ -140,13 +140,6 @@ def _check_steps(config: Config) -> None:
         raise ConfigError(f"model {name} has no training_step(self, batch, batch_idx) that returns the loss")
     if config.train.optimizer == "module" and kind.configure_optimizers is LightningModule.configure_optimizers:
         raise ConfigError(f"model {name} has no configure_optimizers: write one, or choose with --train.optimizer sgd")
-
-
-def _memory_format(model: str, on_gpu: bool) -> Any:
-    """By measurement: on a CPU plain convolutions gain a fifth from channels_last, residual nets lose a seventh."""
-    if on_gpu:
-        return "channels_last" if model not in ("mlp", "vit") and ":" not in model else "contiguous"
-    return "contiguous" if model in CONTIGUOUS_ON_CPU or ":" in model else "channels_last"
 
 
 def layout(config: Config) -> None:
