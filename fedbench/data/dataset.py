@@ -121,9 +121,11 @@ class Dataset:
 
     @property
     def content(self) -> str:
-        """Samples, targets and domains that were read, and which part they are of, as a hash of twelve digits."""
+        """Samples, targets and domains that were read, what they are and of which part, as a hash of twelve digits."""
         assert self.folder is not None
-        read = (cache.digest_of(self.folder), self.train_rows, self.val_rows)
+        parts = (self.train_rows, self.val_rows, self.samples.shape, self.samples.dtype.str, self.targets.dtype.str)
+        names = (self.kind, self.task, self.classes, self.class_names, self.class_labels, self.domain_names)
+        read = (cache.digest_of(self.folder), parts, names)
         return sha256(repr(read).encode()).hexdigest()[:12]
 
     @property

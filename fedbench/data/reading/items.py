@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +10,12 @@ import torch
 from torch.utils.data import Subset
 
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.samples import SampleReader
+from fedbench.data.reading.resolution import check_resolution
+from fedbench.data.reading.samples import SampleReader, as_array
 from fedbench.errors import ConfigError, RunError, nearest
 
 PROBES = 32
-"""Items of a part that is not in memory that are looked at on every start, to notice that the data changed."""
+"""Items of a part that are read on every start, to notice that the data changed."""
 SAMPLES = ("image", "img", "pixel_values", "input_ids", "features", "x", "sample", "input", "inputs", "data")
 TARGETS = ("label", "labels", "target", "targets", "class", "y", "fine_label")
 DOMAINS = ("domain", "user", "user_id", "client", "client_id", "writer", "writer_id", "speaker", "speaker_id", "person")
@@ -124,18 +126,55 @@ class Part:
         return self.domains[value]
 
     def probe(self, reader: SampleReader, digest: Any) -> None:
-        """Feed items to a digest: all that are in memory, else a few, evenly spread.
+        """Feed names, what is in memory and some items, evenly spread, to a digest.
 
-        Raises ConfigError where an item differs when it is asked for again.
+        Raises ConfigError where an item differs when it is asked for again, and where float32 would blur samples.
         """
-        few = {round(i) for i in np.linspace(0, len(self) - 1, PROBES)}
-        for index in range(len(self)) if isinstance(self.data, list | tuple) else sorted(few):
+        digest.update(repr((self.classes, self.count, self.domains)).encode())
+        whole = isinstance(self.data, list | tuple)
+        if not whole:
+            add_memory(self.data, digest)
+        few, rows = {round(i) for i in np.linspace(0, len(self) - 1, PROBES)}, []
+        for index in range(len(self)) if whole else sorted(few):
             item = self.item(index)
             sample = reader(item)
             if index in few:
                 check_repeatable(item.where, sample, reader(self.item(index)))
+                rows += [as_array(item.image, item.where)] if reader.kind == "feature" and sample.ndim == 1 else []
             known = (np.asarray(item.label).tolist(), item.domain, sample.shape, sample.dtype.str)
             digest.update(repr(known).encode() + sample.tobytes())
+        if rows and len({row.shape for row in rows}) == 1:
+            columns = [f"feature {number}" for number in range(len(rows[0]))]
+            check_resolution(self.where.removesuffix(" item"), np.stack(rows), columns)
+
+
+def add_memory(value: Any, digest: Any, inside: tuple[int, ...] = ()) -> None:
+    """Feed the numbers and texts to a digest that a data set holds, however it is put together of others.
+
+    inside: the identities of what it lies in.
+    """
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().contiguous()
+        value = (value.view(torch.int16) if value.dtype == torch.bfloat16 else value).numpy()
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        digest.update(repr((value.shape, value.dtype.str)).encode() + value.tobytes())
+    elif isinstance(value, str | bytes | int | float | Path | None):
+        digest.update(repr(value).encode())
+    elif id(value) not in inside and (parts := parts_held(value)) is not None:
+        digest.update(f"{type(value).__name__} {len(parts)}".encode())
+        for part in parts:
+            add_memory(part, digest, (*inside, id(value)))
+
+
+def parts_held(value: Any) -> list[Any] | None:
+    """What a container or a data set is made of; None of anything else."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return list(value)
+    if isinstance(value, dict):
+        return list(value.items())
+    if hasattr(value, "to_numpy"):
+        return [value.to_numpy()]
+    return list(vars(value).items()) if hasattr(value, "__getitem__") and hasattr(value, "__dict__") else None
 
 
 def check_repeatable(where: str, sample: np.ndarray, again: np.ndarray) -> None:
@@ -179,17 +218,26 @@ def named(known: Any, where: str) -> tuple[tuple[str, ...], int | None]:
 
 
 def key_of(
-    what: str, asked: str | None, usual: Sequence[str], keys: Sequence[str], where: str, needed: bool = True
+    what: str,
+    asked: str | None,
+    usual: Sequence[str],
+    keys: Sequence[str],
+    where: str,
+    needed: bool = True,
+    hint: str = "",
 ) -> str | None:
     """The key of an item that holds its sample, label or user. Raises ConfigError."""
     if asked:
         if asked not in keys:
             raise ConfigError(f"data.{what} = {asked!r}: {where} has no such key; {nearest(asked, keys)}")
         return asked
-    found = next((key for key in usual if key in keys), None)
-    if found is None and needed:
+    found = [key for key in usual if key in keys]
+    if len(found) > 1:
+        named = " and ".join(found)
+        raise ConfigError(f"{where}: {named} could each be the {what}: set data.{what} to one of them{hint}")
+    if not found and needed:
         raise ConfigError(f"{where}: which key holds the {what}? Set data.{what} to one of {', '.join(map(str, keys))}")
-    return found
+    return found[0] if found else None
 
 
 def plain(value: Any) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedbench.data.reading.resolution import check_resolution
 from fedbench.errors import ConfigError
 
 FEW = 20
@@ -47,6 +48,9 @@ def read_targets(
     numbers. classes: how many there are, where that was said. Raises TargetError for a row that does not fit, and
     ConfigError where only the user knows what the values mean.
     """
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        row = int(np.argwhere(~np.isfinite(values))[0][0])
+        raise TargetError(row, f"target {values[row].tolist()} is not finite; leave such samples out or fill them in")
     if task == "regression":
         return _numbers(values)
     if values.ndim > 1:
@@ -56,7 +60,7 @@ def read_targets(
             "data.task = multilabel: every sample has one target; bring a row with a 0 or 1 for each label"
         )
     if values.dtype.kind in "US":
-        return _compact(values, *np.unique(values, return_inverse=True))
+        return _texts(values, names, classes)
     declared = bool(names or classes or task == "classification")
     if values.dtype.kind == "f":
         return _floats(values, task, names, classes, declared)
@@ -66,7 +70,27 @@ def read_targets(
 def _numbers(values: np.ndarray) -> Targets:
     if values.dtype.kind in "US":
         raise TargetError(0, f"label {str(values.flat[0])!r} is text; data.task = regression needs numbers")
+    columns = values.reshape(len(values), -1)
+    called = ["the target"] if values.ndim == 1 else [f"target {number}" for number in range(columns.shape[1])]
+    check_resolution("data.task = regression", columns, called)
     return Targets(values.astype(np.float32), "regression")
+
+
+def _texts(values: np.ndarray, names: Sequence[str], classes: int | None) -> Targets:
+    """Names of classes, in the order that is declared, or in ascending order of what occurs."""
+    found, compact = np.unique(values, return_inverse=True)
+    if not names:
+        if classes not in (None, len(found)):
+            raise ConfigError(
+                f"data.classes = {classes}: the targets are {len(found)} texts; leave it out, or give the data set "
+                "`classes`, the names of all"
+            )
+        return _compact(values, found, compact)
+    if len(unknown := np.setdiff1d(found, names)):
+        row = int(np.flatnonzero(values == unknown[0])[0])
+        raise TargetError(row, f"label {str(unknown[0])!r} is none of the classes {_listed(tuple(names))}")
+    places = np.array([names.index(name) for name in found.tolist()])
+    return Targets(places[compact.reshape(-1)], "classification", len(names), tuple(names), tuple(names))
 
 
 def _floats(values: np.ndarray, task: str, names: Sequence[str], classes: int | None, declared: bool) -> Targets:

@@ -5,6 +5,7 @@ which every fifth row is for testing, or a folder with a file for the train and 
 """
 
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,15 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading.images import is_test_row, reason
 from fedbench.data.reading.items import DOMAINS, TARGETS, domain_numbers, key_of
+from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
+NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none")
+"""What tables say where there is no number."""
 MOST = 50
 """Different values of a column of text that is read as categories."""
 
@@ -54,14 +58,11 @@ def parts_of(path: Path) -> dict[str, Path]:
 
 
 def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Content:
-    import pandas as pd
-
-    tables = {part: table_of(file) for part, file in files.items()}
-    first, *others = tables.values()
+    first, *others = (table_of(file, str if len(files) > 1 else None) for file in files.values())
     for table in others:
         if list(table.columns) != list(first.columns):
             raise ConfigError(f"data csv:{path}: train.csv and test.csv have other columns")
-    whole = pd.concat(tables.values(), ignore_index=True)
+    whole = typed(joined([first, *others]) if others else first)
     where = f"data csv:{path}"
     label, user = columns_of(where, whole, options)
     left_out = [name for name in whole.columns if name.startswith("Unnamed:") or name in options.drop]
@@ -73,7 +74,8 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
         check_whole(where, whole[name])
     features, remarks = encoded(where, whole[used])
     test = np.arange(len(whole)) >= len(first) if others else np.array([is_test_row(i) for i in range(len(whole))])
-    owners = None if user is None else whole[user].astype(str).to_numpy(str)
+    owners = None if user is None else owners_of(whole[user])
+    remarks.insert(0, described(label, user, left_out))
     if not others:
         remarks.append("the table has no test part: every fifth row is for testing")
     blocks = [
@@ -92,11 +94,12 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
     )
 
 
-def table_of(file: Path) -> "DataFrame":
+def table_of(file: Path, types: type | None = None) -> "DataFrame":
+    """A file as a table. Only empty cells are missing, because NA may be a name. types: of all columns, if said."""
     import pandas as pd
 
     try:
-        table = pd.read_csv(file)
+        table = pd.read_csv(file, dtype=types, keep_default_na=False, na_values=[""])
     except Exception as error:
         raise ConfigError(f"{file}: not a table that pandas can read ({reason(error)})") from error
     if not len(table):
@@ -104,13 +107,50 @@ def table_of(file: Path) -> "DataFrame":
     return table.rename(columns=str)
 
 
+def joined(tables: "list[DataFrame]") -> "DataFrame":
+    """Tables of text, one below the other, whose columns have one type throughout."""
+    import pandas as pd
+
+    text = pd.concat(tables, ignore_index=True).to_csv(index=False)
+    return pd.read_csv(StringIO(text), keep_default_na=False, na_values=[""])
+
+
+def typed(table: "DataFrame") -> "DataFrame":
+    """Columns of numbers as such, where some cells say that there is none."""
+    import pandas as pd
+
+    for name in table.columns:
+        if not pd.api.types.is_object_dtype(table[name]) and not pd.api.types.is_string_dtype(table[name]):
+            continue
+        left = table[name].mask(table[name].isin(NO_NUMBER))
+        numbers = pd.to_numeric(left, errors="coerce")
+        if left.notna().any() and numbers.notna().equals(left.notna()):
+            table[name] = numbers
+    return table
+
+
 def columns_of(where: str, table: "DataFrame", options: Options) -> tuple[str, str | None]:
     """The columns of target and user. Raises ConfigError."""
-    names = list(table.columns)
-    user = key_of("user", options.user, DOMAINS, names, where, needed=False)
-    label = key_of("label", options.label, TARGETS, names, where)
+    names = [name for name in table.columns if name not in options.drop]
+    hint = " (and --data.drop the other, unless it is a feature)"
+    user = key_of("user", options.user, DOMAINS, names, where, needed=False, hint=hint)
+    label = key_of("label", options.label, TARGETS, names, where, hint=hint)
     assert label is not None
     return label, user
+
+
+def described(label: str, user: str | None, left_out: list[str]) -> str:
+    """Which columns are no features."""
+    line = f"column {label} is the target"
+    line += f", {user} says whose sample a row is" if user else ""
+    return line + (f"; left out: {', '.join(left_out)}" if left_out else "")
+
+
+def owners_of(column: "Series") -> np.ndarray:
+    """Whose sample each row is: whole numbers, which are ordered as such, or text."""
+    import pandas as pd
+
+    return column.to_numpy() if pd.api.types.is_integer_dtype(column) else column.astype(str).to_numpy(str)
 
 
 def check_whole(where: str, column: "Series") -> None:
@@ -132,7 +172,9 @@ def encoded(where: str, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
     for name in table.columns:
         column = table[name]
         if pd.api.types.is_numeric_dtype(column):
-            parts.append(column.to_numpy(np.float32)[:, None])
+            numbers = column.to_numpy()[:, None]
+            check_resolution(where, numbers, [f"column {name}"])
+            parts.append(numbers.astype(np.float32))
             continue
         values = sorted(map(str, column.unique()))
         if len(values) > MOST:

@@ -64,6 +64,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     decided = {
         "code": fingerprint(config.name),
         "config": config.options,
+        "root": config.root,
         "task": config.task,
         "sizes": [len(part) for part in parts],
         "probed": probed.hexdigest(),
@@ -108,6 +109,11 @@ def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tup
 
 
 def read(config: DataConfig, train: Part, test: Part, count: int | None, reader: SampleReader) -> Content:
+    if None not in (train.count, test.count) and train.count != test.count and not (train.classes and test.classes):
+        raise ConfigError(
+            f"data {config.name}: the train part says {train.count} classes and the test part {test.count}; bring the "
+            "same number, or the names of both"
+        )
     one = train.item(0)
     first = checked_target(one, None)
     if bool(train.domains) != bool(test.domains):
@@ -127,7 +133,8 @@ def read(config: DataConfig, train: Part, test: Part, count: int | None, reader:
 
     classes, matched = matched_classes(train, test)
     asked = count or (train.count if not classes else None)
-    reader_of_targets = TargetReader(config.name, len(train), matched, config.task, classes, asked)
+    named = len(train.classes) if matched is not None else None
+    reader_of_targets = TargetReader(config.name, len(train), matched, config.task, classes, asked, named)
     return Content(
         len(train),
         len(test),
@@ -151,7 +158,7 @@ def matched_classes(train: Part, test: Part) -> tuple[tuple[str, ...], np.ndarra
 
 @dataclass(frozen=True)
 class TargetReader:
-    """Reads the targets of all rows, and says where one is wrong."""
+    """Reads the targets of all rows, and says where one is wrong. named: how many classes the train part names."""
 
     name: str
     train: int
@@ -159,6 +166,7 @@ class TargetReader:
     task: str
     classes: tuple[str, ...]
     count: int | None
+    named: int | None = None
 
     def read(self, values: np.ndarray) -> Targets:
         """Raises ConfigError."""
@@ -177,6 +185,10 @@ class TargetReader:
     def _by_name(self, values: np.ndarray) -> np.ndarray:
         """Both parts may number their classes in another order: the names count."""
         assert self.matched is not None
+        high = np.flatnonzero(values[: self.train] >= (self.named or 0))
+        if len(high):
+            row = int(high[0])
+            raise TargetError(row, f"label {values[row]} is outside the class range; 0 to {self.named - 1}")
         own = values[self.train :]
         wrong = np.flatnonzero((own < 0) | (own >= len(self.matched)))
         if len(wrong):

@@ -91,8 +91,10 @@ def find_parts(path: Path, options: Options) -> FolderParts:
 
 
 def part_names(names: "dict[str, Path] | set[str]") -> dict[str, str]:
-    """Of these folders those of the three parts."""
-    found = {part: [n for n in known if n in names] for part, known in (("train", TRAIN), ("val", VAL), ("test", TEST))}
+    """Of these folders those of the three parts, in whatever case they are written."""
+    lower = {name.lower(): name for name in names}
+    parts = (("train", TRAIN), ("val", VAL), ("test", TEST))
+    found = {part: [lower[n] for n in known if n in lower] for part, known in parts}
     return {part: own[0] for part, own in found.items() if own}
 
 

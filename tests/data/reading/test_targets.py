@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedbench.data.reading.targets import read_targets
+from fedbench.data.reading.targets import TargetError, read_targets
 from fedbench.errors import ConfigError
 
 CLASSES = np.arange(60) % 5
@@ -43,6 +43,27 @@ def test_labels_with_gaps_or_from_one_become_compact_and_the_labels_are_kept(lab
     assert found.values.tolist() == CLASSES.tolist()
     assert [int(found.labels[value]) for value in found.values] == labels.tolist()
     assert line in found.remarks[0]
+
+
+def test_text_keeps_the_order_of_the_names_that_are_declared():
+    found = read_targets(np.array(["m", "z", "m"]), names=["z", "m", "q"])
+    assert (found.values.tolist(), found.classes, found.names) == ([1, 0, 1], 3, ("z", "m", "q"))
+    with pytest.raises(TargetError, match="label 'x' is none of the classes z, m"):
+        read_targets(np.array(["z", "x"]), names=["z", "m"])
+    with pytest.raises(ConfigError, match=r"data\.classes = 7: the targets are 2 texts"):
+        read_targets(np.array(["z", "m"]), classes=7)
+
+
+@pytest.mark.parametrize("task", ["auto", "regression", "classification"])
+def test_targets_that_are_not_finite_are_named(task):
+    with pytest.raises(TargetError, match="target inf is not finite") as found:
+        read_targets(np.array([0.0, np.inf, 1.0]), task)
+    assert found.value.row == 1
+
+
+def test_numbers_that_float32_would_blur_are_refused():
+    with pytest.raises(ConfigError, match="the target goes from 1000000000 to 1000000059"):
+        read_targets(1e9 + np.arange(60.0), "regression")
 
 
 def test_declared_classes_keep_their_numbers():

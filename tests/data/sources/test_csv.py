@@ -86,3 +86,51 @@ def test_what_cannot_be_read_is_named(refuse):
     assert "no columns beside the target" in refuse(frame()[["label"]])
     assert "no rows in it" in refuse(frame()[:0])
     assert "row 1: label -1 is outside the class range" in refuse(frame().assign(label=-1))
+
+
+def test_both_files_have_one_type_for_each_column(tmp_path, load):
+    (tmp_path / "train.csv").write_text("x,user,label\n1,7,01\n2,8,02\n3,8,01\n")
+    (tmp_path / "test.csv").write_text("x,user,label\n1,7,01\n2,a,02\n3,8,x\n")
+    dataset = load(f"csv:{tmp_path}")
+    assert (dataset.class_names, dataset.domain_names) == (("01", "02", "x"), ("7", "8", "a"))
+    assert dataset.labels.tolist() == [0, 1, 0, 0, 1, 2]
+    assert dataset.samples[:, 0].tolist() == [1, 2, 3, 1, 2, 3]
+
+
+def test_users_that_are_numbers_are_in_their_order(read):
+    assert read(frame().assign(user=np.arange(ROWS) % 11)).domain_names == tuple(map(str, range(11)))
+
+
+def test_two_columns_that_could_be_the_target_or_the_user_are_asked_about(read, refuse):
+    table = frame().assign(y=np.arange(ROWS) % 3, writer=np.arange(ROWS) % 2)
+    assert "label and y could each be the label: set data.label to one of them (and --data.drop" in refuse(
+        table.drop(columns="writer")
+    )
+    assert "user and writer could each be the user" in refuse(table, label="y")
+    dataset = read(table, drop=["label", "writer"])
+    assert dataset.classes == 3
+    assert "column y is the target, user says whose sample a row is; left out: label, writer" in dataset.warnings
+
+
+def test_a_name_may_be_na_and_a_number_may_be_missing(read, refuse):
+    table = frame().assign(job=np.array(["NA", "None", "DE"])[np.arange(ROWS) % 3], label=["NA", "US"] * 10)
+    dataset = read(table)
+    assert dataset.class_names == ("NA", "US")
+    assert any("job (3)" in line for line in dataset.warnings)
+    table = table.assign(age=["NaN", *map(str, range(1, ROWS))])
+    assert "row 1: no value in column age (1 such rows)" in refuse(table)
+
+
+def test_close_large_numbers_are_refused(refuse):
+    assert "column time goes from 1700000000 to 1700000019" in refuse(
+        frame().assign(time=1_700_000_000 + np.arange(ROWS))
+    )
+    target = 1e9 + np.arange(ROWS)
+    assert "the target goes from 1000000000 to" in refuse(frame().assign(label=target), task="regression")
+
+
+def test_another_task_is_read_anew(read):
+    table = frame().assign(label=np.arange(ROWS) % 4 * 1.0)
+    assert [read(table, task=task).task for task in ("classification", "regression")] == [
+        "classification", "regression",
+    ]  # fmt: skip

@@ -321,3 +321,110 @@ def test_the_same_bytes_in_another_shape_are_other_data(mine):
 def test_transparent_pictures_are_counted_once(mine):
     mine.make = lambda: (toy(10, Image.new("RGBA", (2, 2))), toy(2, Image.new("RGBA", (2, 2))))
     assert "12 images have transparent pixels" in load().warnings[0]
+
+
+class Held(torch.utils.data.Dataset):
+    """Rows in memory; more of what a data set may say of itself."""
+
+    def __init__(self, rows, labels, **more):
+        self.rows, self.held = rows, labels
+        vars(self).update(more)
+
+    def __len__(self):
+        return len(self.held)
+
+    def __getitem__(self, index):
+        return self.rows[index], self.held[index]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda rows, labels: Held(rows, labels),
+        lambda rows, labels: torch.utils.data.TensorDataset(torch.from_numpy(rows), torch.from_numpy(labels)),
+        lambda rows, labels: torch.utils.data.Subset(Held(rows, labels.tolist()), range(100)),
+        lambda rows, labels: torch.utils.data.ConcatDataset(
+            [Held(rows[:40], labels[:40]), Held(rows[40:], labels[40:])]
+        ),
+    ],
+    ids=["own", "tensors", "subset", "concat"],
+)
+def test_one_changed_label_of_what_a_data_set_holds_is_noticed(mine, wrap):
+    rows, labels = np.random.default_rng(0).normal(size=(100, 4)), np.arange(100) % 2
+    mine.make = lambda: (wrap(rows, labels), toy_rows())
+    before = load()
+    labels[2] = 1 - labels[2]  # none of those that are read on every start
+    assert load().labels[2] == labels[2] != before.labels[2]
+    rows[2, 3] += 1
+    assert load().samples[2, 3] == np.float32(rows[2, 3]) != before.samples[2, 3]
+
+
+def toy_rows():
+    return np.zeros((4, 4)), np.array([0, 1, 0, 1])
+
+
+def test_another_root_is_other_data(mine):
+    rows = np.random.default_rng(0).normal(size=(100, 4))
+
+    class Read(torch.utils.data.Dataset):
+        """Not in memory, as far as anybody can see."""
+
+        __slots__ = ("factor",)
+
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, index):
+            return rows[index] * (self.factor if index == 2 else 1), index % 2
+
+    def make(root):
+        train = Read()
+        train.factor = 1 if root.name == "a" else 2
+        return train, toy_rows()
+
+    mine.make = make
+    assert [load(root=root).samples[2, 0] for root in "ab"] == [np.float32(rows[2, 0] * k) for k in (1, 2)]
+
+
+def test_other_names_of_the_same_numbers_are_other_data(mine):
+    rows, labels, names = np.zeros((20, 2)), np.arange(20) % 2, [["a", "b"], ["b", "a"]]
+    mine.make = lambda: (Held(rows, labels, classes=names[0]), Held(rows, labels, classes=names[1]))
+    assert load().labels[20:].tolist() == (1 - labels).tolist()
+    names[1] = ["a", "b"]
+    assert load().labels[20:].tolist() == labels.tolist()
+
+
+def test_numbers_of_classes_that_contradict_each_other_are_refused(mine):
+    rows, labels = np.zeros((20, 2)), np.arange(20) % 3
+    mine.make = lambda: (Held(rows, labels, classes=["a", "b"]), Held(rows, labels % 2, classes=["a", "c"]))
+    assert "train item 2: label 2 is outside the class range; 0 to 1" in refused()
+    mine.make = lambda: (Held(rows, labels % 2, classes=["a", "b"]), Held(rows, labels, classes=4))
+    assert "the train part says 2 classes and the test part 4" in refused()
+
+
+def test_two_keys_that_could_be_the_label_are_asked_about(mine):
+    items = [{"x": np.zeros(2), "label": row % 2, "target": row % 3} for row in range(6)]
+    mine.make = lambda: (items, items)
+    assert "label and target could each be the label: set data.label to one of them" in refused()
+    assert load(label="target").classes == 3
+
+
+def test_close_large_numbers_are_refused(mine):
+    rows = np.stack([1.7e9 + np.arange(60.0), np.random.default_rng(0).normal(size=60)], 1)
+    mine.make = lambda: ((rows, np.arange(60) % 2), (rows, np.arange(60) % 2))
+    assert "data mine:make, train: feature 0 goes from 1700000000 to" in refused()
+
+
+def test_another_task_is_read_anew(mine):
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    mine.make = lambda: ((rows, np.arange(20) % 4 * 1.0), (rows, np.arange(20) % 4 * 1.0))
+    assert [load(task=task).task for task in ("classification", "regression")] == ["classification", "regression"]
+
+
+def test_what_data_are_belongs_to_their_content(mine):
+    rows, labels, found = np.arange(84, dtype=np.float32), np.arange(14) % 2, set()
+    for shape, train in (((6,), 10), ((2, 3), 10), ((6,), 9)):
+        part = rows.reshape(14, *shape)
+        mine.make = lambda x=part, n=train: ((x[:n], labels[:n]), (x[n:], labels[n:]))
+        found.add(load().content)
+    assert len(found) == 3  # the last ones are the same rows, of which fewer are for training

@@ -60,6 +60,14 @@ def test_train_and_test_folders(parts):
     assert dataset.labels.tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 1, 1]
 
 
+def test_parts_may_be_written_in_any_case(parts):
+    before = load(parts)
+    for name in ("train", "test"):
+        (parts / name).rename(parts / name.title())
+    found = load(parts)
+    assert (found.train_rows, found.test_rows, found.domains) == (before.train_rows, before.test_rows, None)
+
+
 def test_a_class_may_be_called_train(classes):
     save(classes / "train", 5)
     assert load(classes).class_names == ("cat", "dog", "train")

@@ -33,9 +33,12 @@ def deal(source: Stock, options: Options, rng: np.random.Generator) -> Deal:
         train, test = Holdings(train.rows[~held], train.owners[~held]), Holdings(train.rows[held], train.owners[held])
     large = large_enough(source, options)
     if options.clients > len(large):
+        asked = f"partition.clients = {options.clients}"
+        asked += f" with partition.total = {options.total}" if options.total else ""
         raise ConfigError(
-            f"partition.clients = {options.clients}: {len(large)} of {len(source.domain_names)} clients of the data "
-            f"have {options.min_samples} samples and a training and a test sample; ask for at most so many"
+            f"{asked}: {len(large)} of {len(source.domain_names)} clients of the data have {options.min_samples} "
+            "samples and a training and a test sample; set partition.clients to at most so many"
+            f"{', or raise partition.total' if options.total else ''}"
         )
     chosen = np.sort(rng.permutation(large)[: options.clients]) if options.clients < len(large) else large
     number = np.full(len(source.domain_names), -1)
@@ -61,9 +64,11 @@ def large_enough(source: Stock, options: Options) -> np.ndarray:
         train = fit = whole - test
     large = np.flatnonzero((fit > 0) & (test > 0) & (train + test >= options.min_samples))
     if not len(large):
+        remedies = "" if pooled(source, options) else "set partition.test pooled, or "
+        remedies += "raise partition.total, or " if options.total else ""
         raise ConfigError(
             f"partition natural: none of the {count} clients of the data has {options.min_samples} samples and a "
-            "training and a test sample; set partition.test pooled, or lower partition.min_samples"
+            f"training and a test sample; {remedies}lower partition.min_samples"
         )
     return large
 

@@ -47,6 +47,20 @@ def test_as_many_as_are_asked_for_are_drawn_by_the_seed():
     assert "3 of 5 clients of the data have 2 samples" in refused(people(), name="natural", clients=4)
 
 
+def test_fewer_samples_in_all_leave_fewer_clients_and_that_is_said():
+    line = refused(people(), name="natural", total=3, clients=3)
+    assert "partition.clients = 3 with partition.total = 3: " in line
+    assert line.endswith("or raise partition.total")
+
+
+def test_somebody_whose_training_samples_are_all_for_validation_is_left_out():
+    data = people()
+    rows = np.argsort(data.domains[: data.train_rows] == 4, kind="stable")  # the two of person 4 come last
+    order = np.concatenate([rows, np.arange(data.train_rows, len(data.targets))])
+    own = replace(data, domains=data.domains[order], targets=data.targets[order], val_rows=2)
+    assert sizes_of(deal(own, name="natural")) == [(8, 3), (6, 2)]
+
+
 def test_test_samples_can_be_held_out_of_each_client():
     dealt = deal(people(), name="natural", test="pooled", test_share=0.5)
     assert sizes_of(dealt) == [(6, 5), (4, 4), (2, 2), (2, 1)]
