@@ -53,15 +53,15 @@ def one_line(text: str) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """`mine.py:12`: where in its author's code an exception comes from, not in the libraries that this calls."""
+    """`mine.py:12`: where in its author's code an exception comes from; empty where it comes from none."""
     frames = traceback.extract_tb(error.__traceback__)
     nearest = max(map(_nearness, (frame.filename for frame in frames)), default=0)
     own = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames if _nearness(frame.filename) == nearest]
-    return own[-1] if own else ""
+    return own[-1] if nearest > 1 else ""
 
 
 def _nearness(filename: str) -> int:
-    """How likely a file holds an author's code: 3 outside fedbench, 2 methods and models of fedbench, 0 libraries."""
+    """How likely a file holds an author's code: 3 a user's, 2 a method or model here, 1 fedbench's rest."""
     path = Path(filename)
     if path.is_relative_to(PACKAGE):
         return 2 if path.parent.name in ("methods", "models", "parts") and path.stem not in CONTRACT else 1

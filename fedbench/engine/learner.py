@@ -17,7 +17,7 @@ from fedbench.engine.losses import outputs_of, parts_of
 from fedbench.engine.module_optimizer import module_optimizer
 from fedbench.engine.stack import Stack
 from fedbench.engine.trainee import Trainee
-from fedbench.errors import ConfigError, RunError, first_line, place_of
+from fedbench.errors import ConfigError, RunError
 from fedbench.module import seeds
 from fedbench.module.hooks import LoopContext
 from fedbench.module.logs import Logs
@@ -172,4 +172,4 @@ def told(what: str) -> Iterator[None]:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{what}: {type(error).__name__}: {first_line(error)} ({place_of(error)})") from error
+        raise ConfigError(f"{what}: {RunError.of(error)}") from error

@@ -50,7 +50,7 @@ def build(
     except ConfigError:
         raise
     except Exception as error:
-        what = f"{type(error).__name__}: {error}, {place_of(error)}"
+        what = ", ".join(filter(None, [f"{type(error).__name__}: {error}", place_of(error)]))
         raise ConfigError(f"model {name}: its constructor failed ({what})") from error
     if isinstance(module, Network) and task:
         module.task = task

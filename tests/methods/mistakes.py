@@ -401,6 +401,11 @@ class FailsInCheck(Method):
         yield self.options.mu  # FailsInCheck
 
 
+class ForgetsSuper(Method):
+    def __init__(self, options, context):  # ForgetsSuper
+        self.options = options
+
+
 class TextOfCheck(Method):
     def check(self):  # TextOfCheck
         return "mind this"

@@ -73,6 +73,7 @@ EARLY = {
     "UnknownDefault": "UnknownDefault.train_defaults: unknown key train.learning_rate",
     "UnknownTrainers": "UnknownTrainers.trains = 'some': must be one of drawn, all, pooled",
     "NoMasks": "NoMasks.private must return Masks",
+    "ForgetsSuper": "ForgetsSuper.__init__ must call super().__init__(options, context)",
     "TextOfCheck": "TextOfCheck.check must return a list of lines to say; it returned a value of type str",
     "NothingOfCheck": "NothingOfCheck.check must return a list of lines to say; it returned None",
     "FailsInCheck": "AttributeError: 'Options' object has no attribute 'mu'",

@@ -245,3 +245,12 @@ def test_a_metric_of_ones_own_is_tried_before_round_1():
     with pytest.raises(ConfigError, match=r"fails fails: ValueError: my metric \(test_further.py:\d+\)") as found:
         check(*resolve(asked))
     assert not isinstance(found.value, RunError)
+
+
+def test_one_class_is_nothing_to_tell_apart(monkeypatch):
+    module = ModuleType("alike")
+    rows = np.random.default_rng(0).normal(size=(20, 4))
+    module.make = lambda: ((rows, ["cat"] * 20), (rows, ["cat"] * 20))
+    monkeypatch.setitem(sys.modules, "alike", module)
+    with pytest.raises(ConfigError, match=r"all samples are of one class \(cat\), two or more are needed$"):
+        resolve(Config(data="alike:make", resources={"hosts": 0}))

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import Subset
+from torch.utils.data import DataLoader, Subset
 
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleReader, as_array
 from fedbench.errors import ConfigError, RunError, nearest
 
-PROBES = 32
-"""Items of a part that are read on every start, to notice that the data changed."""
+PROBES, FEW = 32, 1000
+"""Items of a part that are read on every start, to notice that the data changed: all where they are few."""
 SAMPLES = ("image", "img", "pixel_values", "input_ids", "features", "x", "sample", "input", "inputs", "data")
 TARGETS = ("label", "labels", "target", "targets", "class", "y", "fine_label")
 DOMAINS = ("domain", "user", "user_id", "client", "client_id", "writer", "writer_id", "speaker", "speaker_id", "person")
@@ -50,10 +50,10 @@ class Part:
         """Raises ConfigError for what has no length or no items."""
         where = f"data {name}, {part} item"
         data = rows_of(data, where)
-        if isinstance(data, np.ndarray | torch.Tensor):
+        if isinstance(data, np.ndarray | torch.Tensor) or hasattr(data, "to_numpy"):
             raise ConfigError(
-                f"data {name}: the {part} part is one array; a factory returns (train, test), and each of them is a "
-                "map-style data set or a pair of arrays (samples, targets)"
+                f"data {name}: the {part} part is one {type(data).__name__}; a factory returns (train, test), and each "
+                "of them is a map-style data set or a pair of arrays (samples, targets)"
             )
         try:
             size = len(data)
@@ -126,12 +126,12 @@ class Part:
         return self.domains[value]
 
     def probe(self, reader: SampleReader, digest: Any) -> None:
-        """Feed names, what is in memory and some items, evenly spread, to a digest.
+        """Feed names, what is in memory and items, a few of many, evenly spread, to a digest.
 
         Raises ConfigError where an item differs when it is asked for again, and where float32 would blur samples.
         """
         digest.update(repr((self.classes, self.count, self.domains)).encode())
-        whole = isinstance(self.data, list | tuple)
+        whole = isinstance(self.data, list | tuple) or len(self) <= FEW
         if not whole:
             add_memory(self.data, digest)
         few, rows = {round(i) for i in np.linspace(0, len(self) - 1, PROBES)}, []
@@ -185,17 +185,29 @@ def check_repeatable(where: str, sample: np.ndarray, again: np.ndarray) -> None:
 
 
 def rows_of(data: Any, where: str) -> Any:
-    """Arrays (samples, targets), and perhaps (samples, targets, domains), as items; anything else as it is."""
+    """Columns as items: arrays (samples, targets), perhaps with domains, or a dict of columns; else what was given."""
+    if isinstance(data, DataLoader):
+        raise ConfigError(f"{where}s: a DataLoader; bring its data set, loader.dataset")
+    if isinstance(data, dict) and data and all(isinstance(name, str) for name in data):
+        return [dict(zip(data, row, strict=True)) for row in zip(*columns_of(data.values(), where), strict=True)]
     if not isinstance(data, tuple | list) or len(data) not in (2, 3):
         return data
     first, *others = data
-    arrays = isinstance(first, np.ndarray | torch.Tensor) and first.ndim
-    if not arrays or not all(isinstance(own, np.ndarray | torch.Tensor | list) for own in others):
+    array = isinstance(first, np.ndarray | torch.Tensor) and first.ndim
+    if not array and not hasattr(first, "to_numpy"):
         return data
-    sizes = [len(own) for own in data]
+    if not all(isinstance(own, np.ndarray | torch.Tensor | list) or hasattr(own, "to_numpy") for own in others):
+        return data
+    return list(zip(*columns_of(data, where), strict=True))
+
+
+def columns_of(columns: Iterable[Any], where: str) -> list[Any]:
+    """Arrays, and tables of pandas as such. Raises ConfigError where they have not as many rows."""
+    found = [own.to_numpy() if hasattr(own, "to_numpy") else own for own in columns]
+    sizes = [len(own) for own in found]
     if len(set(sizes)) > 1:
         raise ConfigError(f"{where}s: arrays of {' and '.join(map(str, sizes))} rows; as many of each are expected")
-    return list(zip(*data, strict=True))
+    return found
 
 
 def named(known: Any, where: str) -> tuple[tuple[str, ...], int | None]:
@@ -262,6 +274,8 @@ def checked_target(item: Item, first: Any) -> Any:
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise ConfigError(f"{item.where}: values that are not finite; leave such samples out or fill them in")
     if values.dtype == np.uint64:
+        if int(values.max()) > np.iinfo(np.int64).max:
+            raise ConfigError(f"{item.where}: label {values.max()} is too large for a class")
         values = values.astype(np.int64)
     if first is None:
         return values

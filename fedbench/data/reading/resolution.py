@@ -21,6 +21,6 @@ def check_resolution(where: str, values: np.ndarray, names: list[str]) -> None:
     if blurred.any():
         column = int(np.flatnonzero(blurred)[0])
         raise ConfigError(
-            f"{where}: {names[column]} goes from {low[column]:.17g} to {high[column]:.17g}, between which float32 "
-            f"tells {int((high - low)[column] / step[column]) + 1} values apart: subtract an offset beforehand"
+            f"{where}: {names[column]} goes from {low[column]:.17g} to {high[column]:.17g} in steps that float32 does "
+            "not have so far from 0: subtract an offset beforehand"
         )

@@ -10,6 +10,8 @@ from fedbench.errors import ConfigError
 
 FEW = 20
 """So many whole values, written as floats, are classes where nothing is said."""
+REPEATED = 20
+"""So often, on average, whole numbers with gaps occur that are classes where nothing is said."""
 NAMED = 20
 """So many labels are listed in a line."""
 
@@ -119,9 +121,8 @@ def _whole(values: np.ndarray, names: Sequence[str], classes: int | None, declar
     values = values.astype(np.int64)
     count = classes or len(names)
     low = np.flatnonzero(values < 0)
-    if len(low):
-        hint = "; labels that are hidden cannot be used: leave such samples out" if values[low[0]] == -1 else ""
-        raise TargetError(int(low[0]), f"label {values[low[0]]} is outside the class range; {_range(count)}{hint}")
+    if count and len(low):
+        raise TargetError(int(low[0]), f"label {values[low[0]]} is outside the class range; {_range(count)}")
     if count:
         high = np.flatnonzero(values >= count)
         if len(high):
@@ -131,7 +132,14 @@ def _whole(values: np.ndarray, names: Sequence[str], classes: int | None, declar
             )
         return Targets(values, "classification", count, _of_each(names, count))
     found, compact = np.unique(values, return_inverse=True)
-    if not declared and len(found) > FEW and 2 * len(found) > len(values):
+    if not declared and found[0] == -1 and found.tolist() != [-1, 1]:
+        raise TargetError(
+            int(low[0]),
+            "label -1: leave such samples out where it stands for a hidden label, or say --task classification where "
+            "it is a class",
+        )
+    gaps = len(found) <= found[-1] - found[0]
+    if not declared and len(found) > FEW and len(values) < (REPEATED if gaps else 2) * len(found):
         raise ConfigError(
             f"the targets are whole numbers that hardly repeat ({len(found)} different ones in {len(values)} samples): "
             "say --task regression where they are numbers, or --task classification where they are classes"

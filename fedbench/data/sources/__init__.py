@@ -4,6 +4,7 @@ A module holds `Options` (the keys `data.*` that it takes beside those of all) a
 """
 
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,11 @@ FORMATS = {
     "factory": ("package.module:factory",),
 }
 """Modules that serve other names than their own."""
+OWN = "package.module:factory, a function that reads it (docs/data.md)"
+FILES = {".csv": "csv:{}", ".parquet": "parquet:{}"} | dict.fromkeys(
+    (".npz", ".npy", ".pt", ".pth", ".pkl", ".h5"), OWN
+)
+"""How a file is named, by its ending."""
 
 
 def names() -> list[str]:
@@ -63,6 +69,8 @@ def module_of(name: str) -> str:
         return prefix if f"{prefix}:PATH" in known else "factory"
     if name in known:
         return next((module for module, served in FORMATS.items() if name in served), name.replace("-", "_"))
+    if hint := FILES.get(Path(name).suffix.lower()) or ("folder:{}" if Path(name).is_dir() else ""):
+        raise ConfigError(f"unknown data set '{name}': write {hint.format(name)}")
     raise ConfigError(f"unknown data set '{name}': {nearest(name, known)} (your own: package.module:factory)")
 
 

@@ -4,6 +4,7 @@ Numbers are features, truth values 0 and 1, columns of text categories, a featur
 which every fifth row is for testing, or a folder with a file for the train and one for the test part.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none")
 """What tables say where there is no number."""
+OTHER_SEPARATORS = (";", "\t", "|")
 MOST = 50
 """Different values of a column of text that is read as categories."""
 
@@ -60,10 +62,11 @@ def parts_of(path: Path) -> dict[str, Path]:
 def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Content:
     first, *others = (table_of(file, str if len(files) > 1 else None) for file in files.values())
     for table in others:
-        if list(table.columns) != list(first.columns):
-            raise ConfigError(f"data csv:{path}: train.csv and test.csv have other columns")
+        if other := sorted({*first.columns} ^ {*table.columns}):
+            raise ConfigError(f"data csv:{path}: train.csv and test.csv have other columns: one lacks {other[0]}")
     whole = typed(joined([first, *others]) if others else first)
     where = f"data csv:{path}"
+    rows = Rows(where, [(file.name, len(table)) for file, table in zip(files.values(), [first, *others], strict=True)])
     label, user = columns_of(where, whole, options)
     left_out = [name for name in whole.columns if name.startswith("Unnamed:") or name in options.drop]
     for name in options.drop:
@@ -71,8 +74,8 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
             raise ConfigError(f"data.drop: {where} has no column {name!r}")
     used = [name for name in whole.columns if name not in (label, user, *left_out)]
     for name in filter(None, [label, user, *used]):
-        check_whole(where, whole[name])
-    features, remarks = encoded(where, whole[used])
+        check_whole(rows, whole[name])
+    features, remarks = encoded(rows, whole[used])
     test = np.arange(len(whole)) >= len(first) if others else np.array([is_test_row(i) for i in range(len(whole))])
     owners = None if user is None else owners_of(whole[user])
     remarks.insert(0, described(label, user, left_out))
@@ -82,7 +85,7 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
         Block(features[own], targets_of(whole[label])[own], None if owners is None else owners[own])
         for own in (~test, test)
     ]
-    meaning = partial(learnt, where, np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)]), task)
+    meaning = partial(learnt, rows, np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)]), task)
     return Content(
         int((~test).sum()),
         int(test.sum()),
@@ -92,6 +95,22 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
         targets=meaning,
         domains=partial(domain_numbers, ()),
     )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where rows of a whole table stand. files: name and number of rows of each."""
+
+    where: str
+    files: list[tuple[str, int]]
+
+    def place(self, row: int) -> str:
+        """As a reader counts, from 1 and without the line of names."""
+        for name, count in self.files:
+            if row < count:
+                return f"{self.where}{f'/{name}' if len(self.files) > 1 else ''}, row {row + 1}"
+            row -= count
+        raise IndexError(row)
 
 
 def table_of(file: Path, types: type | None = None) -> "DataFrame":
@@ -104,7 +123,10 @@ def table_of(file: Path, types: type | None = None) -> "DataFrame":
         raise ConfigError(f"{file}: not a table that pandas can read ({reason(error)})") from error
     if not len(table):
         raise ConfigError(f"{file}: no rows in it")
-    return table.rename(columns=str)
+    table = table.rename(columns=str)
+    if len(table.columns) == 1 and any(other in table.columns[0] for other in OTHER_SEPARATORS):
+        raise ConfigError(f"{file}: the one column {table.columns[0]!r} looks like several; separate them by commas")
+    return table
 
 
 def joined(tables: "list[DataFrame]") -> "DataFrame":
@@ -153,19 +175,20 @@ def owners_of(column: "Series") -> np.ndarray:
     return column.to_numpy() if pd.api.types.is_integer_dtype(column) else column.astype(str).to_numpy(str)
 
 
-def check_whole(where: str, column: "Series") -> None:
+def check_whole(rows: Rows, column: "Series") -> None:
     missing = np.flatnonzero(column.isna())
     if len(missing):
         raise ConfigError(
-            f"{where}, row {missing[0] + 1}: no value in column {column.name} ({len(missing)} such rows); fill them "
-            f"in, or --data.drop {column.name}"
+            f"{rows.place(missing[0])}: no value in column {column.name} ({len(missing)} such rows); fill them in, "
+            f"leave these rows out, or --data.drop {column.name}"
         )
 
 
-def encoded(where: str, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
+def encoded(rows: Rows, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
     """Features float32 [rows, D], and how columns of text were read. Raises ConfigError."""
     import pandas as pd
 
+    where = rows.where
     if not len(table.columns):
         raise ConfigError(f"{where}: no columns beside the target")
     parts, categories = [], []
@@ -187,9 +210,7 @@ def encoded(where: str, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
     features = np.concatenate(parts, axis=1)
     wrong = np.argwhere(~np.isfinite(features))
     if len(wrong):
-        raise ConfigError(
-            f"{where}, row {wrong[0][0] + 1}: a value that is not finite; fill it in or leave the row out"
-        )
+        raise ConfigError(f"{rows.place(wrong[0][0])}: a value that is not finite; fill it in or leave the row out")
     line = f"columns of text are categories, with a feature for each value: {', '.join(categories)}"
     return features, [line] if categories else []
 
@@ -200,11 +221,11 @@ def targets_of(column: "Series") -> np.ndarray:
     return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(str).to_numpy(str)
 
 
-def learnt(where: str, rows: np.ndarray, task: str, values: np.ndarray) -> Targets:
-    """rows: of each target its row in the table. Raises ConfigError."""
+def learnt(rows: Rows, order: np.ndarray, task: str, values: np.ndarray) -> Targets:
+    """order: of each target its row in the whole table. Raises ConfigError."""
     try:
         return read_targets(values, task)
     except TargetError as error:
-        raise ConfigError(f"{where}, row {rows[error.row] + 1}: {error}") from None
+        raise ConfigError(f"{rows.place(order[error.row])}: {error}") from None
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{rows.where}: {error}") from None

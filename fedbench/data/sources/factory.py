@@ -21,7 +21,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from fedbench.config import DataConfig, Section
 from fedbench.config.words import explain
-from fedbench.data.cache import Content, OnProgress, Source
+from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading.images import Item, blocks, remarks_on
 from fedbench.data.reading.items import Keys, Part, checked_target, domain_numbers
 from fedbench.data.reading.samples import Kind, SampleReader
@@ -29,6 +29,9 @@ from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.import_string import import_string
 from fedbench.user_code import fingerprint
+
+SHARE_OF_COPIES = 0.1
+"""Of the test samples, which are training samples too, from which on that is said."""
 
 
 class Options(Section):
@@ -131,6 +134,7 @@ def read(config: DataConfig, train: Part, test: Part, count: int | None, reader:
                     )
                 yield item._replace(label=checked_target(item, first))
 
+    copies = Copies(len(train))
     classes, matched = matched_classes(train, test)
     asked = count or (train.count if not classes else None)
     named = len(train.classes) if matched is not None else None
@@ -138,14 +142,42 @@ def read(config: DataConfig, train: Part, test: Part, count: int | None, reader:
     return Content(
         len(train),
         len(test),
-        blocks(items(), reader, "sample"),
+        copies.among(blocks(items(), reader, "sample")),
         kind=reader.kind,
         categories=True,
         warnings=reader.remarks,
         targets=reader_of_targets.read,
         domains=partial(domain_numbers, (*train.domains, *(n for n in test.domains if n not in train.domains))),
-        remarks=partial(remarks_on, reader.transparent),
+        remarks=lambda: (*remarks_on(reader.transparent), *copies.remarks()),
     )
+
+
+class Copies:
+    """Counts the test samples that are training samples too, as where each part draws its rows anew."""
+
+    def __init__(self, train: int) -> None:
+        self.train, self.rows, self.known, self.found = train, 0, set[bytes](), 0
+
+    def among(self, found: Iterator[Block]) -> Iterator[Block]:
+        """The blocks as they are."""
+        for block in found:
+            for sample in block.samples:
+                digest = hashlib.blake2b(sample.tobytes(), digest_size=8).digest()
+                if self.rows < self.train:
+                    self.known.add(digest)
+                else:
+                    self.found += digest in self.known
+                self.rows += 1
+            yield block
+
+    def remarks(self) -> Iterator[str]:
+        """Says so where they are many."""
+        tests = self.rows - self.train
+        if self.found > SHARE_OF_COPIES * tests:
+            yield (
+                f"{self.found} of {tests} test samples are training samples too, number for number: where the factory "
+                "draws its parts at random, let it draw the same ones in every call"
+            )
 
 
 def matched_classes(train: Part, test: Part) -> tuple[tuple[str, ...], np.ndarray | None]:

@@ -21,6 +21,9 @@ VAL = ("val", "valid", "validation", "dev")
 TEST = ("test", "testing")
 """Names of the folders of the three parts."""
 
+BESIDE_IMAGES = ("Thumbs.db", "desktop.ini")
+"""Files that file managers write."""
+
 Listing = dict[str, dict[str, list[Path]]]
 """Image files by domain (one without a name where there are none) and class, all in ascending order."""
 
@@ -57,7 +60,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     if not path.is_dir():
         raise ConfigError(f"data folder:{path}: no such folder")
     parts = find_parts(path, options)
-    return Source(f"folder:{path}", partial(read, parts, options), parts.files, options.model_dump())
+    return Source(f"folder:{path}", partial(read, path, parts, options), parts.files, options.model_dump())
 
 
 def find_parts(path: Path, options: Options) -> FolderParts:
@@ -216,11 +219,25 @@ def by_class(path: Path, empty: bool = False) -> dict[str, list[Path]]:
 
 
 def images_below(folder: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(folder):
-        yield from (Path(place, name) for name in names if is_image(name))
+    return (file for file in files_below(folder) if is_image(file.name))
 
 
-def read(parts: FolderParts, options: Options) -> Content:
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files in a folder and in those below it; hidden ones are left out."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(place, name) for name in names if not name.startswith("."))
+
+
+def files_of_other_kinds(path: Path) -> Iterator[str]:
+    """Says how many files below a folder are no images that can be read."""
+    others = sorted(file for file in files_below(path) if not is_image(file.name) and file.name not in BESIDE_IMAGES)
+    if others:
+        example = others[0].relative_to(path)
+        yield f"files of other kinds are left out ({len(others)}), for example {example}"
+
+
+def read(path: Path, parts: FolderParts, options: Options) -> Content:
     names, domains = classes_of(parts.train), tuple(name for name in parts.train if name)
     train, val, test = (
         [
@@ -231,4 +248,5 @@ def read(parts: FolderParts, options: Options) -> Content:
         ]
         for part in (parts.train, parts.val, parts.test)
     )
-    return listed_content(train, test, names, options.size, domains, None, tuple(parts.remarks), val)
+    remarks = (*parts.remarks, *files_of_other_kinds(path))
+    return listed_content(train, test, names, options.size, domains, None, remarks, val)

@@ -13,7 +13,7 @@ SECONDS = 1.7e9 + np.arange(60.0)
 @pytest.mark.parametrize("column", [SECONDS, SECONDS.astype(np.int64), -SECONDS, 1 + 1e-6 * RNG.normal(size=60)])
 def test_a_column_of_close_large_numbers_is_named(column):
     values = np.stack([RNG.normal(size=60), column.astype(np.float64)], 1)
-    with pytest.raises(ConfigError, match=r"^here: b goes from .* values apart: subtract an offset beforehand"):
+    with pytest.raises(ConfigError, match=r"^here: b goes from .* so far from 0: subtract an offset beforehand"):
         check_resolution("here", values, ["a", "b"])
 
 

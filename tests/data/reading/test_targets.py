@@ -54,6 +54,21 @@ def test_text_keeps_the_order_of_the_names_that_are_declared():
         read_targets(np.array(["z", "m"]), classes=7)
 
 
+def test_negative_labels_are_classes_where_they_cannot_stand_for_hidden_ones():
+    assert read_targets(np.array([1, -1, 1])).labels == ("-1", "1")
+    assert read_targets(np.array([1.0, -1.0] * 4)).labels == ("-1", "1")
+    assert read_targets(np.array([-2, 1, 3])).values.tolist() == [0, 1, 2]
+    assert read_targets(np.array([-1, 0, 1]), "classification").labels == ("-1", "0", "1")
+
+
+def test_many_whole_numbers_with_gaps_are_asked_about():
+    ages = 18 + np.arange(400) * 7 % 53 * 2
+    with pytest.raises(ConfigError, match="whole numbers that hardly repeat"):
+        read_targets(ages)
+    assert read_targets(np.tile(ages, 10)).classes == 53
+    assert read_targets(np.repeat(np.arange(100), 5)).classes == 100
+
+
 @pytest.mark.parametrize("task", ["auto", "regression", "classification"])
 def test_targets_that_are_not_finite_are_named(task):
     with pytest.raises(TargetError, match="target inf is not finite") as found:
@@ -77,7 +92,13 @@ def test_declared_classes_keep_their_numbers():
     [
         (CLASSES, {"names": ("a", "b")}, 2, "label 2 is outside the class range; 0 to 1 (2 class names are given"),
         (CLASSES, {"classes": 4}, 4, "label 4 is outside the class range; 0 to 3"),
-        (CLASSES - 1, {}, 0, "label -1 is outside the class range; 0 and up; labels that are hidden"),
+        (
+            CLASSES - 1,
+            {},
+            0,
+            "label -1: leave such samples out where it stands for a hidden label, or say --task class",
+        ),
+        (CLASSES - 1, {"classes": 9}, 0, "label -1 is outside the class range; 0 to 8"),
         (CLASSES + 0.5, {"names": ("a", "b")}, 0, "label 0.5 is no whole number"),
         (np.eye(5)[CLASSES] * 2, {"task": "multilabel"}, 0, "is no row of 0 and 1"),
         (np.ones((4, 2)), {"task": "classification"}, 0, "several labels, or none; --task multilabel takes them"),

@@ -85,7 +85,18 @@ def test_what_cannot_be_read_is_named(refuse):
     )
     assert "no columns beside the target" in refuse(frame()[["label"]])
     assert "no rows in it" in refuse(frame()[:0])
-    assert "row 1: label -1 is outside the class range" in refuse(frame().assign(label=-1))
+    assert "row 1: label -1: leave such samples out" in refuse(frame().assign(label=-1))
+    assert "looks like several; separate them by commas" in refuse(pd.DataFrame({"a;label": ["1;2", "3;4"]}))
+
+
+def test_rows_and_columns_of_two_files_are_found_by_name(tmp_path, load, refused):
+    frame()[:12].to_csv(tmp_path / "train.csv", index=False)
+    table = frame()[12:].iloc[:, ::-1]
+    table.to_csv(tmp_path / "test.csv", index=False)
+    assert load(f"csv:{tmp_path}").samples[12:, 0].tolist() == frame()["age"][12:].astype(np.float32).tolist()
+    table.iloc[2, table.columns.get_loc("age")] = np.nan
+    table.to_csv(tmp_path / "test.csv", index=False)
+    assert f"{tmp_path}/test.csv, row 3: no value in column age" in refused(f"csv:{tmp_path}")
 
 
 def test_both_files_have_one_type_for_each_column(tmp_path, load):

@@ -5,6 +5,7 @@ import sys
 from types import ModuleType
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -104,7 +105,7 @@ def test_factories_that_are_none(mine):
     mine.make = lambda: 1 / 0
     assert re.search(r"the factory failed: ZeroDivisionError: division by zero \(test_factory.py:\d+\)", refused())
     mine.make = lambda: (np.zeros((3, 2)), np.zeros(3))
-    assert "the train part is one array; a factory returns (train, test), and each of them is" in refused()
+    assert "the train part is one ndarray; a factory returns (train, test), and each of them is" in refused()
     mine.make = 3
     assert "not a function" in refused()
     with pytest.raises(ConfigError, match=r"module mine has no mak; did you mean make\?"):
@@ -428,3 +429,34 @@ def test_what_data_are_belongs_to_their_content(mine):
         mine.make = lambda x=part, n=train: ((x[:n], labels[:n]), (x[n:], labels[n:]))
         found.add(load().content)
     assert len(found) == 3  # the last ones are the same rows, of which fewer are for training
+
+
+def test_tables_of_pandas_and_dicts_of_columns_are_columns(mine):
+    table = pd.DataFrame({"a": np.arange(6) * 0.5, "b": np.arange(6) % 5 + 0.25})
+    labels = pd.Series(["x", "y"] * 3)
+    mine.make = lambda: ((table.to_numpy(), labels.to_numpy()), (table.to_numpy(), labels.to_numpy()))
+    expected = load()
+    for part in ((table, labels), (table.to_numpy(), labels), {"x": table, "y": labels.tolist()}):
+        mine.make = lambda part=part: (part, part)
+        found = load()
+        assert (found.samples == expected.samples).all()
+        assert (found.labels == expected.labels).all()
+    mine.make = lambda: (table, table)
+    assert "the train part is one DataFrame; a factory returns (train, test)" in refused()
+    mine.make = lambda: ({"x": np.zeros((4, 2)), "y": [0, 1]}, toy(4))
+    assert "train items: arrays of 4 and 2 rows" in refused()
+    mine.make = lambda: (torch.utils.data.DataLoader(toy(4)), toy(4))
+    assert "train items: a DataLoader; bring its data set, loader.dataset" in refused()
+
+
+def test_labels_beyond_what_a_class_can_be_are_named(mine):
+    mine.make = lambda: ([(np.zeros(2), np.uint64(2**63 + 5))] * 4, toy(4))
+    assert "label 9223372036854775813 is too large for a class" in refused()
+
+
+def test_test_samples_that_are_training_samples_are_counted(mine):
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    mine.make = lambda: ((rows, np.arange(20) % 2), (rows[15:], np.arange(5) % 2))
+    assert any(line.startswith("5 of 5 test samples are training samples too") for line in load().warnings)
+    mine.make = lambda: ((rows[:15], np.arange(15) % 2), (rows[15:], np.arange(5) % 2))
+    assert not any("training samples too" in line for line in load().warnings)

@@ -74,9 +74,14 @@ def test_a_class_may_be_called_train(classes):
 
 
 def test_other_and_hidden_files_are_left_out(classes):
-    (classes / "cat" / "readme.txt").write_text("hello")
+    (classes / "cat" / "Thumbs.db").write_text("hello")
     (classes / "cat" / ".hidden.png").write_text("hello")
-    assert len(load(classes).labels) == 15
+    save(classes / "cat" / ".ipynb_checkpoints", 2)
+    assert not any("other kinds" in line for line in load(classes).warnings)
+    (classes / "cat" / "photo.heic").write_text("hello")
+    found = load(classes, size=5)
+    assert len(found.labels) == 15
+    assert "files of other kinds are left out (1), for example cat/photo.heic" in found.warnings
 
 
 def test_an_added_image_is_noticed(classes):
