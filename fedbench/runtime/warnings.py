@@ -47,12 +47,17 @@ def undefined(seed: int, point: str, scores: Mapping[int, Scores], task: Task) -
     return [f"seed {seed}: some outputs at {point} are not numbers, {outcome}: lower the learning rates"]
 
 
+def without_effect(method: type[Method], optimizer: str) -> tuple[str, ...]:
+    """The keys of `train` that the model's own optimiser does not read, where that makes the steps."""
+    own = optimizer == "module" and not (method.plain_steps or method.own_optimizer)
+    return ("lr", "momentum", "weight_decay") if own else ()
+
+
 def unheeded(config: Config, method: Method) -> list[str]:
     """Says which values for the built-in optimisers the module's own one does not know."""
-    if config.train.optimizer != "module" or method.plain_steps or method.own_optimizer:
-        return []
     usual = TrainConfig(**method.train_defaults)
-    keys = [k for k in ("lr", "momentum", "weight_decay") if getattr(config.train, k) != getattr(usual, k)]
+    without = without_effect(type(method), config.train.optimizer)
+    keys = [key for key in without if getattr(config.train, key) != getattr(usual, key)]
     values = ", ".join(f"train.{key} = {getattr(config.train, key):g}" for key in keys)
     line = f"{values}: without effect on the steps of the model's configure_optimizers"
     return [f"{line}; set it there, or choose --train.optimizer sgd"] if keys else []

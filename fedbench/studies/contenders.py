@@ -1,6 +1,6 @@
 """Methods that are compared, and what each of them is tuned over."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 
@@ -11,6 +11,7 @@ from fedbench.config.files import parse_value
 from fedbench.config.keys import flat, nested
 from fedbench.errors import ConfigError
 from fedbench.results.plan import point_name
+from fedbench.runtime.warnings import without_effect
 from fedbench.studies.resolve import settled
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values
@@ -29,7 +30,7 @@ class Contender:
 
     trial: keys that are set while points are tried, such as fewer rounds. seeds: of its final runs; none: the study's.
     space: what points are of. samples: how many are proposed, one after another, of which `points` has the first.
-    refused: points that no run takes, and why.
+    refused: points that no run takes, and why. untuned: keys of its space that have no effect on it.
     """
 
     label: str
@@ -41,6 +42,7 @@ class Contender:
     samples: int = 0
     space: Space | None = None
     refused: tuple[tuple[Values, str], ...] = ()
+    untuned: tuple[str, ...] = ()
 
     @property
     def tries(self) -> int:
@@ -136,6 +138,8 @@ class Contender:
         """
         asked = self.config(config)
         own = replace(space.named(self.method).without(given_in(asked)), given=self._seen(asked))
+        untuned = self.without_effect(own.axes, config)
+        own = replace(own, axes={key: values for key, values in own.axes.items() if key not in untuned})
         refused: dict[str, tuple[Values, str]] = {}
 
         def takes(point: Values) -> bool:
@@ -148,7 +152,18 @@ class Contender:
         if not points:
             raise ConfigError(left_out[0][1] if left_out else f"space: no point of {self.label} meets its constraint")
         samples = (most or search.samples or 1) if search.kind == "optuna" and own.axes else 0
-        return replace(self, points=tuple(points), refused=left_out, samples=samples, space=own)
+        return replace(self, points=tuple(points), refused=left_out, samples=samples, space=own, untuned=untuned)
+
+    def without_effect(self, axes: Iterable[str], config: Config) -> tuple[str, ...]:
+        """The keys of a space that the model's own optimiser does not read, where that makes the steps."""
+        asked = self.config(config)
+        optimizer = str(self._seen(asked).get("train.optimizer", "auto"))
+        if "train.optimizer" in axes:
+            return ()
+        if optimizer == "auto" and ":" in asked.model.name:
+            optimizer = "module"
+        idle = without_effect(methods.load(self.method), optimizer)
+        return tuple(key for key in axes if key in {f"train.{name}" for name in idle})
 
 
 def given_in(config: Config) -> Values:

@@ -1,7 +1,7 @@
 """A study of methods in two stages: each is tuned over its points, and the best one runs over the final seeds."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -73,13 +73,21 @@ class Contest:
 
     def check(self) -> Metric:
         """Try what every contender is first asked to run. The metric that choices go by. Raises ConfigError."""
-        remarks: dict[str, None] = {}
+        remarks = dict.fromkeys(self._untuned())
         for contender in self.contenders:
             dataset, lines = self._tried_out(contender)
             remarks |= dict.fromkeys(lines)
         for line in remarks:
             logging.getLogger("fedbench").warning("%s", line)
         return load(dataset.task, self.config.evaluate.model_dump()).primary
+
+    def _untuned(self) -> Iterator[str]:
+        """Says which keys have no effect on whose steps, so that they are no axes."""
+        if keys := sorted({key for contender in self.contenders for key in contender.untuned}):
+            yield (
+                f"not tuned: {', '.join(keys)}, which the model's own configure_optimizers does not read; with "
+                "--train.optimizer sgd they are"
+            )
 
     def _tried_out(self, contender: Contender) -> tuple[Dataset, Sequence[str]]:
         """The data, and what is to be said of their partition, after a run of the contender was built.

@@ -73,7 +73,13 @@ def contest_of(
     name, search = config.method.name, tuning.search
     own = space_of(name, space)
     check_space(own.axes, name)
-    subject = Contender(name, name).tuned_over(own, config, tuning.most, search)
+    subject = Contender(name, name)
+    if isinstance(space, dict) and (untuned := subject.without_effect(own.axes, config)):
+        raise ConfigError(
+            f"space: {untuned[0]}: steps are made by the model's own configure_optimizers, which does not read "
+            "it; leave it out, or set --train.optimizer sgd"
+        )
+    subject = subject.tuned_over(own, config, tuning.most, search)
     most = len(subject.points) if search.kind == "grid" else None
     others = [Contender.baseline(other) for other in baselines if other != name]
     others = [other.tuned_over(Space.of(other.method), config, most, search) for other in others]

@@ -60,6 +60,18 @@ def test_what_is_set_is_not_tuned():
     assert len(Contender.named("fedcac").tuned_over(space, Config(), 3).points) == 3
 
 
+def test_what_the_models_own_optimiser_does_not_read_is_not_tuned():
+    space = Space({"train.lr": [0.1, 0.3], "train.momentum": [0, 0.9], "train.epochs": [1, 5]})
+    own = Config(model="tests.runtime.networks:Awkward")
+    found = Contender.named("fedavg").tuned_over(space, own, None)
+    assert found.untuned == ("train.lr", "train.momentum")
+    assert found.points == ({"train.epochs": 1}, {"train.epochs": 5})
+    assert len(Contender.named("per-fedavg").tuned_over(space, own, None).points) == 8  # its steps are its own
+    assert len(Contender.named("co-pfl").tuned_over(space, own, None).points) == 8  # takes Adam by default
+    for config in (Config(), Config(model="tests.runtime.networks:Awkward", train={"optimizer": "sgd"})):
+        assert not Contender.named("fedavg").tuned_over(space, config, None).untuned
+
+
 def test_it_runs_its_points_on_the_tuning_seeds_and_the_first_one_on_the_final_ones():
     points = ({"train.lr": 0.1}, {"train.lr": 0.2})
     own = Contender("local", "local", {"rounds": 9}, points, {"rounds": 3}, samples=3)

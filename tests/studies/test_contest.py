@@ -165,3 +165,12 @@ def test_what_is_stopped_is_never_chosen(tmp_path):
     made.plan.entries[2] = replace(made.plan.entries[2], status="stopped", scores={})
     made.choose(load("classification").primary)
     assert made.plan.choices == {"local": {"train.lr": 1.0}}
+
+
+def test_what_is_not_tuned_is_said_before_the_first_trial(tmp_path, caplog):
+    space = Space({"train.lr": [0.1, 0.3], "train.epochs": [1, 2]})
+    config = Config(model={"name": "tests.runtime.networks:Awkward", "head": "classifier"}, seeds=[0])
+    entrant = Contender.named("fedavg").tuned_over(space, config, None)
+    plan = Plan("compare", None, config.model_dump(mode="json"), [])
+    Contest(plan, config, [entrant], tmp_path, tmp_path, (90,)).check()
+    assert any(line.startswith("not tuned: train.lr, which the model's own") for line in caplog.messages)
