@@ -11,6 +11,10 @@ from pydantic.fields import FieldInfo
 from fedbench.errors import nearest
 
 
+MOST_SHOWN = 100
+"""Characters of a value that is shown."""
+
+
 def legal(annotation: Any, metadata: Iterable[Any] = ()) -> str:
     """What a key takes, in words: `number in [0, 1)`, `whole number >= 1 or none`, `sgd, adam or adamw`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -66,16 +70,24 @@ def explain(error: ValidationError, root: type[BaseModel], prefix: str = "") -> 
         hint = f"did you mean {' or '.join(meant)}?" if meant else nearest(unknown, section.model_fields)
         return f"unknown key {where}: {hint}"
     if problem["type"] == "value_error":
-        return f"{key} = {value!r}: {problem['msg'].removeprefix('Value error, ')}"
+        return f"{key} = {_cut(value)}: {problem['msg'].removeprefix('Value error, ')}"
     if problem["type"] == "missing":
         return f"{key}: a value is needed"
     if field is None:
-        name = "a name or " if "name" in section.model_fields else ""
-        return f"{key} = {value!r}: must be {name}a mapping of the keys {', '.join(section.model_fields)}"
+        name = "a name, a class or a function, or " if "name" in section.model_fields else ""
+        return f"{key} = {_cut(value)}: must be {name}a mapping of the keys {', '.join(section.model_fields)}"
     takes = legal_of(field)
     article = "a " if takes.startswith(("number", "whole", "list", "path")) else ""
     empty = "at least one value" if problem["type"] == "too_short" else ""
-    return f"{key} = {value!r}: must be {empty or article + takes}{_close(value, field)}"
+    return f"{key} = {_cut(value)}: must be {empty or article + takes}{_close(value, field)}"
+
+
+def _cut(value: Any) -> str:
+    """A value as Python writes it, in one line that is not too long; of an object that is none of a file its type."""
+    if not isinstance(value, str | int | float | list | tuple | dict | Path | None):
+        return f"an object of type {type(value).__name__}"
+    text = " ".join(repr(value).split()) if not isinstance(value, str) else repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _walk(root: type[BaseModel], loc: list[str]) -> tuple[type[BaseModel], FieldInfo | None, list[str]]:

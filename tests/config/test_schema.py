@@ -49,7 +49,12 @@ def test_open_sections_keep_further_keys():
         ({"train": {"batch_size": "ful"}}, ["train.batch_size = 'ful'", "a whole number >= 1 or full"]),
         ({"train": {"optimizer": "sdg"}}, ["sgd, adam or adamw", "did you mean sgd?"]),
         ({"train": 5}, ["train = 5: must be a mapping of the keys optimizer, lr"]),
-        ({"method": 5}, ["method = 5: must be a name or a mapping"]),
+        (
+            {"model": object()},
+            ["model = an object of type object: must be a name, a class or a function, or a mapping"],
+        ),
+        ({"rounds": "x" * 300}, ["rounds = 'xxx", "xxx...: must be a whole number >= 1"]),
+        ({"method": 5}, ["method = 5: must be a name, a class or a function, or a mapping"]),
         ({"hosts": 0}, ["unknown key hosts: did you mean resources.hosts?"]),
         ({"train": {"gpus-per-host": 0}}, ["unknown key train.gpus-per-host: did you mean resources.gpus_per_host?"]),
         ({"clients": 3}, ["did you mean partition.clients or evaluate.clients?"]),
@@ -148,7 +153,7 @@ def test_classes_and_functions_stand_for_their_names():
     where = "test_classes_and_functions_stand_for_their_names.<locals>.Inner"
     assert config.data.name == f"tests.config.test_schema:{where}"
     assert import_string(config.data.name, "data") is Inner
-    assert "must be a name or a mapping" in message(method=3)
+    assert "must be a name, a class or a function, or a mapping" in message(method=3)
 
 
 def test_what_only_this_process_knows_goes_where_the_configuration_goes(monkeypatch):

@@ -237,18 +237,21 @@ def key_of(
     where: str,
     needed: bool = True,
     hint: str = "",
+    noun: str = "key",
 ) -> str | None:
     """The key of an item that holds its sample, label or user. Raises ConfigError."""
     if asked:
         if asked not in keys:
-            raise ConfigError(f"data.{what} = {asked!r}: {where} has no such key; {nearest(asked, keys)}")
+            raise ConfigError(f"data.{what} = {asked!r}: {where} has no such {noun}; {nearest(asked, keys)}")
         return asked
     found = [key for key in usual if key in keys]
     if len(found) > 1:
         named = " and ".join(found)
         raise ConfigError(f"{where}: {named} could each be the {what}: set data.{what} to one of them{hint}")
     if not found and needed:
-        raise ConfigError(f"{where}: which key holds the {what}? Set data.{what} to one of {', '.join(map(str, keys))}")
+        raise ConfigError(
+            f"{where}: which {noun} holds the {what}? Set data.{what} to one of {', '.join(map(str, keys))}"
+        )
     return found[0] if found else None
 
 

@@ -155,8 +155,8 @@ def columns_of(where: str, table: "DataFrame", options: Options) -> tuple[str, s
     """The columns of target and user. Raises ConfigError."""
     names = [name for name in table.columns if name not in options.drop]
     hint = " (and --data.drop the other, unless it is a feature)"
-    user = key_of("user", options.user, DOMAINS, names, where, needed=False, hint=hint)
-    label = key_of("label", options.label, TARGETS, names, where, hint=hint)
+    user = key_of("user", options.user, DOMAINS, names, where, needed=False, hint=hint, noun="column")
+    label = key_of("label", options.label, TARGETS, names, where, hint=hint, noun="column")
     assert label is not None
     return label, user
 

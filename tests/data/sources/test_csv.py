@@ -60,7 +60,7 @@ def test_columns_can_be_named_and_left_out(read, refuse):
     dataset = read(frame().rename(columns={"label": "what", "user": "who"}), label="what", user="who", drop=["job"])
     assert (dataset.shape, dataset.domain_names) == ((2,), ("ann", "bob"))
     assert read(frame(), label="age", task="regression", drop=["user", "label"]).task == "regression"
-    assert "which key holds the label? Set data.label to one of" in refuse(frame().rename(columns={"label": "what"}))
+    assert "which column holds the label? Set data.label to one of" in refuse(frame().rename(columns={"label": "what"}))
     assert "has no column 'jobs'" in refuse(frame(), drop=["jobs"])
 
 
