@@ -10,7 +10,6 @@ from pydantic.fields import FieldInfo
 
 from fedbench.errors import nearest
 
-
 MOST_SHOWN = 100
 """Characters of a value that is shown."""
 
