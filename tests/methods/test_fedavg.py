@@ -172,8 +172,8 @@ MUTANTS = [
     ),
     (
         "one upload is left out",
-        "models, weights = [weights_of(u) for u in uploads], self.weights(uploads)",
-        "models, weights = [weights_of(u) for u in uploads[1:] or uploads], self.weights(uploads[1:] or uploads)",
+        "[weights_of(u) for u in uploads], self.checked_weights(uploads)",
+        "[weights_of(u) for u in uploads[1:] or uploads], self.checked_weights(uploads[1:] or uploads)",
         "methods/base.py",
     ),
 ]
