@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +9,15 @@ import torch
 from torch.utils.data import DataLoader, Subset
 
 from fedbench.data.reading.images import Item
+from fedbench.data.reading.memory import add_memory
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleReader, as_array
 from fedbench.errors import ConfigError, RunError, nearest
 
 PROBES, FEW = 32, 1000
 """Items of a part that are read on every start, to notice that the data changed: all where they are few."""
+ENOUGH = 16
+"""Numbers for each sample that a part holds whose samples are in memory, unless they have fewer."""
 SAMPLES = ("image", "img", "pixel_values", "input_ids", "features", "x", "sample", "input", "inputs", "data")
 TARGETS = ("label", "labels", "target", "targets", "class", "y", "fine_label")
 DOMAINS = ("domain", "user", "user_id", "client", "client_id", "writer", "writer_id", "speaker", "speaker_id", "person")
@@ -125,56 +127,41 @@ class Part:
             )
         return self.domains[value]
 
-    def probe(self, reader: SampleReader, digest: Any) -> None:
+    def probe(self, reader: SampleReader, digest: Any) -> str | None:
         """Feed names, what is in memory and items, a few of many, evenly spread, to a digest.
 
-        Raises ConfigError where an item differs when it is asked for again, and where float32 would blur samples.
+        Says so where the samples seem to lie elsewhere. Raises ConfigError where an item differs when it is asked for
+        again, and where float32 would blur samples.
         """
         digest.update(repr((self.classes, self.count, self.domains)).encode())
         whole = isinstance(self.data, list | tuple) or len(self) <= FEW
-        if not whole:
-            add_memory(self.data, digest)
+        numbers = 0 if whole else add_memory(self.data, digest)
         few, rows = {round(i) for i in np.linspace(0, len(self) - 1, PROBES)}, []
         for index in range(len(self)) if whole else sorted(few):
             item = self.item(index)
             sample = reader(item)
             if index in few:
                 check_repeatable(item.where, sample, reader(self.item(index)))
-                rows += [as_array(item.image, item.where)] if reader.kind == "feature" and sample.ndim == 1 else []
+                rows += [as_array(item.image, item.where)] if reader.kind == "feature" else []
             known = (np.asarray(item.label).tolist(), item.domain, sample.shape, sample.dtype.str)
             digest.update(repr(known).encode() + sample.tobytes())
+        where = self.where.removesuffix(" item")
         if rows and len({row.shape for row in rows}) == 1:
-            columns = [f"feature {number}" for number in range(len(rows[0]))]
-            check_resolution(self.where.removesuffix(" item"), np.stack(rows), columns)
+            check_channels(where, np.stack(rows))
+        if whole or numbers >= len(self) * min(sample.size, ENOUGH):
+            return None
+        return (
+            f"{where}: the samples seem to lie elsewhere than in memory: {PROBES} of {len(self)} are looked at on "
+            "every start; where others change, empty the folder `decoded` of the cache"
+        )
 
 
-def add_memory(value: Any, digest: Any, inside: tuple[int, ...] = ()) -> None:
-    """Feed the numbers and texts to a digest that a data set holds, however it is put together of others.
-
-    inside: the identities of what it lies in.
-    """
-    if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().contiguous()
-        value = (value.view(torch.int16) if value.dtype == torch.bfloat16 else value).numpy()
-    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
-        digest.update(repr((value.shape, value.dtype.str)).encode() + value.tobytes())
-    elif isinstance(value, str | bytes | int | float | Path | None):
-        digest.update(repr(value).encode())
-    elif id(value) not in inside and (parts := parts_held(value)) is not None:
-        digest.update(f"{type(value).__name__} {len(parts)}".encode())
-        for part in parts:
-            add_memory(part, digest, (*inside, id(value)))
-
-
-def parts_held(value: Any) -> list[Any] | None:
-    """What a container or a data set is made of; None of anything else."""
-    if isinstance(value, np.ndarray | list | tuple):
-        return list(value)
-    if isinstance(value, dict):
-        return list(value.items())
-    if hasattr(value, "to_numpy"):
-        return [value.to_numpy()]
-    return list(vars(value).items()) if hasattr(value, "__getitem__") and hasattr(value, "__dict__") else None
+def check_channels(where: str, samples: np.ndarray) -> None:
+    """Raises ConfigError where float32 would blur the numbers of a channel, the first dimension of each sample."""
+    channels = samples.shape[1]
+    columns = np.moveaxis(samples.reshape(len(samples), channels, -1), 1, 2).reshape(-1, channels)
+    called = "feature" if samples.ndim == 2 else "channel"
+    check_resolution(where, columns, [f"{called} {number}" for number in range(channels)])
 
 
 def check_repeatable(where: str, sample: np.ndarray, again: np.ndarray) -> None:

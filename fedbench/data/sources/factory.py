@@ -62,8 +62,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     parts = [Part.of(config.name, part, data, keys) for part, data in made]
     reader = SampleReader.of(parts[0].item(0), reading.kind)
     probed = hashlib.sha256()
-    for part in parts:
-        part.probe(reader, probed)
+    lines = [line for part in parts if (line := part.probe(reader, probed))]
     decided = {
         "code": fingerprint(config.name),
         "config": config.options,
@@ -72,7 +71,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
         "sizes": [len(part) for part in parts],
         "probed": probed.hexdigest(),
     }
-    fresh = replace(reader, transparent=[])
+    fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *lines))
     return Source(config.name, partial(read, config, *parts, reading.classes, fresh), options=decided)
 
 

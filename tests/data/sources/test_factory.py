@@ -12,6 +12,7 @@ from PIL import Image
 
 from fedbench.config import Config
 from fedbench.data import Dataset, Split
+from fedbench.data.reading.items import FEW
 from fedbench.errors import ConfigError
 
 
@@ -324,6 +325,10 @@ def test_transparent_pictures_are_counted_once(mine):
     assert "12 images have transparent pixels" in load().warnings[0]
 
 
+MANY = FEW + 100
+"""Items of which not all are read on every start; number 2 is not."""
+
+
 class Held(torch.utils.data.Dataset):
     """Rows in memory; more of what a data set may say of itself."""
 
@@ -343,7 +348,7 @@ class Held(torch.utils.data.Dataset):
     [
         lambda rows, labels: Held(rows, labels),
         lambda rows, labels: torch.utils.data.TensorDataset(torch.from_numpy(rows), torch.from_numpy(labels)),
-        lambda rows, labels: torch.utils.data.Subset(Held(rows, labels.tolist()), range(100)),
+        lambda rows, labels: torch.utils.data.Subset(Held(rows, [*labels]), range(MANY)),
         lambda rows, labels: torch.utils.data.ConcatDataset(
             [Held(rows[:40], labels[:40]), Held(rows[40:], labels[40:])]
         ),
@@ -351,40 +356,52 @@ class Held(torch.utils.data.Dataset):
     ids=["own", "tensors", "subset", "concat"],
 )
 def test_one_changed_label_of_what_a_data_set_holds_is_noticed(mine, wrap):
-    rows, labels = np.random.default_rng(0).normal(size=(100, 4)), np.arange(100) % 2
+    rows, labels = np.random.default_rng(0).normal(size=(MANY, 4)), np.arange(MANY) % 2
     mine.make = lambda: (wrap(rows, labels), toy_rows())
     before = load()
+    assert before.warnings == ()
     labels[2] = 1 - labels[2]  # none of those that are read on every start
     assert load().labels[2] == labels[2] != before.labels[2]
     rows[2, 3] += 1
     assert load().samples[2, 3] == np.float32(rows[2, 3]) != before.samples[2, 3]
 
 
-def toy_rows():
-    return np.zeros((4, 4)), np.array([0, 1, 0, 1])
+class Elsewhere(torch.utils.data.Dataset):
+    """Not in memory, as far as anybody can see."""
+
+    def __init__(self, rows):
+        self.length, self.read = len(rows), lambda index: rows[index]
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return self.read(index), index % 2
+
+
+def toy_rows(columns=4):
+    return np.zeros((4, columns)), np.array([0, 1, 0, 1])
 
 
 def test_another_root_is_other_data(mine):
-    rows = np.random.default_rng(0).normal(size=(100, 4))
-
-    class Read(torch.utils.data.Dataset):
-        """Not in memory, as far as anybody can see."""
-
-        __slots__ = ("factor",)
-
-        def __len__(self):
-            return 100
-
-        def __getitem__(self, index):
-            return rows[index] * (self.factor if index == 2 else 1), index % 2
-
-    def make(root):
-        train = Read()
-        train.factor = 1 if root.name == "a" else 2
-        return train, toy_rows()
-
-    mine.make = make
+    rows = np.random.default_rng(0).normal(size=(MANY, 4))
+    other = np.concatenate([rows[:2], rows[2:3] * 2, rows[3:]])
+    mine.make = lambda root: (Elsewhere({"a": rows, "b": other}[root.name]), toy_rows())
     assert [load(root=root).samples[2, 0] for root in "ab"] == [np.float32(rows[2, 0] * k) for k in (1, 2)]
+
+
+def test_what_is_not_in_memory_is_looked_at_in_part_and_that_is_said(mine):
+    rows = np.random.default_rng(0).normal(size=(MANY, 20))
+    mine.make = lambda: (Elsewhere(rows), toy_rows(20))
+    before = load()
+    assert f"train: the samples seem to lie elsewhere than in memory: 32 of {MANY} are looked at" in before.warnings[0]
+    rows[0] += 1  # the first one is looked at
+    assert load().samples[0, 0] == np.float32(rows[0, 0])
+    mine.make = lambda: (Elsewhere(rows[:FEW]), toy_rows(20))
+    before = load()
+    assert before.warnings == ()
+    rows[2] += 1
+    assert load().samples[2, 0] == np.float32(rows[2, 0]) != before.samples[2, 0]
 
 
 def test_other_names_of_the_same_numbers_are_other_data(mine):
@@ -414,6 +431,9 @@ def test_close_large_numbers_are_refused(mine):
     rows = np.stack([1.7e9 + np.arange(60.0), np.random.default_rng(0).normal(size=60)], 1)
     mine.make = lambda: ((rows, np.arange(60) % 2), (rows, np.arange(60) % 2))
     assert "data mine:make, train: feature 0 goes from 1700000000 to" in refused()
+    series = np.stack([rows, rows[::-1]], 2)[:, ::-1]
+    mine.make = lambda: ((series, np.arange(60) % 2), (series, np.arange(60) % 2))
+    assert "data mine:make, train: channel 1 goes from 1700000000 to" in refused()
 
 
 def test_another_task_is_read_anew(mine):
