@@ -25,7 +25,7 @@ def deal(source: Stock, options: Options, rng: np.random.Generator) -> Deal:
     Whoever has fewer than `min_samples`, or no training or no test sample, is left out. Of more clients than
     `partition.clients` so many are drawn. Where test = pooled, test_share of each client's samples are held out.
     """
-    merged = pooled(source, options)
+    merged, every = pooled(source, options), source
     source = sampled(source, options, rng)
     train, test = (Holdings(rows, source.domains[rows]) for rows in (source.train, source.test))
     if merged:
@@ -33,13 +33,16 @@ def deal(source: Stock, options: Options, rng: np.random.Generator) -> Deal:
         train, test = Holdings(train.rows[~held], train.owners[~held]), Holdings(train.rows[held], train.owners[held])
     large = large_enough(source, options)
     if options.clients > len(large):
-        asked = f"partition.clients = {options.clients}"
-        asked += f" with partition.total = {options.total}" if options.total else ""
-        raise ConfigError(
-            f"{asked}: {len(large)} of {len(source.domain_names)} clients of the data have {options.min_samples} "
-            "samples and a training and a test sample; set partition.clients to at most so many"
-            f"{', or raise partition.total' if options.total else ''}"
+        few = (
+            f"{len(large)} of {len(source.domain_names)} clients of the data have {options.min_samples} samples and a "
+            "training and a test sample"
         )
+        if options.total and options.clients <= len(large_enough(every, options)):
+            raise ConfigError(
+                f"partition.total = {options.total}: {few} then, and {options.clients} are to take part; raise it, or "
+                f"set partition.clients to at most {len(large)}"
+            )
+        raise ConfigError(f"partition.clients = {options.clients}: {few}; set it to at most so many")
     chosen = np.sort(rng.permutation(large)[: options.clients]) if options.clients < len(large) else large
     number = np.full(len(source.domain_names), -1)
     number[chosen] = np.arange(len(chosen))
@@ -64,11 +67,11 @@ def large_enough(source: Stock, options: Options) -> np.ndarray:
         train = fit = whole - test
     large = np.flatnonzero((fit > 0) & (test > 0) & (train + test >= options.min_samples))
     if not len(large):
-        remedies = "" if pooled(source, options) else "set partition.test pooled, or "
-        remedies += "raise partition.total, or " if options.total else ""
+        remedies = ["raise partition.test_share" if pooled(source, options) else "set partition.test pooled"]
+        remedies += ["raise partition.total"] if options.total else []
         raise ConfigError(
             f"partition natural: none of the {count} clients of the data has {options.min_samples} samples and a "
-            f"training and a test sample; {remedies}lower partition.min_samples"
+            f"training and a test sample; {', '.join(remedies)} or lower partition.min_samples"
         )
     return large
 

@@ -47,10 +47,17 @@ def test_as_many_as_are_asked_for_are_drawn_by_the_seed():
     assert "3 of 5 clients of the data have 2 samples" in refused(people(), name="natural", clients=4)
 
 
-def test_fewer_samples_in_all_leave_fewer_clients_and_that_is_said():
-    line = refused(people(), name="natural", total=3, clients=3)
-    assert "partition.clients = 3 with partition.total = 3: " in line
-    assert line.endswith("or raise partition.total")
+@pytest.mark.parametrize("asked", [{}, {"clients": 3}], ids=["unsaid", "said"])
+def test_fewer_samples_in_all_leave_fewer_clients_and_that_is_said(asked):
+    line = refused(people(), name="natural", total=3, **asked)
+    assert line.startswith("partition.total = 3: ")
+    assert line.endswith(" then, and 3 are to take part; raise it, or set partition.clients to at most 2")
+    assert refused(people(), name="natural", total=3, clients=4).startswith("partition.clients = 4: ")
+
+
+def test_no_remedy_is_named_that_is_taken_already():
+    line = refused(people(), name="natural", total=8, test="pooled", test_share=0.1)
+    assert line.endswith("; raise partition.test_share, raise partition.total or lower partition.min_samples")
 
 
 def test_somebody_whose_training_samples_are_all_for_validation_is_left_out():
