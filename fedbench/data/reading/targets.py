@@ -88,6 +88,8 @@ def _texts(values: np.ndarray, names: Sequence[str], classes: int | None) -> Tar
                 "`classes`, the names of all"
             )
         return _compact(values, found, compact)
+    if classes not in (None, len(names)):
+        raise ConfigError(f"data.classes = {classes}: the data set names {len(names)} classes; leave it out")
     if len(unknown := np.setdiff1d(found, names)):
         row = int(np.flatnonzero(values == unknown[0])[0])
         raise TargetError(row, f"label {str(unknown[0])!r} is none of the classes {_listed(tuple(names))}")
@@ -102,6 +104,7 @@ def _floats(values: np.ndarray, task: str, names: Sequence[str], classes: int | 
         if declared:
             raise TargetError(int(broken[0]), f"label {values[broken[0]]:g} is no whole number")
         return _numbers(values)
+    _check_size(values)
     different = len(np.unique(values))
     if not declared and 2 * different > len(values):
         return _with(_numbers(values), "the targets are whole numbers that hardly repeat: regression")
@@ -115,8 +118,15 @@ def _floats(values: np.ndarray, task: str, names: Sequence[str], classes: int | 
     return found if task == "classification" else _with(found, said)
 
 
+def _check_size(values: np.ndarray) -> None:
+    """Raises TargetError for whole numbers that int64 does not hold."""
+    if values.dtype.kind in "uf" and len(high := np.flatnonzero(abs(values.astype(np.float64)) >= 2.0**63)):
+        raise TargetError(int(high[0]), f"label {values[high[0]]} is too large for a class")
+
+
 def _whole(values: np.ndarray, names: Sequence[str], classes: int | None, declared: bool) -> Targets:
     """Whole numbers, or booleans: the classes that are declared, or those that occur."""
+    _check_size(values)
     booleans = values.dtype.kind == "b"
     values = values.astype(np.int64)
     count = classes or len(names)

@@ -135,7 +135,7 @@ def read(config: DataConfig, train: Part, test: Part, count: int | None, reader:
 
     copies = Copies(len(train))
     classes, matched = matched_classes(train, test)
-    asked = count or (train.count if not classes else None)
+    asked = count or (None if classes else train.count or test.count)
     named = len(train.classes) if matched is not None else None
     reader_of_targets = TargetReader(config.name, len(train), matched, config.task, classes, asked, named)
     return Content(

@@ -52,6 +52,17 @@ def test_text_keeps_the_order_of_the_names_that_are_declared():
         read_targets(np.array(["z", "x"]), names=["z", "m"])
     with pytest.raises(ConfigError, match=r"data\.classes = 7: the targets are 2 texts"):
         read_targets(np.array(["z", "m"]), classes=7)
+    with pytest.raises(ConfigError, match=r"data\.classes = 7: the data set names 3 classes; leave it out"):
+        read_targets(np.array(["z", "m"]), names=["z", "m", "q"], classes=7)
+    assert read_targets(np.array(["z", "m"]), names=["z", "m", "q"], classes=3).classes == 3
+
+
+@pytest.mark.parametrize("labels", [np.array([0, 2**63 + 5], np.uint64), np.array([0, -1e300]), np.array([0, 2.0**63])])
+def test_labels_that_no_class_number_holds_are_named(labels):
+    with pytest.raises(TargetError, match="is too large for a class") as caught:
+        read_targets(labels.repeat(9), task="classification")
+    assert caught.value.row == 9
+    assert f"label {labels[1]} " in str(caught.value)
 
 
 def test_negative_labels_are_classes_where_they_cannot_stand_for_hidden_ones():

@@ -420,6 +420,13 @@ def test_numbers_of_classes_that_contradict_each_other_are_refused(mine):
     assert "the train part says 2 classes and the test part 4" in refused()
 
 
+def test_the_number_of_classes_may_stand_with_either_part(mine):
+    rows, labels = np.zeros((20, 2)), np.arange(20) % 2
+    for more in (({"classes": 4}, {}), ({}, {"classes": 4}), ({"classes": 4}, {"classes": 4})):
+        mine.make = lambda more=more: tuple(Held(rows, labels, **own) for own in more)
+        assert load().classes == 4
+
+
 def test_two_keys_that_could_be_the_label_are_asked_about(mine):
     items = [{"x": np.zeros(2), "label": row % 2, "target": row % 3} for row in range(6)]
     mine.make = lambda: (items, items)
