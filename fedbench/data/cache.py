@@ -28,7 +28,7 @@ from fedbench.errors import ConfigError
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
-VERSION = 4
+VERSION = 5
 """Goes up when the same source would be decoded to something else."""
 FILES_NAMED = 20
 """So many files of a source are named in meta.json, which is read at every start."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none")
 """What tables say where there is no number."""
+READ: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False}
+"""Only empty cells are missing, as NA may be a name; a column has one type, which pandas guesses in pieces otherwise."""
 OTHER_SEPARATORS = (";", "\t", "|")
 MOST = 50
 """Different values of a column of text that is read as categories."""
@@ -114,11 +116,11 @@ class Rows:
 
 
 def table_of(file: Path, types: type | None = None) -> "DataFrame":
-    """A file as a table. Only empty cells are missing, because NA may be a name. types: of all columns, if said."""
+    """A file as a table. types: of all columns, if said. Raises ConfigError."""
     import pandas as pd
 
     try:
-        table = pd.read_csv(file, dtype=types, keep_default_na=False, na_values=[""])
+        table = pd.read_csv(file, dtype=types, **READ)
     except Exception as error:
         raise ConfigError(f"{file}: not a table that pandas can read ({reason(error)})") from error
     if not len(table):
@@ -134,7 +136,7 @@ def joined(tables: "list[DataFrame]") -> "DataFrame":
     import pandas as pd
 
     text = pd.concat(tables, ignore_index=True).to_csv(index=False)
-    return pd.read_csv(StringIO(text), keep_default_na=False, na_values=[""])
+    return pd.read_csv(StringIO(text), **READ)
 
 
 def typed(table: "DataFrame") -> "DataFrame":
@@ -169,9 +171,11 @@ def described(label: str, user: str | None, left_out: list[str]) -> str:
 
 
 def owners_of(column: "Series") -> np.ndarray:
-    """Whose sample each row is: whole numbers, which are ordered as such, or text."""
+    """Whose sample each row is: whole numbers, which are ordered as such, also where they read 1.0, or text."""
     import pandas as pd
 
+    if pd.api.types.is_float_dtype(column) and (column == column.round()).all() and column.abs().max() < 2**53:
+        column = column.astype("int64")
     return column.to_numpy() if pd.api.types.is_integer_dtype(column) else column.astype(str).to_numpy(str)
 
 

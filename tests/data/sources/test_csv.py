@@ -108,8 +108,17 @@ def test_both_files_have_one_type_for_each_column(tmp_path, load):
     assert dataset.samples[:, 0].tolist() == [1, 2, 3, 1, 2, 3]
 
 
-def test_users_that_are_numbers_are_in_their_order(read):
-    assert read(frame().assign(user=np.arange(ROWS) % 11)).domain_names == tuple(map(str, range(11)))
+def test_a_column_of_a_long_file_has_one_type(tmp_path, load):
+    rows = ["1,02", "2,01"] * 150_000  # pandas guesses types for pieces of so many
+    (tmp_path / "table.csv").write_text("\n".join(["x,label", *rows, *["3,x"] * 5]))
+    assert load(f"csv:{tmp_path / 'table.csv'}").class_names == ("01", "02", "x")
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_users_that_are_numbers_are_in_their_order(read, kind):
+    dataset = read(frame().assign(user=(np.arange(ROWS) % 11).astype(kind)))
+    assert dataset.domain_names == tuple(map(str, range(11)))
+    assert dataset.domains[:4].tolist() == [0, 1, 2, 3]
 
 
 def test_two_columns_that_could_be_the_target_or_the_user_are_asked_about(read, refuse):
