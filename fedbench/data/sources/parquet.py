@@ -30,7 +30,7 @@ from fedbench.errors import ConfigError, nearest
 LABELS = ("label", "labels", "fine_label", "target", "class", "y")
 DOMAINS = ("domain", "domains")
 IMAGES = ("image", "img", "images", "picture", "pixels")
-PART = re.compile(r"(?:^|[-_.])(train|test|validation|valid|val)(?:[-_.]|$)")
+PART = re.compile(r"(?:^|[-_.])(train|test|validation|valid|val)(?:[-_.]|$)", re.IGNORECASE)
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
 
@@ -91,7 +91,8 @@ def part_of(relative: Path) -> str:
     """train, test, val, or nothing: told by the file's name, or by the folder that it is in."""
     for name in (relative.stem, *reversed(relative.parent.parts)):
         if found := PART.search(name):
-            return "val" if found[1].startswith("val") else found[1]
+            part = found[1].lower()
+            return "val" if part.startswith("val") else part
     return ""
 
 
@@ -232,9 +233,14 @@ def pick(file: Path, schema: Any, what: str, chosen: str | None, declared: list[
                 f"data.{what}_column = {chosen!r}: no such column in {file}; {nearest(chosen, schema.names)}"
             )
         return chosen
-    for name in (*(name for name in usual if name in declared), *declared, *usual):
-        if name in schema.names:
-            return name
+    known = [name for name in declared if name in schema.names]
+    for names in ([name for name in usual if name in known], known, [name for name in usual if name in schema.names]):
+        if len(names) > 1:
+            raise ConfigError(
+                f"{file}: {' and '.join(names)} could each be the {what}: set data.{what}_column to one of them"
+            )
+        if names:
+            return names[0]
     raise ConfigError(
         f"{file}: which column holds the {what}s? Set data.{what}_column to one of {', '.join(schema.names)}"
     )

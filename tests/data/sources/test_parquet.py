@@ -107,6 +107,23 @@ def test_plain_binary_images_and_a_chosen_label_column(tmp_path, encode, pixels)
     assert "did you mean pic?" in refused(tmp_path / "a.parquet", image_column="pics", label_column="b")
 
 
+def test_two_columns_that_could_hold_the_labels_are_asked_about(tmp_path, encode, pixels):
+    images = [encode(array) for array in pixels(10)]
+    table = {"image": pa.array(images, pa.binary()), "label": [0, 1] * 5, "target": [1, 0, 2, 1, 0] * 2}
+    pq.write_table(pa.table(table), tmp_path / "all.parquet")
+    line = "label and target could each be the label: set data.label_column to one of them"
+    assert line in refused(tmp_path / "all.parquet")
+    assert load(tmp_path / "all.parquet", label_column="target").classes == 3
+
+
+def test_parts_are_known_in_whatever_case_they_are_written(parts):
+    expected = load(parts)
+    for file in sorted(parts.iterdir()):
+        file.rename(file.with_name(file.name.capitalize()))
+    found = load(parts)
+    assert (found.train_rows, found.test_rows) == (expected.train_rows, expected.test_rows) == (9, 3)
+
+
 def test_fine_labels_are_the_default_where_there_are_coarse_ones_too(shared):
     assert load(shared / "cifar100").classes == 100
     assert load(shared / "cifar100", label_column="coarse_label").classes == 20
