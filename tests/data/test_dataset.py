@@ -2,8 +2,10 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from fedbench.config import Config
@@ -84,6 +86,27 @@ def test_it_travels_with_the_constants_that_were_asked_for():
     dataset = Dataset.load(Config(data={"mean": [0.5], "std": [0.25]}).data)
     again = pickle.loads(pickle.dumps(dataset))
     assert (again.mean, again.std) == ((0.5,), (0.25,))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"train_rows": 1437},
+        {"val_rows": 100},
+        {"kind": "feature"},
+        {"task": "regression"},
+        {"classes": 11},
+        {"class_names": tuple("abcdefghij")},
+        {"class_labels": tuple("1234567890")},
+        {"domain_names": ("a",)},
+        {"samples": np.zeros((1797, 1, 64), np.uint8)},
+        {"samples": np.zeros((1797, 1, 8, 8), np.int8)},
+        {"targets": np.zeros(1797, np.int32)},
+    ],
+    ids=lambda change: " ".join(change),
+)
+def test_what_data_are_belongs_to_their_content(change):
+    assert replace(digits(), **change).content != digits().content
 
 
 def test_images_become_a_tensor_without_a_copy_and_without_a_warning():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none")
 """What tables say where there is no number."""
 READ: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False}
-"""Only empty cells are missing, as NA may be a name; a column has one type, which pandas guesses in pieces otherwise."""
+"""Only empty cells are missing, as NA may be a name; pandas guesses the type of a column from all of it."""
 OTHER_SEPARATORS = (";", "\t", "|")
 MOST = 50
 """Different values of a column of text that is read as categories."""

@@ -10,10 +10,21 @@ RNG = np.random.default_rng(0)
 SECONDS = 1.7e9 + np.arange(60.0)
 
 
-@pytest.mark.parametrize("column", [SECONDS, SECONDS.astype(np.int64), -SECONDS, 1 + 1e-6 * RNG.normal(size=60)])
+@pytest.mark.parametrize(
+    "column",
+    [
+        SECONDS,
+        SECONDS.astype(np.int64),
+        -SECONDS,
+        1 + 1e-6 * RNG.normal(size=60),
+        np.where(np.arange(60) < 3, 0, SECONDS),
+        RNG.normal(size=60) * 1e-50,
+    ],
+    ids=["seconds", "whole", "negative", "offset", "with a 0 for unknown", "tiny"],
+)
 def test_a_column_of_close_large_numbers_is_named(column):
     values = np.stack([RNG.normal(size=60), column.astype(np.float64)], 1)
-    with pytest.raises(ConfigError, match=r"^here: b goes from .* so far from 0: subtract an offset beforehand"):
+    with pytest.raises(ConfigError, match=r"^here: b goes from .* there: subtract an offset beforehand, or scale it$"):
         check_resolution("here", values, ["a", "b"])
 
 
@@ -29,8 +40,17 @@ def test_a_column_of_close_large_numbers_is_named(column):
         1.7e9 + 86_400.0 * np.arange(60),
         SECONDS.astype(np.float32),
         RNG.normal(size=60) * 1e-30,
+        1.7e9 + 30.0 * np.arange(1_000_000),
+        RNG.normal(size=1_000_000),
+        np.array([1e300, 1.0]),
+        np.array([0.1, 0.2, 0.3]).repeat(20),
+        np.array([0.3, 0.1 + 0.2]).repeat(9),
+        np.outer([0.1, 0.3, 0.7], 1 + 2.0**-52 * np.arange(3)).reshape(-1),
     ],
-    ids=["normal", "offset", "large", "constant", "subtracted", "exact", "days", "float32", "small"],
+    ids=[
+        *("normal", "offset", "large", "constant", "subtracted", "exact", "days", "float32", "small", "a year"),
+        *("million", "not finite", "few", "rounding", "rounding of several"),
+    ],
 )
 def test_others_are_taken(column):
     check_resolution("here", column[:, None], ["a"])
