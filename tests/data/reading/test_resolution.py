@@ -19,8 +19,9 @@ SECONDS = 1.7e9 + np.arange(60.0)
         1 + 1e-6 * RNG.normal(size=60),
         np.where(np.arange(60) < 3, 0, SECONDS),
         RNG.normal(size=60) * 1e-50,
+        1.7e9 + 200.5 * np.arange(60),
     ],
-    ids=["seconds", "whole", "negative", "offset", "with a 0 for unknown", "tiny"],
+    ids=["seconds", "whole", "negative", "offset", "with a 0 for unknown", "tiny", "uneven"],
 )
 def test_a_column_of_close_large_numbers_is_named(column):
     values = np.stack([RNG.normal(size=60), column.astype(np.float64)], 1)
