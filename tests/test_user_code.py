@@ -79,13 +79,13 @@ def test_an_installed_package_counts_by_its_version(own, monkeypatch):
     write(info / "top_level.txt", "own_timm\n")
     write(own / "own_net.py", "import own_timm, numpy, json, fedbench.config\n")
     monkeypatch.syspath_prepend(site)
-    from fedbench import user_code
+    from fedbench import user_files
 
-    user_code._distributions.cache_clear()
+    user_files._distributions.cache_clear()
     assert code_now("own_timm:x").files == {"Own-Timm": "1.2"}
     assert set(code_now("own_net:x").files) == {"own_net.py", "Own-Timm"}
     assert code_now("own_net:x").files["Own-Timm"] == "1.2"
-    user_code._distributions.cache_clear()
+    user_files._distributions.cache_clear()
 
 
 def test_fedbench_and_the_standard_library_are_nobodys_code():

@@ -75,6 +75,8 @@ class Contest:
         """Try what every contender is first asked to run. The metric that choices go by. Raises ConfigError."""
         remarks: dict[str, None] = {}
         for contender in self.contenders:
+            provenance.begin(contender.config(self.config))
+        for contender in self.contenders:
             dataset, lines = self._tried_out(contender)
             remarks |= dict.fromkeys(lines)
         for line in remarks:
