@@ -154,12 +154,11 @@ class _Comparison:
 
     def _function(self, node: Function, held: Any, alone: bool) -> Iterator[Difference]:
         functions = list(_functions(held))
-        if any(self._is_foreign(function) for function in functions):
+        own = [f for f in functions if f.__code__.co_filename == self.file and f.__code__.co_name == node.name]
+        is_lost = not own and not node.decorator_list
+        is_other = is_lost or not all(_has_defaults(function, node) for function in own)
+        if any(map(self._is_foreign, functions)) or (alone and node.name not in self.rebound and is_other):
             yield self._difference(node.name, held)
-        elif alone and not node.decorator_list and node.name not in self.rebound:
-            own = [one for one in functions if one.__code__.co_filename == self.file and _has_defaults(one, node)]
-            if not own:
-                yield self._difference(node.name, held)
 
     def _is_foreign(self, function: FunctionType) -> bool:
         """Whether a function was made of the file, but not of what it says."""
@@ -189,7 +188,7 @@ class _Comparison:
             yield self._difference(name, held, source)
 
     def _difference(self, name: str, held: Any, source: str | None = None) -> Difference:
-        return Difference(self.name, name, source or self.name, Walk(held).fingerprint)
+        return Difference(self.name, name, source or self.name, Walk(held, whole=True).fingerprint)
 
 
 def _given(body: list[ast.stmt]) -> Iterator[str]:
@@ -246,4 +245,4 @@ def _has_defaults(function: FunctionType, node: Function) -> bool:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    return Walk(one).fingerprint == Walk(other).fingerprint
+    return Walk(one, whole=True).fingerprint == Walk(other, whole=True).fingerprint

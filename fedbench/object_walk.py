@@ -26,10 +26,12 @@ class Walk:
 
     Classes and functions that a module holds under their names are known by that module; those of a notebook or script,
     or that a function made, by their code and what it refers to; other objects by their type and state. What cannot be
-    known, such as a lock, counts by its type. modules: those that anything of it comes from.
+    known, such as a lock, counts by its type. modules: those that anything of it comes from. whole: that the object
+    itself is entered even where its module holds it.
     """
 
-    def __init__(self, value: Any, met: Mapping[int, int] | None = None) -> None:
+    def __init__(self, value: Any, whole: bool = False, met: Mapping[int, int] | None = None) -> None:
+        self._entered = _path(value) if whole else None
         self.modules: list[str] = []
         self._seen: list[Any] = []
         self._met = dict(met or {})  # in which order objects were met, by their ids
@@ -77,7 +79,7 @@ class Walk:
         if isinstance(value, type):
             return self._class(value)
         if kind is FunctionType:
-            return self._function(value)
+            return self._function(value.__wrapped__ if hasattr(value, "hooked") else value)  # by PyTorch, at first use
         if kind is BuiltinFunctionType:
             return self._builtin(value)
         if kind is MethodType:
@@ -91,7 +93,7 @@ class Walk:
         return () if isinstance(value, WEAK) else self._instance(value)
 
     def _unordered(self, values: Iterable[Any]) -> Iterable[Any]:
-        walks = [Walk(value, self._met) for value in values]
+        walks = [Walk(value, met=self._met) for value in values]
         self.modules += [name for walk in walks for name in walk.modules]
         return sorted(walk.fingerprint for walk in walks)
 
@@ -102,7 +104,7 @@ class Walk:
 
     def _class(self, kind: type) -> Iterator[Any]:
         module = str(kind.__module__)
-        if module != MAIN and (is_held(kind) or not _is_own(module)):
+        if module != MAIN and (self._is_known(kind) or not _is_own(module)):
             self._seen.append(kind.__qualname__)
             yield from self._module(module)
             return
@@ -118,7 +120,7 @@ class Walk:
         self._seen.append(function.__name__)
         if home != MAIN:
             yield from self._module(home)
-            if is_held(function):
+            if self._is_known(function):
                 self._seen.append(function.__qualname__)
                 return
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -128,6 +130,10 @@ class Walk:
             self._seen.append(said_by(code))
             yield from (value for value in constants(code) if not isinstance(value, CodeType))
             yield from self._names(code, function.__globals__)
+
+    def _is_known(self, thing: Any) -> bool:
+        """Whether a class or function is known by its module."""
+        return is_held(thing) and not f"{_path(thing)}.".startswith(f"{self._entered}.")
 
     def _names(self, code: CodeType, known: Mapping[str, Any]) -> Iterator[Any]:
         """What the names stand for that are no names of the function's own."""
@@ -188,6 +194,10 @@ def constants(code: CodeType) -> tuple[Any, ...]:
     values = code.co_consts
     documented = code.co_flags & CO_OPTIMIZED and not code.co_name.startswith("<")
     return (None, *values[1:]) if documented and values and isinstance(values[0], str) else values
+
+
+def _path(thing: Any) -> str:
+    return f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', '')}"
 
 
 def _is_own(module: str) -> bool:
