@@ -59,8 +59,8 @@ class _Own:
 _noted: dict[str, tuple[ModuleSpec, Module | None]] = {}
 """By name what a module's file said when it was first asked for, and the spec that another import replaces."""
 _walked: dict[str, _Own] = {}
-_codes: dict[str, tuple[object, dict[str, ModuleSpec | None], Code]] = {}
-"""By path the object that this process has, the specs of its modules, and its code."""
+_codes: dict[str, tuple[object, dict[str, ModuleSpec | Module], Code]] = {}
+"""By path the object that this process has, its modules by their specs or, before imports, files, and its code."""
 
 
 def name_of(thing: Any) -> str:
@@ -106,7 +106,7 @@ def code_of(path: str) -> Code:
     """
     loaded = own_object(path)
     known = _codes.get(path)
-    if known and known[0] is loaded and all(_spec(name) is spec for name, spec in known[1].items()):
+    if known and known[0] is loaded and all(_is_as_before(name, before) for name, before in known[1].items()):
         return known[2]
     modules = with_imports(_roots(path), _as_loaded)
     files = _files(path, modules)
@@ -114,7 +114,7 @@ def code_of(path: str) -> Code:
         for file in modules[found.module].files:
             files[file] = hashed((files[file], found.name, found.loaded))
     code = Code(files)
-    _codes[path] = (loaded, {name: _spec(name) for name in modules}, code)
+    _codes[path] = (loaded, {name: _spec(name) or module for name, module in modules.items()}, code)
     return code
 
 
@@ -167,6 +167,11 @@ def _own(path: str) -> _Own:
 
 def _spec(name: str) -> ModuleSpec | None:
     return getattr(sys.modules.get(name), "__spec__", None)
+
+
+def _is_as_before(name: str, before: ModuleSpec | Module) -> bool:
+    spec = _spec(name)
+    return spec is before if spec else on_disk(name) == before
 
 
 def _as_loaded(name: str) -> Module | None:
