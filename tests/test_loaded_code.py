@@ -16,6 +16,7 @@ from own_part import SIZE, Base, scaled
 
 LR = 0.01
 LAYERS = [64, 32]
+STEPS = [0]
 SEEN = {}
 COUNT = 0
 
@@ -25,6 +26,7 @@ def rate(step, power=2, *, floor=0.0):
     global COUNT
     COUNT += 1
     SEEN[step] = power
+    STEPS.append(step)
     return LR
 
 
@@ -150,6 +152,14 @@ def test_what_was_taken_from_a_module_before_that_was_imported_again_is_a_differ
     write(own, PART.replace(before, after), "own_part.py")
     importlib.reload(sys.modules["own_part"])
     assert found() == {("own_mod", name, "own_part") for name in names}
+
+
+def test_a_class_whose_base_was_imported_again_is_a_difference(own):
+    write(own, "import own_part\nclass Net(own_part.Base):\n    pass\n")
+    importlib.import_module("own_mod")
+    write(own, PART.replace("return 1", "return 2"), "own_part.py")
+    importlib.reload(sys.modules["own_part"])
+    assert found() == {("own_mod", "Base", "own_part")}
 
 
 def test_a_module_that_was_not_imported_by_python_itself_is_not_compared(own):

@@ -1,10 +1,13 @@
 """The fingerprint of a user's code changes with what the code does, and with nothing else."""
 
 import importlib
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import cloudpickle
 import pytest
 
 from fedbench.errors import ConfigError
@@ -210,22 +213,25 @@ def test_a_class_that_its_module_holds_no_more_is_another_one(own):
     assert name_of(module.Net) == "own_net:Net"
     assert name_of(old).startswith("own_net:Net@")
     assert import_string(name_of(old), "model") is old
+    before = name_of(old)
+    old.width = 3
+    assert name_of(old) == before  # of the same class
 
 
 def test_what_is_sent_is_known_by_the_code_that_it_had_where_it_came_from():
-    def made(k: list) -> type:
-        class Net:
-            def width(self):
-                return k
+    def made(k: list) -> Callable:
+        def width():
+            return k
 
-        return Net
+        return width
 
     k = [1]
     path = name_of(made(k))
     before, sent = code_of(path), objects_to_send([path, "own_net:Net"])
     assert list(sent) == [path]
-    k.append(2)
-    receive_objects(sent)
+    k.append(2)  # such as what was computed meanwhile
+    receive_objects(pickle.loads(cloudpickle.dumps(sent)))
+    assert import_string(path, "model")() == [1, 2]
     assert code_of(path) == before
     look_again(path)
     assert code_of(path) != before
