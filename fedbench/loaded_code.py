@@ -8,12 +8,13 @@ the modules themselves change while they work, by `global`, `settings.LR = ` or 
 
 import ast
 import sys
+from abc import ABCMeta
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial, partialmethod
 from importlib.machinery import SourceFileLoader
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType, NoneType
 from typing import Any
 
 from fedbench.import_string import attribute
@@ -22,6 +23,8 @@ from fedbench.user_files import Module, imported_from, package_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 LITERALS = (int, float, complex, str, bytes, bool, type(None), tuple, list, dict, set)
+DYNAMIC, ANYTHING = ("globals", "vars", "locals", "exec"), "*"
+"""Functions that may give any name, and what is noted of them, as of `from part import *`."""
 MISSING = object()
 
 
@@ -46,8 +49,10 @@ def differences(modules: Mapping[str, Module]) -> list[Difference]:
 
 def _is_loaded(name: str) -> bool:
     """Whether a module was imported whole, and by Python itself: others may have made other code of its file."""
-    spec = getattr(sys.modules.get(name), "__spec__", None)
-    return spec is not None and type(spec.loader) is SourceFileLoader and not getattr(spec, "_initializing", False)
+    module = sys.modules.get(name)
+    spec: Any = getattr(module, "__spec__", None)
+    is_plain = type(module) is ModuleType and spec is not None and spec.name == name
+    return is_plain and type(spec.loader) is SourceFileLoader and not getattr(spec, "_initializing", False)
 
 
 @dataclass(frozen=True)
@@ -123,41 +128,47 @@ class _Comparison:
         self.file = sys.modules[name].__spec__.origin  # type: ignore[union-attr]
 
     def all(self) -> Iterator[Difference]:
-        yield from self._scope(vars(sys.modules[self.name]), self.text.body, whole=True)
+        yield from self._scope(vars(sys.modules[self.name]), self.text.body)
 
-    def _scope(self, held: Mapping[str, Any], body: list[ast.stmt], whole: bool) -> Iterator[Difference]:
-        """Of a module, as a whole, or of a class, of which a metaclass or a decorator may have made another one."""
+    def _scope(self, held: Mapping[str, Any], body: list[ast.stmt], kind: type | None = None) -> Iterator[Difference]:
+        """Of a module, or of a class. What the module has not is no matter: what would use it is another one too."""
         given = Counter(_given(body))
         for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield from self._function(node, held.get(node.name, MISSING), given[node.name] == 1)
-            elif isinstance(node, ast.ClassDef) and given[node.name] == 1:
-                yield from self._class(node, held.get(node.name, MISSING))
+                name = _mangled(node.name, kind)
+                if name in held or kind:
+                    yield from self._function(node, held.get(name, MISSING), self._is_plain(node.name, given, kind))
+            elif isinstance(node, ast.ClassDef):
+                if node.name in held and self._is_plain(node.name, given, kind):
+                    yield from self._class(node, held[node.name])
             elif isinstance(node, ast.Assign | ast.AnnAssign):
                 name = _named(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
-                if given[name] == 1 and not given["*"] and (whole or type(held.get(name)) in LITERALS):
-                    yield from self._value(name, node.value, held.get(name, MISSING))
-            elif isinstance(node, ast.ImportFrom) and whole:
-                names = [(alias.name, alias.asname or alias.name) for alias in node.names]
-                for name, own in names:
-                    if given[own] == 1:
-                        yield from self._imported(imported_from(node, self.text.package), name, held.get(own, MISSING))
+                own = held.get(_mangled(name, kind), MISSING)
+                if self._is_plain(name, given, kind) and own is not MISSING and (not kind or type(own) in LITERALS):
+                    yield from self._value(name, node.value, own)
+            elif isinstance(node, ast.ImportFrom) and not kind:
+                for alias in node.names:
+                    own = held.get(alias.asname or alias.name, MISSING)
+                    if own is not MISSING and self._is_plain(alias.asname or alias.name, given):
+                        yield from self._imported(imported_from(node, self.text.package), alias.name, own)
+
+    def _is_plain(self, name: str, given: Counter[str], kind: type | None = None) -> bool:
+        """Whether a name stands for what is written, and for nothing that something else may have made of it."""
+        is_alone = given[name] == 1 and not given[ANYTHING] and name not in self.rebound
+        return is_alone and type(kind) in (NoneType, type, ABCMeta)
 
     def _value(self, name: str, node: ast.expr | None, held: Any) -> Iterator[Difference]:
         literal = _literal(node)
-        if literal is MISSING or name in self.rebound:
-            return
-        if isinstance(literal, list | dict | set) and (not literal or name in self.mutated):
-            return
-        if not _is_same(held, literal):
+        changes = isinstance(literal, list | dict | set) and (not literal or name in self.mutated)
+        if literal is not MISSING and not changes and not _is_same(held, literal):
             yield self._difference(name, held)
 
-    def _function(self, node: Function, held: Any, alone: bool) -> Iterator[Difference]:
+    def _function(self, node: Function, held: Any, is_plain: bool) -> Iterator[Difference]:
         functions = list(_functions(held))
         own = [f for f in functions if f.__code__.co_filename == self.file and f.__code__.co_name == node.name]
         is_lost = not own and not node.decorator_list
         is_other = is_lost or not all(_has_defaults(function, node) for function in own)
-        if any(map(self._is_foreign, functions)) or (alone and node.name not in self.rebound and is_other):
+        if any(map(self._is_foreign, functions)) or (is_plain and is_other):
             yield self._difference(node.name, held)
 
     def _is_foreign(self, function: FunctionType) -> bool:
@@ -166,13 +177,13 @@ class _Comparison:
         return code.co_filename == self.file and _print(code) not in self.text.codes.get(code.co_qualname, ())
 
     def _class(self, node: ast.ClassDef, held: Any) -> Iterator[Difference]:
-        if not isinstance(held, type) or held.__module__ != self.name:
-            if not node.decorator_list and node.name not in self.rebound:
-                yield self._difference(node.name, held)
+        if not isinstance(held, type):
+            yield from [] if node.decorator_list else [self._difference(node.name, held)]
             return
-        yield from self._scope(vars(held), node.body, whole=False)
+        yield from self._scope(vars(held), node.body, held)
+        written = {_mangled(name, held) for name in _given(node.body)}
         for name, value in vars(held).items():
-            if name not in {*_given(node.body)} and any(self._is_foreign(function) for function in _functions(value)):
+            if name not in written and any(map(self._is_foreign, _functions(value))):
                 yield self._difference(name, value)  # the file has it no more
         for base in held.__bases__:
             if base.__module__ != self.name:
@@ -180,11 +191,11 @@ class _Comparison:
 
     def _imported(self, source: str, name: str, held: Any) -> Iterator[Difference]:
         """Where another module was imported again, and this one has what was in it before."""
-        if source not in self.texts or name in self.rebound:
+        if source not in self.texts:
             return
         now = attribute(sys.modules[source], name)
-        alone = Counter(_given(self.texts[source].body))[name.partition(".")[0]] == 1
-        if alone and now is not None and now is not held and not _is_same(now, held):
+        is_plain = self._is_plain(name.partition(".")[0], Counter(_given(self.texts[source].body)))
+        if is_plain and now is not None and now is not held and not _is_same(now, held):
             yield self._difference(name, held, source)
 
     def _difference(self, name: str, held: Any, source: str | None = None) -> Difference:
@@ -201,11 +212,19 @@ def _given(body: list[ast.stmt]) -> Iterator[str]:
             continue
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             yield node.id
+        elif isinstance(node, ast.Name) and node.id in DYNAMIC:
+            yield ANYTHING
         elif isinstance(node, ast.alias):
             yield node.asname or node.name.partition(".")[0]
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             yield node.name
         left += ast.iter_child_nodes(node)
+
+
+def _mangled(name: str, kind: type | None) -> str:
+    """Under which name a class has what begins with two underscores."""
+    is_private = kind and name.startswith("__") and not name.endswith("__")
+    return f"_{kind.__name__.lstrip('_')}{name}" if kind and is_private else name
 
 
 def _literal(node: ast.expr | None) -> Any:

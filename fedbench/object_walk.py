@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from copyreg import dispatch_table
 from functools import cached_property
+from hashlib import sha256
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
@@ -53,7 +54,7 @@ class Walk:
         if kind in PLAIN:
             self._seen.append(repr(value))
         elif kind is bytes:
-            self._seen.append(hashed(value))
+            self._seen.append(sha256(value).hexdigest())
         elif kind is tuple:  # whether two equal ones are the same is Python's affair
             self._seen.append("tuple")
             return value

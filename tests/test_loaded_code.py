@@ -37,6 +37,7 @@ def slow(x):
 
 class Net(Base):
     width = 16
+    __hidden = 2
     calls = 0
 
     def forward(self, x):
@@ -50,6 +51,9 @@ class Net(Base):
     @size.setter
     def size(self, value):
         self.value = value
+
+    def __private(self):
+        return self.__hidden
 
     @staticmethod
     def make(k=1):
@@ -102,7 +106,9 @@ def found() -> set[tuple[str, str, str]]:
         ("k=1", "k=2", "make"),
         ('{"a", "b"}', '{"a", "c"}', "deep"),
         ("    def forward(self, x):", "    def forwards(self, x):", "forward"),
-        ("def rate(", "def late():\n    pass\n\n\ndef rate(", "late"),
+        ("    def inner(", "    def start(self):\n        return 3\n\n    def inner(", "start"),
+        ("return self.__hidden", "return -self.__hidden", "__private"),
+        ("__hidden = 2", "__hidden = 3", "__hidden"),
     ],
 )
 def test_what_a_file_says_otherwise_since_it_was_imported_is_named(own, before, after, name):
@@ -123,6 +129,26 @@ def test_what_modules_change_while_they_work_and_how_they_are_written_is_no_diff
     assert (module.COUNT, module.SEEN, module.Net.calls) == (1, {3: 2}, 1)
     text = TEXT.replace("Says the rate.", "Says it.").replace("LR = 0.01", "# the rate\nLR = 0.010")
     write(own, text.replace("[64, 32]", "[\n    64,\n    32,\n]"))
+    assert found() == set()
+
+
+ODD = {
+    "an enumeration": "import enum\nclass Kind(enum.Enum):\n"
+    "    def __new__(cls, x):\n        return object.__new__(cls)\n    A = 1\n",
+    "a star": "def floor(x):\n    return x\npi = 3\nfrom math import *\n",
+    "any names": "A = 1\ndef f():\n    pass\nfor name in ('A', 'f'):\n    globals()[name] = 2\n",
+    "another module": "class Net:\n    __module__ = 'own'\n    def forward(self):\n        pass\n",
+    "a name that goes": "HERE = 1\nexec('del HERE')\n",
+    "made by a metaclass": "class Meta(type):\n    def __new__(cls, name, bases, names):\n        names['size'] += 1\n"
+    "        return super().__new__(cls, name, bases, names)\nclass Net(metaclass=Meta):\n    size = 1\n",
+    "a branch": "import sys\nif sys:\n    X = 1\nelse:\n    X = 2\ndef f(): pass\nf = len\n",
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_what_a_module_makes_of_itself_while_it_is_imported_is_no_difference(own, what):
+    write(own, ODD[what])
+    importlib.import_module("own_mod")
     assert found() == set()
 
 
