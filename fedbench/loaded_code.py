@@ -95,8 +95,10 @@ def _rebound(tree: ast.AST) -> Iterator[str]:
             yield from node.names
         elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and _named(node.value) != "self":
             yield node.attr
-        elif isinstance(node, ast.Call) and _named(node.func) in ("setattr", "delattr"):
-            yield from (str(given.value) for given in node.args if isinstance(given, ast.Constant))
+        elif isinstance(node, ast.Call) and _named(node.func) == "setattr" and len(node.args) == 3:
+            owner, name, _ = node.args
+            if _named(owner) != "self":
+                yield str(name.value) if isinstance(name, ast.Constant) else ANYTHING
 
 
 def _mutated(tree: ast.AST) -> Iterator[str]:
@@ -137,7 +139,10 @@ class _Comparison:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 name = _mangled(node.name, kind)
                 if name in held or kind:
-                    yield from self._function(node, held.get(name, MISSING), self._is_plain(node.name, given, kind))
+                    path = f"{kind.__qualname__}.{node.name}" if kind else node.name
+                    yield from self._function(
+                        node, path, held.get(name, MISSING), self._is_plain(node.name, given, kind)
+                    )
             elif isinstance(node, ast.ClassDef):
                 if node.name in held and self._is_plain(node.name, given, kind):
                     yield from self._class(node, held[node.name])
@@ -154,8 +159,9 @@ class _Comparison:
 
     def _is_plain(self, name: str, given: Counter[str], kind: type | None = None) -> bool:
         """Whether a name stands for what is written, and for nothing that something else may have made of it."""
-        is_alone = given[name] == 1 and not given[ANYTHING] and name not in self.rebound
-        return is_alone and type(kind) in (NoneType, type, ABCMeta)
+        is_alone = given[name] == 1 and name not in self.rebound
+        is_sure = not given[ANYTHING] and ANYTHING not in self.text.rebound
+        return is_alone and is_sure and type(kind) in (NoneType, type, ABCMeta)
 
     def _value(self, name: str, node: ast.expr | None, held: Any) -> Iterator[Difference]:
         literal = _literal(node)
@@ -163,9 +169,9 @@ class _Comparison:
         if literal is not MISSING and not changes and not _is_same(held, literal):
             yield self._difference(name, held)
 
-    def _function(self, node: Function, held: Any, is_plain: bool) -> Iterator[Difference]:
+    def _function(self, node: Function, path: str, held: Any, is_plain: bool) -> Iterator[Difference]:
         functions = list(_functions(held))
-        own = [f for f in functions if f.__code__.co_filename == self.file and f.__code__.co_name == node.name]
+        own = [f for f in functions if f.__code__.co_filename == self.file and f.__code__.co_qualname == path]
         is_lost = not own and not node.decorator_list
         is_other = is_lost or not all(_has_defaults(function, node) for function in own)
         if any(map(self._is_foreign, functions)) or (is_plain and is_other):

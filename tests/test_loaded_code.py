@@ -141,6 +141,9 @@ ODD = {
     "a name that goes": "HERE = 1\nexec('del HERE')\n",
     "made by a metaclass": "class Meta(type):\n    def __new__(cls, name, bases, names):\n        names['size'] += 1\n"
     "        return super().__new__(cls, name, bases, names)\nclass Net(metaclass=Meta):\n    size = 1\n",
+    "attributes by any name": "class Net:\n    def f(self): pass\nfor name in 'f':\n    setattr(Net, name, len)\n",
+    "a decorator": "import functools\ndef main(f):\n    @functools.wraps(f)\n    def run(x=1):\n        return f(x)\n"
+    "    return run\n@main\ndef run(x):\n    pass\n",
     "a branch": "import sys\nif sys:\n    X = 1\nelse:\n    X = 2\ndef f(): pass\nf = len\n",
 }
 

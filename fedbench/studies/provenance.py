@@ -68,9 +68,9 @@ def check_current(config: Config) -> None:
             )
 
 
-def begin(config: Config) -> None:
-    """A new command goes by what the user's classes and functions are now."""
-    for name in own_names(config).values():
+def begin(config: Config, *methods: str) -> None:
+    """A new command goes by what the user's classes and functions are now. methods: further ones, by name."""
+    for name in (*own_names(config).values(), *methods):
         look_again(name)
 
 
