@@ -2,7 +2,7 @@
 
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -13,53 +13,58 @@ from fedbench.errors import ConfigError, nearest, place_of
 BELOW_MAIN = 'put what a script does below `if __name__ == "__main__":`'
 OTHER_LIGHTNING = "pytorch_lightning"
 SAME_CLASSES = f"write lightning.pytorch for {OTHER_LIGHTNING} in its imports, the classes are the same"
-MAIN, INSIDE = "__main__", "<locals>"
-"""The module of a notebook or script, and what stands in the names of classes that a function makes."""
+MAIN, AT = "__main__", "@"
+"""The module of a notebook or script, and what stands before the digits in the name of what no module holds."""
 
 _sent_objects: dict[str, object] = {}
 """Classes and functions that no import finds in another process, by name."""
 
 
-def name_of(thing: Any) -> str:
-    """The name under which `import_string` finds a class or function; of a method of fedbench, that of its file."""
-    module, name = thing.__module__, thing.__qualname__
-    if module.startswith("fedbench.methods."):
-        return str(module.rpartition(".")[2].replace("_", "-"))
-    path = f"{module}:{name}"
-    if only_here(path):
-        _sent_objects[path] = thing
-    return path
-
-
 def only_here(path: str) -> bool:
     """Whether no import finds what `package.module:name` names in another process."""
-    module, _, name = path.partition(":")
-    return module == MAIN or INSIDE in name
+    return path.partition(":")[0] == MAIN or AT in path
 
 
-def objects_to_send(paths: Iterable[str]) -> dict[str, object]:
-    """What only this process knows of these, to be taken to another one."""
-    return {path: found for path in paths if only_here(path) and (found := own_object(path)) is not None}
+def keep(path: str, thing: object) -> None:
+    """Let this process know what `package.module:name` names, where no import finds it."""
+    _sent_objects[path] = thing
 
 
-def receive_objects(things: Mapping[str, object]) -> None:
-    """Let this process know what another one has sent."""
-    _sent_objects.update(things)
+def kept_name(thing: object) -> str | None:
+    """The name under which a class or function is kept that its module does not hold."""
+    return next((path for path, known in _sent_objects.items() if known is thing and AT in path), None)
 
 
 def own_object(path: str) -> object | None:
     """What `package.module:name` names, as far as this process has it; none where it does not."""
     module, _, name = path.partition(":")
-    return getattr(sys.modules.get(module), name, None) or _sent_objects.get(path)
+    return attribute(sys.modules.get(module), name) or _sent_objects.get(path)
+
+
+def attribute(thing: object, name: str) -> object | None:
+    """What `Outer.Inner` names in a module; none where there is nothing of that name."""
+    for word in name.split("."):
+        thing = getattr(thing, word, None)
+    return thing
+
+
+def is_held(thing: Any) -> bool:
+    """Whether its module holds a class or function under its own name."""
+    return attribute(sys.modules.get(str(thing.__module__)), thing.__qualname__) is thing
 
 
 def import_string(path: str, what: str) -> object:
     """What `package.module:name` names. Raises ConfigError; `what` says in it what was asked for."""
-    if only_here(path) and (here := own_object(path)) is not None:
-        return here
-    module, _, attribute = path.partition(":")
+    module, _, name = path.partition(":")
+    if only_here(path):
+        if (here := own_object(path)) is not None:
+            return here
+        raise ConfigError(
+            f"{what} '{path}': only the process that defines {name.partition(AT)[0]} knows it: write it into a file, "
+            "or stay in that process, with resources.hosts = 0 and, in a grid or a comparison, at_once=1"
+        )
     if module.endswith(".py") or "/" in module:
-        raise ConfigError(f"{what} '{path}': a module is expected, not a file: {_as_module(Path(module), attribute)}")
+        raise ConfigError(f"{what} '{path}': a module is expected, not a file: {_as_module(Path(module), name)}")
     try:
         with _command_line_refused():
             found: object = import_module(module)
@@ -79,17 +84,10 @@ def import_string(path: str, what: str) -> object:
         why = f"{type(error).__name__}: {error}"  # a SyntaxError names its line itself
         why += "" if isinstance(error, SyntaxError) else f", {place_of(error)}"
         raise ConfigError(f"{what} '{path}': importing {module} failed ({why})") from error
-    if module == MAIN and not hasattr(found, attribute):
-        raise ConfigError(
-            f"{what} '{path}': only the process that defines {attribute} knows it: write it into a file, or stay in "
-            "that process, with resources.hosts = 0 and, in a grid or a comparison, at_once=1"
-        )
-    if not hasattr(found, attribute):
+    if (thing := attribute(found, name)) is None:
         names = [n for n in vars(found) if not n.startswith("_")]
-        raise ConfigError(
-            f"{what} '{path}': module {module} has no {attribute or 'empty name'}; {nearest(attribute, names)}"
-        )
-    return getattr(found, attribute)
+        raise ConfigError(f"{what} '{path}': module {module} has no {name or 'empty name'}; {nearest(name, names)}")
+    return thing
 
 
 def _as_module(file: Path, attribute: str) -> str:

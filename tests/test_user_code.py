@@ -1,13 +1,28 @@
 """The fingerprint of a user's code changes with what the code does, and with nothing else."""
 
 import importlib
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import cloudpickle
 import pytest
 
-from fedbench.user_code import changed, code_now, code_of, fingerprint
+from fedbench.errors import ConfigError
+from fedbench.import_string import import_string
+from fedbench.user_code import (
+    changed,
+    code_now,
+    code_of,
+    fingerprint,
+    look_again,
+    name_of,
+    objects_to_send,
+    outdated,
+    receive_objects,
+)
 
 FILES = {
     "own_net.py": "import torch, own_helper\nfrom own_pkg import part\nclass Net:\n    '''A net.'''\n    width = 1\n",
@@ -24,6 +39,7 @@ def own(tmp_path, monkeypatch) -> Path:
     for name, text in FILES.items():
         write(tmp_path / name, text)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a file that is written twice within a second
     yield tmp_path
     for name in [name for name in sys.modules if name.startswith("own_")]:
         del sys.modules[name]
@@ -79,13 +95,13 @@ def test_an_installed_package_counts_by_its_version(own, monkeypatch):
     write(info / "top_level.txt", "own_timm\n")
     write(own / "own_net.py", "import own_timm, numpy, json, fedbench.config\n")
     monkeypatch.syspath_prepend(site)
-    from fedbench import user_code
+    from fedbench import user_files
 
-    user_code._distributions.cache_clear()
+    user_files._distributions.cache_clear()
     assert code_now("own_timm:x").files == {"Own-Timm": "1.2"}
     assert set(code_now("own_net:x").files) == {"own_net.py", "Own-Timm"}
     assert code_now("own_net:x").files["Own-Timm"] == "1.2"
-    user_code._distributions.cache_clear()
+    user_files._distributions.cache_clear()
 
 
 def test_fedbench_and_the_standard_library_are_nobodys_code():
@@ -99,6 +115,131 @@ def test_a_module_stays_as_it_was_imported_until_it_is_imported_again(own):
     assert code_of("own_net:Net") == before != code_now("own_net:Net")
     importlib.reload(module)
     assert code_of("own_net:Net") == code_now("own_net:Net") != before
+
+
+def test_a_module_that_was_written_to_before_its_code_was_asked_for_is_other_code_than_its_file(own):
+    write(own / "own_helper.py", "RATE = 0.01\n")
+    helper = importlib.import_module("own_helper")
+    write(own / "own_helper.py", "RATE = 0.25\n")
+    assert code_of("own_net:Net") != code_now("own_net:Net")
+    found = outdated("own_net:Net")
+    assert (found.files, found.names, found.modules) == (["own_helper.py"], ["RATE"], ["own_helper"])
+    importlib.reload(helper)
+    assert code_of("own_net:Net") == code_now("own_net:Net")
+    assert outdated("own_net:Net") is None
+
+
+def test_a_module_that_was_not_imported_again_stays_as_it_was_when_another_is(own):
+    write(own / "own_net.py", "import own_pkg.part, own_helper\nclass Net:\n    pass\n")
+    net = importlib.import_module("own_net")
+    before = code_of("own_net:Net")
+    write(own / "own_helper.py", "def scale():\n    return 1.5\n")
+    importlib.reload(net)
+    assert code_of("own_net:Net") == before != code_now("own_net:Net")
+    found = outdated("own_net:Net")
+    assert (found.files, found.names, found.modules) == (["own_helper.py"], [], ["own_helper", "own_net"])
+    importlib.reload(sys.modules["own_helper"])
+    assert outdated("own_net:Net") is None
+    assert code_of("own_net:Net") == code_now("own_net:Net") != before
+
+
+def test_what_is_set_from_outside_counts_when_it_is_looked_at_again(own):
+    net = importlib.import_module("own_net")
+    before = code_of("own_net:Net")
+    net.Net.width = 7
+    assert code_of("own_net:Net") == before  # in the same command
+    look_again("own_net:Net")
+    assert code_of("own_net:Net") != before
+    assert outdated("own_net:Net").names == ["width"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import importlib\nimportlib.import_module('own_pkg.deep.inner')",
+        "from importlib import import_module\nimport_module('.deep.inner', 'own_pkg')",
+        "from importlib import import_module\nimport_module('.deep.inner', package='own_pkg')",
+        "__import__('own_pkg.deep.inner')",
+    ],
+)
+def test_a_module_that_is_imported_by_a_text_counts(own, line):
+    write(own / "own_net.py", f"{line}\nclass Net:\n    pass\n")
+    assert "own_pkg/deep/inner.py" in code_now("own_net:Net").files
+
+
+FACTORY = """
+import functools
+from own_helper import scale
+def make(k):
+    class Net:
+        def width(self):
+            return k * scale()
+    return Net
+def plain(): pass
+class Outer:
+    class Inner:
+        pass
+half = functools.wraps(plain)(lambda: 0.5)
+"""
+
+
+def test_what_a_function_makes_has_a_name_for_what_it_does(own):
+    write(own / "own_factory.py", FACTORY)
+    module = importlib.import_module("own_factory")
+    kinds = [module.make(2), module.make(2), module.make(64), module.half, lambda: 1, lambda: 2]
+    names = [name_of(kind) for kind in kinds]
+    assert [name.partition("@")[0] for name in names] == [
+        *["own_factory:make.<locals>.Net"] * 3,
+        "own_factory:plain",
+        *[f"{__name__}:test_what_a_function_makes_has_a_name_for_what_it_does.<locals>.<lambda>"] * 2,
+    ]
+    assert names[0] == names[1]
+    assert len({*names}) == 5
+    assert [name_of(kind) for kind in kinds] == names
+    assert [import_string(name, "model") for name in names[1:]] == kinds[1:]
+    assert code_of(names[0]) == code_of(names[1]) != code_of(names[2])
+    known = code_of(names[0]).files
+    assert {"make.<locals>.Net in own_factory", "own_factory.py", "own_helper.py"} <= known.keys()
+    held = [name_of(thing) for thing in (module.plain, module.Outer, module.Outer.Inner)]
+    assert held == ["own_factory:plain", "own_factory:Outer", "own_factory:Outer.Inner"]
+    assert import_string(held[2], "model") is module.Outer.Inner
+
+
+def test_a_class_that_its_module_holds_no_more_is_another_one(own):
+    module = importlib.import_module("own_net")
+    old = module.Net
+    write(own / "own_net.py", "class Net:\n    width = 22\n")
+    importlib.reload(module)
+    assert name_of(module.Net) == "own_net:Net"
+    assert name_of(old).startswith("own_net:Net@")
+    assert import_string(name_of(old), "model") is old
+    before = name_of(old)
+    old.width = 3
+    assert name_of(old) == before  # of the same class
+
+
+def test_what_is_sent_is_known_by_the_code_that_it_had_where_it_came_from():
+    def made(k: list) -> Callable:
+        def width():
+            return k
+
+        return width
+
+    k = [1]
+    path = name_of(made(k))
+    before, sent = code_of(path), objects_to_send([path, "own_net:Net"])
+    assert list(sent) == [path]
+    k.append(2)  # such as what was computed meanwhile
+    receive_objects(pickle.loads(cloudpickle.dumps(sent)))
+    assert import_string(path, "model")() == [1, 2]
+    assert code_of(path) == before
+    look_again(path)
+    assert code_of(path) != before
+
+
+def test_what_only_another_process_knows_is_one_line():
+    with pytest.raises(ConfigError, match=r"only the process that defines make.<locals>.Net knows it: write it"):
+        import_string("own_factory:make.<locals>.Net@00000000", "model")
 
 
 SCRIPT = """

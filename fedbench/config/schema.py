@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import explain
 from fedbench.errors import ConfigError
-from fedbench.import_string import objects_to_send, receive_objects
+from fedbench.user_code import objects_to_send, receive_objects
 
 
 def absolute(value: Path | None) -> Path | None:

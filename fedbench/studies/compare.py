@@ -11,7 +11,6 @@ from fedbench.config import Config, MethodConfig
 from fedbench.config.keys import flat, nested
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
-from fedbench.import_string import name_of
 from fedbench.methods import checked_options, full_key, load
 from fedbench.methods.base import Method
 from fedbench.results.contrasts import too_few
@@ -27,6 +26,7 @@ from fedbench.studies.search import Search
 from fedbench.studies.space import Space
 from fedbench.studies.tabled import Tabled
 from fedbench.studies.tuning import Tuning, asked_with_seeds, need_validation
+from fedbench.user_code import name_of
 
 SETTINGS = ("data", "partition", "public", "model", "train", "rounds", "participation")
 """Sections and keys of which settings are made."""

@@ -74,6 +74,7 @@ class Contest:
     def check(self) -> Metric:
         """Try what every contender is first asked to run. The metric that choices go by. Raises ConfigError."""
         remarks = dict.fromkeys(self._untuned())
+        provenance.begin(self.config, *(contender.method for contender in self.contenders))
         for contender in self.contenders:
             dataset, lines = self._tried_out(contender)
             remarks |= dict.fromkeys(lines)

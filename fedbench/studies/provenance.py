@@ -1,14 +1,14 @@
 """With what of the user's own a run is made: code of method, model, data factory and aggregator, and data."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 from fedbench.config import Config
 from fedbench.data import sources
 from fedbench.errors import ConfigError
-from fedbench.user_code import Code, changed, code_now, code_of
+from fedbench.user_code import Code, changed, code_of, look_again, outdated
 
 SECTIONS = ("method", "model", "data", "aggregator")
 """What decides the numbers and may be the user's own."""
@@ -58,17 +58,28 @@ def changes(environment: Mapping[str, Any], config: Config) -> list[str] | None:
 
 
 def check_current(config: Config) -> None:
-    """Raises ConfigError where a file of the user's is another one than this process has imported."""
+    """Raises ConfigError where a file of the user's says something else than this process has of it."""
     for name in own_names(config).values():
-        if files := changed(code_of(name).files, code_now(name).files):
+        if found := outdated(name):
+            values = f", or its {listed(found.names)} was set" if found.names else ""
+            again = f", or import {listed(found.modules)} again (importlib.reload)" if found.modules else ""
             raise ConfigError(
-                f"{changed_since(files)} this process imported {name}: start Python anew, or import it again "
-                "(importlib.reload)"
+                f"{changed_since(found.files)} this process imported {name}{values}: start Python anew{again}"
             )
+
+
+def begin(config: Config, *methods: str) -> None:
+    """A new command goes by what the user's classes and functions are now. methods: further ones, by name."""
+    for name in (*own_names(config).values(), *methods):
+        look_again(name)
 
 
 def changed_since(files: Iterable[str]) -> str:
     """`a.py has changed since`, `a.py and b.py have changed since`."""
     names = list(files)
-    whole = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-    return f"{whole} {'has' if len(names) == 1 else 'have'} changed since"
+    return f"{listed(names)} {'has' if len(names) == 1 else 'have'} changed since"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

@@ -88,6 +88,7 @@ def run(
     """
     config = Config.of(config)
     open_hosts = config.resources.hosts == "auto"
+    provenance.begin(config)
     config, dataset = resolve(config)
     provenance.check_current(config)
     root = Path("results") / _experiment(experiment)

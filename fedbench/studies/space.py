@@ -14,6 +14,7 @@ from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
+from fedbench.import_string import AT
 from fedbench.methods.base import Method
 from fedbench.results.plan import point_name, text_of
 
@@ -137,7 +138,7 @@ def lineage(method: str) -> Iterator[str]:
 
 def file_of(method: str) -> str:
     """The name of its file in tune_spaces."""
-    name = method.rpartition(":")[2].rpartition(".")[2]  # of a class that a function makes, its own
+    name = method.rpartition(":")[2].rpartition(".")[2].partition(AT)[0]  # of a class that a function makes, its own
     return name.replace("-", "_").lower()
 
 

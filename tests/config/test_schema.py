@@ -150,8 +150,8 @@ def test_classes_and_functions_stand_for_their_names():
     assert (config.method.name, config.model.name) == ("fedper", "pathlib:Path")
     assert config.model.options == {"hidden": 3}
     assert config.aggregator.name == "tests.config.test_schema:rule"
-    where = "test_classes_and_functions_stand_for_their_names.<locals>.Inner"
-    assert config.data.name == f"tests.config.test_schema:{where}"
+    where = r"test_classes_and_functions_stand_for_their_names\.<locals>\.Inner@[0-9a-f]{8}"
+    assert re.fullmatch(rf"tests\.config\.test_schema:{where}", config.data.name)
     assert import_string(config.data.name, "data") is Inner
     assert "must be a name, a class or a function, or a mapping" in message(method=3)
 

@@ -4,6 +4,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -12,12 +13,14 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.results.wandb_log import described
-from fedbench.studies import provenance
-from fedbench.studies.compare import compare
+from fedbench.studies import provenance, space
+from fedbench.studies.compare import compare, names_of
+from fedbench.studies.contenders import Contender
 from fedbench.studies.job import Job
 from fedbench.studies.places import default_name
 from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
+from fedbench.user_code import name_of
 from tests.runtime.rounds import read, small
 
 METHOD = """
@@ -218,6 +221,86 @@ def test_a_file_that_has_changed_since_it_was_imported_is_refused(here):
     path.write_text(METHOD.format(by=0.123))
     with pytest.raises(ConfigError, match=r"own_method.py has changed since this process imported own_method:Scaled: "):
         run(small("own_method:Scaled", rounds=1))
+
+
+def test_a_file_that_was_written_to_between_its_import_and_the_first_run_is_refused(here):
+    forget()
+    Path("own_rate.py").write_text("BY = 1.0\n")
+    Path("own_method.py").write_text("from own_rate import BY\n" + METHOD.format(by="BY"))
+    method = importlib.import_module("own_method")
+    Path("own_rate.py").write_text("BY = 0.25\n")
+    asked = small("own_method:Scaled", rounds=1)
+    said = (
+        "own_rate.py has changed since this process imported own_method:Scaled{}: start Python anew, or import "
+        "own_rate and own_method again (importlib.reload)"
+    )
+    with pytest.raises(ConfigError) as error:
+        run(asked)
+    assert str(error.value) == said.format(", or its BY was set")
+    importlib.reload(method)
+    with pytest.raises(ConfigError) as error:
+        run(asked)
+    assert str(error.value) == said.format(", or its BY was set")
+    importlib.reload(sys.modules["own_rate"])
+    with pytest.raises(ConfigError, match=r"or its BY was set: start Python anew, or import own_method again"):
+        run(asked)
+    importlib.reload(method)
+    assert run_of(asked)[1] == [1]
+
+
+def test_classes_that_a_function_makes_are_run_each_as_it_is(here):
+    forget()
+    Path("own_factory.py").write_text(
+        f"def make(by):{METHOD.format(by='by')}".replace("\n", "\n    ") + "return Scaled\n"
+    )
+    module = importlib.import_module("own_factory")
+    one, other = (small(name_of(module.make(by)), rounds=1) for by in (1.0, 0.25))
+    first, rounds = run_of(one)
+    assert rounds == [1]
+    second, rounds = run_of(other)
+    assert rounds == [1]
+    assert first != second
+    assert read(first)["metrics.jsonl"] != read(second)["metrics.jsonl"]
+    assert run_of(small(name_of(module.make(1.0)), rounds=1)) == (first, [])
+    assert run_of(one) == (first, [])
+
+
+def test_a_notebook_whose_values_are_others_is_run_anew(here, monkeypatch):
+    main = ModuleType("__main__")
+    exec("import torch\nBY = torch.tensor(1.0)\n" + METHOD.format(by="BY"), main.__dict__)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    asked = small(name_of(main.Scaled), rounds=1)
+    first, rounds = run_of(asked)
+    assert rounds == [1]
+    main.BY = main.torch.tensor(0.25)
+    second, rounds = run_of(asked)
+    assert (second != first, rounds) == (True, [1])
+    main.BY = main.torch.tensor(1.0)
+    assert run_of(asked) == (first, [])
+
+
+def test_metrics_of_the_users_are_part_of_the_code(here):
+    forget()
+    asked = small(rounds=1, evaluate={"metrics": ["own_metric:share"]})
+    prints = []
+    for by in (1, 2):
+        Path("own_metric.py").write_text(f"def share(scores, labels):\n    return {by}\n")
+        prints.append(provenance.code(asked)["metric own_metric:share"].fingerprint)
+    assert prints[0] != prints[1]
+
+
+def test_two_methods_of_one_function_are_compared(here):
+    forget()
+    Path("own_factory.py").write_text(
+        f"def make(by):{METHOD.format(by='by')}".replace("\n", "\n    ") + "return Scaled\n"
+    )
+    make = importlib.import_module("own_factory").make
+    names = names_of([make(1.0), make(0.25)])
+    assert len({*names}) == 2
+    assert [Contender.named(name).label for name in names] == names
+    assert Contender.named(f"{names[0]}:train.lr=0.5").method == names[0]
+    assert space.file_of(names[0]) == "scaled"
+    assert default_name(resolve(small(names[0]))[0]).startswith("own_factory-make.-locals-.Scaled@")
 
 
 READER = """

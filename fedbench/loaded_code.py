@@ -1,0 +1,273 @@
+"""Whether what this process has of the user's modules is what their files say.
+
+A file that is written to after it was imported, or a value that is set from outside (`mymod.LR = 0.5`), would otherwise
+make a run be known by other code than it was made with. Functions, methods and their defaults are compared, values that
+a file gives once as a literal, names that it imports from others of the user's, and what its classes derive from. What
+the modules themselves change while they work, by `global`, `settings.LR = ` or `CACHE[key] = `, may be another.
+"""
+
+import ast
+import sys
+from abc import ABCMeta
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property, partial, partialmethod
+from importlib.machinery import SourceFileLoader
+from types import CodeType, FunctionType, ModuleType, NoneType
+from typing import Any
+
+from fedbench.import_string import attribute
+from fedbench.object_walk import Walk, codes_in, constants, said_by
+from fedbench.user_files import Module, imported_from, package_of
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+LITERALS = (int, float, complex, str, bytes, bool, type(None), tuple, list, dict, set)
+DYNAMIC, ANYTHING = ("globals", "vars", "locals", "exec"), "*"
+"""Functions that may give any name, and what is noted of them, as of `from part import *`."""
+MISSING = object()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """module: the one to be imported again. name: what is another one in it. source: the module whose file says so."""
+
+    module: str
+    name: str
+    source: str
+    loaded: str
+    """Names what this process has."""
+
+
+def differences(modules: Mapping[str, Module]) -> list[Difference]:
+    """Between what these modules say and what this process has of them."""
+    texts = {name: text for name, module in modules.items() if _is_loaded(name) and (text := _text(name, module))}
+    rebound = frozenset[str]().union(*(text.rebound for text in texts.values()))
+    mutated = frozenset[str]().union(*(text.mutated for text in texts.values()))
+    return [found for name in texts for found in _Comparison(name, texts, rebound, mutated).all()]
+
+
+def _is_loaded(name: str) -> bool:
+    """Whether a module was imported whole, and by Python itself: others may have made other code of its file."""
+    module = sys.modules.get(name)
+    spec: Any = getattr(module, "__spec__", None)
+    is_plain = type(module) is ModuleType and spec is not None and spec.name == name
+    return is_plain and type(spec.loader) is SourceFileLoader and not getattr(spec, "_initializing", False)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """What a file says.
+
+    codes: prints of its functions by their qualified names, of which several may have one. rebound: names that code
+    sets elsewhere than where they are first given. mutated: names of lists, dicts and the like that code writes to.
+    """
+
+    body: list[ast.stmt]
+    package: str
+    codes: Mapping[str, frozenset[str]]
+    rebound: frozenset[str]
+    mutated: frozenset[str]
+
+
+def _text(name: str, module: Module) -> _Text | None:
+    return _read(module.source, package_of(name, module.is_package)) if module.source else None
+
+
+@cache
+def _read(source: bytes, package: str) -> _Text | None:
+    """None of what is no source."""
+    try:
+        tree = ast.parse(source)
+        code = compile(source, "", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    codes: dict[str, set[str]] = {}
+    for one in codes_in(code):
+        codes.setdefault(one.co_qualname, set()).add(_print(one))
+    every = {name: frozenset(prints) for name, prints in codes.items()}
+    return _Text(tree.body, package, every, frozenset(_rebound(tree)), frozenset(_mutated(tree)))
+
+
+def _rebound(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield from node.names
+        elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and _named(node.value) != "self":
+            yield node.attr
+        elif isinstance(node, ast.Call) and _named(node.func) == "setattr" and len(node.args) == 3:
+            owner, name, _ = node.args
+            if _named(owner) != "self":
+                yield str(name.value) if isinstance(name, ast.Constant) else ANYTHING
+
+
+def _mutated(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            writes = isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load)
+            yield from [_named(node.value)] if writes else []
+
+
+def _named(node: ast.AST) -> str:
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
+def _print(code: CodeType) -> str:
+    """What a function says, with those inside it."""
+    return Walk([(said_by(one), [v for v in constants(one) if not _is_code(v)]) for one in codes_in(code)]).fingerprint
+
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, CodeType)
+
+
+class _Comparison:
+    """Of one module. texts: what it and the others of the user's say, by name."""
+
+    def __init__(self, name: str, texts: Mapping[str, _Text], rebound: frozenset[str], mutated: frozenset[str]) -> None:
+        self.name, self.texts, self.text = name, texts, texts[name]
+        self.rebound, self.mutated = rebound, mutated
+        self.file = sys.modules[name].__spec__.origin  # type: ignore[union-attr]
+
+    def all(self) -> Iterator[Difference]:
+        yield from self._scope(vars(sys.modules[self.name]), self.text.body)
+
+    def _scope(self, held: Mapping[str, Any], body: list[ast.stmt], kind: type | None = None) -> Iterator[Difference]:
+        """Of a module, or of a class. What the module has not is no matter: what would use it is another one too."""
+        given = Counter(_given(body))
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                name = _mangled(node.name, kind)
+                if name in held or kind:
+                    path = f"{kind.__qualname__}.{node.name}" if kind else node.name
+                    yield from self._function(
+                        node, path, held.get(name, MISSING), self._is_plain(node.name, given, kind)
+                    )
+            elif isinstance(node, ast.ClassDef):
+                if node.name in held and self._is_plain(node.name, given, kind):
+                    yield from self._class(node, held[node.name])
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                name = _named(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
+                own = held.get(_mangled(name, kind), MISSING)
+                if self._is_plain(name, given, kind) and own is not MISSING and (not kind or type(own) in LITERALS):
+                    yield from self._value(name, node.value, own)
+            elif isinstance(node, ast.ImportFrom) and not kind:
+                for alias in node.names:
+                    own = held.get(alias.asname or alias.name, MISSING)
+                    if own is not MISSING and self._is_plain(alias.asname or alias.name, given):
+                        yield from self._imported(imported_from(node, self.text.package), alias.name, own)
+
+    def _is_plain(self, name: str, given: Counter[str], kind: type | None = None) -> bool:
+        """Whether a name stands for what is written, and for nothing that something else may have made of it."""
+        is_alone = given[name] == 1 and name not in self.rebound
+        is_sure = not given[ANYTHING] and ANYTHING not in self.text.rebound
+        return is_alone and is_sure and type(kind) in (NoneType, type, ABCMeta)
+
+    def _value(self, name: str, node: ast.expr | None, held: Any) -> Iterator[Difference]:
+        literal = _literal(node)
+        changes = isinstance(literal, list | dict | set) and (not literal or name in self.mutated)
+        if literal is not MISSING and not changes and not _is_same(held, literal):
+            yield self._difference(name, held)
+
+    def _function(self, node: Function, path: str, held: Any, is_plain: bool) -> Iterator[Difference]:
+        functions = list(_functions(held))
+        own = [f for f in functions if f.__code__.co_filename == self.file and f.__code__.co_qualname == path]
+        is_lost = not own and not node.decorator_list
+        is_other = is_lost or not all(_has_defaults(function, node) for function in own)
+        if any(map(self._is_foreign, functions)) or (is_plain and is_other):
+            yield self._difference(node.name, held)
+
+    def _is_foreign(self, function: FunctionType) -> bool:
+        """Whether a function was made of the file, but not of what it says."""
+        code = function.__code__
+        return code.co_filename == self.file and _print(code) not in self.text.codes.get(code.co_qualname, ())
+
+    def _class(self, node: ast.ClassDef, held: Any) -> Iterator[Difference]:
+        if not isinstance(held, type):
+            yield from [] if node.decorator_list else [self._difference(node.name, held)]
+            return
+        yield from self._scope(vars(held), node.body, held)
+        written = {_mangled(name, held) for name in _given(node.body)}
+        for name, value in vars(held).items():
+            if name not in written and any(map(self._is_foreign, _functions(value))):
+                yield self._difference(name, value)  # the file has it no more
+        for base in held.__bases__:
+            if base.__module__ != self.name:
+                yield from self._imported(base.__module__, base.__qualname__, base)
+
+    def _imported(self, source: str, name: str, held: Any) -> Iterator[Difference]:
+        """Where another module was imported again, and this one has what was in it before."""
+        if source not in self.texts:
+            return
+        now = attribute(sys.modules[source], name)
+        is_plain = self._is_plain(name.partition(".")[0], Counter(_given(self.texts[source].body)))
+        if is_plain and now is not None and now is not held and not _is_same(now, held):
+            yield self._difference(name, held, source)
+
+    def _difference(self, name: str, held: Any, source: str | None = None) -> Difference:
+        return Difference(self.name, name, source or self.name, Walk(held, whole=True).fingerprint)
+
+
+def _given(body: list[ast.stmt]) -> Iterator[str]:
+    """The names that a scope gives, as often as it does."""
+    left: list[ast.AST] = list(body)
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+            continue
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Name) and node.id in DYNAMIC:
+            yield ANYTHING
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name.partition(".")[0]
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            yield node.name
+        left += ast.iter_child_nodes(node)
+
+
+def _mangled(name: str, kind: type | None) -> str:
+    """Under which name a class has what begins with two underscores."""
+    is_private = kind and name.startswith("__") and not name.endswith("__")
+    return f"_{kind.__name__.lstrip('_')}{name}" if kind and is_private else name
+
+
+def _literal(node: ast.expr | None) -> Any:
+    try:
+        return MISSING if node is None else ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError):
+        return MISSING
+
+
+def _functions(value: Any) -> Iterator[FunctionType]:
+    """The functions in what a name stands for, as far as decorators show them."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, FunctionType):
+            yield one
+        elif isinstance(one, property):
+            left += [one.fget, one.fset, one.fdel]
+        elif isinstance(one, cached_property | partial | partialmethod):
+            left.append(one.func)
+        elif isinstance(one, staticmethod | classmethod):
+            left.append(one.__func__)
+            continue  # its __wrapped__ is the same function
+        left += filter(None, [getattr(one, "__dict__", {}).get("__wrapped__")])
+
+
+def _has_defaults(function: FunctionType, node: Function) -> bool:
+    """Whether the defaults of a function are those that are written, as far as they are plain values."""
+    by_name = {arg.arg: value for arg, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if value}
+    held = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    said = [*node.args.defaults, *by_name.values()]
+    literals = [_literal(value) for value in said]
+    return len(held) == len(said) and all(
+        literal is MISSING or isinstance(literal, list | dict | set) or _is_same(own, literal)
+        for own, literal in zip(held, literals, strict=True)
+    )
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return Walk(one, whole=True).fingerprint == Walk(other, whole=True).fingerprint

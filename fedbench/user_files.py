@@ -1,0 +1,218 @@
+"""The modules of a user and their files: what is written in them, and what they import.
+
+Nothing is imported or run to find out, and paths do not count, so that every machine comes to the same.
+"""
+
+import ast
+import re
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from importlib import metadata
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import get_importer
+from typing import Any
+
+from fedbench.import_string import MAIN
+
+LIBRARY = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")})
+INSTALLED = ("site-packages", "dist-packages")
+IMPORTERS = ("import_module", "__import__")
+"""Functions that import what a text names."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module as its file is; of an installed package its version.
+
+    files: by the name of a file its content as a hash, by the name of an installed package its version. imports: the
+    modules that it may import. source: what stands in the file of a user's module.
+    """
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    source: bytes | None = None
+    is_package: bool = False
+
+
+Look = Callable[[str], Module | None]
+"""What becomes known of a module by its name; none where it is no matter of the user's."""
+
+
+def with_imports(modules: Iterable[str], look: Look) -> dict[str, Module]:
+    """Modules and all that they import, by name."""
+    found: dict[str, Module] = {}
+    left, seen = list(modules), set[str]()
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        left += [name.rpartition(".")[0]] if "." in name else []  # a package is run before what is in it
+        if module := look(name):
+            found[name] = module
+            left += module.imports
+    return found
+
+
+def on_disk(name: str) -> Module | None:
+    """A module as its file is now."""
+    spec = _spec(name)
+    if spec is None or not (spec.has_location and spec.origin):
+        return None
+    origin = Path(spec.origin)
+    if _is_library(origin) or not origin.is_file():
+        return None
+    if _is_installed(origin):
+        return Module(_versions(name.partition(".")[0]))
+    stat, package = origin.stat(), bool(spec.submodule_search_locations)
+    source, content, imports = _read(origin, name, package, stat.st_mtime_ns, stat.st_size)
+    file = "/".join([*name.split("."), *["__init__"] * package]) + origin.suffix
+    return Module({file: content}, imports, source, package)
+
+
+def is_own(file: Path) -> bool:
+    """Whether a file is the user's: none of the standard library, of an installed package or of fedbench."""
+    return not (_is_library(file) or _is_installed(file) or file.is_relative_to(Path(__file__).parent))
+
+
+def hashed(value: Any) -> str:
+    """Twelve hexadecimal digits of how a value is written."""
+    return sha256(repr(value).encode()).hexdigest()[:12]
+
+
+def _is_library(file: Path) -> bool:
+    """Whether a file is the standard library's."""
+    return not _is_installed(file) and any(file.is_relative_to(root) for root in LIBRARY)
+
+
+def _is_installed(file: Path) -> bool:
+    return any(part in INSTALLED for part in file.parts)
+
+
+def _spec(name: str) -> ModuleSpec | None:
+    """Where a module is; none where there is no such module, or where it is no matter of the user's."""
+    above, _, _ = name.rpartition(".")
+    if name.partition(".")[0] in ("fedbench", MAIN):
+        return None
+    try:
+        if not above:
+            return find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return None
+    package = _spec(above)
+    return _inside(list(package.submodule_search_locations or ()), name) if package else None
+
+
+def _inside(folders: list[str], name: str) -> ModuleSpec | None:
+    """A module in a package, which need not be imported. folders: where the package looks."""
+    nested: list[str] = []
+    for folder in folders:
+        finder = get_importer(folder)
+        spec = finder.find_spec(name) if finder else None
+        if spec is not None and spec.loader is not None:
+            return spec
+        nested += spec.submodule_search_locations or [] if spec else []
+    space = ModuleSpec(name, None, is_package=True)  # a package without a file of its own
+    space.submodule_search_locations = nested
+    return space if nested else None
+
+
+@cache
+def _read(path: Path, module: str, is_package: bool, modified: int, size: int) -> tuple[bytes, str, tuple[str, ...]]:
+    """What a file says, as it is and as a hash, and which modules it may import."""
+    source = path.read_bytes()
+    try:
+        tree = ast.parse(source)
+        return source, hashed(_said(tree)), tuple(dict.fromkeys(_imports(tree, package_of(module, is_package))))
+    except (SyntaxError, ValueError, RecursionError):  # compiled, or never imported, or nested too deeply
+        return source, hashed(source), ()
+
+
+def _said(node: Any) -> Any:
+    """A syntax tree without positions and docstrings, and without fields that only some versions of Python have."""
+    if isinstance(node, list):
+        return [_said(value) for value in node]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _docstring(node.body):
+        fields["body"] = node.body[1:]
+    return type(node).__name__, [(key, _said(value)) for key, value in fields.items() if value not in (None, [])]
+
+
+def _docstring(body: list[ast.stmt]) -> bool:
+    first = body[0] if body else None
+    return isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Names of modules, those included that may be names in a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = imported_from(node, package)
+            yield from filter(None, [base, *(f"{base}.{alias.name}" for alias in node.names)])
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in IMPORTERS:
+            yield from _named_in(node, package)
+
+
+def _named_in(call: ast.Call, package: str) -> Iterator[str]:
+    """The module that `import_module("pk.part")` or `import_module(".part", "pk")` names."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    words = [node.value for node in given if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    if words:
+        name, anchor = words[0].lstrip("."), (words[1:] or [package])[0]
+        yield from filter(None, [_joined(_above(anchor, len(words[0]) - len(name)), name)])
+
+
+def package_of(module: str, is_package: bool) -> str:
+    """From where a module counts the points of its imports."""
+    return module if is_package else module.rpartition(".")[0]
+
+
+def imported_from(node: ast.ImportFrom, package: str) -> str:
+    """The module of `from .part import x`."""
+    return _joined(_above(package, node.level), node.module or "")
+
+
+def _joined(*names: str) -> str:
+    return ".".join(filter(None, names))
+
+
+def _above(package: str, points: int) -> str:
+    """The package that so many points before a name stand for; none stand for nothing."""
+    parts = package.split(".")
+    return ".".join(parts[: len(parts) - points + 1]) if points else ""
+
+
+def _versions(package: str) -> dict[str, str]:
+    """The versions of an installed package, as a rule one; none where fedbench itself stands on it."""
+    if _plain(package) in _own_needs():
+        return {}
+    names = _distributions().get(package, [])
+    return {name: metadata.version(name) for name in names if _plain(name) not in _own_needs()}
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return metadata.packages_distributions()
+
+
+@cache
+def _own_needs() -> frozenset[str]:
+    try:
+        needs = metadata.requires("fedbench") or []
+    except metadata.PackageNotFoundError:
+        needs = []
+    names = [re.match(r"[\w.-]+", need) for need in needs if "extra ==" not in need]
+    return frozenset(_plain(name.group()) for name in names if name)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
