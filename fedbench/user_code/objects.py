@@ -13,7 +13,7 @@ from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from fedbench.import_string import MAIN, is_held
-from fedbench.user_files import IMPORTERS, hashed, is_own
+from fedbench.user_code.files import IMPORTERS, hashed, is_own
 
 PLAIN = (int, float, complex, str, bool, type(None), type(Ellipsis))
 WEAK = (ReferenceType, WeakKeyDictionary, WeakSet, WeakValueDictionary)

@@ -18,8 +18,8 @@ from types import CodeType, FunctionType, ModuleType, NoneType
 from typing import Any
 
 from fedbench.import_string import attribute
-from fedbench.object_walk import Walk, codes_in, constants, said_by
-from fedbench.user_files import Module, imported_from, package_of
+from fedbench.user_code.files import Module, imported_from, package_of
+from fedbench.user_code.objects import Walk, codes_in, constants, said_by
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 LITERALS = (int, float, complex, str, bytes, bool, type(None), tuple, list, dict, set)

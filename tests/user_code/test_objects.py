@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fedbench.object_walk import Walk
+from fedbench.user_code.objects import Walk
 
 OTHER = {  # by what is between the braces two cells do something else
     "tensor": "import torch\nW = torch.tensor([1.0, {}])\ndef f(x): return x * W",
@@ -114,7 +114,7 @@ import enum, re
 from collections import OrderedDict
 import numpy as np
 from pydantic import BaseModel
-from fedbench.object_walk import Walk
+from fedbench.user_code.objects import Walk
 class Kind(enum.Enum):
     A = 1
 class Options(BaseModel):

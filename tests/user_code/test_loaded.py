@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.loaded_code import differences
-from fedbench.user_files import on_disk, with_imports
+from fedbench.user_code.files import on_disk, with_imports
+from fedbench.user_code.loaded import differences
 
 TEXT = '''
 """A module."""

@@ -5,7 +5,6 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import cloudpickle
 import pytest
@@ -13,99 +12,15 @@ import pytest
 from fedbench.errors import ConfigError
 from fedbench.import_string import import_string
 from fedbench.user_code import (
-    changed,
     code_now,
     code_of,
-    fingerprint,
     look_again,
     name_of,
     objects_to_send,
     outdated,
     receive_objects,
 )
-
-FILES = {
-    "own_net.py": "import torch, own_helper\nfrom own_pkg import part\nclass Net:\n    '''A net.'''\n    width = 1\n",
-    "own_helper.py": "def scale():\n    return 1\n",
-    "own_pkg/__init__.py": "",
-    "own_pkg/part.py": "def late():\n    from .deep import inner\n",
-    "own_pkg/deep/inner.py": "x = 1\n",
-    "own_other.py": "x = 1\n",
-}
-
-
-@pytest.fixture
-def own(tmp_path, monkeypatch) -> Path:
-    for name, text in FILES.items():
-        write(tmp_path / name, text)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a file that is written twice within a second
-    yield tmp_path
-    for name in [name for name in sys.modules if name.startswith("own_")]:
-        del sys.modules[name]
-
-
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    importlib.invalidate_caches()
-
-
-def test_the_code_is_that_of_the_module_and_of_the_modules_beside_it_that_it_imports(own):
-    assert sorted(code_now("own_net:Net").files) == [
-        "own_helper.py",
-        "own_net.py",
-        "own_pkg/__init__.py",
-        "own_pkg/deep/inner.py",
-        "own_pkg/part.py",
-    ]
-    assert not {"own_net", "own_helper", "own_pkg"} & sys.modules.keys()  # nothing was run
-
-
-@pytest.mark.parametrize("name", [name for name in FILES if name != "own_other.py"])
-def test_what_the_code_does_counts_wherever_it_is_written(own, name):
-    before = code_now("own_net:Net")
-    write(own / name, FILES[name] + "y = 2\n")
-    now = code_now("own_net:Net")
-    assert now.fingerprint != before.fingerprint
-    assert changed(before.files, now.files) == [name]
-
-
-def test_comments_docstrings_and_layout_do_not_count(own):
-    before = fingerprint("own_net:Net")
-    text = "import torch,  own_helper  # both\nfrom own_pkg import (\n    part,\n)\n\nclass Net:\n    width=1\n"
-    write(own / "own_net.py", text)
-    write(own / "own_other.py", "x = 2\n")
-    assert code_now("own_net:Net").fingerprint == before
-
-
-def test_the_place_does_not_count(own, tmp_path_factory, monkeypatch):
-    before, other = code_now("own_net:Net"), tmp_path_factory.mktemp("other")
-    for name, text in FILES.items():
-        write(other / name, text)
-    monkeypatch.syspath_prepend(other)
-    assert code_now("own_net:Net") == before
-
-
-def test_an_installed_package_counts_by_its_version(own, monkeypatch):
-    site = own / "site-packages"
-    write(site / "own_timm/__init__.py", "x = 1\n")
-    info = site / "Own_Timm-1.2.dist-info"
-    write(info / "METADATA", "Metadata-Version: 2.1\nName: Own-Timm\nVersion: 1.2\n")
-    write(info / "top_level.txt", "own_timm\n")
-    write(own / "own_net.py", "import own_timm, numpy, json, fedbench.config\n")
-    monkeypatch.syspath_prepend(site)
-    from fedbench import user_files
-
-    user_files._distributions.cache_clear()
-    assert code_now("own_timm:x").files == {"Own-Timm": "1.2"}
-    assert set(code_now("own_net:x").files) == {"own_net.py", "Own-Timm"}
-    assert code_now("own_net:x").files["Own-Timm"] == "1.2"
-    user_files._distributions.cache_clear()
-
-
-def test_fedbench_and_the_standard_library_are_nobodys_code():
-    assert code_now("fedbench.methods.fedavg:FedAvg").files == code_now("os.path:join").files == {}
+from tests.user_code.conftest import write
 
 
 def test_a_module_stays_as_it_was_imported_until_it_is_imported_again(own):
@@ -151,20 +66,6 @@ def test_what_is_set_from_outside_counts_when_it_is_looked_at_again(own):
     look_again("own_net:Net")
     assert code_of("own_net:Net") != before
     assert outdated("own_net:Net").names == ["width"]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "import importlib\nimportlib.import_module('own_pkg.deep.inner')",
-        "from importlib import import_module\nimport_module('.deep.inner', 'own_pkg')",
-        "from importlib import import_module\nimport_module('.deep.inner', package='own_pkg')",
-        "__import__('own_pkg.deep.inner')",
-    ],
-)
-def test_a_module_that_is_imported_by_a_text_counts(own, line):
-    write(own / "own_net.py", f"{line}\nclass Net:\n    pass\n")
-    assert "own_pkg/deep/inner.py" in code_now("own_net:Net").files
 
 
 FACTORY = """

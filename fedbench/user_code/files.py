@@ -17,6 +17,7 @@ from pathlib import Path
 from pkgutil import get_importer
 from typing import Any
 
+from fedbench.errors import PACKAGE
 from fedbench.import_string import MAIN
 
 LIBRARY = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")})
@@ -77,7 +78,7 @@ def on_disk(name: str) -> Module | None:
 
 def is_own(file: Path) -> bool:
     """Whether a file is the user's: none of the standard library, of an installed package or of fedbench."""
-    return not (_is_library(file) or _is_installed(file) or file.is_relative_to(Path(__file__).parent))
+    return not (_is_library(file) or _is_installed(file) or file.is_relative_to(PACKAGE))
 
 
 def hashed(value: Any) -> str:

@@ -17,9 +17,9 @@ from typing import Any
 
 from fedbench.errors import ConfigError
 from fedbench.import_string import AT, is_held, keep, kept_name, only_here, own_object
-from fedbench.loaded_code import differences
-from fedbench.object_walk import Walk
-from fedbench.user_files import Module, hashed, is_own, on_disk, with_imports
+from fedbench.user_code.files import Module, hashed, is_own, on_disk, with_imports
+from fedbench.user_code.loaded import differences
+from fedbench.user_code.objects import Walk
 
 
 @dataclass(frozen=True)
