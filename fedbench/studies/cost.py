@@ -16,6 +16,7 @@ from fedbench.data.partitions import ClientRows, Clients, Partition
 from fedbench.data.partitions.holdings import Stock
 from fedbench.data.partitions.scheme import ignored, with_client_count
 from fedbench.data.reading import published
+from fedbench.data.sources import published_of
 from fedbench.engine.fit import Amount, Fit
 from fedbench.module import seeds
 from fedbench.processor import cores
@@ -24,24 +25,6 @@ from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.hosts import torch_threads
 from fedbench.studies.resolve import model_defaults, settled
 
-SETS = {
-    "cifar10c": (50_000, (3, 32, 32), 10),
-    "cifar100": (50_000, (3, 32, 32), 100),
-    "cifar10": (50_000, (3, 32, 32), 10),
-    "cinic10": (90_000, (3, 32, 32), 10),
-    "svhn": (73_257, (3, 32, 32), 10),
-    "emnist": (697_932, (1, 28, 28), 62),
-    "fmnist": (60_000, (1, 28, 28), 10),
-    "mnist": (60_000, (1, 28, 28), 10),
-    "organamnist": (34_561, (1, 28, 28), 11),
-    "organcmnist": (12_975, (1, 28, 28), 11),
-    "tiny-imagenet": (100_000, (3, 64, 64), 200),
-    "mini-imagenet": (50_000, (3, 84, 84), 100),
-    "office-caltech10": (2_025, (3, 256, 256), 10),
-    "domainnet10": (18_000, (3, 256, 256), 10),
-    "pacs": (8_000, (3, 64, 64), 7),
-}
-"""Training images, shape of one, and classes of the published sets, which may have to be fetched first."""
 TESTS = 1 / 5
 """Images of their test parts, of those of the training parts."""
 POINTS = 2
@@ -154,13 +137,16 @@ def dataset_of(asked: DataConfig) -> Dataset:
 @cache
 def _dataset_of(asked: str) -> Dataset:
     config = DataConfig.model_validate_json(asked)
-    fetched = config.root or config.name not in SETS or published.whole(published.store(config.name))
-    return Dataset.load(config) if fetched else _blank(config.name)
+    known = published_of(config.name)
+    if config.root or known is None or published.whole(published.store(config.name)):
+        return Dataset.load(config)
+    train, (channels, *sides), classes = known.extent
+    sides = [int(config.options["size"])] * 2 if config.options.get("size") else sides
+    return _blank(config.name, train, (channels, *sides), classes)
 
 
-def _blank(name: str) -> Dataset:
+def _blank(name: str, train: int, shape: tuple[int, ...], classes: int) -> Dataset:
     """Black images of one class, which take no memory."""
-    train, shape, classes = SETS[name]
     rows, half = round(train * (1 + TESTS)), (0.5,) * shape[0]
     samples, targets = (np.broadcast_to(kind(0), (rows, *size)) for kind, size in ((np.uint8, shape), (np.int64, ())))
     return Dataset(name, samples, targets, None, "classification", classes, (), (), train, half, half)

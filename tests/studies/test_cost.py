@@ -5,6 +5,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from fedbench.config import Config, DataConfig
+from fedbench.data.sources import published_names, published_of
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.studies import cost
@@ -113,10 +114,12 @@ def test_an_own_set_counts_as_it_is_whatever_it_is_called():
 def test_a_published_set_that_is_not_here_counts_by_the_table_and_is_not_fetched(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
     cost._dataset_of.cache_clear()
-    for name, (train, shape, classes) in cost.SETS.items():
+    for name in published_names():
+        train, shape, classes = published_of(name).extent
         dataset = dataset_of(DataConfig(name=name))
         assert (dataset.train_rows, dataset.shape, dataset.classes) == (train, shape, classes)
         assert dataset.outputs == classes
+    assert dataset_of(DataConfig(name="pacs", size=32)).shape == (3, 32, 32)
     assert not list(tmp_path.iterdir())
     cost._dataset_of.cache_clear()
 

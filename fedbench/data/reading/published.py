@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedbench.config import DataConfig, Section
 from fedbench.data import archives, cache
@@ -41,9 +41,18 @@ class Download:
     md5: str
 
 
+class Extent(NamedTuple):
+    """Training images of a set, the shape of one, and its classes: what a run on it takes can be told by these."""
+
+    train: int
+    shape: tuple[int, int, int]
+    classes: int
+
+
 @dataclass(frozen=True)
 class Published:
-    """names: the files and folders that must be there, in one folder, each possibly packed as NAME.gz.
+    """extent: how large the set is. names: the files and folders that must be there, in one folder, each possibly
+    packed as NAME.gz.
 
     below: folders of the root in which they may lie. extras: patterns of further files that belong to the set.
     wanted: which files of an archive are needed. downloads: what is fetched; none where nobody publishes an address
@@ -52,6 +61,7 @@ class Published:
     words.
     """
 
+    extent: Extent
     names: tuple[str, ...]
     below: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()

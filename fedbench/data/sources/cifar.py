@@ -11,7 +11,7 @@ import numpy as np
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
-from fedbench.data.reading.published import Download, Published, check_pickles
+from fedbench.data.reading.published import Download, Extent, Published, check_pickles
 from fedbench.errors import ConfigError
 
 KINDS = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
@@ -40,6 +40,7 @@ def cifar_sums(name: str) -> dict[str, str]:
 
 PUBLISHED = {
     "cifar10": Published(
+        Extent(50_000, (3, 32, 32), 10),
         (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"),
         below=("cifar-10-batches-py",),
         downloads=partial(cifar_downloads, "cifar10"),
@@ -48,6 +49,7 @@ PUBLISHED = {
         size="170 MB",
     ),
     "cifar100": Published(
+        Extent(50_000, (3, 32, 32), 100),
         ("train", "test", "meta"),
         below=("cifar-100-python",),
         downloads=partial(cifar_downloads, "cifar100"),

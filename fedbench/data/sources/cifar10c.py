@@ -20,7 +20,7 @@ from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
 from fedbench.data.reading.images import is_test_row
-from fedbench.data.reading.published import Download, Published
+from fedbench.data.reading.published import Download, Extent, Published
 from fedbench.errors import ConfigError
 
 COMMON = (
@@ -76,6 +76,7 @@ class Options(Section):
 
 PUBLISHED = {
     "cifar10c": Published(
+        Extent(50_000, (3, 32, 32), 10),
         ("labels.npy", *(f"{name}.npy" for name in COMMON)),
         below=("CIFAR-10-C",),
         size="2.9 GB",

@@ -13,12 +13,13 @@ from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import check_names, listed_content, some_images, subfolders
-from fedbench.data.reading.published import Download, Published
+from fedbench.data.reading.published import Download, Extent, Published
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 DOMAINS = ("cifar10", "imagenet")
 PUBLISHED = {
     "cinic10": Published(
+        Extent(90_000, (3, 32, 32), 10),
         ("train", "valid", "test"),
         below=("CINIC-10", "cinic-10"),
         size="0.7 GB",

@@ -25,7 +25,7 @@ from fedbench.data.reading.listing import (
     some_images,
     subfolders,
 )
-from fedbench.data.reading.published import Download, Published
+from fedbench.data.reading.published import Download, Extent, Published
 from fedbench.errors import ConfigError
 
 TwoParts = tuple[list[Item], list[Item]]
@@ -105,6 +105,10 @@ DOMAINNET_LISTS = {
 }
 
 
+PACS_SIDE = 227
+"""Pixels of a side of an image as PACS was published."""
+
+
 class Options(Section):
     """Keys `data.*` of a set of domains."""
 
@@ -119,9 +123,11 @@ def domainnet_downloads() -> tuple[Download, ...]:
     return tuple(Download(PurePosixPath(path).name, (DOMAINNET + path,), md5) for path, md5 in sums.items())
 
 
-def published_as(name: str, below: tuple[str, ...], size: str, origin: str = "") -> Published:
+def published_as(name: str, train: int, below: tuple[str, ...], size: str, origin: str = "") -> Published:
     layout = LAYOUTS[name]
+    side = layout.size or PACS_SIDE
     return Published(
+        Extent(train, (3, side, side), len(layout.classes)),
         layout.domains,
         below=below,
         extras=("*.txt", SPLITS),
@@ -136,13 +142,14 @@ def published_as(name: str, below: tuple[str, ...], size: str, origin: str = "")
 PUBLISHED = {
     "office-caltech10": published_as(
         "office-caltech10",
+        2_025,
         ("office_caltech_10", "office_caltech_10_dataset/office_caltech_10"),
         "2,533 images",
         "get the images of Gong et al. (2012) or of FedBN's benchmark (folders amazon, caltech, dslr, webcam)",
     ),
-    "domainnet10": published_as("domainnet10", ("DomainNet", "domainnet"), "16 GB, of which ten classes stay"),
+    "domainnet10": published_as("domainnet10", 18_000, ("DomainNet", "domainnet"), "16 GB, of which ten classes stay"),
     "pacs": published_as(
-        "pacs", ("PACS", "kfold", "PACS/kfold"), "9,991 images, 0.17 GB", "get the images of Li et al. (2017)"
+        "pacs", 8_000, ("PACS", "kfold", "PACS/kfold"), "9,991 images, 0.17 GB", "get the images of Li et al. (2017)"
     ),
 }
 

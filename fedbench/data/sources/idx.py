@@ -15,7 +15,7 @@ import numpy as np
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
-from fedbench.data.reading.published import Download, Published, changed_warning, entry, told_by
+from fedbench.data.reading.published import Download, Extent, Published, changed_warning, entry, told_by
 from fedbench.errors import ConfigError
 
 KINDS = {"mnist": "MNIST", "fmnist": "FashionMNIST", "emnist": "EMNIST"}
@@ -54,6 +54,7 @@ def idx_sums(name: str) -> dict[str, str]:
 MNIST_FILES = names_of("", "t10k")
 PUBLISHED = {
     name: Published(
+        Extent(60_000, (1, 28, 28), 10),
         MNIST_FILES,
         below=(f"{KINDS[name]}/raw", "raw"),
         downloads=partial(idx_downloads, name),
@@ -63,6 +64,7 @@ PUBLISHED = {
     for name in ("mnist", "fmnist")
 } | {
     "emnist": Published(
+        Extent(697_932, (1, 28, 28), 62),
         names_of("emnist-byclass-", "test"),
         below=("EMNIST/raw", "raw", "gzip"),
         wanted=lambda name: "emnist-byclass-" in name,

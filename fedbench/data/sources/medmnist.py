@@ -11,7 +11,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
-from fedbench.data.reading.published import Download, Published, changed_warning
+from fedbench.data.reading.published import Download, Extent, Published, changed_warning
 from fedbench.errors import ConfigError
 
 ORGANS = (
@@ -21,6 +21,8 @@ ORGANS = (
 RECORD = "https://zenodo.org/records/10519652/files/{}?download=1"
 SUMS = {"organamnist": "68e3f8846a6bd62f0c9bf841c0d9eacc", "organcmnist": "b9ceb9546e10131b32923c5bbeaea2b1"}
 SIZES = {"organamnist": "38 MB", "organcmnist": "16 MB"}
+TRAINS = {"organamnist": 34_561, "organcmnist": 12_975}
+"""Images of the training part."""
 
 
 class Options(Section):
@@ -35,6 +37,7 @@ def medmnist_downloads(file: str, md5: str) -> tuple[Download, ...]:
 
 PUBLISHED = {
     name: Published(
+        Extent(TRAINS[name], (1, 28, 28), 11),
         (f"{name}.npz",),
         below=(".medmnist",),
         downloads=partial(medmnist_downloads, f"{name}.npz", md5),

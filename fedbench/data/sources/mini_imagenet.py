@@ -14,7 +14,7 @@ from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import ListedImage, Seen, inside, listed_content, rows_of
-from fedbench.data.reading.published import Published
+from fedbench.data.reading.published import Extent, Published
 from fedbench.errors import ConfigError
 
 LISTS = ("train.csv", "val.csv", "test.csv")
@@ -22,6 +22,7 @@ EVERY = 6
 NUMBER = re.compile(r"n\d{8}")
 PUBLISHED = {
     "mini-imagenet": Published(
+        Extent(50_000, (3, 84, 84), 100),
         (*LISTS, "images"),
         below=("mini-imagenet", "miniImageNet"),
         images=60_000,

@@ -10,7 +10,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
-from fedbench.data.reading.published import Download, Published, changed_warning
+from fedbench.data.reading.published import Download, Extent, Published, changed_warning
 from fedbench.errors import ConfigError
 
 PARTS = ("train", "test")
@@ -29,6 +29,7 @@ def lists() -> dict[str, tuple[str, str, str]]:
 
 PUBLISHED = {
     "svhn": Published(
+        Extent(73_257, (3, 32, 32), 10),
         tuple(f"{part}_32x32.mat" for part in PARTS),
         below=("svhn", "SVHN"),
         size="0.25 GB",

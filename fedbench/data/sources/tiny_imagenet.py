@@ -9,11 +9,12 @@ from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import Seen, check_names, inside, listed_content, rows_of, some_images, subfolders
-from fedbench.data.reading.published import Download, Published
+from fedbench.data.reading.published import Download, Extent, Published
 from fedbench.errors import ConfigError
 
 PUBLISHED = {
     "tiny-imagenet": Published(
+        Extent(100_000, (3, 64, 64), 200),
         ("wnids.txt", "words.txt", "train", "val"),
         below=("tiny-imagenet-200",),
         images=110_000,
