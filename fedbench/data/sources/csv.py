@@ -4,6 +4,7 @@ Numbers are features, truth values 0 and 1, columns of text categories, a featur
 which every fifth row is for testing, or a folder with a file for the train and one for the test part.
 """
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from io import StringIO
@@ -28,6 +29,7 @@ NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "
 """What tables say where there is no number."""
 READ: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False}
 """Only empty cells are missing, as NA may be a name; pandas guesses the type of a column from all of it."""
+DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?")
 OTHER_SEPARATORS = (";", "\t", "|")
 MOST = 50
 """Different values of a column of text that is read as categories."""
@@ -204,6 +206,8 @@ def encoded(rows: Rows, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
             parts.append(numbers.astype(np.float32))
             continue
         values = sorted(map(str, column.unique()))
+        if len(values) > MOST and all(map(DECIMAL_COMMA.fullmatch, values)):
+            raise ConfigError(f"{where}: column {name} holds numbers with a decimal comma; write a point")
         if len(values) > MOST:
             raise ConfigError(
                 f"{where}: column {name} holds {len(values)} different texts, more than the {MOST} of a category; "

@@ -86,6 +86,9 @@ def test_what_cannot_be_read_is_named(refuse):
     assert "no columns beside the target" in refuse(frame()[["label"]])
     assert "no rows in it" in refuse(frame()[:0])
     assert "row 1: label -1: leave such samples out" in refuse(frame().assign(label=-1))
+    commas = frame().assign(size=[f"{row},5" for row in range(ROWS)])
+    commas = commas.loc[commas.index.repeat(3)].assign(size=[f"{row},5" for row in range(60)])
+    assert refuse(commas).endswith("column size holds numbers with a decimal comma; write a point")
     assert "looks like several; separate them by commas" in refuse(pd.DataFrame({"a;label": ["1;2", "3;4"]}))
 
 
