@@ -8,7 +8,7 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.data import sources
 from fedbench.errors import ConfigError
-from fedbench.user_code import Code, changed, code_of, look_again, outdated
+from fedbench.user_code import Code, changed, code_of, find_outdated, look_again
 
 SECTIONS = ("method", "model", "data", "aggregator")
 """What decides the numbers and may be the user's own."""
@@ -60,7 +60,7 @@ def changes(environment: Mapping[str, Any], config: Config) -> list[str] | None:
 def check_current(config: Config) -> None:
     """Raises ConfigError where a file of the user's says something else than this process has of it."""
     for name in own_names(config).values():
-        if found := outdated(name):
+        if found := find_outdated(name):
             values = f", or its {listed(found.names)} was set" if found.names else ""
             again = f", or import {listed(found.modules)} again (importlib.reload)" if found.modules else ""
             raise ConfigError(

@@ -17,7 +17,7 @@ from typing import Any
 
 from fedbench.errors import ConfigError
 from fedbench.import_string import AT, is_held, keep, kept_name, only_here, own_object
-from fedbench.user_code.files import Module, hashed, is_own, on_disk, with_imports
+from fedbench.user_code.files import Module, hash_of, is_own, on_disk, with_imports
 from fedbench.user_code.loaded import differences
 from fedbench.user_code.objects import Walk
 
@@ -31,7 +31,7 @@ class Code:
     @property
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits."""
-        return hashed(sorted(self.files.items()))
+        return hash_of(sorted(self.files.items()))
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def code_of(path: str) -> Code:
     files = _files(path, modules)
     for found in differences(modules):
         for file in modules[found.module].files:
-            files[file] = hashed((files[file], found.name, found.loaded))
+            files[file] = hash_of((files[file], found.name, found.loaded))
     code = Code(files)
     _codes[path] = (loaded, {name: _spec(name) or module for name, module in modules.items()}, code)
     return code
@@ -129,7 +129,7 @@ def look_again(path: str) -> None:
     _walked.pop(path, None)
 
 
-def outdated(path: str) -> Outdated | None:
+def find_outdated(path: str) -> Outdated | None:
     """Where `package.module:name` is another one in this process than its files say; none where it is the same."""
     modules, now = with_imports(_roots(path), _as_loaded), with_imports(_roots(path), on_disk)
     found = differences(modules)

@@ -81,7 +81,7 @@ def is_own(file: Path) -> bool:
     return not (_is_library(file) or _is_installed(file) or file.is_relative_to(PACKAGE))
 
 
-def hashed(value: Any) -> str:
+def hash_of(value: Any) -> str:
     """Twelve hexadecimal digits of how a value is written."""
     return sha256(repr(value).encode()).hexdigest()[:12]
 
@@ -129,9 +129,9 @@ def _read(path: Path, module: str, is_package: bool, modified: int, size: int) -
     source = path.read_bytes()
     try:
         tree = ast.parse(source)
-        return source, hashed(_said(tree)), tuple(dict.fromkeys(_imports(tree, package_of(module, is_package))))
+        return source, hash_of(_said(tree)), tuple(dict.fromkeys(_imports(tree, package_of(module, is_package))))
     except (SyntaxError, ValueError, RecursionError):  # compiled, or never imported, or nested too deeply
-        return source, hashed(source), ()
+        return source, hash_of(source), ()
 
 
 def _said(node: Any) -> Any:

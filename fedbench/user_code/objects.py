@@ -13,7 +13,7 @@ from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from fedbench.import_string import MAIN, is_held
-from fedbench.user_code.files import IMPORTERS, hashed, is_own
+from fedbench.user_code.files import IMPORTERS, hash_of, is_own
 
 PLAIN = (int, float, complex, str, bool, type(None), type(Ellipsis))
 WEAK = (ReferenceType, WeakKeyDictionary, WeakSet, WeakValueDictionary)
@@ -46,7 +46,7 @@ class Walk:
     @property
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits, the same in every process."""
-        return hashed(self._seen)
+        return hash_of(self._seen)
 
     def _visit(self, value: Any) -> Iterable[Any]:
         """Notes what a value is by itself, and returns what it is made of."""

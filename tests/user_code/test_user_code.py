@@ -14,10 +14,10 @@ from fedbench.import_string import import_string
 from fedbench.user_code import (
     code_now,
     code_of,
+    find_outdated,
     look_again,
     name_of,
     objects_to_send,
-    outdated,
     receive_objects,
 )
 from tests.user_code.conftest import write
@@ -37,11 +37,11 @@ def test_a_module_that_was_written_to_before_its_code_was_asked_for_is_other_cod
     helper = importlib.import_module("own_helper")
     write(own / "own_helper.py", "RATE = 0.25\n")
     assert code_of("own_net:Net") != code_now("own_net:Net")
-    found = outdated("own_net:Net")
+    found = find_outdated("own_net:Net")
     assert (found.files, found.names, found.modules) == (["own_helper.py"], ["RATE"], ["own_helper"])
     importlib.reload(helper)
     assert code_of("own_net:Net") == code_now("own_net:Net")
-    assert outdated("own_net:Net") is None
+    assert find_outdated("own_net:Net") is None
 
 
 def test_a_module_that_was_not_imported_again_stays_as_it_was_when_another_is(own):
@@ -51,10 +51,10 @@ def test_a_module_that_was_not_imported_again_stays_as_it_was_when_another_is(ow
     write(own / "own_helper.py", "def scale():\n    return 1.5\n")
     importlib.reload(net)
     assert code_of("own_net:Net") == before != code_now("own_net:Net")
-    found = outdated("own_net:Net")
+    found = find_outdated("own_net:Net")
     assert (found.files, found.names, found.modules) == (["own_helper.py"], [], ["own_helper", "own_net"])
     importlib.reload(sys.modules["own_helper"])
-    assert outdated("own_net:Net") is None
+    assert find_outdated("own_net:Net") is None
     assert code_of("own_net:Net") == code_now("own_net:Net") != before
 
 
@@ -65,7 +65,7 @@ def test_what_is_set_from_outside_counts_when_it_is_looked_at_again(own):
     assert code_of("own_net:Net") == before  # in the same command
     look_again("own_net:Net")
     assert code_of("own_net:Net") != before
-    assert outdated("own_net:Net").names == ["width"]
+    assert find_outdated("own_net:Net").names == ["width"]
 
 
 FACTORY = """

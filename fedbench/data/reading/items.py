@@ -176,7 +176,7 @@ def rows_of(data: Any, where: str) -> Any:
     if isinstance(data, DataLoader):
         raise ConfigError(f"{where}s: a DataLoader; bring its data set, loader.dataset")
     if isinstance(data, dict) and data and all(isinstance(name, str) for name in data):
-        return [dict(zip(data, row, strict=True)) for row in zip(*columns_of(data.values(), where), strict=True)]
+        return [dict(zip(data, row, strict=True)) for row in zip(*arrays_of(data.values(), where), strict=True)]
     if not isinstance(data, tuple | list) or len(data) not in (2, 3):
         return data
     first, *others = data
@@ -185,10 +185,10 @@ def rows_of(data: Any, where: str) -> Any:
         return data
     if not all(isinstance(own, np.ndarray | torch.Tensor | list) or hasattr(own, "to_numpy") for own in others):
         return data
-    return list(zip(*columns_of(data, where), strict=True))
+    return list(zip(*arrays_of(data, where), strict=True))
 
 
-def columns_of(columns: Iterable[Any], where: str) -> list[Any]:
+def arrays_of(columns: Iterable[Any], where: str) -> list[Any]:
     """Arrays, and tables of pandas as such. Raises ConfigError where they have not as many rows."""
     found = [own.to_numpy() if hasattr(own, "to_numpy") else own for own in columns]
     sizes = [len(own) for own in found]

@@ -16,14 +16,14 @@ def check_resolution(where: str, values: np.ndarray, names: list[str]) -> None:
     if not len(values):
         return
     for name, exact in zip(names, values.T, strict=True):
-        if blurred(exact):
+        if is_blurred(exact):
             raise ConfigError(
                 f"{where}: {name} goes from {exact.min():.17g} to {exact.max():.17g} in steps that float32 does not "
                 "have there: subtract an offset beforehand, or scale it"
             )
 
 
-def blurred(exact: np.ndarray) -> bool:
+def is_blurred(exact: np.ndarray) -> bool:
     """Whether float32 tells too few numbers of a column apart.
 
     These span so few of its steps, or most of them become a few.

@@ -68,9 +68,11 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
     for table in others:
         if other := sorted({*first.columns} ^ {*table.columns}):
             raise ConfigError(f"data csv:{path}: train.csv and test.csv have other columns: one lacks {other[0]}")
-    whole = typed(joined([first, *others]) if others else first)
+    whole = with_numbers(with_one_type([first, *others]) if others else first)
     where = f"data csv:{path}"
-    rows = Rows(where, [(file.name, len(table)) for file, table in zip(files.values(), [first, *others], strict=True)])
+    rows = TableRows(
+        where, [(file.name, len(table)) for file, table in zip(files.values(), [first, *others], strict=True)]
+    )
     label, user = columns_of(where, whole, options)
     left_out = [name for name in whole.columns if name.startswith("Unnamed:") or name in options.drop]
     for name in options.drop:
@@ -102,7 +104,7 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
 
 
 @dataclass(frozen=True)
-class Rows:
+class TableRows:
     """Where rows of a whole table stand. files: name and number of rows of each."""
 
     where: str
@@ -133,7 +135,7 @@ def table_of(file: Path, types: type | None = None) -> "DataFrame":
     return table
 
 
-def joined(tables: "list[DataFrame]") -> "DataFrame":
+def with_one_type(tables: "list[DataFrame]") -> "DataFrame":
     """Tables of text, one below the other, whose columns have one type throughout."""
     import pandas as pd
 
@@ -141,7 +143,7 @@ def joined(tables: "list[DataFrame]") -> "DataFrame":
     return pd.read_csv(StringIO(text), **READ)
 
 
-def typed(table: "DataFrame") -> "DataFrame":
+def with_numbers(table: "DataFrame") -> "DataFrame":
     """Columns of numbers as such, where some cells say that there is none."""
     import pandas as pd
 
@@ -181,7 +183,7 @@ def owners_of(column: "Series") -> np.ndarray:
     return column.to_numpy() if pd.api.types.is_integer_dtype(column) else column.astype(str).to_numpy(str)
 
 
-def check_whole(rows: Rows, column: "Series") -> None:
+def check_whole(rows: TableRows, column: "Series") -> None:
     missing = np.flatnonzero(column.isna())
     if len(missing):
         raise ConfigError(
@@ -190,7 +192,7 @@ def check_whole(rows: Rows, column: "Series") -> None:
         )
 
 
-def encoded(rows: Rows, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
+def encoded(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
     """Features float32 [rows, D], and how columns of text were read. Raises ConfigError."""
     import pandas as pd
 
@@ -229,7 +231,7 @@ def targets_of(column: "Series") -> np.ndarray:
     return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(str).to_numpy(str)
 
 
-def learnt(rows: Rows, order: np.ndarray, task: str, values: np.ndarray) -> Targets:
+def learnt(rows: TableRows, order: np.ndarray, task: str, values: np.ndarray) -> Targets:
     """order: of each target its row in the whole table. Raises ConfigError."""
     try:
         return read_targets(values, task)
