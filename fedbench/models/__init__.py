@@ -1,6 +1,7 @@
 """Networks: the built-in ones by name, and any LightningModule as package.module:Class."""
 
 import inspect
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -59,12 +60,30 @@ def build(
 
 def made(name: str, value: Any) -> Any:
     """An object out of `{"class_path": "pkg.mod.Net", "init_args": {...}}`, as LightningCLI has it; else the value."""
-    if not isinstance(value, dict) or "class_path" not in value or not {*value} <= {"class_path", "init_args"}:
+    if not is_part(value):
         return value
-    kind = import_string(":".join(str(value["class_path"]).rsplit(".", 1)), f"a part of model {name},")
+    kind = import_string(part_name(value), f"a part of model {name},")
     if not callable(kind):
         raise ConfigError(f"model {name}: {value['class_path']} is no class")
     return kind(**{key: made(name, inner) for key, inner in (value.get("init_args") or {}).items()})
+
+
+def is_part(value: Any) -> bool:
+    """Whether an option of a model stands for an object that is made of it."""
+    return isinstance(value, dict) and "class_path" in value and {*value} <= {"class_path", "init_args"}
+
+
+def part_name(value: dict[str, Any]) -> str:
+    """Its class, as package.module:Class."""
+    return ":".join(str(value["class_path"]).rsplit(".", 1))
+
+
+def parts_in(options: Mapping[str, Any]) -> Iterator[str]:
+    """The classes, as package.module:Class, of all objects that options of a model stand for."""
+    for value in options.values():
+        if is_part(value):
+            yield part_name(value)
+            yield from parts_in(value.get("init_args") or {})
 
 
 def resolve(name: str, input_shape: tuple[int, ...]) -> str:

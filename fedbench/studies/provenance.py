@@ -8,6 +8,7 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.data import sources
 from fedbench.errors import ConfigError
+from fedbench.models import parts_in
 from fedbench.user_code import Code, changed, code_of, find_outdated, look_again
 
 SECTIONS = ("method", "model", "data", "aggregator")
@@ -18,6 +19,7 @@ def own_names(config: Config) -> dict[str, str]:
     """What of a configuration is named as package.module:name, by section."""
     names = {section: str(getattr(config, section).name) for section in SECTIONS}
     names |= {f"metric {name}": name for name in config.evaluate.metrics}
+    names |= {f"model part {name}": name for name in parts_in(config.model.options)}
     known = {section: name for section, name in names.items() if ":" in name}
     return {s: name for s, name in known.items() if s != "data" or sources.module_of(name) == "factory"}
 

@@ -349,3 +349,15 @@ def test_changed_code_is_another_run_at_wandb(here):
         entries.append(job.entry(here))
     first, second = (described(config, entry)["id"] for entry in entries)
     assert first != second
+
+
+def test_the_parts_that_a_model_is_made_of_are_code_of_the_run_too(tmp_path, monkeypatch):
+    part = {"class_path": "own_part.Body", "init_args": {"inner": {"class_path": "own_inner.Deep"}, "width": 3}}
+    asked = Config(model={"name": "own_lit:Lit", "net": part, "act": {"class_path": "torch.nn.ReLU"}})
+    for name in ("own_part", "own_inner", "own_lit"):
+        (tmp_path / f"{name}.py").write_text("class Body: pass\nclass Deep: pass\nclass Lit: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert set(provenance.code(asked)) == {"model", "model part own_part:Body", "model part own_inner:Deep"}
+    before = provenance.short_print(asked)
+    (tmp_path / "own_inner.py").write_text("class Deep:\n    width = 2\n")
+    assert provenance.short_print(asked) != before
