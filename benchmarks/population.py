@@ -102,7 +102,6 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
     from fedbench.runtime.recorder import Recorder
     from fedbench.studies.description import describe
     from fedbench.studies.resolve import check, resolve
-    from fedbench.tasks import load
 
     asked = Config(**config)
     Dataset.load(asked.data)  # decoded once per machine, which is no part of a start
@@ -113,10 +112,11 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
         if count:
             ray.get([actor.__ray_ready__.remote() for actor in hosts._actors])
         begun, clock = time.perf_counter(), time.process_time()
-        asked, dataset = resolve(asked)
-        hosts = hosts or InProcess(dataset)
-        describe(folder, asked, dataset, check(asked, dataset))
-        driver = Driver.of(asked, 0, hosts, dataset, Recorder(folder, load(dataset.task)))
+        resolved = resolve(asked)
+        asked = resolved.config
+        hosts = hosts or InProcess()
+        describe(folder, resolved, check(resolved))
+        driver = Driver.of(resolved, hosts, Recorder(folder, resolved.task))
         driver.begin()
         pipe.send((time.perf_counter() - begun, time.process_time() - clock))
         processes = [p for p in process_tree(os.getpid()) if named(p, "ray::HostActor")]

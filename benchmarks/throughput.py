@@ -143,12 +143,11 @@ class Ours:
         from fedbench.runtime.ray_hosts import RayHosts
         from fedbench.runtime.recorder import Recorder
         from fedbench.studies.resolve import resolve
-        from fedbench.tasks import load
 
-        config, dataset = resolve(asked(workload, {"precision": precision}, {"hosts": hosts}))
+        resolved = resolve(asked(workload, {"precision": precision}, {"hosts": hosts}))
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-throughput-"))
         self.hosts = RayHosts(hosts, 1, 0.0)
-        self.run = Driver.of(config, 0, self.hosts, dataset, Recorder(self.folder, load(dataset.task)))
+        self.run = Driver.of(resolved, self.hosts, Recorder(self.folder, resolved.task))
         self.run.begin()
 
     def round(self) -> dict[str, Any]:

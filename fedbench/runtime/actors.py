@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedbench.data.dataset import Dataset
-    from fedbench.runtime.drive import Assignment
+    from fedbench.runtime.drive import SeedTask
     from fedbench.runtime.driver import Event
+    from fedbench.runtime.resolved import ResolvedRun
 
 
 class DriverActor:
@@ -21,12 +21,12 @@ class DriverActor:
     def __init__(self) -> None:
         self._events: list[Event] = []
 
-    def run(self, assignments: Sequence[Assignment], group: Any) -> None:
+    def run(self, tasks: Sequence[SeedTask], group: Any) -> None:
         """group: where the hosts have their places."""
         from fedbench.user_code import exits_refused
 
         with exits_refused():
-            with_hosts(assignments, self._events.append, group=group)
+            with_hosts(tasks, self._events.append, group=group)
 
     def events(self) -> list[Event]:
         taken = self._events[:]
@@ -35,21 +35,21 @@ class DriverActor:
 
 
 def with_hosts(
-    assignments: Sequence[Assignment],
+    tasks: Sequence[SeedTask],
     on_event: Callable[[Event], None],
-    dataset: Dataset | None = None,
+    run: ResolvedRun | None = None,
     group: Any = None,
 ) -> None:
-    """Runs that differ in their seeds, on hosts of their own. dataset: where it is loaded already."""
+    """The seeds of a run, on hosts of their own. run: where it is resolved in this process already."""
     from fedbench.runtime.ray_hosts import RayHosts
 
-    config = assignments[0].config
+    config = tasks[0].config
     resources = config.resources
     hosts = RayHosts(int(resources.hosts), resources.cpus_per_host, float(resources.gpus_per_host), group)
     try:
-        from fedbench.data.dataset import Dataset
         from fedbench.runtime.drive import drive_all
+        from fedbench.runtime.resolved import ResolvedRun
 
-        drive_all(assignments, hosts, dataset or Dataset.load(config.data), on_event)
+        drive_all(run or ResolvedRun.of(config), tasks, hosts, on_event)
     finally:
         hosts.close()

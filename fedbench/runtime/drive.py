@@ -7,14 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from fedbench.config import Config
-from fedbench.data.dataset import Dataset
 from fedbench.results.files import locked
 from fedbench.runtime import checkpoint
 from fedbench.runtime.driver import Driver, Event
 from fedbench.runtime.hosts import Hosts
 from fedbench.runtime.recorder import Recorder
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import StateLostError
-from fedbench.tasks import load
 
 RESTARTS = 5
 """Without a newer checkpoint between them."""
@@ -23,43 +22,40 @@ PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """A run to be driven: a resolved configuration with one seed, its folder, and whether a checkpoint may be there."""
+class SeedTask:
+    """One seed of a run to be driven: its configuration, its folder, and whether a checkpoint may be there."""
 
     config: Config
     folder: Path
     resume: bool = False
 
 
-def drive_all(
-    assignments: Sequence[Assignment], hosts: Hosts, dataset: Dataset, on_event: Callable[[Event], None]
-) -> None:
-    """Runs of one data set, one after another. on_event: told when one begins and ends, and what `drive` tells."""
-    for number, given in enumerate(assignments):
-        tell = partial(_tagged, on_event, number)
+def drive_all(run: ResolvedRun, tasks: Sequence[SeedTask], hosts: Hosts, on_event: Callable[[Event], None]) -> None:
+    """The seeds of a run, one after another. on_event: told when one begins and ends, and what `drive` tells."""
+    for number, task in enumerate(tasks):
+        tell = partial(_numbered, on_event, number)
         tell({"begun": True})
-        tell({"ended": drive(given.config, given.folder, hosts, dataset, tell, given.resume)})
+        tell({"ended": drive(run.of_seed(task.config), task.folder, hosts, tell, task.resume)})
 
 
-def _tagged(on_event: Callable[[Event], None], number: int, event: Event) -> None:
-    on_event({**event, "assignment": number})
+def _numbered(on_event: Callable[[Event], None], number: int, event: Event) -> None:
+    on_event({**event, "task": number})
 
 
 def drive(
-    config: Config,
+    run: ResolvedRun,
     folder: Path,
     hosts: Hosts,
-    dataset: Dataset,
     on_event: Callable[[Event], None] = lambda event: None,
     resume: bool = False,
 ) -> list[str]:
-    """Run a configuration with its one seed into a folder; returns the warnings.
+    """Do a run of one seed in a folder; returns the warnings.
 
     Where private states are lost with their host, it goes on from the last checkpoint. on_event: told of every
     evaluated round. resume: go on from the checkpoint, if there is one.
     """
     with _alone(folder / "config.yaml"):
-        return _driven(config, folder, hosts, dataset, on_event, resume)
+        return _driven(run, folder, hosts, on_event, resume)
 
 
 def _alone(described: Path) -> AbstractContextManager[None]:
@@ -73,16 +69,15 @@ def _alone(described: Path) -> AbstractContextManager[None]:
 
 
 def _driven(
-    config: Config,
+    run: ResolvedRun,
     folder: Path,
     hosts: Hosts,
-    dataset: Dataset,
     on_event: Callable[[Event], None],
     resume: bool,
 ) -> list[str]:
     lost, reached = 0, -1
     while lost < RESTARTS:
-        recorder = Recorder(folder, load(dataset.task, config.evaluate.model_dump()))
+        recorder = Recorder(folder, run.task)
         found = checkpoint.load(folder / "checkpoint") if resume else None
         if found:
             recorder.restore(found["recorder"])
@@ -93,7 +88,7 @@ def _driven(
         if (round := found["record"]["number"] if found else 0) > reached:
             lost, reached = 0, round
         try:
-            Driver.of(config, config.seeds[0], hosts, dataset, recorder, on_event).run(found)
+            Driver.of(run, hosts, recorder, on_event).run(found)
         except StateLostError as error:
             where = "from the last checkpoint" if checkpoint.load(folder / "checkpoint") else "from the beginning"
             on_event({"warning": f"{error} with its host: going on {where}"})

@@ -67,6 +67,7 @@ class HostActor:
         from fedbench.runtime.allocator import keep_freed_memory
         from fedbench.runtime.channel import HostEnd
         from fedbench.runtime.host import Host
+        from fedbench.runtime.resolved import ResolvedRun
 
         standing = Standing(ray.get_runtime_context().get_node_id(), socket.gethostname())
         torch.set_num_threads(setup.config.train.threads)
@@ -81,7 +82,7 @@ class HostActor:
             own = replace(setup, states=folder and folder / f"host-{post.index}")
             self._channel = HostEnd(post.folder / "messages")
             with exits_refused():
-                self._host = Host.of(own, dataset, ship=self._channel.ship)
+                self._host = Host.of(own, ResolvedRun.of(setup.config, dataset), ship=self._channel.ship)
         except ConfigError as error:
             raise error if near else ConfigError(f"machine {standing.machine}: {error}") from None
         return standing

@@ -14,6 +14,7 @@ from fedbench.runtime.host_actor import HostActor, Post, Standing
 from fedbench.runtime.room import PATIENCE, reserve
 
 if TYPE_CHECKING:
+    from fedbench.runtime.build import Parts
     from fedbench.runtime.channel import PackedOrder
     from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
     from fedbench.runtime.store import Versions
@@ -59,7 +60,7 @@ class RayHosts:
         )
         return actor.remote()
 
-    def begin(self, setup: Setup) -> None:
+    def begin(self, setup: Setup, parts: Parts | None = None) -> None:
         from fedbench.runtime.channel import DriverEnd
         from fedbench.runtime.scratch import Scratch
 

@@ -8,7 +8,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.results.loggers import AttachedLogger, catch_up, log_records, make_loggers
@@ -16,10 +15,11 @@ from fedbench.results.reader import Records
 from fedbench.results.summary import conclude
 from fedbench.runtime import checkpoint, cluster
 from fedbench.runtime.actors import DriverActor, with_hosts
-from fedbench.runtime.drive import Assignment, drive_all
+from fedbench.runtime.drive import SeedTask, drive_all
 from fedbench.runtime.driver import Event
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.liveness import RayLostError, check_alive, check_node, outliving
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.room import PATIENCE, reserve
 from fedbench.studies import description, places, provenance
 from fedbench.studies.job import Job
@@ -32,9 +32,9 @@ Watcher = Callable[[Event], None]
 
 
 def perform(
-    jobs: Sequence[Job], dataset: Dataset, partitions: dict[int, Partition], watch: Watcher, debug: bool = False
+    jobs: Sequence[Job], run: ResolvedRun, partitions: dict[int, Partition], watch: Watcher, debug: bool = False
 ) -> None:
-    """Work on jobs that differ in their seeds alone, one after another; those that are done by then are left out.
+    """Work on jobs that are the seeds of one run, one after another; those that are done by then are left out.
 
     watch: told of every evaluated round and of every warning, the same one once. debug: without hosts, what fails at a
     client is raised where it happens.
@@ -47,11 +47,11 @@ def perform(
             told(event)
 
     with ExitStack() as stack:
-        attempts = [stack.enter_context(attempted(job, dataset, partitions[job.seed], once)) for job in jobs]
+        attempts = [stack.enter_context(attempted(job, run, partitions[job.seed], once)) for job in jobs]
         attempts = [attempt for attempt in attempts if not attempt.ended]
         if attempts:
             with exits_refused():
-                _rounds(attempts, dataset, debug)
+                _rounds(attempts, run, debug)
 
 
 class Attempt:
@@ -102,7 +102,7 @@ class Attempt:
 
 
 @contextmanager
-def attempted(job: Job, dataset: Dataset, partition: Partition, watch: Watcher) -> Iterator[Attempt]:
+def attempted(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -> Iterator[Attempt]:
     """A job's folder for this command alone, described; who wants the job meanwhile waits for its end."""
     with places.made(job.folder), _alone_in(job.folder, watch):
         state = places.state_of(job.folder, job.config)
@@ -115,7 +115,7 @@ def attempted(job: Job, dataset: Dataset, partition: Partition, watch: Watcher) 
         if state == "begun":
             places.check_same_partitions(job.folder, {job.seed: partition})
         elif state == "new":
-            description.describe(job.folder, job.config, dataset, {job.seed: partition})
+            description.describe(job.folder, run.of_seed(job.config), {job.seed: partition})
         try:
             yield attempt
         except ConfigError:
@@ -152,13 +152,12 @@ def _has_begun(job: Job) -> bool:
     return any(path.is_file() and path.stat().st_size > 0 for path in kept)
 
 
-def _rounds(attempts: Sequence[Attempt], dataset: Dataset, debug: bool) -> None:
-    config = attempts[0].job.config
-    if config.resources.hosts == 0:
-        with closing(InProcess(dataset, debug)) as hosts:
-            drive_all(_assigned(attempts), hosts, dataset, partial(_tell, attempts))
+def _rounds(attempts: Sequence[Attempt], run: ResolvedRun, debug: bool) -> None:
+    if run.config.resources.hosts == 0:
+        with closing(InProcess(debug)) as hosts:
+            drive_all(run, _tasks(attempts), hosts, partial(_tell, attempts))
     elif cluster.inside_a_trial():
-        with_hosts(_assigned(attempts), partial(_tell, attempts), dataset)
+        with_hosts(_tasks(attempts), partial(_tell, attempts), run)
     else:
         outliving(partial(_on_ray, attempts), partial(_warn, attempts[0]))
 
@@ -185,13 +184,13 @@ def _on_ray(attempts: Sequence[Attempt]) -> None:
         raise
 
 
-def _assigned(attempts: Sequence[Attempt]) -> list[Assignment]:
+def _tasks(attempts: Sequence[Attempt]) -> list[SeedTask]:
     # Absolute: the processes of a Ray that was there before work in another directory.
-    return [Assignment(a.job.config, a.job.folder.absolute(), a.begun) for a in attempts]
+    return [SeedTask(a.job.config, a.job.folder.absolute(), a.begun) for a in attempts]
 
 
 def _tell(attempts: Sequence[Attempt], event: Event) -> None:
-    attempts[event["assignment"]].told(event)
+    attempts[event["task"]].told(event)
 
 
 def _with_driver_actor(attempts: Sequence[Attempt]) -> None:
@@ -219,7 +218,7 @@ def _with_driver_actor(attempts: Sequence[Attempt]) -> None:
                 return
             actor = ray.remote(DriverActor).options(num_cpus=0, max_concurrency=2, scheduling_strategy=here).remote()
             try:
-                return _watched(ray, actor, actor.run.remote(_assigned(left), group), left)
+                return _watched(ray, actor, actor.run.remote(_tasks(left), group), left)
             except ray.exceptions.RayActorError:
                 check_alive(ray)
                 say("the driver died: going on from the last checkpoint")

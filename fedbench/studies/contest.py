@@ -11,11 +11,11 @@ from statistics import fmean
 from typing import Any
 
 from fedbench.config import Config
-from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.results import loggers
 from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
 from fedbench.runtime.liveness import outliving
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies import places, provenance
 from fedbench.studies.contenders import TUNE_SEEDS, Contender
 from fedbench.studies.execute import Watch, execute, room_for
@@ -24,7 +24,7 @@ from fedbench.studies.resolve import check, resolve, settled
 from fedbench.studies.search import Tried, propose
 from fedbench.studies.space import Values, at_an_end
 from fedbench.studies.steering import Running
-from fedbench.tasks import Metric, load
+from fedbench.tasks import Metric
 
 TUNE = "tune"
 """The folder of a study with Ray Tune's own records of its trials, which TensorBoard and `ResultGrid` read."""
@@ -76,11 +76,11 @@ class Contest:
         remarks = dict.fromkeys(self._untuned())
         provenance.begin(self.config, *(contender.method for contender in self.contenders))
         for contender in self.contenders:
-            dataset, lines = self._tried_out(contender)
+            run, lines = self._tried_out(contender)
             remarks |= dict.fromkeys(lines)
         for line in remarks:
             logging.getLogger("fedbench").warning("%s", line)
-        return load(dataset.task, self.config.evaluate.model_dump()).primary
+        return run.task.primary
 
     def _untuned(self) -> Iterator[str]:
         """Says which keys have no effect on whose steps, so that they are no axes."""
@@ -90,18 +90,18 @@ class Contest:
                 "--train.optimizer sgd they are"
             )
 
-    def _tried_out(self, contender: Contender) -> tuple[Dataset, Sequence[str]]:
-        """The data, and what is to be said of their partition, after a run of the contender was built.
+    def _tried_out(self, contender: Contender) -> tuple[ResolvedRun, Sequence[str]]:
+        """A run of the contender, which was built, and what is to be said of its partition.
 
         Raises ConfigError where no point of it can be.
         """
         first: ConfigError | None = None
         for point in self.points[contender.label]:
             try:
-                asked, dataset = resolve(contender.config(self.config, point))
-                provenance.check_current(asked)
-                (dealt,) = check(asked, dataset, [self.config.seeds[0]]).values()
-                return dataset, dealt.warnings
+                run = resolve(contender.config(self.config, point))
+                provenance.check_current(run.config)
+                (dealt,) = check(run, [self.config.seeds[0]]).values()
+                return run, dealt.warnings
             except ConfigError as error:
                 if first is not None and str(first) == str(error):  # not the point's fault
                     break
@@ -314,7 +314,7 @@ def resolved(config: Config, folder: Path) -> Config:
         config.resources.hosts = 0
     if config.wandb.group is None:
         config.wandb.group = study_name(folder)
-    return loggers.settled(resolve(config)[0])
+    return loggers.settled(resolve(config).config)
 
 
 def axes_of(points: Sequence[Values]) -> dict[str, list[Any]]:

@@ -23,6 +23,7 @@ from fedbench.processor import cores
 from fedbench.runtime.build import build_learner
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.hosts import torch_threads
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.resolve import model_defaults, settled
 
 TESTS = 1 / 5
@@ -164,7 +165,7 @@ def step_seconds(asked: str, dataset: Dataset) -> float:
     model_defaults(config, dataset.shape)
     timed = min(batch, max(2, NUMBERS // prod(dataset.shape)))
     config.train.batch_size = timed
-    learner = build_learner(config, dataset, seed=0)
+    learner = build_learner(ResolvedRun.of(config, dataset), seed=0)
     rows, nothing = np.arange(timed) % len(dataset.targets), np.zeros(0, np.int64)
     held = Partition(Clients.of([ClientRows(rows, nothing, nothing)]))
     data = ClientData(config, dataset, held, learner.device, learner.dtype).split([0], "train", ("cost",))

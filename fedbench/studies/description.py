@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbench import methods, processor
+from fedbench import processor
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
@@ -21,6 +21,7 @@ from fedbench.data.partitions.scheme import FILE
 from fedbench.models.state_dicts import fingerprint
 from fedbench.results.files import write_arrays_atomically, write_atomically, write_json_atomically
 from fedbench.runtime.cluster import COMMAND
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies import provenance
 from fedbench.studies.decisions import decisions
 
@@ -30,13 +31,13 @@ MANY = 10_000
 """Clients above which a partition is kept as arrays."""
 
 
-def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[int, Partition]) -> None:
+def describe(folder: Path, run: ResolvedRun, partitions: dict[int, Partition]) -> None:
     """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
+    config, dataset = run.config, run.dataset
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
-    options = methods.checked_options(config.method)
     more = {
-        "pooled": methods.load(config.method.name).trains == "pooled",
-        "decisions": decisions(config.method.name, options, config.train),
+        "pooled": run.method.trains == "pooled",
+        "decisions": decisions(config.method.name, run.options, config.train),
     }
     known = {**environment(drawn, dataset), **more, **prints(config), **provenance.told(config)}
     write_json_atomically(folder / "environment.json", known)

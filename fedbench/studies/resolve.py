@@ -20,6 +20,7 @@ from fedbench.processor import cores
 from fedbench.runtime import cluster
 from fedbench.runtime.build import build_learner, make_context, make_method
 from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.room import room_on_gpus, share_of_gpu
 from fedbench.runtime.warnings import said
 from fedbench.user_code import exits_refused
@@ -33,19 +34,19 @@ MOST_EVALUATED = 1000
 
 
 @exits_refused()
-def resolve(config: Config) -> tuple[Config, Dataset]:
-    """The configuration with every default filled in, and its data set. Raises ConfigError."""
+def resolve(config: Config) -> ResolvedRun:
+    """The run that is asked for, with every default filled in. Raises ConfigError."""
     config = settled(config)
-    kind = methods.load(config.method.name)
     dataset = Dataset.load(config.data)
     if ":" in config.data.name:  # what is published is known by its name
         config.data.content = dataset.content
     config.partition = with_client_count(config.partition, Stock.of(dataset))
     layout(config)
     model_defaults(config, dataset.shape)
-    _check_sizes(config, kind)
-    _check_task(config, kind, dataset)
-    return config, dataset
+    run = ResolvedRun.of(config, dataset)
+    _check_sizes(run)
+    _check_task(run)
+    return run
 
 
 def settled(config: Config) -> Config:
@@ -61,25 +62,26 @@ def settled(config: Config) -> Config:
 
 
 @exits_refused()
-def check(config: Config, dataset: Dataset, seeds: Sequence[int] | None = None) -> dict[int, Partition]:
-    """The partitions of a resolved configuration; tries model and method on the data. Raises ConfigError.
+def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Partition]:
+    """The partitions of a run; tries model and method on the data. Raises ConfigError.
 
     seeds: those that matter, if not all.
     """
+    config, dataset = run.config, run.dataset
     partitions = {seed: partition(dataset, config, seed) for seed in (config.seeds if seeds is None else seeds)}
     if not partitions:
         return partitions
     seed = next(iter(partitions))
-    learner = build_learner(config, dataset, seed)
-    context = make_context(config, dataset, partitions[seed], seed, learner)
-    if methods.load(config.method.name).needs_head:
+    learner = build_learner(run, seed)
+    context = make_context(run, partitions[seed], seed, learner)
+    if run.method.needs_head:
         learner.layout.mask("head")
     if learner.layout.has_batchnorm and config.train.batch_size == 1:
         raise ConfigError("train.batch_size = 1: the model has BatchNorm layers, which need 2 or more images per batch")
     if not learner.layout.size:
         raise ConfigError(f"model {config.model.name} has no trainable parameters")
     with told(f"method {config.method.name} fails"):
-        method = make_method(config, context)
+        method = make_method(run, context)
         said(method, config.method.name)
     if method.own_steps and config.train.engine == "trainer":
         raise ConfigError(
@@ -174,7 +176,8 @@ def _most_hosts(offer: cluster.Offer, cpus: float) -> int:
     return int(offer.free.get("CPU", 0) / cpus)
 
 
-def _check_sizes(config: Config, kind: type[Method]) -> None:
+def _check_sizes(run: ResolvedRun) -> None:
+    config = run.config
     clients = config.partition.clients
     if config.participation > clients:
         raise ConfigError(
@@ -191,13 +194,14 @@ def _check_sizes(config: Config, kind: type[Method]) -> None:
             f"resources.hosts = {config.resources.hosts}: there are {clients} clients, and a host works for at least "
             f"one; take at most {clients}"
         )
-    if kind.needs_public and not config.public.size:
+    if run.method.needs_public and not config.public.size:
         raise ConfigError(
             f"method {config.method.name} needs a public unlabelled set: set public.size, for example --public.size 300"
         )
 
 
-def _check_task(config: Config, kind: type[Method], dataset: Dataset) -> None:
+def _check_task(run: ResolvedRun) -> None:
+    config, dataset = run.config, run.dataset
     hint = ", or say data.kind = image" if ":" in config.data.name and len(dataset.shape) == 3 else ""
     if config.data.augment and not dataset.holds_images:
         line = f"data.augment = {config.data.augment}: {config.data.name} holds no images; leave it out{hint}"
@@ -210,7 +214,7 @@ def _check_task(config: Config, kind: type[Method], dataset: Dataset) -> None:
         name = config.data.name
         hint = f"; write {name}/{only} where its folders are the classes" if name.startswith("folder:") else ""
         raise ConfigError(f"data {name}: all samples are of one class ({only}), two or more are needed{hint}")
-    if kind.needs_classes and not dataset.classes:
+    if run.method.needs_classes and not dataset.classes:
         raise ConfigError(
             f"method {config.method.name} works with classes, and the targets of data {config.data.name} are "
             f"{dataset.meaning}; take another one: `fedbench methods NAME` says what a method needs"

@@ -14,6 +14,7 @@ from fedbench.errors import RunError
 from fedbench.results.loggers import account
 from fedbench.runtime.cluster import COMMAND
 from fedbench.runtime.driver import Event
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.attempt import Watcher, perform
 from fedbench.studies.job import ERROR, Job
 from fedbench.studies.mirror import Home, brought, home_in
@@ -67,7 +68,7 @@ def _asked(config: Config) -> str:
 def attempt(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda event: None) -> bool:
     """Do a resolved job. A failure is written down, not raised: Tune would try it again. watch: as of `perform`."""
     if supplies is None:
-        return _done(job, lambda: Dataset.load(job.config.data), watch)
+        return _done(job, lambda: ResolvedRun.of(job.config), watch)
     os.environ.update(supplies.environment)
     with brought(job, supplies.home) as (own, send):
         sent = paced(send)
@@ -76,14 +77,14 @@ def attempt(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda 
             sent()
             watch(event)
 
-        return _done(own, lambda: supplies.dataset(job.config), told)
+        return _done(own, lambda: ResolvedRun.of(job.config, supplies.dataset(job.config)), told)
 
 
-def _done(job: Job, load: Callable[[], Dataset], watch: Watcher) -> bool:
+def _done(job: Job, load: Callable[[], ResolvedRun], watch: Watcher) -> bool:
     try:
         with exits_refused():
-            dataset = load()
-        perform([job], dataset, check(job.config, dataset), watch)
+            run = load()
+        perform([job], run, check(run), watch)
     except Exception as error:
         note_error(job, last_line(error))
         return False

@@ -19,9 +19,10 @@ def test_halves_are_rounded_up(share, count):
 
 @pytest.mark.parametrize(("share", "count"), SHARES)
 def test_a_run_its_estimate_and_its_summary_agree(share, count):
-    config, dataset = resolve(small(participation=share))
-    assert len(driver(config, dataset).drawn(1)) == count
-    assert steps_of(config) == steps_of(resolve(small())[0]) * count // 10
+    resolved = resolve(small(participation=share))
+    config = resolved.config
+    assert len(driver(resolved).drawn(1)) == count
+    assert steps_of(config) == steps_of(resolve(small()).config) * count // 10
     rounds = pd.DataFrame({"seed": [0, 0], "round": [1, 2], "clients": [10, 10]})
     asked = {"participation": share, "partition": {"clients": 10}, "evaluate": {"clients": 3}}
     assert counted_participants(pd.DataFrame(), asked, rounds).tolist() == [count, count]

@@ -36,9 +36,9 @@ def test_every_method_that_averages_says_so():
 
 @pytest.mark.parametrize("method", sorted(set(names()) - OWN_SERVER_HALF))
 def test_the_shared_model_is_what_the_aggregator_makes(method, tmp_path):
-    config, dataset = resolve(small(method, rounds=2, evaluate__every=2, aggregator=f"{HERE}:step"))
-    check(config, dataset)
-    made = driver(config, dataset, tmp_path)
+    resolved = resolve(small(method, rounds=2, evaluate__every=2, aggregator=f"{HERE}:step"))
+    check(resolved)
+    made = driver(resolved, tmp_path)
     start = made.server.params.clone()
     assert len(start)
     made.run()
@@ -47,11 +47,11 @@ def test_the_shared_model_is_what_the_aggregator_makes(method, tmp_path):
 
 @pytest.mark.parametrize("method", sorted(OWN_SERVER_HALF))
 def test_a_server_half_of_its_own_refuses_in_one_line(method):
-    config, dataset = resolve(small(method, aggregator="median"))
+    resolved = resolve(small(method, aggregator="median"))
     with pytest.raises(
         ConfigError, match=f"the server half of method {method} does not average.*ditto.*fedavg.*pfedme$"
     ) as no:
-        check(config, dataset)
+        check(resolved)
     assert "\n" not in str(no.value)
 
 

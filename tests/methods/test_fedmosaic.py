@@ -613,8 +613,8 @@ def test_the_trainer_engine_gives_the_same(update):
 
 def test_the_trainer_engine_does_not_know_a_lambda_of_every_epoch():
     with pytest.raises(ConfigError, match=r"train\.engine = trainer: fedmosaic makes steps of its own"):
-        check(*resolve(small("fedmosaic", train__engine="trainer", method__lambda_update="epoch")))
-    check(*resolve(small("fedmosaic", train__engine="trainer")))
+        check(resolve(small("fedmosaic", train__engine="trainer", method__lambda_update="epoch")))
+    check(resolve(small("fedmosaic", train__engine="trainer")))
 
 
 MUTANTS = [

@@ -521,7 +521,7 @@ def test_clients_of_one_image_and_batches_of_one(norm, options):
 
 def test_the_trainer_engine_is_refused_where_a_gate_is_trained():
     with pytest.raises(ConfigError, match="pfedgate makes steps of its own"):
-        check(*resolve(small("pfedgate", train__engine="trainer")))
+        check(resolve(small("pfedgate", train__engine="trainer")))
     options = [{"gate": False, "norm": True, "train": {"engine": engine}} for engine in ("loop", "trainer")]
     assert_same(*(run(**chosen) for chosen in options))
 

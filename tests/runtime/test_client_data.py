@@ -9,8 +9,9 @@ from tests.runtime.rounds import SCENES, driver, small
 
 
 def made(**more) -> ClientData:
-    config, dataset = resolve(small(**more))
-    dealt = driver(config, dataset).setup.partition
+    resolved = resolve(small(**more))
+    config, dataset = resolved.config, resolved.dataset
+    dealt = driver(resolved).setup.partition
     return ClientData(config, dataset, dealt, torch.device("cpu"), torch.float32)
 
 

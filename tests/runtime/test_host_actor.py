@@ -16,7 +16,8 @@ from tests.runtime.rounds import driver, small
 
 @pytest.fixture
 def setup() -> Setup:
-    config, dataset = resolve(small("fedper"))
+    resolved = resolve(small("fedper"))
+    config, dataset = resolved.config, resolved.dataset
     return Setup(config, 0, partition(dataset, config, 0), Prepared.of(dataset))
 
 
@@ -26,8 +27,8 @@ def post(tmp_path, node: str) -> Post:
 
 def trained(actor: HostActor) -> dict[int, int]:
     """Client 3 has a state of round 1 now."""
-    config, dataset = resolve(small("fedper"))
-    run = driver(config, dataset)
+    resolved = resolve(small("fedper"))
+    run = driver(resolved)
     actor._host.work(Order(0, [ClientTask(3, run.method.send(run.server, 3), train=True)]))
     return {3: 1}
 

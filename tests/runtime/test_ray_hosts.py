@@ -27,14 +27,15 @@ def hosts(local_ray) -> Iterator[RayHosts]:
 
 
 def begun(hosts: RayHosts, **more) -> None:
-    config, dataset = resolve(small("fedper", **more))
+    resolved = resolve(small("fedper", **more))
+    config, dataset = resolved.config, resolved.dataset
     hosts.begin(Setup(config, 0, partition(dataset, config, 0), Prepared.of(dataset)))
 
 
 def trained(hosts: RayHosts, number: int, kept: int, host: int = 0, moves=()) -> Reply:
     """Client 3 trains in an exchange on one of the hosts, another one beside it on the other."""
-    config, dataset = resolve(small("fedper"))
-    run = driver(config, dataset)
+    resolved = resolve(small("fedper"))
+    run = driver(resolved)
     message = run.method.send(run.server, 3)
     orders = [Order(number, [ClientTask(3, message, kept, train=True)] if i == host else []) for i in range(2)]
     return hosts.exchange(orders, moves)[host]

@@ -7,10 +7,10 @@ from threading import Event
 
 import pytest
 
-from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.errors import ConfigError
 from fedbench.runtime import checkpoint
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.attempt import attempted, perform
 from fedbench.studies.description import FILES
 from fedbench.studies.job import Job
@@ -41,7 +41,7 @@ def test_the_same_warning_is_told_once(tmp_path):
 
 
 def test_who_waits_for_another_command_says_so(tmp_path):
-    job, dataset, dealt = asked(tmp_path / "a")
+    job, resolved, dealt = asked(tmp_path / "a")
     told, waits = [], Event()
 
     def watch(event: dict) -> None:
@@ -49,7 +49,7 @@ def test_who_waits_for_another_command_says_so(tmp_path):
         waits.set()
 
     def attempt() -> None:
-        with attempted(job, dataset, dealt, watch):
+        with attempted(job, resolved, dealt, watch):
             pass
 
     with ThreadPoolExecutor(1) as pool:
@@ -58,18 +58,19 @@ def test_who_waits_for_another_command_says_so(tmp_path):
             assert waits.wait(60)
         found.result(60)
     assert told == [f"{job.folder}: another command is at work here, whose end is waited for"]
-    with attempted(job, dataset, dealt, watch):
+    with attempted(job, resolved, dealt, watch):
         assert len(told) == 1
 
 
-def asked(folder: Path) -> tuple[Job, Dataset, Partition]:
-    config, dataset = resolve(small(rounds=1))
-    return Job(config, folder, "mine"), dataset, partition(dataset, config, 0)
+def asked(folder: Path) -> tuple[Job, ResolvedRun, Partition]:
+    resolved = resolve(small(rounds=1))
+    config, dataset = resolved.config, resolved.dataset
+    return Job(config, folder, "mine"), resolved, partition(dataset, config, 0)
 
 
-def fail(job: Job, dataset: Dataset, dealt: Partition, error: Exception) -> None:
+def fail(job: Job, resolved: ResolvedRun, dealt: Partition, error: Exception) -> None:
     """An error in the midst of a job."""
-    with attempted(job, dataset, dealt, lambda event: None):
+    with attempted(job, resolved, dealt, lambda event: None):
         assert {path.name for path in job.folder.iterdir()} >= {*FILES} - {"partition.npz"}
         raise error
 
@@ -83,20 +84,20 @@ def test_a_job_that_is_refused_leaves_no_folder_and_one_that_fails_leaves_what_w
 
 
 def test_a_refusal_takes_nothing_away_from_a_run_that_had_begun(tmp_path):
-    job, dataset, dealt = asked(tmp_path / "a")
+    job, resolved, dealt = asked(tmp_path / "a")
     described(job.config, job.folder)
     before = {path.name: path.read_bytes() for path in job.folder.iterdir()}
     with pytest.raises(ConfigError, match="no"):
-        fail(job, dataset, dealt, ConfigError("no"))
+        fail(job, resolved, dealt, ConfigError("no"))
     assert {path.name: path.read_bytes() for path in job.folder.iterdir()} == before
 
 
 def test_a_refusal_in_the_midst_leaves_what_the_same_command_goes_on_from(tmp_path):
     """Before the first line of metrics.jsonl, with a checkpoint."""
-    job, dataset, dealt = asked(tmp_path / "a")
+    job, resolved, dealt = asked(tmp_path / "a")
 
     def stopped() -> None:
-        with attempted(job, dataset, dealt, lambda event: None):
+        with attempted(job, resolved, dealt, lambda event: None):
             checkpoint.save(job.folder / "checkpoint", 1, {})
             raise ConfigError("Ray has died; give the same command again")
 
@@ -106,12 +107,12 @@ def test_a_refusal_in_the_midst_leaves_what_the_same_command_goes_on_from(tmp_pa
 
 
 def test_a_job_that_is_done_by_then_is_left_out(tmp_path):
-    job, dataset, dealt = asked(tmp_path / "a")
+    job, resolved, dealt = asked(tmp_path / "a")
     told: list = []
-    perform([job], dataset, {0: dealt}, told.append)
+    perform([job], resolved, {0: dealt}, told.append)
     assert [event["round"] for event in told if "lines" in event] == [1]
     assert json.loads((job.folder / "environment.json").read_text())["finished"]
     assert not (job.folder / "checkpoint").exists()
     told.clear()
-    perform([job], dataset, {0: dealt}, told.append)
+    perform([job], resolved, {0: dealt}, told.append)
     assert told == []

@@ -18,7 +18,8 @@ from tests.runtime.rounds import described, read, small
 def test_every_seed_is_described(tmp_path):
     run(small(rounds=1, seeds=[0, 5], out=str(tmp_path)), report=False)
     prints = json.loads((tmp_path / "environment.json").read_text())["partition_fingerprint"]
-    config, dataset = resolve(small())
+    resolved = resolve(small())
+    config, dataset = resolved.config, resolved.dataset
     assert prints == {str(seed): partition(dataset, config, seed).fingerprint() for seed in (0, 5)}
     drawn = json.loads((tmp_path / "partition.json").read_text())
     assert drawn["5"]["clients"][3]["train"] == partition(dataset, config, 5).clients[3].train.tolist()
@@ -64,7 +65,8 @@ def test_what_many_clients_hold_is_kept_as_arrays(tmp_path, monkeypatch):
     saved = {"name": "file", "clients": 10, "path": str(tmp_path / "a" / "partition.npz")}
     run(small(**asked, partition=saved, out=str(tmp_path / "b")), report=False)
     assert read(tmp_path / "a") == read(tmp_path / "b")
-    config, dataset = resolve(small())
+    resolved = resolve(small())
+    config, dataset = resolved.config, resolved.dataset
     counts = partition(dataset, config, 5).class_counts(dataset.labels, 10).tolist()
     assert Records(tmp_path / "a").partition()["5"] == {"class_counts": counts}
     assert "Who holds what" in (tmp_path / "a" / "report.html").read_text()

@@ -27,7 +27,7 @@ def test_a_trial_reserves_what_its_hosts_need_and_nothing_for_its_driver(resourc
 
 
 def test_what_is_done_is_told_and_not_done_again(tmp_path):
-    config, _ = resolve(small(rounds=1, out=str(tmp_path / "a")))
+    config = resolve(small(rounds=1, out=str(tmp_path / "a"))).config
     run(config, report=False)
     job, told = Job(config, tmp_path / "a", "mine"), []
     found = execute([job], tmp_path / "scratch", None, lambda *event: told.append(event))
@@ -45,9 +45,9 @@ def test_a_trial_that_can_never_fit_is_refused(local_ray, tmp_path):
 
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_a_job_that_fails_says_why_and_the_others_are_done(at_once, local_ray, tmp_path):
-    broken = resolve(small(rounds=1))[0].model_copy(deep=True)
+    broken = resolve(small(rounds=1)).config.model_copy(deep=True)
     broken.partition.clients = 2000
-    jobs = [Job(broken, tmp_path / "a", "broken"), Job(resolve(small(rounds=1))[0], tmp_path / "b", "whole")]
+    jobs = [Job(broken, tmp_path / "a", "broken"), Job(resolve(small(rounds=1)).config, tmp_path / "b", "whole")]
     found = execute(jobs, tmp_path / "scratch", at_once, lambda *event: None)
     failed, done = (found[job.name] for job in jobs)
     assert failed.status == "failed"
@@ -58,7 +58,7 @@ def test_a_job_that_fails_says_why_and_the_others_are_done(at_once, local_ray, t
 
 
 def test_one_by_one_without_hosts_ray_is_not_needed(tmp_path):
-    job, told = Job(resolve(small(rounds=1))[0], tmp_path / "a", "mine"), []
+    job, told = Job(resolve(small(rounds=1)).config, tmp_path / "a", "mine"), []
     with room_for([job], 1) as ray:
         assert ray is None
     twin = Job(job.config, job.folder, "the same run under another label")
@@ -71,7 +71,7 @@ def test_trials_that_fall_behind_are_stopped_and_their_numbers_are_kept(local_ra
     """A rate of 1e-6 learns nothing, so it is behind at the first rung."""
     jobs = []
     for rate in (0.1, 1e-6):
-        own = resolve(small(rounds=9, train={"epochs": 1, "lr": rate}))[0]
+        own = resolve(small(rounds=9, train={"epochs": 1, "lr": rate})).config
         jobs.append(Job(own, tmp_path / f"{rate}", "local", "candidate", {"train.lr": rate}, study=tmp_path / "study"))
     found = execute(jobs, tmp_path / "scratch", 1, lambda *event: None, early=True, kept=tmp_path / "tune")
     assert found[jobs[0].name] == Outcome("done")
@@ -88,7 +88,7 @@ def test_trials_that_fall_behind_are_stopped_and_their_numbers_are_kept(local_ra
 
 
 def test_further_jobs_are_asked_for_when_there_is_room(tmp_path):
-    jobs = [Job(resolve(small(rounds=1, seeds=[seed]))[0], tmp_path / f"{seed}", "local") for seed in (1, 2, 3)]
+    jobs = [Job(resolve(small(rounds=1, seeds=[seed])).config, tmp_path / f"{seed}", "local") for seed in (1, 2, 3)]
     left = [jobs[1:2], [], jobs[2:]]
     found = execute(jobs[:1], tmp_path / "scratch", 1, lambda *event: None, more=lambda: left.pop(0))
     assert found == {job.name: Outcome("done") for job in jobs[:2]}

@@ -13,7 +13,7 @@ from tests.runtime.rounds import described, small
 
 
 def kept(root: Path, seed: int = 0, **more) -> Job:
-    return Job.kept(resolve(small(**more))[0], seed, root)
+    return Job.kept(resolve(small(**more)).config, seed, root)
 
 
 def test_a_seed_has_one_place_whatever_the_study_around_it_is_called(tmp_path):
@@ -25,7 +25,7 @@ def test_a_seed_has_one_place_whatever_the_study_around_it_is_called(tmp_path):
 
 
 def test_the_seeds_of_a_study_share_no_configuration(tmp_path):
-    config, _ = resolve(small(seeds=[0, 3]))
+    config = resolve(small(seeds=[0, 3])).config
     one, other = (Job.kept(config, seed, tmp_path) for seed in config.seeds)
     one.config.train.lr = 7
     assert other.config.train.lr == config.train.lr == 0.1
@@ -33,7 +33,7 @@ def test_the_seeds_of_a_study_share_no_configuration(tmp_path):
 
 
 def test_what_became_of_a_job_is_what_its_folder_says(tmp_path):
-    job = Job(resolve(small(rounds=1))[0], tmp_path / "a", "mine", values={"train.lr": 0.1})
+    job = Job(resolve(small(rounds=1)).config, tmp_path / "a", "mine", values={"train.lr": 0.1})
     assert job.outcome() == Outcome("missing")
     described(job.config, job.folder)
     (job.folder / ERROR).write_text("ValueError: no\n")
@@ -48,6 +48,6 @@ def test_what_became_of_a_job_is_what_its_folder_says(tmp_path):
 
 
 def test_a_job_whose_place_holds_another_run_is_not_taken_for_done(tmp_path):
-    described(resolve(small(rounds=9))[0], tmp_path / "a")
+    described(resolve(small(rounds=9)).config, tmp_path / "a")
     with pytest.raises(ConfigError, match="holds a run of another configuration"):
-        assert Job(resolve(small())[0], tmp_path / "a", "mine").state == "done"
+        assert Job(resolve(small()).config, tmp_path / "a", "mine").state == "done"

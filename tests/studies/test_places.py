@@ -20,7 +20,7 @@ from tests.runtime.rounds import described, small
 
 
 def name(**more) -> str:
-    return default_name(resolve(small(**more))[0])
+    return default_name(resolve(small(**more)).config)
 
 
 def test_a_name_says_what_was_asked():
@@ -91,7 +91,7 @@ def cut(path, rows=None) -> None:
 def test_a_finished_seed_whose_records_are_damaged_is_taken_by_no_command(tmp_path, monkeypatch, name, rows):
     monkeypatch.chdir(tmp_path)
     folder = run(small("fedobp", rounds=2), report=False).folder
-    job = Job.kept(resolve(small("fedobp", rounds=2))[0], 0, Path("results"))
+    job = Job.kept(resolve(small("fedobp", rounds=2)).config, 0, Path("results"))
     assert job.folder == folder
     cut(folder / name, rows)
     for again in (
@@ -155,7 +155,7 @@ def test_another_configuration_is_refused_and_its_keys_are_named(tmp_path):
 
 def test_other_resources_are_no_other_configuration(tmp_path):
     run(small(rounds=1, out=str(tmp_path)), report=False)
-    assert state_of(tmp_path, resolve(small(rounds=1, out=str(tmp_path), checkpoint={"every": 3}))[0]) == "done"
+    assert state_of(tmp_path, resolve(small(rounds=1, out=str(tmp_path), checkpoint={"every": 3})).config) == "done"
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
@@ -189,10 +189,10 @@ def test_a_finished_run_is_not_taken_where_a_file_that_it_began_with_has_changed
     described(small(), tmp_path / "first")
     clients, weights = tmp_path / "clients.json", tmp_path / "start.pt"
     clients.write_text((tmp_path / "first" / "partition.json").read_text())
-    torch.save(build_learner(*resolve(small()), 0).module.state_dict(), weights)
+    torch.save(build_learner(resolve(small()), 0).module.state_dict(), weights)
     model = {"name": "mlp", "hidden": 16, "weights": str(weights)}
     partition = {"name": "file", "clients": 10, "path": str(clients)}
-    config, _ = resolve(small(rounds=1, model=model, partition=partition, out=str(tmp_path / "a")))
+    config = resolve(small(rounds=1, model=model, partition=partition, out=str(tmp_path / "a"))).config
     run(config, report=False)
     job = Job(config, tmp_path / "a", "mine")
     execute([job], tmp_path / "scratch", 1, lambda *event: None)

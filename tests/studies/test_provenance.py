@@ -167,7 +167,7 @@ def test_a_run_that_was_begun_with_other_code_is_not_gone_on_with(here):
 def test_a_run_that_does_not_say_with_which_code_it_was_made_is_not_taken_for_done(here, caplog):
     config = asked("method", 1.0, rounds=1)
     folder, _ = run_of(config)
-    old = folder.rename(folder.with_name(folder.name.replace(f"-{provenance.short_print(resolve(config)[0])}", "")))
+    old = folder.rename(folder.with_name(folder.name.replace(f"-{provenance.short_print(resolve(config).config)}", "")))
     environment = json.loads((old / "environment.json").read_text())
     del environment["code"]
     (old / "environment.json").write_text(json.dumps(environment))
@@ -203,7 +203,7 @@ def test_a_comparison_runs_anew_what_has_changed_and_nothing_else(here, caplog):
 
 
 def test_a_process_that_has_other_code_does_not_do_the_job(here):
-    job = Job.kept(resolve(asked("method", 1.0, rounds=1))[0], 0, here)
+    job = Job.kept(resolve(asked("method", 1.0, rounds=1)).config, 0, here)
     asked("method", 0.5)
     from fedbench.studies.trial import attempt
 
@@ -300,7 +300,7 @@ def test_two_methods_of_one_function_are_compared(here):
     assert [Contender.named(name).label for name in names] == names
     assert Contender.named(f"{names[0]}:train.lr=0.5").method == names[0]
     assert space.file_of(names[0]) == "scaled"
-    assert default_name(resolve(small(names[0]))[0]).startswith("own_factory-make.-locals-.Scaled@")
+    assert default_name(resolve(small(names[0])).config).startswith("own_factory-make.-locals-.Scaled@")
 
 
 READER = """
@@ -335,7 +335,7 @@ def test_other_data_are_another_run(here):
 
 
 def test_what_is_fedbenchs_own_is_known_by_its_name_alone(here):
-    config, _ = resolve(small("fedbench.methods.fedper:FedPer"))
+    config = resolve(small("fedbench.methods.fedper:FedPer")).config
     assert provenance.code(config) == provenance.told(config) == {}
     assert default_name(config).endswith(f"-{config.key()}-s0")
 
@@ -343,7 +343,7 @@ def test_what_is_fedbenchs_own_is_known_by_its_name_alone(here):
 def test_changed_code_is_another_run_at_wandb(here):
     entries = []
     for by in (1.0, 0.5):
-        config, _ = resolve(asked("method", by, rounds=1))
+        config = resolve(asked("method", by, rounds=1)).config
         job = Job.kept(config, 0, here)
         run(config.model_copy(update={"out": job.folder}), report=False)
         entries.append(job.entry(here))

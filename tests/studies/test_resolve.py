@@ -18,7 +18,7 @@ from tests.runtime.rounds import small
 
 
 def resolved(**asked) -> Config:
-    return resolve(Config(**asked))[0]
+    return resolve(Config(**asked)).config
 
 
 def test_what_was_asked_is_left_as_it_is():
@@ -58,7 +58,7 @@ def test_a_users_module_brings_its_own_optimiser():
 
 def test_a_resolved_configuration_is_its_own():
     config = resolved(method="fedcac")
-    assert resolve(Config(**config.model_dump(mode="json")))[0].model_dump() == config.model_dump()
+    assert resolve(Config(**config.model_dump(mode="json"))).config.model_dump() == config.model_dump()
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_what_makes_no_sense_is_one_line(asked, line):
 )
 def test_models_and_methods_that_do_not_fit_are_refused_before_round_1(method, more, line):
     with pytest.raises(ConfigError) as error:
-        check(*resolve(small(method, **more)))
+        check(resolve(small(method, **more)))
     assert line in str(error.value)
 
 
 def test_partitions_of_all_seeds_are_drawn_and_methods_share_them():
-    one, other = (check(*resolve(small(method, seeds=[0, 1]))) for method in ("fedavg", "local"))
+    one, other = (check(resolve(small(method, seeds=[0, 1]))) for method in ("fedavg", "local"))
     assert list(one) == [0, 1]
     assert [one[s].fingerprint() for s in one] == [other[s].fingerprint() for s in other]
     assert one[0].fingerprint() != one[1].fingerprint()
@@ -209,7 +209,7 @@ def test_methods_that_cannot_work_with_tokens_or_an_optimiser_that_looks_again_a
     shared = dict(data=f"{kind}:Tokens", partition={"name": "iid", "clients": 2}, rounds=1)
     shared["model"] = {"name": f"{kind}:Reader", "head": "classifier"}
     with pytest.raises(ConfigError, match=line):
-        check(*resolve(small(method, **shared, **asked)))
+        check(resolve(small(method, **shared, **asked)))
     result = run(small(method, **shared, **(asked | other), out=str(tmp_path)), report=False)
     assert result.summary["failed"] == []
 
@@ -217,11 +217,11 @@ def test_methods_that_cannot_work_with_tokens_or_an_optimiser_that_looks_again_a
 @pytest.mark.parametrize(("asked", "given"), [(None, 3), ("all", "all"), (7, 7)])
 def test_of_many_clients_a_sample_is_evaluated_unless_the_user_says_how_many(monkeypatch, asked, given):
     monkeypatch.setattr("fedbench.studies.resolve.MOST_EVALUATED", 3)
-    assert resolve(small(evaluate={"clients": asked}))[0].evaluate.clients == given
+    assert resolve(small(evaluate={"clients": asked})).config.evaluate.clients == given
 
 
 def test_few_clients_are_all_evaluated():
-    assert resolve(small())[0].evaluate.clients is None
+    assert resolve(small()).config.evaluate.clients is None
 
 
 def test_data_of_ones_own_are_known_by_what_is_in_them(monkeypatch):
@@ -230,20 +230,20 @@ def test_data_of_ones_own_are_known_by_what_is_in_them(monkeypatch):
     module.make = lambda: ((rows, np.arange(20) % 2), (rows, np.arange(20) % 2))
     monkeypatch.setitem(sys.modules, "brought", module)
     asked = Config(data="brought:make", partition={"name": "iid", "clients": 2}, resources={"hosts": 0})
-    first = resolve(asked)[0]
-    assert first.data.content == resolve(asked)[1].content
-    assert resolve(first)[0].key() == first.key()
+    first = resolve(asked).config
+    assert first.data.content == resolve(asked).dataset.content
+    assert resolve(first).config.key() == first.key()
     rows[3] += 1
-    assert resolve(asked)[0].data.content != first.data.content
+    assert resolve(asked).config.data.content != first.data.content
     with pytest.raises(ConfigError, match=r"data brought:make: other data than those of the run"):
         resolve(first)
-    assert resolve(Config(resources={"hosts": 0}))[0].data.content is None
+    assert resolve(Config(resources={"hosts": 0})).config.data.content is None
 
 
 def test_a_metric_of_ones_own_is_tried_before_round_1():
     asked = small("local", evaluate={"metrics": ["tests.tasks.test_further:fails"]})
     with pytest.raises(ConfigError, match=r"fails fails: ValueError: my metric \(test_further.py:\d+\)") as found:
-        check(*resolve(asked))
+        check(resolve(asked))
     assert not isinstance(found.value, RunError)
 
 

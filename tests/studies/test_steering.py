@@ -65,7 +65,7 @@ def test_methods_and_seeds_are_not_set_against_each_other(tmp_path):
 def test_what_an_earlier_command_saw_counts(tmp_path):
     asked = small(out=str(tmp_path / "old"), rounds=9)
     run(asked, report=False)
-    old = Job(resolve(asked)[0], tmp_path / "old", "fedper", "candidate", {"train.lr": -1})
+    old = Job(resolve(asked).config, tmp_path / "old", "fedper", "candidate", {"train.lr": -1})
     scores = evaluations(old)
     assert [round for round, _ in scores] == list(range(1, 10))
     lines = [json.loads(line) for line in (tmp_path / "old" / "metrics.jsonl").read_text().splitlines()]

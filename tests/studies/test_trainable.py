@@ -14,7 +14,7 @@ from tests.runtime.rounds import small
 
 
 def job(folder, **more) -> Job:
-    return Job(resolve(small(**more))[0], folder, "mine")
+    return Job(resolve(small(**more)).config, folder, "mine")
 
 
 def results(work: BackgroundJob) -> list[dict]:

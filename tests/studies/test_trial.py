@@ -16,7 +16,7 @@ from tests.runtime.rounds import read, small
 
 
 def asked(**resources) -> Config:
-    return resolve(small(rounds=1, resources={"hosts": 0, "gpus_per_host": 0, **resources}))[0]
+    return resolve(small(rounds=1, resources={"hosts": 0, "gpus_per_host": 0, **resources})).config
 
 
 def elsewhere(supplies: Supplies) -> Supplies:
