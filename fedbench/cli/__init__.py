@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import import_module
 
+from fedbench import plugins
 from fedbench.cli.lines import lines
 from fedbench.errors import ConfigError, RunError, nearest
+from fedbench.plugins import installed
 from fedbench.user_code import told_exit
 
 COMMANDS = {
     "run": "one run: one method, one data set, one partition, one or more seeds",
     "grid": "the grid of a method's tune space, then its best point over the seeds beside the baselines",
     "compare": "many methods under one protocol and one budget of tuning, with statistics",
-    "reproduce": "the papers' tables made again, ours beside the published numbers",
-    "claims": "claims of the papers: listed with their cost, or tested at small scale with a verdict for each",
     "data": "fetch or import a data set, check it, say what it holds",
     "report": "(re)make the page of a run, a grid or a comparison",
     "watch": "show the page of a run, a grid or a comparison live in a browser",
@@ -98,9 +98,15 @@ def _import_from_here() -> None:
         sys.path.insert(0, os.getcwd())
 
 
+def first_line(thing: object) -> str:
+    """What a docstring says first."""
+    return (getattr(thing, "__doc__", None) or "").partition("\n")[0]
+
+
 def usage() -> str:
     """What `fedbench --help` prints."""
-    lines = [f"  {name:<9} {line}" for name, line in COMMANDS.items()]
+    added = {name: first_line(point.load()) for name, point in installed(plugins.COMMANDS).items()}
+    lines = [f"  {name:<9} {line}" for name, line in (COMMANDS | added).items()]
     first = "fedbench grid --method fedcac   tunes on the digits that come with scikit-learn, in a few minutes"
     return "\n".join(["usage: fedbench COMMAND ...", "", *lines, "", first, "fedbench COMMAND --help says more."])
 
@@ -117,7 +123,8 @@ def main(argv: list[str]) -> int:
         print(f"fedbench {version('fedbench')}")
         return OK
     name, *rest = argv
-    if name not in COMMANDS:
-        raise ConfigError(f"unknown command '{name}': {nearest(name, COMMANDS)}")
-    code: int = import_module(f"fedbench.cli.{name}").main(rest)
-    return code
+    added = installed(plugins.COMMANDS)
+    if name not in {*COMMANDS, *added}:
+        raise ConfigError(f"unknown command '{name}': {nearest(name, {*COMMANDS, *added})}")
+    run: Main = import_module(f"fedbench.cli.{name}").main if name in COMMANDS else added[name].load()
+    return run(rest)
