@@ -31,7 +31,7 @@ from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
-from fedbench.methods.parts.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
+from fedbench.methods.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 

@@ -27,8 +27,8 @@ from fedbench.engine.fit import Batches, Loss, Paired
 from fedbench.engine.losses import task_loss
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
+from fedbench.methods.cotraining import PublicExchange, Relabelled, public_batch
 from fedbench.methods.messages import Message, Upload
-from fedbench.methods.parts.cotraining import PublicExchange, Relabelled, public_batch
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 

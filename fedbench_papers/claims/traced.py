@@ -8,9 +8,9 @@ from torch import Tensor
 
 from fedbench.methods.client import Client
 from fedbench.methods.fedavg import FedAvg
+from fedbench.methods.fedcac import sensitivity
 from fedbench.methods.local import Local
 from fedbench.methods.messages import Upload
-from fedbench.methods.parts.critical import sensitivity
 from fedbench.module.weights import Weights
 
 

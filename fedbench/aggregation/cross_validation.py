@@ -1,11 +1,11 @@
-"""How much of a client's own Gaussians pFedFDA mixes with the global ones: weights validated on folds of its images.
+"""Weights of a client's own Gaussians beside the global ones, by cross-validation on its samples (pFedFDA).
 
 As in gaussians.py, symmetric matrices are float64, and of them the upper triangle alone is computed and read.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,15 +14,12 @@ from scipy.linalg.blas import dsymm
 from scipy.optimize import minimize
 from torch import Tensor
 
-from fedbench.methods.parts.gaussians import (
+from fedbench.aggregation.gaussians import (
     Gaussians,
     Moments,
     inverse,
-    mixed_gaussians,
     offsets_of,
-    one_thread,
     shrunk,
-    statistics,
 )
 
 Betas = tuple[float, float]
@@ -30,37 +27,6 @@ Betas = tuple[float, float]
 
 Rows = tuple[Tensor, Tensor]
 """Features `[n, H]` and their labels."""
-
-
-@one_thread
-def interpolated(rows: Rows, common: Gaussians, prior: Tensor, last: Betas, options: Any) -> tuple[Gaussians, Betas]:
-    """Statistics of rows mixed with the global ones, and the weights of both.
-
-    prior: of labels `[C]`; last: the weights where the solver fails; options: those of pFedFDA.
-    """
-    classes, eps = len(common.means), options.eps
-
-    def local(moments: Sequence[Moments]) -> Gaussians:
-        return statistics(moments, common.means, options.num_folds, options.cov_offset, options.cov_ridge)
-
-    parts = split(*rows, options.num_folds, classes)
-    moments = [Moments.of(*part, classes) for part in parts]
-    betas = fixed_betas(options)
-    if betas is None:
-        start = shrunk(common, eps)
-        folds = fold_held_out(parts[:-1], moments[:-1], local, start, eps)
-        limits = options.beta_max_iter, options.beta_gtol
-        betas = best_betas(folds, start, prior, options.single_beta, *limits) or last
-    return mixed_gaussians(betas, local(moments), common), betas
-
-
-def fixed_betas(options: Any) -> Betas | None:
-    """The weights that the options fix; none: they are solved for."""
-    beta = 1.0 if options.local_beta else options.beta
-    if beta is None:
-        return None
-    means, covariance = beta if isinstance(beta, list) else (beta, beta)
-    return means, covariance
 
 
 def split(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[Rows]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from fedbench.methods.parts.privacy import (
+from fedbench.aggregation.privacy import (
     ORDERS,
     epsilon_at,
     flip_probability,
@@ -152,26 +152,3 @@ def test_the_divergence_of_one_label_is_that_of_its_probabilities():
     assert response_divergence(3.0, 10)[-1] == pytest.approx(3, abs=0.01)
     assert epsilon_at(0 * ORDERS, 1e-5) == 0
     assert epsilon_at(0 * ORDERS + 1e-12, 1e-5) == 0
-
-
-MUTANTS = [
-    (
-        "the divergence of KL at every order",
-        "return ORDERS * (sensitivity**2",
-        "return 1 * (sensitivity**2",
-        "methods/parts/privacy.py",
-    ),
-    (
-        "the simple conversion to epsilon",
-        "found = divergence + np.log1p(-1 / ORDERS) - ",
-        "found = divergence - ",
-        "methods/parts/privacy.py",
-    ),
-    (
-        "a label that never becomes the last class",
-        "torch.randint(1, classes, (",
-        "torch.randint(1, classes - 1, (",
-        "methods/parts/privacy.py",
-    ),
-    ("two classes less", "+ (classes - 2) * np.exp(", "+ (classes - 4) * np.exp(", "methods/parts/privacy.py"),
-]

@@ -17,6 +17,7 @@ from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.aggregation.privacy import LabelNoise
 from fedbench.aggregation.votes import plurality, vote
 from fedbench.engine.fit import Batches
 from fedbench.engine.losses import task_loss
@@ -25,7 +26,6 @@ from fedbench.methods.client import Client
 from fedbench.methods.local import Local
 from fedbench.methods.messages import Field as MessageField
 from fedbench.methods.messages import Message, Upload, encoded
-from fedbench.methods.parts.privacy import LabelNoise
 from fedbench.methods.server import Context, ServerState
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights

@@ -1,35 +1,9 @@
-"""PerFedMask's layers, and which of them a client trains: a deterministic search for the least biased mean."""
-
-from dataclasses import dataclass
+"""Which layers a client trains: a deterministic search for the least biased mean (PerFedMask)."""
 
 import numpy as np
 
-from fedbench.errors import ConfigError
-from fedbench.module.layout import Layout
-
 SLACK = 1e-6
 """Parameters by which a client may exceed its budget, against rounding."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """What is trained together or not at all. names: of its tensors; size: elements of its parameters."""
-
-    names: tuple[str, ...]
-    size: int
-
-
-def body_layers(layout: Layout) -> list[Layer]:
-    """The layers of the body, in order. Raises ConfigError where the model's own declaration leaves some out."""
-    params, buffers = ([s for s in slots if not s.head] for slots in (layout.params, layout.buffers))
-    for slot in [*params, *buffers]:
-        if slot.name not in layout.groups:
-            raise ConfigError(f"the model's layer_groups leave out '{slot.name}': name all tensors but the head's")
-    found = []
-    for number in sorted({layout.groups[slot.name] for slot in params}):
-        own, statistics = ([s for s in slots if layout.groups[s.name] == number] for slots in (params, buffers))
-        found.append(Layer(tuple(s.name for s in [*own, *statistics]), sum(s.size for s in own)))
-    return found
 
 
 def layer_masks(sizes: np.ndarray, capability: np.ndarray, search: bool) -> np.ndarray:
