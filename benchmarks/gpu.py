@@ -99,10 +99,10 @@ class Ours:
     """Rounds of fedbench in this process, evaluation off."""
 
     def __init__(self, workload: Workload, device: str, **train: Any) -> None:
+        from fedbench.jobs.resolve import resolve
         from fedbench.runtime.driver import Driver
         from fedbench.runtime.hosts import InProcess
         from fedbench.runtime.recorder import Recorder
-        from fedbench.studies.resolve import resolve
 
         resources = {"hosts": 0, "gpus_per_host": 1 if device == "cuda" else 0}
         resolved = resolve(asked(workload, train, resources))

@@ -54,10 +54,10 @@ class Rounds:
     def __init__(self, method: str, images: int, clients: int, passes: Passes, batch: int = BATCH) -> None:
         from fedbench import methods
         from fedbench.config import Config
+        from fedbench.jobs.resolve import resolve
         from fedbench.runtime.driver import Driver
         from fedbench.runtime.hosts import InProcess
         from fedbench.runtime.recorder import Recorder
-        from fedbench.studies.resolve import resolve
 
         public = PUBLIC if methods.load(method).needs_public else 0
         resolved = resolve(

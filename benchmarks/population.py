@@ -95,13 +95,13 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
     """One population, in a process of its own: starts, makes a round whenever it is asked to, and says its memory."""
     from fedbench.config import Config
     from fedbench.data.dataset import Dataset
-    from fedbench.runtime import cluster
+    from fedbench.jobs.description import describe
+    from fedbench.jobs.resolve import check, resolve
     from fedbench.runtime.driver import Driver
     from fedbench.runtime.hosts import InProcess
-    from fedbench.runtime.ray_hosts import RayHosts
+    from fedbench.runtime.ray import cluster
+    from fedbench.runtime.ray.hosts import RayHosts
     from fedbench.runtime.recorder import Recorder
-    from fedbench.studies.description import describe
-    from fedbench.studies.resolve import check, resolve
 
     asked = Config(**config)
     Dataset.load(asked.data)  # decoded once per machine, which is no part of a start

@@ -51,11 +51,11 @@ def measure(method: str, participants: int, rounds: int, hosts: int) -> dict[str
 
     from fedbench.config import Config
     from fedbench.data.partitions import partition
+    from fedbench.jobs.resolve import resolve
     from fedbench.runtime.allocator import keep_freed_memory
     from fedbench.runtime.build import build_parts, make_method
     from fedbench.runtime.host import resident_mb
     from fedbench.runtime.sums import Total, gathered, shares_of
-    from fedbench.studies.resolve import resolve
 
     torch.set_num_threads(1)
     keep_freed_memory()

@@ -139,10 +139,10 @@ class Ours:
     """The engine with Ray hosts, evaluation off."""
 
     def __init__(self, workload: Workload, hosts: int, precision: str) -> None:
+        from fedbench.jobs.resolve import resolve
         from fedbench.runtime.driver import Driver
-        from fedbench.runtime.ray_hosts import RayHosts
+        from fedbench.runtime.ray.hosts import RayHosts
         from fedbench.runtime.recorder import Recorder
-        from fedbench.studies.resolve import resolve
 
         resolved = resolve(asked(workload, {"precision": precision}, {"hosts": hosts}))
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-throughput-"))
@@ -212,7 +212,7 @@ def main() -> None:
     if given.starts > given.rounds:
         parser.error(f"--starts {given.starts}: every start needs a round, and --rounds is {given.rounds}")
     from fedbench.config import Config
-    from fedbench.runtime import cluster
+    from fedbench.runtime.ray import cluster
 
     os.chdir(Path(__file__).resolve().parent.parent)
     sys.path.insert(0, os.getcwd())

@@ -43,9 +43,9 @@ def _all() -> Iterator[str]:
 def _one(name: str) -> Iterator[str]:
     from fedbench.cli.help import option_rows, table_lines, terminal_width
     from fedbench.config import TrainConfig
+    from fedbench.jobs.decisions import decisions
     from fedbench.methods import load
     from fedbench.methods.base import WHERE
-    from fedbench.studies.decisions import decisions
 
     kind = load(name)
     if kind.about.line:

@@ -15,7 +15,7 @@ from fedbench.results.quantities import duration, plural
 
 if TYPE_CHECKING:
     from fedbench.results.plan import Plan
-    from fedbench.studies.contest import Contest
+    from fedbench.studies.tuning_study import Contest
 
 TUNING = (
     Flag("tune-seeds", "seeds on which points are tried, none of the final ones [default 90]", "SEED", many=True),
@@ -111,7 +111,7 @@ class Stages:
         return {**vars(self), "_progress": None}
 
     def _next(self, jobs: list[str]) -> None:
-        from fedbench.studies.execute import where
+        from fedbench.jobs.schedule import where
 
         self.stop()
         stage = "final runs over the seeds" if self._jobs else self.what

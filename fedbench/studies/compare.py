@@ -11,21 +11,21 @@ from fedbench.config import Config, MethodConfig
 from fedbench.config.keys import flat, nested
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
+from fedbench.jobs import run_folder
+from fedbench.jobs.schedule import Watch
 from fedbench.methods import checked_options, full_key, load
 from fedbench.methods.base import Method
 from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
-from fedbench.studies import places
-from fedbench.studies.contenders import BASELINES, TUNE_SEEDS, Contender, distinct
-from fedbench.studies.contest import Contest, hold
+from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, Contender, distinct
 from fedbench.studies.cost import steps_of
-from fedbench.studies.execute import Watch
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space
-from fedbench.studies.tabled import Tabled
+from fedbench.studies.study_result import Tabled
 from fedbench.studies.tuning import Tuning, asked_with_seeds, need_validation
+from fedbench.studies.tuning_study import Contest, hold
 from fedbench.user_code import name_of
 
 SETTINGS = ("data", "partition", "public", "model", "train", "rounds", "participation")
@@ -74,7 +74,7 @@ def compare(
     if matrix is None:
         hold(contests, at_once, watch)
         return Comparison(folder)
-    with places.made(folder):
+    with run_folder.made(folder):
         new = hold(contests, at_once, watch)
         matrix.write(folder)
     from fedbench.report import make_report
@@ -134,7 +134,7 @@ class Asked:
             counts, search = self.counts(entrants, config), self.tuning.search
             entrants = [e.tuned_over(self.space(e), config, counts[e.label], search) for e in entrants]
         budgets = counts if self.tuning.by_steps else {}
-        plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **self.tuning.told())
+        plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **self.tuning.as_plan())
         asked = self.tuning
         return Contest(plan, config, entrants, folder, self.root, asked.seeds, None, asked.final_val, setting)
 

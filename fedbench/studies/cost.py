@@ -18,13 +18,13 @@ from fedbench.data.partitions.scheme import ignored, with_client_count
 from fedbench.data.reading import published
 from fedbench.data.sources import published_of
 from fedbench.engine.fit import Amount, Fit
+from fedbench.jobs.resolve import model_defaults, settled
 from fedbench.module import seeds
 from fedbench.processor import cores
 from fedbench.runtime.build import build_learner
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.hosts import torch_threads
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.studies.resolve import model_defaults, settled
 
 TESTS = 1 / 5
 """Images of their test parts, of those of the training parts."""

@@ -12,13 +12,13 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.jobs.schedule import Watch
 from fedbench.results.plan import Plan
-from fedbench.studies.contenders import BASELINES, TUNE_SEEDS, Contender, distinct
-from fedbench.studies.contest import Contest, hold
-from fedbench.studies.execute import Watch
+from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, Contender, distinct
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values, check_space
 from fedbench.studies.tuning import Tuning, asked_with_seeds, need_validation
+from fedbench.studies.tuning_study import Contest, hold
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def contest_of(
     root = (config.out or Path("results")).absolute()
     told = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], own)
     folder = config.out or root / "grid" / (config.name or told)
-    plan = Plan("grid", subject.label, config.model_dump(mode="json"), [], **tuning.told())
+    plan = Plan("grid", subject.label, config.model_dump(mode="json"), [], **tuning.as_plan())
     return Contest(plan, config, [subject, *others], folder, root, tuning.seeds, subject.label, tuning.final_val)
 
 
@@ -106,6 +106,6 @@ def space_of(method: str, asked: dict[str, Any] | str | None) -> Space:
 
 def _name(config: Config, tuning: Tuning, tried: Sequence[Any], own: Space) -> str:
     """Equal for equal spaces: more samples of one go into the same folder."""
-    known = tried if tuning.search == Search() else (tuning.search.kind, tuning.search.scheduler, own.told())
+    known = tried if tuning.search == Search() else (tuning.search.kind, tuning.search.scheduler, own.as_text())
     told = sha256(repr((config.key(), known, tuning.point, tuning.final_val)).encode()).hexdigest()[:8]
     return f"{config.method.name.rpartition(':')[2]}-{config.data.name.rpartition('/')[2]}-{told}"

@@ -12,19 +12,19 @@ import pandas as pd
 from fedbench.config import Config
 from fedbench.config.schema import folder_name
 from fedbench.errors import ConfigError
+from fedbench.jobs import provenance, run_folder
+from fedbench.jobs.job import Job
+from fedbench.jobs.merge_seeds import gather
+from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.run_job import Watcher, perform
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import FILE, Plan, is_study
 from fedbench.results.quantities import duration, plural
 from fedbench.results.reader import Records
-from fedbench.runtime import cluster
 from fedbench.runtime.kept_models import MODELS
+from fedbench.runtime.ray import cluster
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.studies import places, provenance
-from fedbench.studies.attempt import Watcher, perform
 from fedbench.studies.cost import Cost
-from fedbench.studies.gather import gather
-from fedbench.studies.job import Job
-from fedbench.studies.resolve import check, resolve
 from fedbench.tasks import Metric
 
 log = logging.getLogger("fedbench")
@@ -93,15 +93,15 @@ def run(
     config = resolved.config
     provenance.check_current(config)
     root = Path("results") / _experiment(experiment)
-    folder = config.out or (root / config.name if config.name else places.place(root, config))
+    folder = config.out or (root / config.name if config.name else run_folder.place(root, config))
     result = Result(folder, config)
-    with places.made(folder):
-        state = places.state_of(folder, config)
+    with run_folder.made(folder):
+        state = run_folder.state_of(folder, config)
         if resume and state == "new" and all(job.state == "new" for job in jobs_of(config, folder)):
             raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
         if state == "done":
-            places.say_changes([(folder, config)])
-            places.tidy(folder)
+            run_folder.say_changes([(folder, config)])
+            run_folder.tidy(folder)
         else:
             _make(resolved, folder, watch or (lambda event: None), open_hosts, debug)
     if report and not (state == "done" and result.report.exists()):
@@ -128,7 +128,7 @@ def _make(run: ResolvedRun, folder: Path, watch: Watcher, open_hosts: bool, debu
     jobs = jobs_of(config, folder)
     seeds = [job.seed for job in jobs if job.state != "done"]
     partitions = check(run, seeds)
-    places.say_changes([(job.folder, job.config) for job in jobs])
+    run_folder.say_changes([(job.folder, job.config) for job in jobs])
     if open_hosts and seeds:
         config.resources.hosts = worth_hosts(run, len(seeds))
         jobs = jobs_of(config, folder)
@@ -136,7 +136,7 @@ def _make(run: ResolvedRun, folder: Path, watch: Watcher, open_hosts: bool, debu
     if jobs[0].folder == folder:
         perform(jobs, run, partitions, watch, debug)
         return
-    with places.alone_in(folder):
+    with run_folder.alone_in(folder):
         known = is_study(folder)
         plan_of(config, folder, jobs)
         try:

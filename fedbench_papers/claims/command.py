@@ -42,9 +42,9 @@ def main(argv: list[str]) -> int:
     config, asked = parse(argv, FLAGS, "fedbench claims", preview)
     keys = harmless_keys(config)
     at_once = read_count("trials", asked.trials)
-    from fedbench.studies.sources import asked_sources
     from fedbench_papers.claims.rows import DATA
     from fedbench_papers.claims.study import KIND, claims, entries, listing, said
+    from fedbench_papers.image_sources import asked_sources
 
     sources = asked_sources(words(asked.sources), list(DATA))
     only = asked_rows(asked)

@@ -16,9 +16,9 @@ from typing import Any
 from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.errors import ConfigError, nearest
-from fedbench.studies.contenders import Contender
-from fedbench.studies.sources import source_keys
+from fedbench.studies.compared_methods import Contender
 from fedbench.studies.space import Values
+from fedbench_papers.image_sources import source_keys
 
 FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
 SETTINGS = "settings"

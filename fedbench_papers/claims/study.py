@@ -11,18 +11,18 @@ import pandas as pd
 
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
+from fedbench.jobs import run_folder
+from fedbench.jobs.schedule import Watch
 from fedbench.results.contrasts import holm
 from fedbench.results.files import read_json, write_json_atomically
 from fedbench.results.plan import Plan, is_study
 from fedbench.results.reader import Records
-from fedbench.studies import places
-from fedbench.studies.contenders import TUNE_SEEDS
-from fedbench.studies.contest import Contest
-from fedbench.studies.contest import hold as hold_contests
+from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.cost import hours_of, steps_of
-from fedbench.studies.execute import Watch
 from fedbench.studies.space import Values
-from fedbench.studies.tabled import Tabled
+from fedbench.studies.study_result import Tabled
+from fedbench.studies.tuning_study import Contest
+from fedbench.studies.tuning_study import hold as hold_contests
 from fedbench_papers.claims.cost import new_runs
 from fedbench_papers.claims.judge import Judged, judged
 from fedbench_papers.claims.page import FILE, write_claims
@@ -216,7 +216,7 @@ def levels(found: Found) -> dict[str, dict[str, float]]:
 
 def note(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:
     """Put what was found into claims.json, beside what stands there, and make the table and the page anew."""
-    with places.alone_in(folder):
+    with run_folder.alone_in(folder):
         tree = table_of(rows, {**entries(folder), **new})
         write_json_atomically(folder / FILE, tree)
         write_claims(folder)

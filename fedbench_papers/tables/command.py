@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
 
 def choice(asked: Namespace) -> dict[str, Any]:
     """What of the experiment is run, at which scale, and on which data. Raises ConfigError."""
-    from fedbench.studies.sources import asked_sources
+    from fedbench_papers.image_sources import asked_sources
     from fedbench_papers.tables.experiment import sets
 
     sources = asked_sources(words(asked.sources), sets())

@@ -11,7 +11,7 @@ from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.errors import ConfigError, nearest
 from fedbench.results.tables import LAST
-from fedbench.studies.contenders import Contender
+from fedbench.studies.compared_methods import Contender
 from fedbench.studies.space import Space, Values
 
 FOLDER = Path(__file__).parent

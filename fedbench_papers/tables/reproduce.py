@@ -6,15 +6,15 @@ from pathlib import Path
 from fedbench.config import Config
 from fedbench.config.keys import nested
 from fedbench.errors import ConfigError
+from fedbench.jobs import run_folder
+from fedbench.jobs.schedule import Watch
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import Plan
-from fedbench.studies import places
-from fedbench.studies.contenders import TUNE_SEEDS
-from fedbench.studies.contest import Contest, hold
-from fedbench.studies.execute import Watch
-from fedbench.studies.sources import source_keys
+from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.space import Values
-from fedbench.studies.tabled import Tabled
+from fedbench.studies.study_result import Tabled
+from fedbench.studies.tuning_study import Contest, hold
+from fedbench_papers.image_sources import source_keys
 from fedbench_papers.tables.experiment import SCALES, Cell, Experiment, keys
 from fedbench_papers.tables.reproduction import Made, MadeCell
 
@@ -47,7 +47,7 @@ def reproduce(
     folder = folder_of(name, config, scale)
     made = {cell.name: cell for cell in Made.read(folder).cells}
     made |= {cell.name: record(experiment, cell, contest, folder) for cell, contest in contests}
-    with places.made(folder):
+    with run_folder.made(folder):
         new = hold(distinct(contests), at_once, watch)
         order = [cell.name for cell in experiment.cells]
         known = sorted(made.values(), key=lambda cell: order.index(cell.name))
@@ -123,7 +123,7 @@ def record(experiment: Experiment, cell: Cell, contest: Contest, folder: Path) -
     """What the page is to show of a cell."""
     return MadeCell(
         cell.name,
-        places.relative(contest.folder, folder),
+        run_folder.relative(contest.folder, folder),
         cell.client,
         experiment.pooled,
         experiment.choice,

@@ -5,7 +5,7 @@ import pytest
 from fedbench.cli.compare import FLAGS, preview, read_methods
 from fedbench.cli.parse import parse
 from fedbench.errors import ConfigError
-from fedbench.studies.contenders import BASELINES
+from fedbench.studies.compared_methods import BASELINES
 
 
 @pytest.mark.parametrize(

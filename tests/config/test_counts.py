@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from fedbench.config.counts import count_of
+from fedbench.jobs.resolve import resolve
 from fedbench.results.summary import counted_participants
 from fedbench.studies.cost import steps_of
-from fedbench.studies.resolve import resolve
 from tests.runtime.rounds import driver, small
 
 SHARES = [(0.25, 3), (0.45, 5), (0.65, 7), (0.01, 1), (1.0, 10), (4, 4)]

@@ -5,8 +5,8 @@ import torch
 
 from fedbench.aggregation.rules import names as aggregators
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import check, resolve
 from fedbench.methods import load, names
-from fedbench.studies.resolve import check, resolve
 from tests.runtime.rounds import driver, play, small, stop
 
 HERE = "tests.conformance.test_aggregators"

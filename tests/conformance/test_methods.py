@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedbench.config import Config
+from fedbench.jobs.resolve import check, resolve
 from fedbench.methods import load, names
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
@@ -24,7 +25,6 @@ from fedbench.runtime.host import Host
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.shards import Shards
 from fedbench.runtime.store import MemoryStore
-from fedbench.studies.resolve import check, resolve
 from tests.runtime.rounds import driver, play, read, small, stop
 
 ROUNDS = 4

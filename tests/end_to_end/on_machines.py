@@ -9,12 +9,12 @@ from ray.util import placement_group_table, remove_placement_group
 
 from fedbench.config import Config
 from fedbench.data.prepared import Prepared
-from fedbench.runtime import cluster
+from fedbench.jobs.job import Job, Outcome
+from fedbench.jobs.resolve import resolve
+from fedbench.jobs.schedule import bundles, execute
 from fedbench.runtime.drive import drive
-from fedbench.runtime.room import reserve
-from fedbench.studies.execute import bundles, execute
-from fedbench.studies.job import Job, Outcome
-from fedbench.studies.resolve import resolve
+from fedbench.runtime.ray import cluster
+from fedbench.runtime.ray.placement_groups import reserve
 from tests.machines import Machines, compared, hosts_on
 from tests.runtime.rounds import play, read, small
 

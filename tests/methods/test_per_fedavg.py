@@ -8,11 +8,11 @@ from torch import nn
 
 from fedbench.aggregation.means import mean
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import check, resolve
 from fedbench.methods.per_fedavg import BATCHES, meta_steps
 from fedbench.module import seeds
 from fedbench.module.weights import Weights
 from fedbench.runtime.warnings import idle
-from fedbench.studies.resolve import check, resolve
 from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal, targets
 from tests.runtime.rounds import small
 

@@ -13,12 +13,12 @@ from torch.func import functional_call
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import check, resolve
 from fedbench.methods.pfedgate import Gate, GateTraining, PFedGate, SwitchNorm, copied, shorten
 from fedbench.methods.server import Context
 from fedbench.module.blocks import selected
 from fedbench.module.layout import Layout
 from fedbench.module.weights import Weights
-from fedbench.studies.resolve import check, resolve
 from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal
 from tests.runtime.rounds import small
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from fedbench.aggregation.means import mean
 from fedbench.aggregation.rules.median import Median
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import check, resolve
 from fedbench.methods.messages import Upload
 from fedbench.runtime.warnings import idle
-from fedbench.studies.resolve import check, resolve
 from tests.methods.simulator import Mlp, Quadratic, Simulation, accuracy_of, assert_same, blobs, close, equal, targets
 from tests.runtime.rounds import small
 

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.models import build, state_dicts
-from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.networks import Parted
 from tests.runtime.rounds import driver, small

@@ -13,14 +13,14 @@ from torch.utils.data import Dataset, TensorDataset
 from fedbench import methods
 from fedbench.config import Config
 from fedbench.data.partitions import partition
+from fedbench.jobs.description import describe
+from fedbench.jobs.resolve import resolve
 from fedbench.runtime.drive import drive
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.exchange import Order, Relocation, Reply
 from fedbench.runtime.hosts import Hosts, InProcess
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.studies.description import describe
-from fedbench.studies.resolve import resolve
 
 RECORDS = ("metrics.jsonl", "clients.parquet", "traces.parquet")
 SMALL = {

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from fedbench.data.partitions import partition
+from fedbench.jobs.resolve import resolve
 from fedbench.methods.fedprox import FedProx
 from fedbench.models import build
 from fedbench.runtime.build import Parts, build_learner, build_parts
-from fedbench.studies.resolve import resolve
 from tests.runtime.networks import Taught
 from tests.runtime.rounds import small
 

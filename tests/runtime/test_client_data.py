@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from fedbench.jobs.resolve import resolve
 from fedbench.runtime.client_data import ClientData
-from fedbench.studies.resolve import resolve
 from tests.runtime.rounds import SCENES, driver, small
 
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.results.reader import Records
 from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import RESTARTS, SeedTask, drive, drive_all
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.store import StateLostError
-from fedbench.studies.resolve import resolve
 from tests.runtime.rounds import described, play, read, small, stop
 
 

@@ -9,6 +9,7 @@ import torch
 from fedbench.aggregation.means import weighted_mean
 from fedbench.config import Config
 from fedbench.errors import RunError
+from fedbench.jobs.resolve import resolve
 from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.messages import Message
 from fedbench.results.reader import Records
@@ -16,7 +17,6 @@ from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import drive
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.hosts import InProcess
-from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.accidents import CLASS, CLIENT, Mute, broken, clumsy
 from tests.runtime.rounds import driver, largest_file, play, small, stop

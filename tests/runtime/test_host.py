@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.results.reader import Records
 from fedbench.runtime.exchange import ClientTask, Order
 from fedbench.runtime.host import Host
-from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.accidents import CLIENT, broken, clumsy
 from tests.runtime.rounds import SCENES, driver, largest_file, play, small

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedbench.jobs.resolve import resolve
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.exchange import ClientTask, Order, Reply
 from fedbench.runtime.hosts import torch_threads
 from fedbench.runtime.scratch import LARGE
 from fedbench.runtime.store import StateLostError
-from fedbench.studies.resolve import resolve
 from tests.runtime.rounds import driver, small
 
 

@@ -14,10 +14,10 @@ from fedbench import models
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import partition
+from fedbench.jobs.resolve import resolve
 from fedbench.runtime.build import build_learner
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.kept_models import KeptModels
-from fedbench.studies.resolve import resolve
 from fedbench.studies.run import Result, run
 from tests.runtime.networks import Parted
 from tests.runtime.rounds import play, small

@@ -6,14 +6,14 @@ import torch
 from fedbench.aggregation.exact import LIMIT
 from fedbench.aggregation.rules.mean import Mean
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.methods import load, names
 from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.messages import Upload
 from fedbench.runtime import sums
 from fedbench.runtime.exchange import Reply
-from fedbench.runtime.ray_hosts import RayHosts
+from fedbench.runtime.ray.hosts import RayHosts
 from fedbench.runtime.sums import FEW, Total, gathered, shares_of
-from fedbench.studies.resolve import resolve
 from tests.runtime.accidents import broken
 from tests.runtime.rounds import driver, play, small
 

@@ -8,9 +8,9 @@ from torch import nn
 from fedbench.aggregation.aggregator import make
 from fedbench.config import AggregatorConfig
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.runtime.warnings import said as said_of
 from fedbench.runtime.warnings import sampled, tied, unheeded, unstacked
-from fedbench.studies.resolve import resolve
 from tests.runtime.networks import Awkward
 from tests.runtime.rounds import driver, small
 

@@ -10,10 +10,10 @@ from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.studies.compare import Asked, compare, contests_of
-from fedbench.studies.contenders import BASELINES, Contender
-from fedbench.studies.contest import Contest, hold
+from fedbench.studies.compared_methods import BASELINES, Contender
 from fedbench.studies.space import Space
 from fedbench.studies.tuning import Tuning
+from fedbench.studies.tuning_study import Contest, hold
 from tests.runtime.rounds import small
 
 pytestmark = pytest.mark.xdist_group("compare")

@@ -12,11 +12,11 @@ from ray import tune
 from fedbench.config import Config
 from fedbench.config.files import load_yaml
 from fedbench.errors import ConfigError
+from fedbench.jobs.job import Job
+from fedbench.jobs.resolve import resolve
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.studies.grid import grid
-from fedbench.studies.job import Job
-from fedbench.studies.resolve import resolve
 from fedbench.studies.space import Space
 from tests.runtime.rounds import small
 

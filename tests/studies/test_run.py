@@ -8,10 +8,10 @@ import pytest
 
 from fedbench.config.files import load_yaml as read_yaml
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
+from fedbench.jobs.run_folder import default_name
 from fedbench.results.plan import Plan
-from fedbench.runtime import cluster
-from fedbench.studies.places import default_name
-from fedbench.studies.resolve import resolve
+from fedbench.runtime.ray import cluster
 from fedbench.studies.run import run, worth_hosts
 from tests.runtime.rounds import RECORDS, read, small
 
@@ -186,7 +186,7 @@ def test_going_on_needs_something_to_go_on_with(tmp_path):
 @pytest.fixture
 def two_hosts(tmp_path, monkeypatch):
     """A run that leaves its hosts open, where there is room for two and no Ray yet."""
-    monkeypatch.setattr("fedbench.studies.resolve.cores", lambda: 2)
+    monkeypatch.setattr("fedbench.jobs.resolve.cores", lambda: 2)
     monkeypatch.setattr(cluster, "is_joined", lambda: False)
     return small(out=str(tmp_path / "a"), resources={"hosts": "auto", "gpus_per_host": 0})
 

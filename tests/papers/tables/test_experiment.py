@@ -18,11 +18,11 @@ from fedbench.config.counts import count_of
 from fedbench.config.keys import nested
 from fedbench.data import partition
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import settled
 from fedbench.methods.base import Method
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
 from fedbench.runtime.warnings import said
-from fedbench.studies.resolve import settled
 from fedbench_papers.tables.experiment import FOLDER, SCALES, Experiment, names, sets
 from tests.papers.tables.sets import published
 
