@@ -60,7 +60,7 @@ class Rounds:
         from fedbench.studies.resolve import resolve
         from fedbench.tasks import load
 
-        public = PUBLIC if methods.load(method).needs_public else 0
+        public = PUBLIC if "public" in methods.load(method).needs else 0
         config, dataset = resolve(
             Config(
                 method=method,

@@ -85,6 +85,8 @@ def make_context(config: Config, dataset: Dataset, partition: Partition, seed: i
         sizes=tuple(partition.sizes("train").tolist()),
         public=0 if partition.public is None else len(partition.public),
         drawn=count_of(len(partition.clients), config.participation),
+        samples=dataset.kind,
+        looks_again=learner.looks_again,
         aggregator=aggregator.make(config.aggregator),
         grade=_grade(dataset, partition),
     )

@@ -35,7 +35,7 @@ def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[in
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
     options = methods.checked_options(config.method)
     more = {
-        "pooled": methods.load(config.method.name).trains == "pooled",
+        "pooled": methods.load(config.method.name).trainers(options) == "pooled",
         "decisions": decisions(config.method.name, options, config.train),
     }
     known = {**environment(drawn, dataset), **more, **prints(config), **provenance.told(config)}
