@@ -180,7 +180,7 @@ def methods(device: str, quick: bool) -> Iterator[dict[str, Any]]:
     from fedbench import methods as known
 
     for name in known.names():
-        needs = {"public": {"size": 40}} if known.load(name).needs_public else {}
+        needs = {"public": {"size": 40}} if "public" in known.load(name).needs else {}
         found: dict[str, Any] = {}
         row: dict[str, Any] = {"what": name}
         for place in dict.fromkeys(("cpu", device)):

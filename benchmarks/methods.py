@@ -59,7 +59,7 @@ class Rounds:
         from fedbench.runtime.hosts import InProcess
         from fedbench.runtime.recorder import Recorder
 
-        public = PUBLIC if methods.load(method).needs_public else 0
+        public = PUBLIC if "public" in methods.load(method).needs else 0
         resolved = resolve(
             Config(
                 method=method,

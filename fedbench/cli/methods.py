@@ -45,23 +45,14 @@ def _one(name: str) -> Iterator[str]:
     from fedbench.config import TrainConfig
     from fedbench.jobs.decisions import decisions
     from fedbench.methods import load
-    from fedbench.methods.base import WHERE
+    from fedbench.methods.base import NEEDS, WHERE
 
     kind = load(name)
     if kind.about.line:
         source = f" ({kind.about.paper}{f' {kind.about.year}' if kind.about.year else ''})" if kind.about.paper else ""
         yield f"{name}: {kind.about.line}{source}"
     yield from inspect.cleandoc(kind.__doc__ or name).splitlines()
-    needs = [
-        what
-        for what, needed in (
-            ("a classifier head", kind.needs_head),
-            ("a public set", kind.needs_public),
-            ("classes", kind.needs_classes),
-        )
-        if needed
-    ]
-    if needs:
+    if needs := [words for need, words in NEEDS.items() if need in kind.needs]:
         yield f"Needs {' and '.join(needs)}."
     if kind.train_defaults:
         yield "Own defaults: " + ", ".join(f"train.{key} {value}" for key, value in kind.train_defaults.items())

@@ -36,7 +36,7 @@ def describe(folder: Path, run: ResolvedRun, partitions: dict[int, Partition]) -
     config, dataset = run.config, run.dataset
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
     more = {
-        "pooled": run.method.trains == "pooled",
+        "pooled": run.method.trainers(run.options) == "pooled",
         "decisions": decisions(config.method.name, run.options, config.train),
     }
     known = {**environment(drawn, dataset), **more, **prints(config), **provenance.told(config)}

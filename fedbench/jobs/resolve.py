@@ -74,7 +74,7 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
     seed = next(iter(partitions))
     learner = build_learner(run, seed)
     context = make_context(run, partitions[seed], seed, learner)
-    if run.method.needs_head:
+    if "head" in run.method.needs:
         learner.layout.mask("head")
     if learner.layout.has_batchnorm and config.train.batch_size == 1:
         raise ConfigError("train.batch_size = 1: the model has BatchNorm layers, which need 2 or more images per batch")
@@ -83,23 +83,13 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
     with told(f"method {config.method.name} fails"):
         method = make_method(run, context)
         said(method, config.method.name)
-    if method.own_steps and config.train.engine == "trainer":
+    if method.makes_steps(method.options) and config.train.engine == "trainer":
         raise ConfigError(
             f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "
             "know; leave it out"
         )
-    if method.looks_once and learner.looks_again:
-        raise ConfigError(
-            f"method {config.method.name} keeps what its loss sees of each batch, and LBFGS of the model's "
-            "configure_optimizers looks several times at one: take another optimiser, for example --train.optimizer sgd"
-        )
     held = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype)
     data, test = (held.split([0], part, (seed, 0, 0)) for part in ("train", "test"))
-    if method.needs_numbers and not data.batch(torch.arange(1, device=learner.device))[0].is_floating_point():
-        raise ConfigError(
-            f"method {config.method.name} computes with the samples themselves, and those of data {config.data.name} "
-            "are whole tokens: take another method"
-        )
     learner.probe(data, dataset.outputs)
     learner.probe_metrics(test)
     return partitions
@@ -111,7 +101,7 @@ def _train_defaults(config: Config, kind: type[Method]) -> None:
     for key, value in kind.train_defaults.items():
         if key not in given:
             setattr(config.train, key, value)
-    if kind.own_epochs and config.train.steps:
+    if "epochs" in kind.needs and config.train.steps:
         raise ConfigError(
             f"train.steps: {config.method.name} names its own epochs and takes no local steps; leave it out"
         )
@@ -194,7 +184,7 @@ def _check_sizes(run: ResolvedRun) -> None:
             f"resources.hosts = {config.resources.hosts}: there are {clients} clients, and a host works for at least "
             f"one; take at most {clients}"
         )
-    if run.method.needs_public and not config.public.size:
+    if "public" in run.method.needs and not config.public.size:
         raise ConfigError(
             f"method {config.method.name} needs a public unlabelled set: set public.size, for example --public.size 300"
         )
@@ -214,7 +204,7 @@ def _check_task(run: ResolvedRun) -> None:
         name = config.data.name
         hint = f"; write {name}/{only} where its folders are the classes" if name.startswith("folder:") else ""
         raise ConfigError(f"data {name}: all samples are of one class ({only}), two or more are needed{hint}")
-    if run.method.needs_classes and not dataset.classes:
+    if "classes" in run.method.needs and not dataset.classes:
         raise ConfigError(
             f"method {config.method.name} works with classes, and the targets of data {config.data.name} are "
             f"{dataset.meaning}; take another one: `fedbench methods NAME` says what a method needs"

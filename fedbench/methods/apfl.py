@@ -60,7 +60,9 @@ class APFL(Method):
         personal: Weights | None = None
         alpha: float | None = None
 
-    own_steps = True
+    @classmethod
+    def makes_steps(cls, options: Any) -> bool:
+        return True
 
     @classmethod
     def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:

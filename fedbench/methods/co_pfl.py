@@ -71,7 +71,7 @@ class CoPFL(Method):
         "Xing et al., preprint",
         2025,
     )
-    needs_classes = True
+    needs = frozenset({"classes"})
 
     class Options(Method.Options):
         personalization_rate: float = Field(
@@ -130,8 +130,7 @@ class CoPFL(Method):
         "batch_size": 32,
         "epochs": 3,
     }
-    own_optimizer = True
-    has_global = False  # the server's vector stands still where anybody's mask is 1: no client holds it
+    optimizer = "own"
 
     @dataclass
     class State(PrivateState):
@@ -157,9 +156,9 @@ class CoPFL(Method):
         name = next((name for name, reading in READINGS.items() if reading == taken), "neither literal nor working")
         return [f"Reading: {name} ({' '.join(f'{k}={v}' for k, v in taken.items())}).", *super().decisions(options)]
 
-    @property
-    def own_steps(self) -> bool:  # type: ignore[override]
-        return self.options.moments == "shared"
+    @classmethod
+    def makes_steps(cls, options: Any) -> bool:
+        return bool(options.moments == "shared")
 
     @classmethod
     def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
@@ -268,6 +267,9 @@ class CoPFL(Method):
         if self.options.grad_score and not self.scores_steps:  # who was in the last mean holds the vector before it
             message.add(previous=uncounted(server.previous) if client in server.alphas else server.previous)
         return message
+
+    def global_model(self, server: Any, initial: Weights) -> None:
+        """None: the server's vector stands still where anybody's mask is 1, and no client holds it."""
 
     def weights(self, uploads: Sequence[Upload]) -> list[float]:
         """Weights by contribution (eq. 10); uniform where no score says anything."""

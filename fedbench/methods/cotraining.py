@@ -40,7 +40,7 @@ class PublicExchange(Local):
         )
         first_vote: int = Field(1, ge=1, description="rounds of local training before the first exchange")
 
-    needs_public = True
+    needs = frozenset({"public"})
 
     def check(self) -> Iterable[str]:
         public_batch(self.options.public_batch_size, self.context)

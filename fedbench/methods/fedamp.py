@@ -90,8 +90,6 @@ class FedAMP(Method):
         clouds: list[Tensor] = field(default_factory=list)
         cloud_buffers: list[Tensor] = field(default_factory=list)
 
-    has_global = False  # every client has its own mixture
-
     def check(self) -> tuple[str, ...]:
         options = self.options
         if options.variant == "fedamp" and options.self_weight is not None:
@@ -154,6 +152,9 @@ class FedAMP(Method):
             for j, weight in enumerate(row):
                 if i != j and pairs:
                     server.trace(f"weight/{j}", weight, i)
+
+    def global_model(self, server: Any, initial: Weights) -> None:
+        """None: every client has its own mixture."""
 
     def mixing(self, server: Any, products: Tensor) -> Tensor:
         """xi `[M, M]` of the round after this one, from the products of all models."""

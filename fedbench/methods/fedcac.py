@@ -78,8 +78,6 @@ class FedCAC(Method):
         rows: dict[int, Tensor] = field(default_factory=dict)
         buffer_rows: dict[int, Tensor] = field(default_factory=dict)
 
-    has_global = False  # no client ever holds the mean of all
-
     def check(self) -> tuple[str, ...]:
         if self.options.ties == "threshold" and self.options.selection != "sensitivity":
             raise ConfigError("method.ties = 'threshold' is defined for method.selection = sensitivity only: use exact")
@@ -143,6 +141,9 @@ class FedCAC(Method):
         self._merge(server, uploads, masks, groups)
         if overlap is not None and server.traced:
             self._trace(server, [u.client for u in uploads], masks, overlap, partners)
+
+    def global_model(self, server: Any, initial: Weights) -> None:
+        """None: no client ever holds the mean of all."""
 
     def overlap(self, masks: Tensor) -> Tensor:
         return overlaps(mask_overlaps(masks), self.context.layout.size, self.options.overlap)

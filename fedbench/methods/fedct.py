@@ -40,7 +40,7 @@ class FedCT(CoTraining):
     """Training on private images and on public ones with the labels that most clients voted for."""
 
     about = About("clients vote on labels of public images", "co-training", "Abourayya et al., AAAI", 2025)
-    needs_classes = True
+    needs = frozenset({"public", "classes"})
 
     class Options(CoTraining.Options):
         combine: Literal["union", "paired", "sum"] = Field(

@@ -24,6 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.aggregation.means import weighted_mean
 from fedbench.aggregation.ranks import above_quantile, min_max
 from fedbench.config import TrainConfig
@@ -54,7 +55,6 @@ class FedDPA(Method):
         "Yang et al., NeurIPS",
         2023,
     )
-    mean_suffices = True
 
     class Options(Method.Options):
         threshold: float = Field(
@@ -160,6 +160,7 @@ class FedDPA(Method):
     def send(self, server: Any, client: int) -> Message:
         return super().send(server, client).add(participants=uncounted(len(server.participants)))
 
+    @mean_suffices
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         before = server.params
         super().aggregate(server, uploads)

@@ -50,7 +50,7 @@ class FedMosaic(CoTraining):
         "anonymous submission",
         2025,
     )
-    needs_classes = True
+    needs = frozenset({"public", "classes"})
 
     class Options(CoTraining.Options):
         expertise: Literal["class_frequency", "entropy", "equal"] = Field(
@@ -69,9 +69,9 @@ class FedMosaic(CoTraining):
         privacy_delta: float = Field(1e-5, gt=0, lt=1, description="delta of the budgets that are reported")
         expertise_bits: int = Field(32, ge=1, le=32, description="bits counted for one expertise number")
 
-    @property
-    def own_steps(self) -> bool:  # type: ignore[override]
-        return self.options.lambda_update == "epoch"
+    @classmethod
+    def makes_steps(cls, options: Any) -> bool:
+        return bool(options.lambda_update == "epoch")
 
     def check(self) -> Iterable[str]:
         lines, options = super().check(), self.options
@@ -90,7 +90,7 @@ class FedMosaic(CoTraining):
         means = RoundMeans(client.learner.device)
         if public is None:
             trained = client.fit(received, client.train)
-        elif self.own_steps:
+        elif self.makes_steps(self.options):
             trained = self._by_epoch(client, received, public, means)
         elif (loss := self._loss(client, received, public, means)) is None:
             trained = client.fit(received, client.train)

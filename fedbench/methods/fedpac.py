@@ -34,7 +34,7 @@ from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Loss, Move, Step
 from fedbench.engine.losses import task_loss_through
 from fedbench.errors import ConfigError
-from fedbench.methods.base import About, Method
+from fedbench.methods.base import About, Method, uses_aggregator
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload, encoded, uncounted
 from fedbench.methods.server import ServerState
@@ -52,7 +52,7 @@ class FedPAC(Method):
         "Xu et al., ICLR",
         2023,
     )
-    needs_classes = True
+    needs = frozenset({"head", "classes", "epochs"})
 
     class Options(Method.Options):
         lam: float = Field(1.0, ge=0, description="weight of the alignment of features, lambda; 0: none")
@@ -76,9 +76,6 @@ class FedPAC(Method):
         head: Tensor | None = None
         heads: dict[int, Tensor] = field(default_factory=dict)
         centroids: Tensor | None = None
-
-    needs_head = averages = True
-    own_epochs = True
 
     @classmethod
     def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
@@ -157,6 +154,7 @@ class FedPAC(Method):
             message.add(centroids=server.centroids)
         return message
 
+    @uses_aggregator
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         if self.options.lam:

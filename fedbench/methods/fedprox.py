@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedbench.aggregation.ranks import floored_share
 from fedbench.engine.fit import Amount, Step
-from fedbench.methods.base import About, ExtraPass, Method
+from fedbench.methods.base import About, ExtraPass, Method, uses_aggregator
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload, encoded, uncounted
 from fedbench.methods.server import Context, ServerState
@@ -34,8 +34,6 @@ class FedProx(ExtraPass):
         )
         straggler_fraction: float = Field(0.0, ge=0, le=1, description="share of participants with less work, sec. 5.2")
         straggler_policy: Literal["keep", "drop"] = Field("keep", description="average partial work, or drop it")
-
-    averages = True
 
     @dataclass
     class Server(ServerState):
@@ -63,6 +61,7 @@ class FedProx(ExtraPass):
         work = {"work": uncounted(late[client])} if client in late else {}
         return super().send(server, client).add(mu=uncounted(server.mu), **work)
 
+    @uses_aggregator
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         if self.options.straggler_policy == "drop":
             late = stragglers(self.context, server, self.options.straggler_fraction)

@@ -84,8 +84,7 @@ class FedSelect(Method):
         )
 
     train_defaults: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "lr": 0.01, "momentum": 0.0, "weight_decay": 0.0}
-    own_epochs = True
-    has_global = False
+    needs = frozenset({"epochs"})
 
     @dataclass
     class State(PrivateState):
@@ -172,6 +171,9 @@ class FedSelect(Method):
         compete = scopes(self.context.layout, options.scope, options.mask_biases)
         rate, limit = options.personalization_rate, options.personalization_limit
         return grown(mask, (trained - start).abs(), compete, rate, limit)
+
+    def global_model(self, server: Any, initial: Weights) -> None:
+        """None: every client holds numbers of its own."""
 
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         before, layout = server.params, self.context.layout

@@ -86,12 +86,7 @@ class Floco(ExtraPass):
 
         centres: dict[int, Tensor] | None = None
 
-    needs_head = True
-
-    @property
-    def has_global(self) -> bool:  # type: ignore[override]
-        """The mixture at the middle of the simplex, where the initial buffers hold it."""
-        return self.options.buffers == "average"
+    needs = frozenset({"head"})
 
     @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Any, seed: int) -> None:
@@ -184,13 +179,17 @@ class Floco(ExtraPass):
             return model
         return self.for_evaluation(client, self._private(client) if self.options.personal_epochs else model)
 
-    def resting(self, client: Client) -> Weights:
+    def idle_model(self, client: Client) -> Weights:
         """The model trained last, at the centre that the client has got since."""
-        return self.for_evaluation(client, client.state.personal or client.state.last or super().resting(client))
+        return self.for_evaluation(client, client.state.personal or client.state.last or super().idle_model(client))
 
     def for_evaluation(self, client: Client, mixture: Weights) -> Weights:
         """The mixture at the centre, or, of the round before the projection, at the middle."""
         return self.at(mixture, self.middle if client.round == self.options.tau else self.centre(client))
+
+    def global_model(self, server: Any, initial: Weights) -> Weights | None:
+        """The mixture at the middle of the simplex, where the initial buffers hold it."""
+        return self.completed(server, initial) if self.options.buffers == "average" else None
 
     def send(self, server: Any, client: int) -> Message:
         message = super().send(server, client)
@@ -220,7 +219,6 @@ class Floco(ExtraPass):
         with ThreadPoolExecutor(1, initializer=use_one_core) as pool:
             centres = pool.submit(project, rows, self.options.endpoints).result()
         server.centres = dict(zip(sorted(answers), centres.unbind(), strict=True))
-        server.restated = True
 
 
 def own_amount(options: Any, train: TrainConfig) -> Amount:

@@ -26,7 +26,7 @@ from torch import Tensor
 from fedbench.engine.fit import Amount, Loss, Move, Step
 from fedbench.engine.losses import task_loss, task_loss_through
 from fedbench.errors import ConfigError
-from fedbench.methods.base import About, Method
+from fedbench.methods.base import About, Method, uses_aggregator
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload, encoded
 from fedbench.methods.server import ServerState
@@ -44,7 +44,7 @@ class FLUTE(Method):
         "Liu et al., ICML",
         2024,
     )
-    needs_classes = True
+    needs = frozenset({"head", "classes"})
 
     class Options(Method.Options):
         lambda_1: float = Field(0.25, ge=0, description="weight of the head's distance to collapse")
@@ -63,8 +63,6 @@ class FLUTE(Method):
 
         head: Tensor | None = None
         heads: dict[int, Tensor] = field(default_factory=dict)
-
-    needs_head = averages = True
 
     def check(self) -> tuple[str, ...]:
         if self.context.classes < 2:
@@ -130,6 +128,7 @@ class FLUTE(Method):
     def send(self, server: Any, client: int) -> Message:
         return super().send(server, client).add(head=server.heads.get(client, server.head))
 
+    @uses_aggregator
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         rate = self.options.server_lr / (len(uploads) if self.options.server_scale == "mean" else 1)

@@ -39,7 +39,7 @@ class PerFedCKT(PublicExchange):
     about = About(
         "clusters of clients share their logits on public images", "distillation", "Cho et al., preprint", 2021
     )
-    needs_classes = True
+    needs = frozenset({"public", "classes"})
 
     class Options(PublicExchange.Options):
         lam: float = Field(0.1, ge=0, description="weight of the squared distance to the cluster's signal")

@@ -74,8 +74,7 @@ class PerFedMask(Method):
 
         told: list[int] = field(default_factory=list)
 
-    needs_head = True
-    has_global = True
+    needs = frozenset({"head"})
 
     def check(self) -> Iterator[str]:
         if len(self.capabilities) != self.context.clients:
@@ -149,6 +148,10 @@ class PerFedMask(Method):
         head = 0 if client in server.told else body.element_size() * self.own.size
         message = super().send(server, client)
         return message.add(params=Encoded(body, body.nbytes + head), layers=uncounted(layers))
+
+    def global_model(self, server: Any, initial: Weights) -> Weights:
+        """The shared body under the head that nobody trains."""
+        return self.completed(server, initial)
 
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         """The mean of every layer over the participants that trained it."""

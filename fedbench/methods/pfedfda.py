@@ -22,6 +22,7 @@ from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.aggregation.cross_validation import Betas, Rows, best_betas, fold_held_out, split
 from fedbench.aggregation.gaussians import (
     Gaussians,
@@ -39,7 +40,7 @@ from fedbench.aggregation.means import weighted_mean
 from fedbench.engine.fit import Loss, Move
 from fedbench.engine.losses import task_loss_through
 from fedbench.errors import ConfigError
-from fedbench.methods.base import About, Method, Point
+from fedbench.methods.base import About, Method, Point, uses_aggregator
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, encoded
 from fedbench.methods.server import ServerState
@@ -59,7 +60,7 @@ class PFedFDA(Method):
         "McLaughlin and Su, NeurIPS",
         2024,
     )
-    needs_classes = True
+    needs = frozenset({"head", "classes"})
 
     class Options(Method.Options):
         single_beta: bool = Field(False, description="one weight for means and covariance (ablation)")
@@ -90,18 +91,17 @@ class PFedFDA(Method):
         means: Tensor | None = None
         covariance: Tensor | None = None
 
-    needs_head = averages = mean_suffices = True
-
-    @property
-    def looks_once(self) -> bool:  # type: ignore[override]
-        return bool(self.options.features_from == "training")
-
     def check(self) -> tuple[str, ...]:
         options = self.options
         if options.local_beta and options.beta is not None:
             raise ConfigError(f"method.beta = {options.beta}: method.local_beta = true means 1, give one of the two")
         if options.single_beta and isinstance(options.beta, list):
             raise ConfigError(f"method.beta = {options.beta}: method.single_beta = true takes one number, not a pair")
+        if options.features_from == "training" and self.context.looks_again:
+            raise ConfigError(
+                "method pfedfda keeps what its loss sees of each batch, and LBFGS of the model's configure_optimizers "
+                "looks several times at one: take another optimiser, for example --train.optimizer sgd"
+            )
         if self.context.layout.linear_head()[1] is None:
             raise ConfigError("method.name = pfedfda: the model's classifier needs a bias, for the prior of labels")
         return ()
@@ -181,6 +181,8 @@ class PFedFDA(Method):
     def send(self, server: Any, client: int) -> Message:
         return super().send(server, client).add(means=server.means, covariance=server.covariance)
 
+    @uses_aggregator
+    @mean_suffices
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         weights = self.weights(uploads)

@@ -80,19 +80,9 @@ class PFedGate(Method):
 
     train_defaults: ClassVar[dict[str, Any]] = {"lr": 0.1}
 
-    @property
-    def own_steps(self) -> bool:  # type: ignore[override]
-        return bool(self.options.gate)
-
-    @property
-    def needs_numbers(self) -> bool:  # type: ignore[override]
-        """The gate multiplies samples by its weights."""
-        return bool(self.options.gate)
-
-    @property
-    def has_global(self) -> bool | None:  # type: ignore[override]
-        """Under a gate the shared model is nobody's predictor."""
-        return False if self.options.gate else None
+    @classmethod
+    def makes_steps(cls, options: Any) -> bool:
+        return bool(options.gate)
 
     @classmethod
     def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
@@ -114,7 +104,16 @@ class PFedGate(Method):
             raise ConfigError("method.sparsity < 1 with method.gate = false: no gate says which blocks to keep")
         if options.gate and self.context.train.batch_size == 1:
             raise ConfigError("train.batch_size = 1: the gate has BatchNorm and trains on 2 images or more at a time")
+        if options.gate and self.context.samples == "token":
+            raise ConfigError(
+                "method pfedgate computes with the samples themselves, and those of the data are whole tokens: take "
+                "another method"
+            )
         return ()
+
+    def global_model(self, server: Any, initial: Weights) -> Weights | None:
+        """None under a gate, where the shared model is nobody's predictor."""
+        return None if self.options.gate else super().global_model(server, initial)
 
     @cached_property
     def blocks(self) -> Blocks:

@@ -9,7 +9,7 @@ from typing import Any
 from fedbench.data.partitions import partition
 from fedbench.data.prepared import Prepared
 from fedbench.errors import RunError, place_of_code
-from fedbench.methods.base import ExtraPass
+from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import authored, called, check_server, shared_model
 from fedbench.methods.messages import Message, Upload
 from fedbench.results.schema import COSTS, Line
@@ -142,8 +142,8 @@ class Driver:
         self.recorder.write_lines(lines)  # before the checkpoint, which knows them
         trained = [report for report in reports if report.client in trainers]
         failing = self._failing(trained or reports, number + bool(trained))
-        if self.server.restated:
-            self.last_fit, self.server.restated = {}, False
+        if self.record.extra_pass and type(self.method).idle_model is not Method.idle_model:
+            self.last_fit = {}
         told = self.record.traces
         logged = time.perf_counter()
         # 5. the server half makes the next model
@@ -168,7 +168,8 @@ class Driver:
         return participants(self.seed, round, self.context.clients, self.config.participation)
 
     def _trainers(self, drawn: list[int]) -> list[int]:
-        return {"drawn": drawn, "all": [*range(self.context.clients)], "pooled": [POOLED]}[self.method.trains]
+        everybody = {"drawn": drawn, "all": [*range(self.context.clients)], "pooled": [POOLED]}
+        return everybody[self.method.trainers(self.method.options)]
 
     def _due(self, round: int) -> bool:
         """Whether the models of this round are evaluated."""
@@ -193,7 +194,7 @@ class Driver:
                 client,
                 self._server_half("send", self.server, client),
                 self.homes.kept(client),
-                resting=client in seen and fit_counts and client not in self.last_fit,
+                idle_model=client in seen and fit_counts and client not in self.last_fit,
                 after_agg=client in seen,
                 global_model=client in seen and has_global,
                 train=client in drawn,
@@ -228,6 +229,7 @@ class Driver:
         self.record.bytes_up += sum(answer.nbytes for answer in answers.values())
         if answers:
             self._server_half("conclude", self.server, answers)
+            self.record.extra_pass = True
         self.warn(*self.server.remarks())
 
     def _aggregate(
@@ -310,8 +312,8 @@ class Driver:
         agg = {r.client: r.scores["after_agg"] for r in reports if "after_agg" in r.scores}
         whole = {r.client: r.scores["global"] for r in reports if "global" in r.scores}
         for report in reports:
-            if "resting" in report.scores:
-                self.last_fit[report.client] = report.scores["resting"]
+            if "idle_model" in report.scores:
+                self.last_fit[report.client] = report.scores["idle_model"]
         trained = {client: last for client in self.everyone if (last := self.last_fit.get(client))}
         fit = {"fit": trained, "after_agg": agg, "global": whole}[self.method.after_fit]
         costs = {name: getattr(record, name) for name in COSTS}

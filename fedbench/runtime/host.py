@@ -174,10 +174,10 @@ class Host:
                     report.scores["global"] = report.scores["after_agg"]
                 else:
                     self._score(task, client, "global", whole, report)
-            if task.resting:
-                delivered, model = client.round, self._called("resting", client)
+            if task.idle_model:
+                delivered, model = client.round, self._called("idle_model", client)
                 self._at(client, 0)  # its draws are the same whenever it is asked for
-                self._look(task, client, "resting", model, report)
+                self._look(task, client, "idle_model", model, report)
                 self._at(client, delivered)
         if received is not None and task.train:
             self._train(task, self._at(client, client.round + 1), received, report)
@@ -215,7 +215,7 @@ class Host:
         if upload.samples != client.samples:
             raise ConfigError(
                 f"the upload of client {client.id} says {upload.samples} samples of {client.samples}, but hosts weight "
-                "uploads before: the method's class has to say mean_suffices = False"
+                "uploads before: the method's class has to write aggregate anew, without @mean_suffices"
             )
         self._total.take(upload, share)
 

@@ -148,12 +148,17 @@ class Asked:
             return {entrant.label: most for entrant in entrants}
         steps = {entrant.label: steps_of(entrant.config(config)) for entrant in entrants}
         # One model on pooled data makes few steps of many clients' work: nobody's measure.
-        least = min(steps[e.label] for e in entrants if load(e.method).trains != "pooled")
+        least = min(steps[e.label] for e in entrants if not is_pooled(e.config(config).method))
         return {label: max(1, round(most * min(1.0, least / max(1, own)))) for label, own in steps.items()}
 
     def space(self, entrant: Contender) -> Space:
         """Its paper's grid, where that is asked for and the paper names one; else its own."""
         return (Space.paper(entrant.method) if self.paper else None) or Space.of(entrant.method)
+
+
+def is_pooled(method: MethodConfig) -> bool:
+    """Whether it trains one model on the data of all clients."""
+    return load(method.name).trainers(checked_options(method)) == "pooled"
 
 
 def for_their_method(config: Config) -> Config:

@@ -11,6 +11,7 @@ from fedbench.config.files import parse_value
 from fedbench.config.keys import flat, nested
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import settled
+from fedbench.methods.base import takes_aggregators
 from fedbench.results.plan import point_name
 from fedbench.runtime.warnings import without_effect
 from fedbench.studies.search import Search
@@ -83,7 +84,7 @@ class Contender:
     @classmethod
     def baseline(cls, name: str) -> "Contender":
         """A method beside those that are asked about, with their aggregator where it averages. Raises ConfigError."""
-        return cls(name, name, {} if methods.load(name).averages else {"aggregator.name": MEAN})
+        return cls(name, name, {} if takes_aggregators(methods.load(name)) else {"aggregator.name": MEAN})
 
     def config(self, config: Config, values: Values | None = None) -> Config:
         """What is asked of everybody, for this method, at a point. Options of another method are not taken over."""

@@ -62,8 +62,9 @@ class Cost:
         """Gradient steps, each of one batch, as the method counts them."""
         config, clients = self.config, self.config.partition.clients
         kind, options = methods.load(config.method.name), methods.checked_options(config.method)
-        fits = {"all": clients, "pooled": 1}.get(kind.trains, count_of(clients, config.participation))
-        held = self.images * (1 - config.data.val) * (clients if kind.trains == "pooled" else 1)
+        trainers = kind.trainers(options)
+        fits = {"all": clients, "pooled": 1, "drawn": count_of(clients, config.participation)}[trainers]
+        held = self.images * (1 - config.data.val) * (clients if trainers == "pooled" else 1)
         return config.rounds * fits * kind.steps(options, config.train, max(1, round(held)), config.public.size)
 
     @property

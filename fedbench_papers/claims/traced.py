@@ -28,7 +28,7 @@ class UpdateAngles(FedAvg):
 class HeadSensitivity(Local):
     """Local training that traces how sensitive every class's row of the classifier is (eq. 5 of FedCAC), its mean."""
 
-    needs_head = True
+    needs = frozenset({"head"})
 
     def train(self, client: Client, received: Weights) -> Upload:
         upload = super().train(client, received)

@@ -166,7 +166,7 @@ class Through:
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         (order,) = orders
-        shown = dict(resting=False, after_agg=False, global_model=False, after_fit=True)
+        shown = dict(idle_model=False, after_agg=False, global_model=False, after_fit=True)
         tasks = [replace(task, **shown) for task in order.tasks if task.train or order.extra]
         reply = self.host.work(replace(order, tasks=tasks))
         failures = {report.client: report.failure for report in reply.reports if report.failure}

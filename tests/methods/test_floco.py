@@ -340,7 +340,7 @@ def test_who_sits_out_keeps_centre_and_private_mixture():
 @pytest.mark.parametrize("personal_epochs", [0, 1])
 def test_who_sits_out_rests_at_its_own_centre(personal_epochs):
     mine = run(rounds=4, personal_epochs=personal_epochs, draw=lambda t: [0, 1, 2] if t == 1 else [0, 1])
-    resting = mine.method.resting(mine.client(2, 4))
+    resting = mine.method.idle_model(mine.client(2, 4))
     assert torch.equal(resting.params, mine.log[0].after_fit[2].params)
     assert torch.equal(coordinates(mine, resting), mine.server.centres[2].float())
     assert not torch.equal(coordinates(mine, mine.log[0].after_fit[2]), coordinates(mine, resting))
@@ -361,7 +361,7 @@ def test_who_never_trained_is_at_the_middle_at_both_points_until_the_projection(
         mine.round()
         client = mine.client(3, t)
         place = torch.full((3,), 1 / 3) if t <= 2 else mine.server.centres[3].float()
-        assert torch.equal(coordinates(mine, mine.method.resting(client)), place)
+        assert torch.equal(coordinates(mine, mine.method.idle_model(client)), place)
         assert torch.equal(coordinates(mine, mine.log[-1].after_agg[3]), place)
 
 

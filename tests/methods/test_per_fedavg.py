@@ -250,7 +250,7 @@ def test_who_never_trained_is_evaluated_with_the_adapted_initial_model():
 def untrained(mine: Simulation) -> Weights:
     """The personal model of client 1 before its first training."""
     client = mine.client(1, 0)
-    return mine.method.personal(client, mine.method.resting(client), "after_fit")
+    return mine.method.personal(client, mine.method.idle_model(client), "after_fit")
 
 
 def test_the_mean_is_uniform_or_by_images():

@@ -302,7 +302,7 @@ def test_who_never_trained_is_evaluated_under_its_gate():
 
 def before_training(mine: Simulation, number: int):
     client = mine.client(number, 0)
-    return mine.method.personal(client, mine.method.resting(client), "after_fit")
+    return mine.method.personal(client, mine.method.idle_model(client), "after_fit")
 
 
 def test_a_batch_of_evaluation_has_its_own_factors():

@@ -43,7 +43,7 @@ MORE: dict[str, dict[str, Any]] = {
 
 def small(method: str = "fedavg", **pairs: Any) -> Config:
     """A run of a second. Keys with a dot are given as `train__lr=1`."""
-    public = {"public": {"size": 40}} if methods.load(method).needs_public else {}
+    public = {"public": {"size": 40}} if "public" in methods.load(method).needs else {}
     asked = SMALL | public | {"method": {"name": method, **MORE.get(method, {})}}
     for key, value in pairs.items():
         section, _, name = key.partition("__")

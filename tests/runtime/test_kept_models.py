@@ -127,9 +127,9 @@ def test_who_is_asked_and_when(tmp_path):
     drawn = {1: [0, 1], 2: [1], 3: [0]}
     config = small(rounds=3).model_copy(update={"save_models": True})
     asked = KeptModels(config, 0, "fit", tmp_path, drawn.__getitem__).asked
-    assert [list(asked(client, 0)) for client in (0, 1, 2)] == [[], [], ["resting"]], "2 never trains"
-    assert [list(asked(client, 1)) for client in (0, 1, 2)] == [[], ["after_fit"], ["resting"]]
-    assert [list(asked(client, 3)) for client in (0, 1, 2)] == [["after_agg", "resting"]] * 3
+    assert [list(asked(client, 0)) for client in (0, 1, 2)] == [[], [], ["idle_model"]], "2 never trains"
+    assert [list(asked(client, 1)) for client in (0, 1, 2)] == [[], ["after_fit"], ["idle_model"]]
+    assert [list(asked(client, 3)) for client in (0, 1, 2)] == [["after_agg", "idle_model"]] * 3
 
 
 def test_models_of_a_compiled_module_fit_it_and_go_on_uncompiled(tmp_path):
