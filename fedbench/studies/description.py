@@ -17,7 +17,7 @@ from fedbench import methods, processor
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
-from fedbench.data.partitions.scheme import FILE
+from fedbench.data.partitions.scheme import FILE, headline
 from fedbench.models.state_dicts import fingerprint
 from fedbench.results.files import write_arrays_atomically, write_atomically, write_json_atomically
 from fedbench.runtime.cluster import COMMAND
@@ -36,6 +36,7 @@ def describe(folder: Path, config: Config, dataset: Dataset, partitions: dict[in
     options = methods.checked_options(config.method)
     more = {
         "pooled": methods.load(config.method.name).trains == "pooled",
+        "partition_headline": headline(config.partition.name),
         "decisions": decisions(config.method.name, options, config.train),
     }
     known = {**environment(drawn, dataset), **more, **prints(config), **provenance.told(config)}
