@@ -64,6 +64,14 @@ def load(name: str) -> Scheme:
     return scheme
 
 
+def readers(key: str) -> list[str]:
+    """The schemes that read a key which not all read; with the size that they take where none is given."""
+    kinds = {name: load(name) for name in names() if name != FILE}
+    sizes = {name: f" {kind.sizes[key]}" for name, kind in kinds.items() if key in kind.sizes}
+    found = [f"{name}{sizes.get(name, '')}" for name, kind in kinds.items() if key in kind.reads]
+    return [*found, FILE] if key in FILE_KEYS - COMMON else found
+
+
 def headline(name: str) -> tuple[str, ...]:
     """The keys that a page names beside a scheme."""
     return FILE_HEADLINE if name == FILE else load(name).headline
