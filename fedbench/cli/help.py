@@ -14,6 +14,7 @@ from fedbench.cli.flags import COMMON, KEYS, SHORT, Flag, sections, yaml_value
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.config.words import legal_of
+from fedbench.data.partitions.scheme import readers
 
 HelpRow = tuple[str, str]
 INDENT = 30
@@ -88,13 +89,16 @@ def _flag_row(flag: Flag) -> HelpRow:
 
 def _key_row(key: str, field: FieldInfo) -> HelpRow:
     short = {long: short for short, long in SHORT.items()}.get(key, key)
-    return f"--{short.replace('_', '-') if '.' not in short else short}", _said(field)
+    said = _said(field, readers(key.removeprefix("partition.")) if key.startswith("partition.") else ())
+    return f"--{short.replace('_', '-') if '.' not in short else short}", said
 
 
-def _said(field: FieldInfo) -> str:
+def _said(field: FieldInfo, schemes: Sequence[str] = ()) -> str:
+    """schemes: those of partitioning that read the key."""
     default = field.get_default(call_default_factory=True)
     shown = "none" if default is None else yaml_value(default)
-    return f"{field.description or ''} [{legal_of(field)}; default {shown}]".strip()
+    about = f"{field.description or ''}" + (f" ({', '.join(schemes)})" if schemes else "")
+    return f"{about} [{legal_of(field)}; default {shown}]".strip()
 
 
 def config_text(config: Config) -> str:

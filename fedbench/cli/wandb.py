@@ -116,7 +116,7 @@ def offline(studies: "list[WandbStudy]", overviews: Sequence[Callable[[], Any]])
         for seed in study.seeds:
             if not seed.sent_offline():
                 send(seed)
-            paths += [quote(str(path)) for path in seed.segments()]
+            paths += [quote(str(path)) for path in seed.offline_parts()]
         paths += [_folder(send_study(study))]
     paths += [_folder(write()) for write in overviews]
     yield "to send them, on a machine with an account that sees these folders:"

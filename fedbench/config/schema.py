@@ -65,34 +65,25 @@ class PartitionConfig(OpenSection):
         "dirichlet", description="how the images are dealt to the clients: a scheme of `fedbench data --help`"
     )
     clients: PositiveInt = Field(10, description="number of clients")
-    classes: PositiveInt = Field(2, description="classes per client (shards, pathological, domain-shards, corruption)")
+    classes: PositiveInt = Field(2, description="classes per client")
     deal: Literal["even", "shuffled", "random"] = Field(
         "even",
-        description="classes of the clients (shards, domain-shards, corruption): even: each class equally often, none "
-        "twice at a client; shuffled: a client may get one twice; random: each client draws its own",
+        description="classes of the clients: even: each class equally often, none twice at a client; shuffled: a "
+        "client may get one twice; random: each client draws its own",
     )
-    images: PositiveInt | None = Field(
-        None, description="training images per class and client (shards, domain-shards, corruption); none: all"
-    )
-    test_images: PositiveInt | None = Field(
-        None, description="test images per class and client (shards, domain-shards, corruption); none: all"
-    )
+    images: PositiveInt | None = Field(None, description="training images per class and client; none: all")
+    test_images: PositiveInt | None = Field(None, description="test images per class and client; none: all")
     reuse: bool = Field(
         False,
-        description="deal images to several clients where there are too few for all, never one in both parts (shards, "
-        "domain-shards, corruption)",
+        description="deal images to several clients where there are too few for all, never one in both parts",
     )
-    alpha: float = Field(0.5, gt=0, description="concentration per class (dirichlet, dirichlet-fixed, practical)")
-    min_images: int = Field(
-        10, ge=1, description="fewest images per client, all its parts (dirichlet, practical): drawn again below it"
-    )
+    alpha: float = Field(0.5, gt=0, description="concentration per class")
+    min_images: int = Field(10, ge=1, description="fewest images per client, all its parts: drawn again below it")
     train_size: PositiveInt | None = Field(
-        None, description="training images per client; none: 500 (dirichlet-fixed, pathological), all (iid, domain)"
+        None, description="training images per client; none: all, or as many as the scheme says"
     )
     test_size: PositiveInt | None = Field(
-        None,
-        description="test images per client; none: 100 (dirichlet-fixed, pathological, where test = drawn), all (iid, "
-        "domain)",
+        None, description="test images per client; none: all, or as many as the scheme says; 100 where test = drawn"
     )
     total: PositiveInt | None = Field(
         None, description="images to deal in all, of the train part (pooled: of both); none: all there are"
@@ -104,9 +95,9 @@ class PartitionConfig(OpenSection):
         "pooled for dirichlet and practical and where one part is empty, else part",
     )
     test_share: float = Field(0.25, gt=0, lt=1, description="share of test images where test = pooled")
-    max_draws: PositiveInt = Field(10_000, description="draws before a partition is given up (dirichlet, practical)")
+    max_draws: PositiveInt = Field(10_000, description="draws before a partition is given up")
     path: Path | None = Field(
-        None, description="file that says who holds which rows (file): a run's partition.json or partition.npz"
+        None, description="file that says who holds which rows: a run's partition.json or partition.npz"
     )
     seed: Seed | None = Field(None, description="seed of the partition; none: the run's seed")
     flip_clients: list[int] = Field([], description="clients whose labels are permuted, c -> (c + 1) mod classes")

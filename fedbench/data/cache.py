@@ -5,7 +5,6 @@ there are domains domains.npy, and meta.json. It is written beside its place and
 """
 
 import errno
-import fcntl
 import hashlib
 import json
 import logging
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
+from filelock import FileLock
 
 from fedbench.data.normalisation import MeanAndDeviation, constants_of
 from fedbench.data.reading.targets import NAMED, Targets
@@ -119,12 +119,14 @@ def prepare(source: Source, progress: OnProgress | None = None) -> Path:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock between processes. Raises ConfigError where the cache cannot be written."""
+    lock = FileLock(path)
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 @contextmanager

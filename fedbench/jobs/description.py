@@ -17,7 +17,7 @@ from fedbench import processor
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
-from fedbench.data.partitions.scheme import FILE
+from fedbench.data.partitions.scheme import FILE, headline
 from fedbench.jobs import provenance
 from fedbench.jobs.decisions import decisions
 from fedbench.models.state_dicts import fingerprint
@@ -37,6 +37,7 @@ def describe(folder: Path, run: ResolvedRun, partitions: dict[int, Partition]) -
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
     more = {
         "pooled": run.method.trainers(run.options) == "pooled",
+        "partition_headline": headline(config.partition.name),
         "decisions": decisions(config.method.name, run.options, config.train),
     }
     known = {**environment(drawn, dataset), **more, **prints(config), **provenance.told(config)}

@@ -13,19 +13,6 @@ from fedbench.results.statistics import Interval
 from fedbench.results.tables import BASELINE, LAST, difference
 from fedbench.tasks import Metric
 
-PARTITION_KEYS = {
-    "iid": [],
-    "shards": ["classes", "images"],
-    "pathological": ["classes", "train_size"],
-    "dirichlet": ["alpha"],
-    "dirichlet-fixed": ["alpha", "train_size"],
-    "practical": ["alpha", "total"],
-    "domain": ["train_size"],
-    "domain-shards": ["classes", "images"],
-    "corruption": ["classes", "images"],
-    "file": ["path"],
-}
-
 ENOUGH_SEEDS = 5
 """From here on pages do not say what was found of intervals over few seeds."""
 
@@ -64,7 +51,7 @@ def span(found: Interval | dict[str, Any], form: Any) -> str:
 def asked(study: Study) -> str:
     """One line under the title: partition, model, rounds, seeds, and the space of a grid."""
     config = study.config
-    parts = [_partition(config)]
+    parts = [_partition(config, study.own.environment() if study.own else {})]
     parts += [f"model {_name(config, 'model')}"] if _name(config, "model") else []
     parts += [plural(config["rounds"], "round")] if config.get("rounds") else []
     seeds = study.plan.config.get("seeds") or config.get("seeds") or []
@@ -82,12 +69,15 @@ def _name(config: dict[str, Any], section: str) -> str:
     return str(value.get("name", "")) if isinstance(value, dict) else str(value or "")
 
 
-def _partition(config: dict[str, Any]) -> str:
+def _partition(config: dict[str, Any], environment: dict[str, Any]) -> str:
+    """Clients, scheme, and the keys that the scheme names; records of older versions do not say which those are."""
     values = config.get("partition") or {}
     name = values.get("name")
     if not name:
         return ""
-    keys = [f"{key} {values[key]}" for key in PARTITION_KEYS.get(name, []) if values.get(key) is not None]
+    headline = environment.get("partition_headline")
+    shown = headline if isinstance(headline, list) else []
+    keys = [f"{key} {value}" for key, value in values.items() if key in shown and value is not None]
     keys += ["clients may share images"] if values.get("reuse") else []
     details = f" ({', '.join(keys)})" if keys else ""
     return f"{plural(values['clients'], 'client')}, {name}{details}" if values.get("clients") else name + details

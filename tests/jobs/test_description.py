@@ -17,7 +17,9 @@ from tests.runtime.rounds import described, read, small
 
 def test_every_seed_is_described(tmp_path):
     run(small(rounds=1, seeds=[0, 5], out=str(tmp_path)), report=False)
-    prints = json.loads((tmp_path / "environment.json").read_text())["partition_fingerprint"]
+    known = json.loads((tmp_path / "environment.json").read_text())
+    prints = known["partition_fingerprint"]
+    assert known["partition_headline"] == ["alpha"]
     resolved = resolve(small())
     config, dataset = resolved.config, resolved.dataset
     assert prints == {str(seed): partition(dataset, config, seed).fingerprint() for seed in (0, 5)}

@@ -19,6 +19,7 @@ from fedbench.errors import ConfigError, nearest
 FILE = "file"
 """The partition that a file says; no scheme draws it."""
 FILE_KEYS = {"path", "test"}
+FILE_HEADLINE = ("path",)
 COMMON = {"test", "test_share", "total"}
 """What all schemes read, and a file does not."""
 
@@ -33,7 +34,7 @@ class Scheme:
     `partition.test = auto` means to it. drawn: it knows `partition.test = drawn`. sizes: `train_size` and `test_size`
     where they are not given. image: a number for every row, the same where rows show one image; by default the row.
     count: how many clients there are where nothing is said; none: the default of `partition.clients`. remarks: what is
-    to be said of the clients.
+    to be said of the clients. headline: which of the keys a page names beside the scheme.
     """
 
     deal: Callable[[Stock, Any, np.random.Generator], Deal]
@@ -46,6 +47,7 @@ class Scheme:
     image: Callable[[Stock], np.ndarray] = lambda stock: np.arange(len(stock.labels))
     count: Callable[[Stock, Any], int] | None = None
     remarks: Callable[[Stock, Any], Iterable[str]] = lambda stock, options: ()
+    headline: tuple[str, ...] = ()
 
 
 @cache
@@ -60,6 +62,19 @@ def load(name: str) -> Scheme:
         raise ConfigError(f"partition.name = {name!r}: unknown scheme; {nearest(name, names())}")
     scheme: Scheme = import_module(f"{schemes.__name__}.{name.replace('-', '_')}").SCHEME
     return scheme
+
+
+def readers(key: str) -> list[str]:
+    """The schemes that read a key which not all read; with the size that they take where none is given."""
+    kinds = {name: load(name) for name in names() if name != FILE}
+    sizes = {name: f" {kind.sizes[key]}" for name, kind in kinds.items() if key in kind.sizes}
+    found = [f"{name}{sizes.get(name, '')}" for name, kind in kinds.items() if key in kind.reads]
+    return [*found, FILE] if key in FILE_KEYS - COMMON else found
+
+
+def headline(name: str) -> tuple[str, ...]:
+    """The keys that a page names beside a scheme."""
+    return FILE_HEADLINE if name == FILE else load(name).headline
 
 
 def checked(asked: PartitionConfig) -> PartitionConfig:

@@ -4,16 +4,11 @@ A set lies in `$FEDBENCH_CACHE/files/NAME`, or wherever `data.root` says. Each m
 and a function `read(name, folder, options) -> Content`.
 """
 
-import hashlib
 import logging
 import os
-import socket
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,24 +16,13 @@ from fedbench.config import DataConfig, Section
 from fedbench.data import archives, cache
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.constants import constants_of
-from fedbench.errors import ConfigError, first_line
+from fedbench.data.reading.download import Download, fetch, file_md5, reason
+from fedbench.errors import ConfigError
 
-PATIENCE = 20.0
-"""Seconds without an answer after which a download is given up."""
-CHUNK = 2**20
 DEPTH = 3
 """Folders below the one named in which an import looks for a set."""
 STAMP = "complete"
 """Written last into a stored set; its time stands for all files of the set."""
-
-
-@dataclass(frozen=True)
-class Download:
-    """A published file. addresses: tried in this order."""
-
-    name: str
-    addresses: tuple[str, ...]
-    md5: str
 
 
 class Extent(NamedTuple):
@@ -197,16 +181,11 @@ def files_of(published: Published, folder: Path) -> tuple[Path, ...]:
     return (*(path for path in found if path.is_file()), *below)
 
 
-def md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
-
-
 def unlike(published: Published, folder: Path) -> list[Path]:
     """Files whose checksum is not the published one; a file without a published checksum is not looked at."""
     sums = published.sums()
     found = (path for name in published.names if (path := entry(folder, name)))
-    return [path for path in found if path.name in sums and md5(path) != sums[path.name]]
+    return [path for path in found if path.name in sums and file_md5(path) != sums[path.name]]
 
 
 def changed_warning(published: Published, folder: Path) -> tuple[str, ...]:
@@ -248,9 +227,9 @@ def download(name: str, published: Published, folder: Path, progress: OnProgress
             seal(part)
     except ConfigError:
         raise
-    except (OSError, HTTPException, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{lacks}, and the download failed ({told_by(error)}); put {published.expected} into a "
+            f"{lacks}, and the download failed ({reason(error)}); put {published.expected} into a "
             f"folder and name it with --data.root, or {by_hand} (they are kept in {folder})"
         ) from error
 
@@ -260,7 +239,7 @@ def fetch_all(name: str, published: Published, part: Path, progress: OnProgress 
     raw = part / "raw"
     raw.mkdir()
     for wanted in published.downloads():
-        fetch(wanted, raw / wanted.name, partial(progress, f"downloading {name}") if progress else None)
+        fetch(wanted, raw, partial(progress, f"downloading {name}") if progress else None)
         if not published.has(wanted.name) and archives.is_archive(raw / wanted.name):
             archives.extract(raw / wanted.name, raw, published.wanted, progress)
             (raw / wanted.name).unlink()
@@ -277,36 +256,3 @@ def take(published: Published, found: Path, part: Path, move: bool) -> None:
         archives.put(path, part / path.name, published.wanted, move)
     for path in (path for pattern in published.extras for path in sorted(found.glob(pattern))):
         archives.put(path, part / path.relative_to(found), published.wanted, move)
-
-
-def fetch(wanted: Download, path: Path, progress: Callable[[int, int], None] | None) -> None:
-    """One file, from the first address that gives it with the published checksum. Raises OSError or ValueError."""
-    for number, address in enumerate(wanted.addresses, 1):
-        try:
-            return fetch_from(address, wanted.md5, path, progress)
-        except (OSError, HTTPException, ValueError):
-            if number == len(wanted.addresses):
-                raise
-    raise AssertionError("a download has an address")
-
-
-def fetch_from(address: str, expected: str, path: Path, progress: Callable[[int, int], None] | None) -> None:
-    digest, done = hashlib.md5(usedforsecurity=False), 0
-    request = urllib.request.Request(address, headers={"User-Agent": "fedbench"})
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer, path.open("wb") as file:
-        total = int(answer.headers.get("Content-Length") or 0)
-        while chunk := answer.read(CHUNK):
-            file.write(chunk)
-            digest.update(chunk)
-            done += len(chunk)
-            if progress:
-                progress(done, max(done, total))
-    if digest.hexdigest() != expected:
-        short = f", {done} of {total} bytes came" if done < total else ""
-        raise ValueError(f"{address}: MD5 is not the published {expected}{short}")
-
-
-def told_by(error: BaseException) -> str:
-    if isinstance(error, urllib.error.URLError) and isinstance(error.reason, socket.timeout | TimeoutError):
-        return "no answer"
-    return first_line(error).rstrip(":")

@@ -11,7 +11,8 @@ import numpy as np
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
-from fedbench.data.reading.published import Download, Extent, Published, check_pickles
+from fedbench.data.reading.download import Download
+from fedbench.data.reading.published import Extent, Published, check_pickles
 from fedbench.errors import ConfigError
 
 KINDS = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}

@@ -19,8 +19,9 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
+from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import is_test_row
-from fedbench.data.reading.published import Download, Extent, Published
+from fedbench.data.reading.published import Extent, Published
 from fedbench.errors import ConfigError
 
 COMMON = (

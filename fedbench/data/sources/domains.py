@@ -14,6 +14,7 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
+from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item, is_test_row
 from fedbench.data.reading.listing import (
     ListedImage,
@@ -25,7 +26,7 @@ from fedbench.data.reading.listing import (
     some_images,
     subfolders,
 )
-from fedbench.data.reading.published import Download, Extent, Published
+from fedbench.data.reading.published import Extent, Published
 from fedbench.errors import ConfigError
 
 TwoParts = tuple[list[Item], list[Item]]

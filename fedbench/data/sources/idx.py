@@ -15,8 +15,9 @@ import numpy as np
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
-from fedbench.data.reading.published import Download, Extent, Published, changed_warning, entry, told_by
-from fedbench.errors import ConfigError
+from fedbench.data.reading.download import Download
+from fedbench.data.reading.published import Extent, Published, changed_warning, entry
+from fedbench.errors import ConfigError, first_line
 
 KINDS = {"mnist": "MNIST", "fmnist": "FashionMNIST", "emnist": "EMNIST"}
 SIZES = {"mnist": "12 MB", "fmnist": "31 MB", "emnist": "0.56 GB"}
@@ -111,7 +112,7 @@ def opened_idx(path: Path, dimensions: int) -> Iterator[tuple[BinaryIO, tuple[in
                 raise ConfigError(f"{path}: announces {' x '.join(map(str, shape))} values")
             yield file, shape  # type: ignore[misc]
     except (OSError, EOFError, zlib.error) as error:
-        raise ConfigError(f"{path}: damaged or not whole ({told_by(error)})") from error
+        raise ConfigError(f"{path}: damaged or not whole ({first_line(error)})") from error
 
 
 def header(path: Path) -> tuple[int, ...]:

@@ -10,7 +10,8 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
-from fedbench.data.reading.published import Download, Extent, Published, changed_warning
+from fedbench.data.reading.download import Download
+from fedbench.data.reading.published import Extent, Published, changed_warning
 from fedbench.errors import ConfigError
 
 PARTS = ("train", "test")

@@ -7,9 +7,10 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
+from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import Seen, check_names, inside, listed_content, rows_of, some_images, subfolders
-from fedbench.data.reading.published import Download, Extent, Published
+from fedbench.data.reading.published import Extent, Published
 from fedbench.errors import ConfigError
 
 PUBLISHED = {

@@ -11,7 +11,7 @@ from fedbench.config import Config, PartitionConfig
 from fedbench.data import partition
 from fedbench.data.partitions import schemes
 from fedbench.data.partitions.holdings import Holdings
-from fedbench.data.partitions.scheme import Scheme, load, names, resolved, unused
+from fedbench.data.partitions.scheme import COMMON, FILE_KEYS, Scheme, headline, load, names, resolved, unused
 from fedbench.errors import ConfigError
 from tests.data.toys import EVEN
 
@@ -32,6 +32,13 @@ def test_every_key_that_a_scheme_reads_is_one():
     for name in names():
         if name != "file":
             assert set(load(name).reads) <= set(load(name).Options.model_fields)
+
+
+def test_what_pages_name_of_a_scheme_is_what_it_reads():
+    for name in names():
+        own = set(load(name).Options.model_fields) - set(PartitionConfig.model_fields) if name != "file" else FILE_KEYS
+        reads = own if name == "file" else {*own, *COMMON, *load(name).reads}
+        assert set(headline(name)) <= reads
 
 
 @pytest.mark.parametrize(

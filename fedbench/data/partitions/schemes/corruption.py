@@ -60,4 +60,4 @@ def photograph(source: Stock) -> np.ndarray:
     return found
 
 
-SCHEME = Scheme(deal, reads=SHARD_KEYS, image=photograph)
+SCHEME = Scheme(deal, reads=SHARD_KEYS, image=photograph, headline=("classes", "images"))

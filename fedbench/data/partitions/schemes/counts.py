@@ -66,4 +66,4 @@ def fitting(counts: np.ndarray, source: Stock, rows: np.ndarray, part: str) -> n
     return counts
 
 
-SCHEME = Scheme(deal, reads=("test_size",), Options=Options, sizes={"test_size": 100})
+SCHEME = Scheme(deal, reads=("test_size",), Options=Options, sizes={"test_size": 100}, headline=("test_size",))

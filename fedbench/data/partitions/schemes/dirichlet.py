@@ -17,4 +17,4 @@ def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> D
     return cut_by_shares(source, options, rng, balanced=False)
 
 
-SCHEME = Scheme(deal, reads=KEYS, test="pooled", drawn=True)
+SCHEME = Scheme(deal, reads=KEYS, test="pooled", drawn=True, headline=("alpha",))

@@ -38,4 +38,9 @@ def fixed_counts(shares: np.ndarray, size: int) -> np.ndarray:
     return counts
 
 
-SCHEME = Scheme(deal, reads=("alpha", "train_size", "test_size"), sizes={"train_size": 500, "test_size": 100})
+SCHEME = Scheme(
+    deal,
+    reads=("alpha", "train_size", "test_size"),
+    sizes={"train_size": 500, "test_size": 100},
+    headline=("alpha", "train_size"),
+)

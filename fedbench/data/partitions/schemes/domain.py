@@ -30,4 +30,4 @@ def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> D
     return side_by_side(deals, each)
 
 
-SCHEME = Scheme(deal, reads=("train_size", "test_size"), classless=True)
+SCHEME = Scheme(deal, reads=("train_size", "test_size"), classless=True, headline=("train_size",))

@@ -23,4 +23,4 @@ def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> D
     return side_by_side(deals, each)
 
 
-SCHEME = Scheme(deal, reads=SHARD_KEYS)
+SCHEME = Scheme(deal, reads=SHARD_KEYS, headline=("classes", "images"))

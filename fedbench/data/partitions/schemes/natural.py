@@ -93,4 +93,4 @@ def remarks(source: Stock, options: Options) -> Iterator[str]:
         yield f"{options.clients} of {large} clients of the data were drawn (partition.clients)"
 
 
-SCHEME = Scheme(deal, Options=Options, classless=True, count=count, remarks=remarks)
+SCHEME = Scheme(deal, Options=Options, classless=True, count=count, remarks=remarks, headline=("min_samples",))

@@ -45,4 +45,9 @@ def choose_equally(
     return choose(source, rows, counts, rng)
 
 
-SCHEME = Scheme(deal, reads=("classes", "train_size", "test_size"), sizes={"train_size": 500, "test_size": 100})
+SCHEME = Scheme(
+    deal,
+    reads=("classes", "train_size", "test_size"),
+    sizes={"train_size": 500, "test_size": 100},
+    headline=("classes", "train_size"),
+)

@@ -18,4 +18,4 @@ def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> D
     return shard_deal(parts(source, options, rng), options, options.clients, rng)
 
 
-SCHEME = Scheme(deal, reads=SHARD_KEYS)
+SCHEME = Scheme(deal, reads=SHARD_KEYS, headline=("classes", "images"))

@@ -2,10 +2,10 @@
 
 import pytest
 
+from fedbench.report.baseline_colour import TONE_WORDS, baseline_tone
 from fedbench.report.leaderboard import laid_out, leaderboard
 from fedbench.report.matrix import Survey
 from fedbench.report.matrix import lines as over_settings
-from fedbench.report.standing import WORDS, standing
 from fedbench.report.study import Study
 from fedbench_papers.tables.page import lines as published
 from fedbench_papers.tables.reproduction import Made
@@ -32,16 +32,16 @@ BOTH = {"local": 70.0, "centralized": 60.0}
     ],
 )
 def test_a_method_is_seen_beside_both_baselines(baselines, score, tone):
-    assert standing("fedper", {**baselines, "fedper": score}) == tone
+    assert baseline_tone("fedper", {**baselines, "fedper": score}) == tone
 
 
 def test_less_is_better_for_a_loss():
-    assert standing("fedper", {**BOTH, "fedper": 71}, higher=False) == "lowest"
-    assert standing("fedper", {**BOTH, "fedper": 59}, higher=False) == "above"
+    assert baseline_tone("fedper", {**BOTH, "fedper": 71}, higher=False) == "lowest"
+    assert baseline_tone("fedper", {**BOTH, "fedper": 59}, higher=False) == "above"
 
 
 def test_baselines_have_a_colour_of_their_own():
-    assert {standing(name, BOTH) for name in BOTH} == {"baseline"}
+    assert {baseline_tone(name, BOTH) for name in BOTH} == {"baseline"}
 
 
 LEVELS = {"local": 0.7, "centralized": 0.75, "fedper": 0.8, "fedcac": 0.72, "fedavg": 0.5}
@@ -69,5 +69,5 @@ def test_published_numbers_are_seen_beside_their_own_baselines(tmp_path):
 def test_pages_say_in_words_what_colours_mean(tmp_path):
     write_comparison(tmp_path, LEVELS)
     text = page_of(tmp_path).text
-    assert all(words in text for words in WORDS.values())
+    assert all(words in text for words in TONE_WORDS.values())
     assert "(worse than the baselines)" in text

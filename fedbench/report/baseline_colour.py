@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fedbench.results.tables import BASELINE, REFERENCES
 
 (POOLED,) = REFERENCES
-WORDS = {
+TONE_WORDS = {
     "baseline": "a baseline",
     "above": "better than the baselines",
     "below": "worse than local training",
@@ -17,7 +17,7 @@ WORDS = {
 """By tone, what it says."""
 
 
-def standing(label: str, means: Mapping[str, float], higher: bool = True) -> str:
+def baseline_tone(label: str, means: Mapping[str, float], higher: bool = True) -> str:
     """The tone of a method's mean score among those of a table's column; "" between the baselines, or without local.
 
     Where there is no model of the pooled data, local training is the only baseline, and worse than it is `below`.
