@@ -150,7 +150,7 @@ def test_a_class_of_ones_own_is_tuned_over_the_space_of_what_it_derives_from():
     for label, lender in ((OWN, "fedavg"), (DERIVED, "fedper")):
         assert set(contest.points[label][0]) == set(Space.of(lender).axes)
     assert len({len(points) for points in contest.points.values()}) == 1
-    said = [line for line in outlook([contest]) if line.endswith("the space of fedper, from which it derives")]
+    said = [line for line in outlook([contest]) if line.endswith("the space of its base method fedper")]
     assert [line.partition(": ")[0] for line in said] == [DERIVED]
 
 
