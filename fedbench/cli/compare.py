@@ -72,13 +72,13 @@ def main(argv: list[str]) -> int:
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a comparison. Raises ConfigError."""
     from fedbench.results.contrasts import too_few
-    from fedbench.studies.compare import contests_of
+    from fedbench.studies.compare import plan_comparisons
     from fedbench.studies.tuning import Tuning, asked_with_seeds
 
     tuning = Tuning.named(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
-    contests, _, _ = contests_of(config, read_methods(asked.methods), tuning, **study_of(asked))
-    few = too_few(len(contests[0].config.seeds))
-    return asked_with_seeds(config), [*outlook(contests), *([few] if few else [])]
+    studies, _, _ = plan_comparisons(config, read_methods(asked.methods), tuning, **study_of(asked))
+    few = too_few(len(studies[0].config.seeds))
+    return asked_with_seeds(config), [*outlook(studies), *([few] if few else [])]
 
 
 def study_of(asked: Namespace) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from fedbench.results.quantities import duration, plural
 
 if TYPE_CHECKING:
     from fedbench.results.plan import Plan
-    from fedbench.studies.tuning_study import Contest
+    from fedbench.studies.tuning_study import TuningStudy
 
 TUNING = (
     Flag("tune-seeds", "seeds for tuning, different from the final ones [default 90]", "SEED", many=True),
@@ -138,20 +138,20 @@ def asides(plan: "Plan") -> Iterator[str]:
     yield from (f"left out: {label} {point}: {why}" for label, point, why in plan.refused)
 
 
-def outlook(contests: Sequence["Contest"]) -> Iterator[str]:
+def outlook(studies: Sequence["TuningStudy"]) -> Iterator[str]:
     """Lines about a planned study: points, runs, and estimated time."""
     from fedbench.studies.cost import hours_of, steps_of
 
-    for contest in contests:
-        inside = f"{contest.setting}: " if contest.setting else ""
-        for contender in contest.contenders:
-            count = contender.tries
-            keys = ", ".join(contest.points[contender.label][0]) or "its defaults"
-            lent = contender.space.lent if contender.space else ""
+    for study in studies:
+        inside = f"{study.setting}: " if study.setting else ""
+        for method in study.compared:
+            count = method.tries
+            keys = ", ".join(study.points[method.label][0]) or "its defaults"
+            lent = method.space.lent if method.space else ""
             whose = f", the space of its base method {lent}" if lent else ""
-            yield f"{inside}{contender.label}: {plural(count, 'point')} of {keys}{whose}"
-        yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in contest.plan.refused)
-    runs = [config for contest in contests for config in contest.expected()]
+            yield f"{inside}{method.label}: {plural(count, 'point')} of {keys}{whose}"
+        yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in study.plan.refused)
+    runs = [config for study in studies for config in study.expected()]
     steps, hours = sum(map(steps_of, runs)), hours_of(runs)
     yield f"{plural(len(runs), 'run')}, {steps:.2g} gradient steps, about {duration(hours * 3600)}, one run per core"
 

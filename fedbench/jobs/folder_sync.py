@@ -1,5 +1,6 @@
-"""Folders of jobs on machines that do not see the results folder: fetched, and sent home as they grow."""
+"""What jobs on other machines of a cluster need: data, environment, and their folders copied there and back."""
 
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -7,133 +8,171 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedbench.config import Config
+from fedbench.data.dataset import Dataset
 from fedbench.data.prepared import Prepared
 from fedbench.jobs.job import Job
 from fedbench.results.files import write_atomically
+from fedbench.results.loggers import account
 from fedbench.runtime import checkpoint
+from fedbench.runtime.ray.cluster import COMMAND
 from fedbench.runtime.scratch import Scratch
 
 MARK = ".seen"
 
 
-class Keeper:
-    """Reads and writes folders on the machine of a command, as an actor that works there."""
+class FileServer:
+    """An actor on the command's machine that reads and writes its files for other machines."""
 
     def __init__(self) -> None:
         self._data: dict[Prepared, dict[str, Any]] = {}
 
-    def data(self, known: Prepared) -> dict[str, Any]:
-        """References to the files of a data set, which are put into Ray's object store once for all who ask."""
+    def data(self, prepared: Prepared) -> dict[str, Any]:
+        """References to the files of a data set, which are put into Ray's object store once for all machines."""
         import ray
 
-        if known not in self._data:
-            self._data[known] = {name: ray.put(content) for name, content in known.files().items()}
-        return self._data[known]
+        if prepared not in self._data:
+            self._data[prepared] = {name: ray.put(content) for name, content in prepared.files().items()}
+        return self._data[prepared]
 
     def read(self, folder: Path) -> dict[str, bytes]:
         """The files of a folder by their names in it."""
-        return contents(folder, names(folder))
+        return read_files(folder, file_names(folder))
 
-    def write(self, folder: Path, files: Mapping[str, bytes], whole: Sequence[str]) -> None:
-        """Take over files that have changed, and remove those that are not among the names of all.
+    def write(self, folder: Path, files: Mapping[str, bytes], all_names: Sequence[str]) -> None:
+        """Write the files that have changed, and remove those whose names are gone.
 
         Checkpoints are written last: they count once they are there, and need their shards then.
         """
         for name in sorted(files, key=lambda name: (checkpoint.is_one(name), name)):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(folder / name, files[name])
-        for name in set(names(folder)) - set(whole):
+        for name in set(file_names(folder)) - set(all_names):
             (folder / name).unlink()
         for path in sorted(folder.rglob("*"), reverse=True):
             if path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
 
 
-def names(folder: Path) -> list[str]:
-    """The files of a folder, without hidden ones, which are locks and what is only half written."""
-    inside = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return sorted(str(path) for path in inside if not any(part.startswith(".") for part in path.parts))
-
-
 @dataclass(frozen=True)
-class Home:
-    """Where the results of a study lie. mark: a file by whose name a machine knows the place."""
+class Supplies:
+    """What other machines of a cluster may lack.
 
-    keeper: Any
+    server: a `FileServer` on the command's machine. mark: a file by whose name a machine recognises the results folder.
+    data: data sets by their configuration. environment: variables by which loggers know an account, and the command.
+    """
+
+    server: Any
     mark: Path
+    data: Mapping[str, Prepared]
+    environment: Mapping[str, str]
 
     @property
-    def is_here(self) -> bool:
-        """Whether this machine sees the place, because it is the command's or shares its storage."""
+    def results_are_here(self) -> bool:
+        """Whether this machine sees the results folder, because it is the command's or shares its storage."""
         return self.mark.exists()
+
+    def dataset(self, config: Config) -> Dataset:
+        """The data set as it lies on this machine, or as the command's machine sends it, once per machine."""
+        import ray
+
+        prepared = self.data[_data_key(config)]
+        if (here := prepared.found()) is not None:
+            return here
+        files = ray.get(self.server.data.remote(prepared))
+        return prepared.written(dict(zip(files, ray.get(list(files.values())), strict=True)))
 
 
 @contextmanager
-def home_in(ray: Any, folder: Path) -> Iterator[Home]:
-    """This machine as the home of what jobs leave, for the time of a block. folder: in which theirs are."""
+def supplies_for(ray: Any, jobs: Sequence[Job]) -> Iterator[Supplies | None]:
+    """Supplies for jobs that may be run on other machines, during a block; None if there is only this machine."""
+    config = jobs[0].config
+    if config.resources.address == "local":
+        yield None
+        return
+    sections = {_data_key(job.config): job.config.data for job in jobs}
+    data = {key: Prepared.of(Dataset.load(section)) for key, section in sections.items()}
+    typed = {COMMAND: os.environ[COMMAND]} if COMMAND in os.environ else {}
+    with file_server(ray, jobs[0].folder.parent) as (server, mark):
+        yield Supplies(server, mark, data, {**typed, **account(config.loggers)})
+
+
+def _data_key(config: Config) -> str:
+    return config.data.model_dump_json()
+
+
+@contextmanager
+def file_server(ray: Any, folder: Path) -> Iterator[tuple[Any, Path]]:
+    """A `FileServer` on this machine during a block, and the mark in the folder that holds the jobs' folders."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    keeper = ray.remote(Keeper).options(num_cpus=0, scheduling_strategy=here).remote()
-    home = Home(keeper, folder.absolute() / f"{MARK}-{uuid.uuid4().hex}")
+    server = ray.remote(FileServer).options(num_cpus=0, scheduling_strategy=here).remote()
+    mark = folder.absolute() / f"{MARK}-{uuid.uuid4().hex}"
     folder.mkdir(parents=True, exist_ok=True)
-    home.mark.touch()
+    mark.touch()
     try:
-        yield home
+        yield server, mark
     finally:
-        home.mark.unlink(missing_ok=True)
-        ray.kill(keeper)
+        mark.unlink(missing_ok=True)
+        ray.kill(server)
 
 
 @contextmanager
-def brought(job: Job, home: Home) -> Iterator[tuple[Job, Callable[[], None]]]:
-    """A job where it can be worked on, and what sends home all that has changed; it is sent once more at the end.
+def synced(job: Job, supplies: Supplies | None) -> Iterator[tuple[Job, Callable[[], None]]]:
+    """The job where it can be run, and a function that sends its changed files to the results; sent at the end too.
 
-    Where the results folder is not seen, it is a copy of the job's folder that began with what is at home.
+    A machine that does not see the results folder works on a copy of the job's folder.
     """
-    if home.is_here:
+    if supplies is None or supplies.results_are_here:
         yield job, lambda: None
         return
     import ray
 
     scratch = Scratch(job.config.resources.scratch)
-    own = scratch.folder / job.folder.name
-    for name, content in ray.get(home.keeper.read.remote(job.folder)).items():
-        (own / name).parent.mkdir(parents=True, exist_ok=True)
-        (own / name).write_bytes(content)
-    sent = stamps(own)
+    copy = scratch.folder / job.folder.name
+    for name, content in ray.get(supplies.server.read.remote(job.folder)).items():
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_bytes(content)
+    sent = stamps(copy)
 
     def send() -> None:
-        now = stamps(own)
-        changed = contents(own, [name for name in now if now[name] != sent.get(name)])
+        now = stamps(copy)
+        changed = read_files(copy, [name for name in now if now[name] != sent.get(name)])
         if changed or now.keys() != sent.keys():
-            ray.get(home.keeper.write.remote(job.folder, changed, list(now)))
+            ray.get(supplies.server.write.remote(job.folder, changed, list(now)))
             sent.clear()
             sent.update(now)
 
     try:
         try:
-            yield replace(job, folder=own), send
+            yield replace(job, folder=copy), send
         finally:
             send()
     finally:
         scratch.close()
 
 
-def contents(folder: Path, asked: Sequence[str]) -> dict[str, bytes]:
-    """Of files that are still there: a logger's own process may remove some meanwhile."""
-    found = {}
-    for name in asked:
+def file_names(folder: Path) -> list[str]:
+    """The files of a folder, without hidden ones, which are locks and half-written files."""
+    inside = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(str(path) for path in inside if not any(part.startswith(".") for part in path.parts))
+
+
+def read_files(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """The files that are still there: a logger's own process may have removed some."""
+    contents = {}
+    for name in names:
         with suppress(FileNotFoundError):
-            found[name] = (folder / name).read_bytes()
-    return found
+            contents[name] = (folder / name).read_bytes()
+    return contents
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:
     """Time and size of every file."""
-    found = {}
-    for name in names(folder):
+    times = {}
+    for name in file_names(folder):
         with suppress(FileNotFoundError):
             stat = (folder / name).stat()
-            found[name] = (stat.st_mtime_ns, stat.st_size)
-    return found
+            times[name] = (stat.st_mtime_ns, stat.st_size)
+    return times

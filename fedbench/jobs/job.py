@@ -1,4 +1,4 @@
-"""A job: one seed of one configuration, which is what is run, kept and taken by later studies."""
+"""A job: one seed of one resolved configuration, run in a folder of its own and reused by later studies."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,17 +12,17 @@ from fedbench.results.reader import Records
 
 ERROR = "error.txt"
 STOPPED = ".stopped.json"
-"""By which studies a job was stopped before its end, and after which round; another study goes on with it.
+"""The studies that stopped a job before its end, and after which round; another study continues it.
 
-Hidden, so that it stays at home where the job was done on another machine.
+A hidden file, so that it stays in the results folder when the job runs on another machine.
 """
-KEPT = "run"
-"""The folder of a results folder in which jobs lie by their identity."""
+JOBS = "run"
+"""The folder below a results folder that holds the jobs."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """error: why it failed, or when it was stopped. score: what a stopped one had, more is better."""
+    """error: why it failed, or when it was stopped. score: the last one of a stopped job; higher is better."""
 
     status: Literal["done", "failed", "stopped", "missing"]
     error: str | None = None
@@ -51,10 +51,10 @@ class Job:
         return self.name
 
     @classmethod
-    def kept(cls, config: Config, seed: int, root: Path, label: str = "", **more: Any) -> "Job":
-        """The job of a resolved configuration, in its place below a results folder."""
+    def of(cls, config: Config, seed: int, root: Path, label: str = "", **more: Any) -> "Job":
+        """The job of a resolved configuration and one of its seeds, in its folder below a results folder."""
         own = config.model_copy(deep=True, update={"seeds": [seed], "name": None, "out": None})
-        folder, code = run_folder.place(root / KEPT, own), provenance.short_print(own)
+        folder, code = run_folder.folder_of(root / JOBS, own), provenance.short_print(own)
         return cls(own, folder, label or config.method.name, code=code, **more)
 
     @property
@@ -85,8 +85,8 @@ class Job:
             self.folder / STOPPED, {**self._stops(), self._stopper(): {"round": round, "score": score}}
         )
 
-    def go_on(self) -> None:
-        """Forget that it failed, or that the study stopped it."""
+    def forget_end(self) -> None:
+        """Forget that it failed, or that the study stopped it, before it is run again."""
         (self.folder / ERROR).unlink(missing_ok=True)
         stops = self._stops()
         if stops.pop(self._stopper(), None) is not None:

@@ -27,15 +27,13 @@ from fedbench.results.plan import is_study
 from fedbench.results.quantities import plural
 from fedbench.results.reader import Records
 from fedbench.results.summary import damages_in
-from fedbench.runtime import checkpoint
+from fedbench.runtime import checkpoint, retries
 
 RESULTS = ("summary.json", "metrics.jsonl", "checkpoint")
 """What a run leaves only once it has begun, which is when there is a config.yaml."""
 LONGEST = 60
 """Letters of what tells runs apart for sure."""
 State = Literal["new", "begun", "done"]
-PATIENCE = 10.0
-"""Seconds for the processes of a command that was killed to end."""
 
 
 def default_name(config: Config) -> str:
@@ -56,7 +54,7 @@ def identity(config: Config) -> str:
     return f"{name[: LONGEST - len(told) - 1]}-{told}"
 
 
-def place(root: Path, config: Config) -> Path:
+def folder_of(root: Path, config: Config) -> Path:
     """The folder of a run below one of runs: that of the user's code as it is.
 
     With `keep_results` it is the newest finished one of the same configuration, where none is of this code.
@@ -83,7 +81,7 @@ def _finished(folder: Path) -> bool:
     return bool(read_json(folder / "summary.json", []).get("complete"))
 
 
-def say_changes(runs: Iterable[tuple[Path, Config]]) -> None:
+def warn_about_changes(runs: Iterable[tuple[Path, Config]]) -> None:
     """Say where code of the user's has changed since runs were made. runs: folders, and what is asked."""
     anew, taken = Counter[str](), Counter[str]()
     for folder, config in runs:
@@ -114,7 +112,7 @@ def relative(folder: Path, start: Path) -> str:
 
 
 @contextmanager
-def made(folder: Path) -> Iterator[None]:
+def writable(folder: Path) -> Iterator[None]:
     """A folder for a block. Raises ConfigError where it cannot be written to.
 
     What the block refuses leaves no folder that was made for it, unless something else has been put there.
@@ -144,12 +142,13 @@ def _remove_empty(folders: list[Path]) -> None:
 
 
 @contextmanager
-def alone_in(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
+def locked_folder(folder: Path, patience: float | None = None) -> Iterator[None]:
     """Keep other commands out of a folder, which is made if need be.
 
-    Raises ConfigError where one stays in it for longer than `patience` seconds.
+    Raises ConfigError if one stays in it for longer than `patience` seconds, by default `WAIT_FOR_COMMAND`.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    patience = retries.WAIT_FOR_COMMAND if patience is None else patience
     with locked(folder, patience, f"{folder}: another command is at work here"):
         sweep(folder)
         yield
@@ -158,7 +157,7 @@ def alone_in(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
 def tidy(folder: Path) -> None:
     """Remove what a killed command left in the folder of a finished run, unless another one is at work there."""
     if any(path.name == "checkpoint" or path.name.endswith(PART) for path in folder.iterdir()):
-        with suppress(ConfigError), alone_in(folder, patience=0):
+        with suppress(ConfigError), locked_folder(folder, patience=0):
             checkpoint.remove(folder / "checkpoint")
 
 

@@ -1,74 +1,109 @@
-"""Jobs that are worked on: one after another, in this process or by a driver actor; their loggers and summaries."""
+"""Runs jobs: resolves them where they are run, drives them, and keeps their loggers and summaries."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import partial
+from contextlib import ExitStack, closing, contextmanager
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from fedbench.data.partitions import Partition
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, RunError
 from fedbench.jobs import description, provenance, run_folder
-from fedbench.jobs.job import Job
+from fedbench.jobs.folder_sync import Supplies, synced
+from fedbench.jobs.job import ERROR, Job
+from fedbench.jobs.resolve import check
 from fedbench.results.loggers import AttachedLogger, catch_up, log_records, make_loggers
 from fedbench.results.reader import Records
 from fedbench.results.summary import conclude
 from fedbench.runtime import checkpoint
-from fedbench.runtime.drive import SeedTask, drive_all
+from fedbench.runtime.drive import SeedTask, drive_seeds
 from fedbench.runtime.driver import Event
-from fedbench.runtime.hosts import InProcess
+from fedbench.runtime.hosts import Hosts, InProcess
 from fedbench.runtime.ray import cluster
-from fedbench.runtime.ray.driver_actor import DriverActor, with_hosts
-from fedbench.runtime.ray.liveness import RayLostError, check_alive, check_node, outliving
-from fedbench.runtime.ray.placement_groups import PATIENCE, reserve
+from fedbench.runtime.ray.driver_actor import drive_on_ray
+from fedbench.runtime.ray.hosts import RayHosts
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.user_code import exits_refused
 
-DRIVER_RESTARTS = 5
-LOOK, SILENCE = 0.3, 20.0
-"""Seconds between two looks at the driver, and until it is asked whether its machine is there at all."""
+SYNC_EVERY = 5.0
+"""Seconds between two copies of a job's folder from another machine to the results folder."""
 Watcher = Callable[[Event], None]
 
 
-def perform(
-    jobs: Sequence[Job], run: ResolvedRun, partitions: dict[int, Partition], watch: Watcher, debug: bool = False
-) -> None:
-    """Work on jobs that are the seeds of one run, one after another; those that are done by then are left out.
+def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda event: None) -> bool:
+    """Run a job in this process; returns whether it is done.
 
-    watch: told of every evaluated round and of every warning, the same one once. debug: without hosts, what fails at a
-    client is raised where it happens.
+    A failure is written to error.txt and not raised: Ray Tune would try again. supplies: what this machine may lack.
+    watch: as in `run_seeds`.
     """
-    told, said = watch, set[str]()
+    if supplies is not None:
+        os.environ.update(supplies.environment)
+    with synced(job, supplies) as (here, send):
+        send_now_and_then = at_most_every(SYNC_EVERY, send)
 
-    def once(event: Event) -> None:
-        if event.get("warning") not in said:
-            said.update([event["warning"]] if "warning" in event else [])
-            told(event)
+        def watch_and_send(event: Event) -> None:
+            send_now_and_then()
+            watch(event)
 
-    with ExitStack() as stack:
-        attempts = [stack.enter_context(attempted(job, run, partitions[job.seed], once)) for job in jobs]
-        attempts = [attempt for attempt in attempts if not attempt.ended]
-        if attempts:
+        try:
             with exits_refused():
-                _rounds(attempts, run, debug)
+                run = ResolvedRun.of(job.config, supplies.dataset(job.config) if supplies else None)
+            run_seeds(run, [here], check(run), watch_and_send)
+        except Exception as error:
+            write_error(here, last_line(error))
+            return False
+    return True
 
 
-class Attempt:
-    """A job that is worked on. begun: whether an earlier attempt left something to go on with."""
+def run_seeds(
+    run: ResolvedRun, jobs: Sequence[Job], partitions: dict[int, Partition], watch: Watcher, debug: bool = False
+) -> None:
+    """Run the jobs of one run, one seed after another; jobs that are done by then are left out.
+
+    watch: told of every evaluated round, and of every warning once. debug: without hosts, an error at a client is
+    raised where it happens.
+    """
+    with ExitStack() as stack:
+        watch_once = without_repeated_warnings(watch)
+        opened = [stack.enter_context(open_job(job, run, partitions[job.seed], watch_once)) for job in jobs]
+        left = {number: job for number, job in enumerate(opened) if not job.done}
+        if not left:
+            return
+
+        def tell(event: Event) -> None:
+            left[event["task"]].handle(event)
+
+        tasks = {number: job.task for number, job in left.items()}
+        with exits_refused():
+            if run.config.resources.hosts == 0 or cluster.inside_a_trial():
+                hosts: Hosts = RayHosts.of(run.config.resources) if run.config.resources.hosts else InProcess(debug)
+                with closing(hosts):
+                    drive_seeds(run, tasks, hosts, tell)
+            else:
+                drive_on_ray(tasks, tell)
+
+
+class OpenJob:
+    """A job while it is run. begun: whether an earlier command left something to continue from."""
 
     def __init__(self, job: Job, begun: bool, watch: Watcher) -> None:
-        self.job, self.begun, self.watch, self.ended = job, begun, watch, False
+        self.job, self.begun, self.watch, self.done = job, begun, watch, False
         self.warnings: list[str] = []
         self.loggers: list[AttachedLogger] = []
 
-    def told(self, event: Event) -> None:
-        """Of what the driver does."""
+    @property
+    def task(self) -> SeedTask:
+        """For the driver. The folder is absolute: processes of a Ray that was there before work in another one."""
+        return SeedTask(self.job.config, self.job.folder.absolute(), self.begun)
+
+    def handle(self, event: Event) -> None:
+        """An event of the driver."""
         if "begun" in event:
-            self._attach()
+            self._attach_loggers()
         elif "ended" in event:
-            self._end(event["ended"])
+            self._finish(event["ended"])
         elif "restored" in event:
             catch_up(self.loggers, self.job.folder)
         else:
@@ -76,7 +111,7 @@ class Attempt:
                 log_records(self.loggers, event["lines"], event["traces"])
             self.watch(event)
 
-    def _attach(self) -> None:
+    def _attach_loggers(self) -> None:
         config, folder = self.job.config, self.job.folder
         if config.loggers and not self.loggers:
             entry = self.job.entry(folder)
@@ -84,182 +119,110 @@ class Attempt:
         for logger in self.loggers:
             logger.log_hyperparams(config.model_dump(mode="json"))
 
-    def _end(self, warnings: list[str]) -> None:
+    def _finish(self, warnings: list[str]) -> None:
         folder = self.job.folder
         catch_up(self.loggers, folder)
         for logger in self.loggers:
             logger.conclude(Records(folder))
-        self.close("success")
+        self.close_loggers("success")
         description.finish(folder)
-        # The run is over by this file: what is written after it may be missing for ever.
+        # With this file the run is over: what is written after it may be missing for ever.
         conclude(Records(folder), [*warnings, *self.warnings])
         checkpoint.remove(folder / "checkpoint")
-        self.ended = True
+        self.done = True
 
-    def close(self, status: str) -> None:
+    def close_loggers(self, status: str) -> None:
+        """status: success or failed."""
         for logger in self.loggers:
             logger.finalize(status)
         self.loggers = []
 
 
 @contextmanager
-def attempted(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -> Iterator[Attempt]:
-    """A job's folder for this command alone, described; who wants the job meanwhile waits for its end."""
-    with run_folder.made(job.folder), _alone_in(job.folder, watch):
+def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -> Iterator[OpenJob]:
+    """A job with its folder locked for this command and described. Another command that wants the job waits."""
+    with run_folder.writable(job.folder), _locked(job.folder, watch):
         state = run_folder.state_of(job.folder, job.config)
-        attempt = Attempt(job, state == "begun", watch)
-        attempt.ended = state == "done"
-        if not attempt.ended:
-            _check_code(job)
-        if attempt.ended:
+        opened = OpenJob(job, state == "begun", watch)
+        opened.done = state == "done"
+        if opened.done:
             checkpoint.remove(job.folder / "checkpoint")
+        else:
+            _check_code(job)
         if state == "begun":
             run_folder.check_same_partitions(job.folder, {job.seed: partition})
         elif state == "new":
             description.describe(job.folder, run.of_seed(job.config), {job.seed: partition})
         try:
-            yield attempt
+            yield opened
         except ConfigError:
-            if state == "new" and not _has_begun(job):
+            if state == "new" and not _has_records(job):
                 for name in description.FILES:
                     (job.folder / name).unlink(missing_ok=True)
             raise
         finally:
-            attempt.close("failed")
+            opened.close_loggers("failed")
 
 
 def _check_code(job: Job) -> None:
-    """Raises ConfigError where this process has other code of the user's than the one that asked for the job."""
+    """Raises ConfigError if this process has other user code than the process that asked for the job."""
     if job.code is not None and job.code != provenance.short_print(job.config):
         names = ", ".join(provenance.own_names(job.config).values())
         raise ConfigError(f"the code of {names} has changed since the command began; give it again")
 
 
 @contextmanager
-def _alone_in(folder: Path, watch: Watcher) -> Iterator[None]:
-    """Keep other commands out of a folder, once the one that is at work there has ended, which is said."""
+def _locked(folder: Path, watch: Watcher) -> Iterator[None]:
+    """Lock a folder against other commands; if one is at work there, say so and wait for its end."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(run_folder.alone_in(folder, patience=0))
+            stack.enter_context(run_folder.locked_folder(folder, patience=0))
         except ConfigError:
             watch({"warning": f"{folder}: another command is at work here, whose end is waited for"})
-            stack.enter_context(run_folder.alone_in(folder, patience=inf))
+            stack.enter_context(run_folder.locked_folder(folder, patience=inf))
         yield
 
 
-def _has_begun(job: Job) -> bool:
-    """Whether there is anything that the same command may go on from."""
+def _has_records(job: Job) -> bool:
+    """Whether there is anything that the same command could continue from."""
     kept = [job.folder / "metrics.jsonl", *(job.folder / "checkpoint").rglob("*")]
     return any(path.is_file() and path.stat().st_size > 0 for path in kept)
 
 
-def _rounds(attempts: Sequence[Attempt], run: ResolvedRun, debug: bool) -> None:
-    if run.config.resources.hosts == 0:
-        with closing(InProcess(debug)) as hosts:
-            drive_all(run, _tasks(attempts), hosts, partial(_tell, attempts))
-    elif cluster.inside_a_trial():
-        with_hosts(_tasks(attempts), partial(_tell, attempts), run)
-    else:
-        outliving(partial(_on_ray, attempts), partial(_warn, attempts[0]))
+def without_repeated_warnings(watch: Watcher) -> Watcher:
+    """Seeds of a run have many warnings in common."""
+    seen = set[str]()
+
+    def watch_once(event: Event) -> None:
+        if event.get("warning") not in seen:
+            seen.update([event["warning"]] if "warning" in event else [])
+            watch(event)
+
+    return watch_once
 
 
-def _warn(attempt: Attempt, line: str) -> None:
-    attempt.watch({"warning": line})
+def at_most_every(seconds: float, call: Callable[..., None], clock: Callable[[], float] = time.monotonic) -> Any:
+    """The function, which does nothing when it is called again within so many seconds."""
+    last = clock()
+
+    def call_if_due(*arguments: Any) -> None:
+        nonlocal last
+        if clock() - last >= seconds:
+            call(*arguments)
+            last = clock()
+
+    return call_if_due
 
 
-def _on_ray(attempts: Sequence[Attempt]) -> None:
-    """The attempts that have not ended, on a Ray that lives as long as they need it."""
-    left = [attempt for attempt in attempts if not attempt.ended]
-    if not left:
-        return
-    try:
-        with cluster.connected(left[0].job.config) as ray:
-            try:
-                _with_driver_actor(left)
-            except ray.exceptions.RayError:  # one of many that a Ray gives which has died
-                check_alive(ray)
-                raise
-    except RayLostError:
-        for attempt in left:
-            attempt.begun = True
-        raise
+def write_error(job: Job, text: str) -> None:
+    """Into error.txt of the job's folder."""
+    job.folder.mkdir(parents=True, exist_ok=True)
+    (job.folder / ERROR).write_text(text + "\n")
 
 
-def _tasks(attempts: Sequence[Attempt]) -> list[SeedTask]:
-    # Absolute: the processes of a Ray that was there before work in another directory.
-    return [SeedTask(a.job.config, a.job.folder.absolute(), a.begun) for a in attempts]
-
-
-def _tell(attempts: Sequence[Attempt], event: Event) -> None:
-    attempts[event["task"]].told(event)
-
-
-def _with_driver_actor(attempts: Sequence[Attempt]) -> None:
-    """Run the driver actor; where it dies, make it anew and go on from the last checkpoint.
-
-    It works on this machine, whose folders it writes to. The hosts' places are reserved here: Ray keeps a group that an
-    actor asked for until the whole job ends.
-    """
-    import ray
-    from ray.util import remove_placement_group
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    resources = attempts[0].job.config.resources
-    hosts = int(resources.hosts)
-    say = partial(_warn, attempts[0])
-    group = reserve(hosts, resources.cpus_per_host, float(resources.gpus_per_host), resources.strategy, say)
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    if resources.address != "local":
-        attempts[0].watch({"warning": f"cluster: {cluster.described(ray)}"})
-        attempts[0].watch({"warning": f"results and checkpoints: {attempts[0].job.folder.absolute()} on this machine"})
-    try:
-        for _ in range(DRIVER_RESTARTS):
-            left = [attempt for attempt in attempts if not attempt.ended]
-            if not left:
-                return
-            actor = ray.remote(DriverActor).options(num_cpus=0, max_concurrency=2, scheduling_strategy=here).remote()
-            try:
-                return _watched(ray, actor, actor.run.remote(_tasks(left), group), left)
-            except ray.exceptions.RayActorError:
-                check_alive(ray)
-                say("the driver died: going on from the last checkpoint")
-                left[0].begun = True
-            except ray.exceptions.ActorUnschedulableError:
-                check_node(ray)
-                raise
-            except ray.exceptions.RayTaskError as error:
-                if isinstance(error.cause, ConfigError | OSError):
-                    raise error.cause from None
-                raise
-            finally:
-                ray.kill(actor)
-    finally:
-        with suppress(ray.exceptions.RayError):
-            remove_placement_group(group)
-    raise RuntimeError(f"the driver died {DRIVER_RESTARTS} times: is the machine's memory exhausted?")
-
-
-def _watched(ray: Any, actor: Any, done: Any, attempts: Sequence[Attempt]) -> None:
-    finished: list[Any] = []
-    while not finished:
-        finished, _ = ray.wait([done], timeout=LOOK)
-        for event in _answer(ray, actor.events.remote(), partial(_warn, attempts[0])):
-            _tell(attempts, event)
-    ray.get(done)
-
-
-def _answer(ray: Any, reference: Any, say: Callable[[str], None]) -> Any:
-    """What an actor on this machine answers; a Ray that has died never would. Raises RuntimeError after PATIENCE."""
-    asked, told = time.monotonic(), 0
-    check_alive(ray)
-    while not ray.wait([reference], timeout=LOOK)[0]:
-        check_alive(ray)
-        silence = time.monotonic() - asked
-        if silence > PATIENCE:
-            raise RuntimeError(f"the driver has not answered for {PATIENCE:g} s: is the machine overloaded?")
-        if silence > SILENCE * (told + 1):
-            check_node(ray)
-            told += 1
-            if told == 1:
-                say(f"the driver has not answered for {SILENCE:g} s and is waited for, {PATIENCE:g} s at most")
-    return ray.get(reference)
+def last_line(error: BaseException) -> str:
+    """An error as one line."""
+    if isinstance(error, RunError):
+        return str(error)
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[-1] if lines else ''}"

@@ -1,4 +1,4 @@
-"""What Ray Tune asks while it runs trials: which job is next, whether one is to be stopped, who is told."""
+"""Callbacks of Ray Tune while it runs trials: which job is next, which is stopped, and how far they are."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fedbench.jobs.job import Job
-from fedbench.jobs.trial_job import paced
+from fedbench.jobs.run_job import at_most_every
 from fedbench.results.reader import Records
 from fedbench.runtime.ray.liveness import check_alive
 
@@ -18,13 +18,13 @@ REDUCTION = 3
 RUNGS = 2
 """Before the last round: at a ninth and at a third of the rounds."""
 LONGEST = 100
-"""Letters of a trial's name."""
-PACE = 20.0
-"""Seconds between two words about trials that go on."""
-More = Callable[[], Sequence[Job]]
-Running = Mapping[str, float]
-"""The share of its rounds that a job has behind it, by the name of the job."""
-Told = Callable[[Running], None]
+"""Maximum length of a trial's name."""
+REPORT_EVERY = 20.0
+"""Seconds between two reports of the progress of running trials."""
+MoreJobs = Callable[[], Sequence[Job]]
+Progress = Mapping[str, float]
+"""The share of its rounds that a running job has done, by the job's name."""
+OnProgress = Callable[[Progress], None]
 SETTINGS = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -35,8 +35,8 @@ SETTINGS = {
 }
 
 
-def prepared() -> Any:
-    """Ray Tune, which reads some settings from the environment."""
+def import_tune() -> Any:
+    """Ray Tune, after setting the environment variables that it reads."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     from ray import tune
@@ -44,13 +44,13 @@ def prepared() -> Any:
     return tune
 
 
-def name_of(trial: Any) -> str:
-    """What TensorBoard and Tune call a trial."""
+def trial_name(trial: Any) -> str:
+    """The name of a trial in TensorBoard and Tune."""
     return re.sub(r"[^\w.,=+-]+", "-", f"{trial.config['job'].name}"[:LONGEST]) + f"-{trial.trial_id}"
 
 
-def queue(jobs: Sequence[Job], more: More, begun: Callable[[Job], None]) -> Any:
-    """A searcher of Tune that hands out jobs, first those that are known, then what is proposed when room is free."""
+def job_queue(jobs: Sequence[Job], more: MoreJobs) -> Any:
+    """A searcher of Tune that hands out jobs: first the given ones, then further ones when there is room."""
     from ray.tune.search import Searcher
 
     class Jobs(Searcher):
@@ -64,25 +64,25 @@ def queue(jobs: Sequence[Job], more: More, begun: Callable[[Job], None]) -> Any:
             if not self.waiting:
                 return Searcher.FINISHED
             job = self.waiting.pop(0)
-            begun(job)
+            job.forget_end()
             return {"job": job, "method": job.label, "seed": job.seed, **job.values}
 
         def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-            """What became of a job is known from its folder."""
+            """Nothing: the outcome of a job is known from its folder."""
 
         def save(self, checkpoint_path: str) -> None:
-            """Nothing: see above."""
+            """Nothing, for the same reason."""
 
         def restore(self, checkpoint_path: str) -> None:
-            """Nothing: see above."""
+            """Nothing, for the same reason."""
 
     return Jobs()
 
 
 def halving(known: Sequence[Job]) -> Any:
-    """Asynchronous successive halving among the trials of one method and seed; methods are not set against each other.
+    """Asynchronous successive halving among the trials of one method and seed; methods do not compete here.
 
-    known: jobs that are done or were stopped before, against which new ones have to hold.
+    known: jobs that are done or were stopped before, with which new ones compete too.
     """
     from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 
@@ -132,7 +132,7 @@ def halving(known: Sequence[Job]) -> Any:
 
 
 def _replay(scheduler: Any, job: Job) -> None:
-    """Let a scheduler know how a job went that it did not see."""
+    """Show a scheduler the evaluations of a job that it did not see."""
     trial = SimpleNamespace(trial_id=job.name)
     scheduler.on_trial_add(None, trial)
     for round, score in evaluations(job):
@@ -140,7 +140,7 @@ def _replay(scheduler: Any, job: Job) -> None:
 
 
 def evaluations(job: Job) -> list[tuple[int, float]]:
-    """Round and score of what a job's folder holds; more is better."""
+    """Round and score of the evaluations in a job's folder; a higher score is better."""
     records = Records(job.folder)
     metric = records.metric()
     frame = records.metrics()
@@ -149,16 +149,20 @@ def evaluations(job: Job) -> list[tuple[int, float]]:
     return [(int(r), sign * float(v)) for r, v in zip(frame["round"], frame[f"val_{metric.name}"], strict=True)]
 
 
-def watcher(tune: Any, watch: Told) -> Any:
-    """Tells of every trial that starts or ends, now and then how far they are, and that Ray is dead, which Tune would
-    wait for.
+def progress_callback(on_progress: OnProgress) -> Any:
+    """A callback of Tune that reports the progress of trials: when one starts or ends, and every now and then.
+
+    It also notices that Ray is dead; Tune would wait for ever.
     """
     import ray
 
-    class Watcher(tune.Callback):
+    import_tune()
+    from ray.tune import Callback
+
+    class ProgressCallback(Callback):
         def __init__(self) -> None:
             self.over: dict[str, float] = {}
-            self.tell_of_rounds = paced(self._tell, PACE)
+            self.tell_now_and_then = at_most_every(REPORT_EVERY, self._tell)
 
         def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
             check_alive(ray)
@@ -171,7 +175,7 @@ def watcher(tune: Any, watch: Told) -> Any:
         ) -> None:
             job = trial.config["job"]
             self.over[job.name] = result.get("round", 0) / job.config.rounds
-            self.tell_of_rounds(trials)
+            self.tell_now_and_then(trials)
 
         def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             job = trial.config["job"].name
@@ -185,6 +189,6 @@ def watcher(tune: Any, watch: Told) -> Any:
 
         def _tell(self, trials: list[Any]) -> None:
             names = [trial.config["job"].name for trial in trials if trial.status == "RUNNING"]
-            watch({name: self.over.get(name, 0.0) for name in names})
+            on_progress({name: self.over.get(name, 0.0) for name in names})
 
-    return Watcher()
+    return ProgressCallback()

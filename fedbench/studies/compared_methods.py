@@ -26,7 +26,7 @@ TUNE_SEEDS = (90,)
 
 
 @dataclass(frozen=True)
-class Contender:
+class ComparedMethod:
     """label: what tables call it. method: its name; fixed: keys that are set for it alone; points: what is tried.
 
     trial: keys that are set while points are tried, such as fewer rounds. seeds: of its final runs; none: the study's.
@@ -35,7 +35,7 @@ class Contender:
     """
 
     label: str
-    method: str
+    name: str
     fixed: Values = field(default_factory=dict)
     points: tuple[Values, ...] = ({},)
     trial: Values = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Contender:
         return self.tries > 1
 
     @classmethod
-    def named(cls, text: str) -> "Contender":
+    def parse(cls, text: str) -> "ComparedMethod":
         """`NAME`, `NAME:key=value,...` (a variant), or `package.module:Class`, perhaps with options too.
 
         A key without a section is the method's. Raises ConfigError.
@@ -82,18 +82,18 @@ class Contender:
         return cls(name if not fixed else f"{name} {point_name(fixed)}", name, fixed)
 
     @classmethod
-    def baseline(cls, name: str) -> "Contender":
+    def baseline(cls, name: str) -> "ComparedMethod":
         """A method beside those that are asked about, with their aggregator where it averages. Raises ConfigError."""
         return cls(name, name, {} if takes_aggregators(methods.load(name)) else {"aggregator.name": MEAN})
 
     def config(self, config: Config, values: Values | None = None) -> Config:
         """What is asked of everybody, for this method, at a point. Options of another method are not taken over."""
         tree = config.model_dump(mode="json", exclude_unset=True)
-        if config.method.name != self.method:
-            tree["method"] = {"name": self.method}
+        if config.method.name != self.name:
+            tree["method"] = {"name": self.name}
         if "aggregator.name" in self.fixed:
             tree.pop("aggregator", None)
-        asked = {methods.full_key(self.method, key): value for key, value in flat(tree).items()}
+        asked = {methods.full_key(self.name, key): value for key, value in flat(tree).items()}
         return Config(**nested({**asked, **self.fixed, **(values or {})}))
 
     def runs(
@@ -132,13 +132,13 @@ class Contender:
         config: Config,
         most: int | None,
         search: Search = Search(),  # noqa: B008 # frozen
-    ) -> "Contender":
+    ) -> "ComparedMethod":
         """With the points of a space, less what is set already, and less what no run takes.
 
         most: points, if not all. Raises ConfigError where nothing is left.
         """
         asked = self.config(config)
-        own = replace(space.named(self.method).without(given_in(asked)), given=self._seen(asked))
+        own = replace(space.named(self.name).without(given_in(asked)), given=self._seen(asked))
         untuned = self.without_effect(own.axes, config)
         own = replace(own, axes={key: values for key, values in own.axes.items() if key not in untuned})
         refused: dict[str, tuple[Values, str]] = {}
@@ -163,7 +163,7 @@ class Contender:
             return ()
         if optimizer == "auto" and ":" in asked.model.name:
             optimizer = "module"
-        idle = without_effect(methods.load(self.method), optimizer)
+        idle = without_effect(methods.load(self.name), optimizer)
         return tuple(key for key in axes if key in {f"train.{name}" for name in idle})
 
 
@@ -174,10 +174,10 @@ def given_in(config: Config) -> Values:
     return given | {f"method.{key}": value for key, value in config.method.options.items()}
 
 
-def distinct(contenders: Sequence[Contender]) -> None:
+def distinct(compared: Sequence[ComparedMethod]) -> None:
     """Raises ConfigError where one is given twice."""
     seen: set[str] = set()
-    for contender in contenders:
-        if contender.label in seen:
-            raise ConfigError(f"methods: {contender.label} is given twice; give each once, variants as NAME:key=value")
-        seen.add(contender.label)
+    for method in compared:
+        if method.label in seen:
+            raise ConfigError(f"methods: {method.label} is given twice; give each once, variants as NAME:key=value")
+        seen.add(method.label)

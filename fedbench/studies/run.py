@@ -16,7 +16,7 @@ from fedbench.jobs import provenance, run_folder
 from fedbench.jobs.job import Job
 from fedbench.jobs.merge_seeds import gather
 from fedbench.jobs.resolve import check, resolve
-from fedbench.jobs.run_job import Watcher, perform
+from fedbench.jobs.run_job import Watcher, run_seeds
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import FILE, Plan, is_study
 from fedbench.results.quantities import duration, plural
@@ -93,14 +93,14 @@ def run(
     config = resolved.config
     provenance.check_current(config)
     root = Path("results") / _experiment(experiment)
-    folder = config.out or (root / config.name if config.name else run_folder.place(root, config))
+    folder = config.out or (root / config.name if config.name else run_folder.folder_of(root, config))
     result = Result(folder, config)
-    with run_folder.made(folder):
+    with run_folder.writable(folder):
         state = run_folder.state_of(folder, config)
         if resume and state == "new" and all(job.state == "new" for job in jobs_of(config, folder)):
             raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
         if state == "done":
-            run_folder.say_changes([(folder, config)])
+            run_folder.warn_about_changes([(folder, config)])
             run_folder.tidy(folder)
         else:
             _make(resolved, folder, watch or (lambda event: None), open_hosts, debug)
@@ -120,7 +120,7 @@ def jobs_of(config: Config, folder: Path) -> list[Job]:
     named = config.out or config.name
     if len(config.seeds) == 1 and not (named and provenance.short_print(config)):
         return [Job(config, folder, config.method.name)]
-    return [Job.kept(config, seed, config.out or Path("results")) for seed in config.seeds]
+    return [Job.of(config, seed, config.out or Path("results")) for seed in config.seeds]
 
 
 def _make(run: ResolvedRun, folder: Path, watch: Watcher, open_hosts: bool, debug: bool) -> None:
@@ -128,19 +128,19 @@ def _make(run: ResolvedRun, folder: Path, watch: Watcher, open_hosts: bool, debu
     jobs = jobs_of(config, folder)
     seeds = [job.seed for job in jobs if job.state != "done"]
     partitions = check(run, seeds)
-    run_folder.say_changes([(job.folder, job.config) for job in jobs])
+    run_folder.warn_about_changes([(job.folder, job.config) for job in jobs])
     if open_hosts and seeds:
         config.resources.hosts = worth_hosts(run, len(seeds))
         jobs = jobs_of(config, folder)
     left = [job for job in jobs if job.seed in seeds]
     if jobs[0].folder == folder:
-        perform(jobs, run, partitions, watch, debug)
+        run_seeds(run, jobs, partitions, watch, debug)
         return
-    with run_folder.alone_in(folder):
+    with run_folder.locked_folder(folder):
         known = is_study(folder)
         plan_of(config, folder, jobs)
         try:
-            perform(left, run, partitions, watch, debug)
+            run_seeds(run, left, partitions, watch, debug)
         except ConfigError:
             if not known and all(job.state == "new" for job in jobs):
                 (folder / FILE).unlink()

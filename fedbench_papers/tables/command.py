@@ -69,7 +69,7 @@ def choice(asked: Namespace) -> dict[str, Any]:
 
 def preview(name: str, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config: the protocol of the first cell, and the runs of all. Raises ConfigError."""
-    from fedbench_papers.tables.reproduce import contests_of, distinct
+    from fedbench_papers.tables.reproduce import distinct, plan_tables
 
-    contests = distinct(contests_of(name, config, **choice(asked))[1])
-    return contests[0].config, outlook(contests)
+    studies = distinct(plan_tables(name, config, **choice(asked))[1])
+    return studies[0].config, outlook(studies)

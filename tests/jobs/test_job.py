@@ -13,7 +13,7 @@ from tests.runtime.rounds import described, small
 
 
 def kept(root: Path, seed: int = 0, **more) -> Job:
-    return Job.kept(resolve(small(**more)).config, seed, root)
+    return Job.of(resolve(small(**more)).config, seed, root)
 
 
 def test_a_seed_has_one_place_whatever_the_study_around_it_is_called(tmp_path):
@@ -26,7 +26,7 @@ def test_a_seed_has_one_place_whatever_the_study_around_it_is_called(tmp_path):
 
 def test_the_seeds_of_a_study_share_no_configuration(tmp_path):
     config = resolve(small(seeds=[0, 3])).config
-    one, other = (Job.kept(config, seed, tmp_path) for seed in config.seeds)
+    one, other = (Job.of(config, seed, tmp_path) for seed in config.seeds)
     one.config.train.lr = 7
     assert other.config.train.lr == config.train.lr == 0.1
     assert config.seeds == [0, 3]

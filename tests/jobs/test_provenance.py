@@ -19,7 +19,7 @@ from fedbench.results.plan import Plan
 from fedbench.results.wandb_log import described
 from fedbench.studies import space
 from fedbench.studies.compare import compare, names_of
-from fedbench.studies.compared_methods import Contender
+from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.run import run
 from fedbench.user_code import name_of
 from tests.runtime.rounds import read, small
@@ -204,7 +204,7 @@ def test_a_comparison_runs_anew_what_has_changed_and_nothing_else(here, caplog):
 
 
 def test_a_process_that_has_other_code_does_not_do_the_job(here):
-    job = Job.kept(resolve(asked("method", 1.0, rounds=1)).config, 0, here)
+    job = Job.of(resolve(asked("method", 1.0, rounds=1)).config, 0, here)
     asked("method", 0.5)
     from fedbench.jobs.trial_job import attempt
 
@@ -298,8 +298,8 @@ def test_two_methods_of_one_function_are_compared(here):
     make = importlib.import_module("own_factory").make
     names = names_of([make(1.0), make(0.25)])
     assert len({*names}) == 2
-    assert [Contender.named(name).label for name in names] == names
-    assert Contender.named(f"{names[0]}:train.lr=0.5").method == names[0]
+    assert [ComparedMethod.parse(name).label for name in names] == names
+    assert ComparedMethod.parse(f"{names[0]}:train.lr=0.5").method == names[0]
     assert space.file_of(names[0]) == "scaled"
     assert default_name(resolve(small(names[0])).config).startswith("own_factory-make.-locals-.Scaled@")
 
@@ -345,7 +345,7 @@ def test_changed_code_is_another_run_at_wandb(here):
     entries = []
     for by in (1.0, 0.5):
         config = resolve(asked("method", by, rounds=1)).config
-        job = Job.kept(config, 0, here)
+        job = Job.of(config, 0, here)
         run(config.model_copy(update={"out": job.folder}), report=False)
         entries.append(job.entry(here))
     first, second = (described(config, entry)["id"] for entry in entries)

@@ -91,7 +91,7 @@ def cut(path, rows=None) -> None:
 def test_a_finished_seed_whose_records_are_damaged_is_taken_by_no_command(tmp_path, monkeypatch, name, rows):
     monkeypatch.chdir(tmp_path)
     folder = run(small("fedobp", rounds=2), report=False).folder
-    job = Job.kept(resolve(small("fedobp", rounds=2)).config, 0, Path("results"))
+    job = Job.of(resolve(small("fedobp", rounds=2)).config, 0, Path("results"))
     assert job.folder == folder
     cut(folder / name, rows)
     for again in (

@@ -12,8 +12,8 @@ from fedbench.errors import ConfigError
 from fedbench.jobs.description import FILES
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.run_folder import alone_in
-from fedbench.jobs.run_job import attempted, perform
+from fedbench.jobs.run_folder import locked_folder
+from fedbench.jobs.run_job import open_job, run_seeds
 from fedbench.runtime import checkpoint
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.run import run
@@ -49,16 +49,16 @@ def test_who_waits_for_another_command_says_so(tmp_path):
         waits.set()
 
     def attempt() -> None:
-        with attempted(job, resolved, dealt, watch):
+        with open_job(job, resolved, dealt, watch):
             pass
 
     with ThreadPoolExecutor(1) as pool:
-        with alone_in(job.folder):
+        with locked_folder(job.folder):
             found = pool.submit(attempt)
             assert waits.wait(60)
         found.result(60)
     assert told == [f"{job.folder}: another command is at work here, whose end is waited for"]
-    with attempted(job, resolved, dealt, watch):
+    with open_job(job, resolved, dealt, watch):
         assert len(told) == 1
 
 
@@ -70,7 +70,7 @@ def asked(folder: Path) -> tuple[Job, ResolvedRun, Partition]:
 
 def fail(job: Job, resolved: ResolvedRun, dealt: Partition, error: Exception) -> None:
     """An error in the midst of a job."""
-    with attempted(job, resolved, dealt, lambda event: None):
+    with open_job(job, resolved, dealt, lambda event: None):
         assert {path.name for path in job.folder.iterdir()} >= {*FILES} - {"partition.npz"}
         raise error
 
@@ -97,7 +97,7 @@ def test_a_refusal_in_the_midst_leaves_what_the_same_command_goes_on_from(tmp_pa
     job, resolved, dealt = asked(tmp_path / "a")
 
     def stopped() -> None:
-        with attempted(job, resolved, dealt, lambda event: None):
+        with open_job(job, resolved, dealt, lambda event: None):
             checkpoint.save(job.folder / "checkpoint", 1, {})
             raise ConfigError("Ray has died; give the same command again")
 
@@ -109,10 +109,10 @@ def test_a_refusal_in_the_midst_leaves_what_the_same_command_goes_on_from(tmp_pa
 def test_a_job_that_is_done_by_then_is_left_out(tmp_path):
     job, resolved, dealt = asked(tmp_path / "a")
     told: list = []
-    perform([job], resolved, {0: dealt}, told.append)
+    run_seeds(resolved, [job], {0: dealt}, told.append)
     assert [event["round"] for event in told if "lines" in event] == [1]
     assert json.loads((job.folder / "environment.json").read_text())["finished"]
     assert not (job.folder / "checkpoint").exists()
     told.clear()
-    perform([job], resolved, {0: dealt}, told.append)
+    run_seeds(resolved, [job], {0: dealt}, told.append)
     assert told == []

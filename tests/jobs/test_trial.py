@@ -6,8 +6,8 @@ import pytest
 
 from fedbench.jobs.job import ERROR, Job
 from fedbench.jobs.resolve import resolve
+from fedbench.jobs.run_job import run_job
 from fedbench.jobs.trial import BackgroundJob
-from fedbench.jobs.trial_job import attempt
 from fedbench.results.reader import Records
 from fedbench.studies.run import run
 from tests.runtime.rounds import small
@@ -55,11 +55,11 @@ def test_a_job_that_is_left_keeps_what_it_computed_and_goes_on_later(tmp_path):
     mine = job(tmp_path / "a", **asked)
     work = BackgroundJob(mine)
     assert work.result()["round"] == 1
-    work.leave()
+    work.stop()
     kept = (mine.folder / "metrics.jsonl").read_text()
     assert 0 < len(Records(mine.folder).metrics()["round"].unique()) < 8
     assert mine.outcome().status == "missing"
-    assert attempt(mine)
+    assert run_job(mine)
     whole = (mine.folder / "metrics.jsonl").read_text()
     assert whole.startswith(kept)
     run(small(out=str(tmp_path / "plain"), **asked), report=False)

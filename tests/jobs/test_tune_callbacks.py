@@ -3,7 +3,6 @@
 import json
 from types import SimpleNamespace
 
-from ray import tune
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import Searcher
 
@@ -11,7 +10,8 @@ from fedbench.config import Config
 from fedbench.jobs import tune_callbacks
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.tune_callbacks import evaluations, halving, name_of, queue, watcher
+from fedbench.jobs.run_job import write_error
+from fedbench.jobs.tune_callbacks import evaluations, halving, progress_callback, trial_name
 from fedbench.studies.run import run
 from tests.runtime.rounds import small
 
@@ -37,12 +37,13 @@ def begun(scheduler, tmp_path, count: int, **more) -> list[Job]:
 
 
 def test_known_jobs_go_first_then_what_is_proposed(tmp_path):
-    known, further, started = [job(tmp_path / "a")], [[job(tmp_path / "b")], []], []
-    jobs = queue(known, lambda: further.pop(0), started.append)
+    known, further = [job(tmp_path / "a")], [[job(tmp_path / "b")], []]
+    write_error(known[0], "KeyError")
+    jobs = job_queue(known, lambda: further.pop(0))
     given = [jobs.suggest("1"), jobs.suggest("2"), jobs.suggest("3")]
     assert [own["job"].folder.name for own in given[:2]] == ["a", "b"]
     assert given[2] == Searcher.FINISHED
-    assert [own.folder.name for own in started] == ["a", "b"]
+    assert known[0].outcome() == Outcome("missing")  # what failed is tried anew
 
 
 def test_a_trial_that_falls_behind_those_of_its_method_is_stopped_and_says_when(tmp_path):
@@ -80,7 +81,7 @@ def test_what_an_earlier_command_saw_counts(tmp_path):
 def test_names_are_those_of_files(tmp_path):
     own = trial(job(tmp_path / "a", "my.module:Method", **{"train.lr": 0.1}))
     own.trial_id = "1234"
-    assert name_of(own) == "my.module-Method-lr=0.1-seed-90-1234"
+    assert trial_name(own) == "my.module-Method-lr=0.1-seed-90-1234"
 
 
 def test_how_far_trials_are_is_told_when_one_begins_or_ends_and_now_and_then(tmp_path, monkeypatch):
@@ -89,8 +90,8 @@ def test_how_far_trials_are_is_told_when_one_begins_or_ends_and_now_and_then(tmp
     running = SimpleNamespace(**vars(trial(own)), status="RUNNING")
     for pace, rounds in ((60.0, [0]), (0.0, [0, 2, 3])):
         heard.clear()
-        monkeypatch.setattr(tune_callbacks, "PACE", pace)
-        told_of = watcher(tune, heard.append)
+        monkeypatch.setattr(tune_callbacks, "REPORT_EVERY", pace)
+        told_of = progress_callback(heard.append)
         told_of.on_trial_start(1, [running], running)
         for round_ in (2, 3):
             told_of.on_trial_result(1, [running], running, {"round": round_})

@@ -8,8 +8,8 @@ import pytest
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
 from fedbench.results.reader import Records
-from fedbench.runtime import checkpoint
-from fedbench.runtime.drive import RESTARTS, SeedTask, drive, drive_all
+from fedbench.runtime import checkpoint, retries
+from fedbench.runtime.drive import SeedTask, drive, drive_seeds
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.store import StateLostError
 from tests.runtime.rounds import described, play, read, small, stop
@@ -30,8 +30,8 @@ def test_runs_that_are_driven_one_after_another_are_told_apart_and_leave_what_th
     folders = [tmp_path / "a", tmp_path / "b"]
     stop(configs[1], folders[1], 2)
     folders[0].mkdir()
-    tasks = [SeedTask(config, folder, resume=True) for config, folder in zip(configs, folders, strict=True)]
-    drive_all(runs[0], tasks, InProcess(), told.append)
+    tasks = {n: SeedTask(*both, resume=True) for n, both in enumerate(zip(configs, folders, strict=True))}
+    drive_seeds(runs[0], tasks, InProcess(), told.append)
     steps = [(event["task"], *(event.keys() & {"begun", "restored", "round", "ended"})) for event in told]
     alone = [(0, "begun"), (0, "round"), (0, "round"), (0, "ended")]
     assert [step for step in steps if len(step) > 1] == [
@@ -77,21 +77,21 @@ def test_a_run_that_begins_anew_leaves_nothing_to_go_on_from(tmp_path):
 
 def test_a_run_whose_states_are_lost_again_and_again_ends_with_a_line(tmp_path):
     resolved = resolve(small("fedper"))
-    with pytest.raises(RuntimeError, match=f"private states were lost {RESTARTS} times"):
-        drive(resolved, tmp_path, Forgetful([3] * RESTARTS))
+    with pytest.raises(RuntimeError, match=f"private states were lost {retries.LOST_STATES} times"):
+        drive(resolved, tmp_path, Forgetful([3] * retries.LOST_STATES))
 
 
 def test_losses_with_a_newer_checkpoint_between_them_are_counted_anew(tmp_path):
-    resolved = resolve(small("fedper", rounds=RESTARTS + 2, checkpoint={"every": 1}))
-    drive(resolved, tmp_path, Forgetful([*range(1, RESTARTS + 2)]))
-    assert Records(tmp_path).metrics()["round"].max() == RESTARTS + 2
+    resolved = resolve(small("fedper", rounds=retries.LOST_STATES + 2, checkpoint={"every": 1}))
+    drive(resolved, tmp_path, Forgetful([*range(1, retries.LOST_STATES + 2)]))
+    assert Records(tmp_path).metrics()["round"].max() == retries.LOST_STATES + 2
 
 
 def test_two_drivers_never_work_on_one_run(tmp_path, monkeypatch):
     resolved = resolve(small(rounds=1))
     config = resolved.config
     described(config, tmp_path / "a")
-    monkeypatch.setattr("fedbench.runtime.drive.PATIENCE", 0)
+    monkeypatch.setattr("fedbench.runtime.retries.WAIT_FOR_DRIVER", 0)
     with open(tmp_path / "a" / "config.yaml") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # as the driver of a command that was killed
         with pytest.raises(ConfigError, match="another driver is at work here"):

@@ -125,7 +125,7 @@ def test_more_seeds_add_only_what_is_missing(folder):
 def test_a_run_of_the_same_configuration_is_taken_from_a_study(folder):
     """A plain run of the results folder finds the job of the grid under its own name."""
     entry = plan(folder).final("local")[0]
-    job = Job.kept(resolve(Config(**load_yaml(folder / entry.path / "config.yaml"))).config, 3, folder)
+    job = Job.of(resolve(Config(**load_yaml(folder / entry.path / "config.yaml"))).config, 3, folder)
     assert job.folder.samefile(folder / entry.path)
     assert job.state == "done"
 

@@ -101,7 +101,7 @@ def test_a_class_of_ones_own_has_the_space_of_the_method_that_it_derives_from():
 
 
 def test_a_method_without_a_space_says_what_to_do(monkeypatch):
-    monkeypatch.setattr("fedbench.studies.space._module", lambda name: None)
+    monkeypatch.setattr("fedbench.tune_space.module_of", lambda name: None)
     with pytest.raises(ConfigError, match=r"write tune_spaces/clumsy.py with SPACE = .* fedbench compare --tune 0$"):
         Space.of("tests.runtime.accidents:Clumsy")
 

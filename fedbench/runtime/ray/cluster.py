@@ -17,6 +17,7 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.errors import ConfigError, first_line
 from fedbench.processor import cores
+from fedbench.runtime import retries
 from fedbench.runtime.ray.liveness import RayLostError, check_alive
 from fedbench.runtime.ray.placement_groups import check_resources
 
@@ -34,8 +35,6 @@ START = 15.0
 """Seconds that a local Ray and its hosts take to be there, by measurement; on a busy machine three times as many."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 SHARED_MEMORY = "/dev/shm"
-STARTS = 3
-"""How often Ray is tried to be started: on a busy machine its processes miss each other's limits of time."""
 
 
 def is_joined() -> bool:
@@ -146,7 +145,7 @@ def patiently(start: Callable[[], object], undo: Callable[[], object]) -> None:
 
     Raises ConfigError with what the last start said.
     """
-    for attempt in range(STARTS):
+    for attempt in range(retries.RAY_START):
         try:
             start()
             return
@@ -158,11 +157,11 @@ def patiently(start: Callable[[], object], undo: Callable[[], object]) -> None:
                 raise ConfigError(
                     f"Ray cannot start ({said}): {found}, or run in one process with --hosts 0"
                 ) from error
-            if attempt < STARTS - 1:
+            if attempt < retries.RAY_START - 1:
                 log.warning("Ray did not start, it is tried again: %s", said)
     raise ConfigError(
-        f"Ray could not be started in {STARTS} attempts ({said}): its logs in {_logs()} say more; start again when the "
-        "machine is less busy, or run in one process with --hosts 0"
+        f"Ray could not be started in {retries.RAY_START} attempts ({said}): its logs in {_logs()} say more; start "
+        "again when the machine is less busy, or run in one process with --hosts 0"
     )
 
 

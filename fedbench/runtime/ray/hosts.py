@@ -10,16 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedbench.runtime import retries
 from fedbench.runtime.ray.host_actor import HostActor, Post, Standing
-from fedbench.runtime.ray.placement_groups import PATIENCE, reserve
+from fedbench.runtime.ray.placement_groups import reserve
 
 if TYPE_CHECKING:
+    from fedbench.config.schema import ResourcesConfig
     from fedbench.runtime.build import Parts
     from fedbench.runtime.channel import PackedOrder
     from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
     from fedbench.runtime.store import Versions
-
-RESTARTS = 5
 
 
 class RayHosts:
@@ -41,6 +41,11 @@ class RayHosts:
         self._states: Any = None
         self._group, self._offset, self._own = (group, 0, False) if group else self._placement()
         self._actors: list[Any] = [self._create(i) for i in range(count)]
+
+    @classmethod
+    def of(cls, resources: ResourcesConfig, group: Any = None) -> RayHosts:
+        """As `resources.*` asks for them."""
+        return cls(int(resources.hosts), resources.cpus_per_host, float(resources.gpus_per_host), group)
 
     def _placement(self) -> tuple[Any, int, bool]:
         """The group that this process is in, whose last bundles are for the hosts, or a new one."""
@@ -73,7 +78,7 @@ class RayHosts:
         self._channel = DriverEnd(self._scratch.folder / "messages", self._ray.put)
         references = [self._begin(i) for i in range(self.count)]
         found = [
-            self._answered(i, "at the start", partial(self._begin, i), ref, PATIENCE)
+            self._answered(i, "at the start", partial(self._begin, i), ref, retries.WAIT_FOR_PLACES)
             for i, ref in enumerate(references)
         ]
         files = self._files() if any(standing.lacks_data for standing in found) else {}
@@ -150,7 +155,7 @@ class RayHosts:
         self, index: int, during: str, ask: Callable[[], Any], reference: Any, seconds: float | None = None
     ) -> Any:
         """What a host answers; one that dies before it does, or takes longer, is made anew and asked again."""
-        for _ in range(RESTARTS):
+        for _ in range(retries.HOST):
             try:
                 return self._unwrapped(reference, seconds)
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as error:
@@ -160,11 +165,11 @@ class RayHosts:
                 self.remarks.append(f"host {index} {what} {during} and was made anew")
                 self._remake(index)
                 reference = ask()
-        raise RuntimeError(f"host {index} died {RESTARTS} times {during}: is its memory exhausted?")
+        raise RuntimeError(f"host {index} died {retries.HOST} times {during}: is its memory exhausted?")
 
     def _remake(self, index: int) -> None:
         """Raises RuntimeError where no machine has a place for the host."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + retries.WAIT_FOR_PLACES
         self._ray.kill(self._actors[index])  # it may be out of reach only, and still write
         while (left := deadline - time.monotonic()) > 0:
             self._actors[index] = self._create(index)
@@ -179,8 +184,8 @@ class RayHosts:
             except self._ray.exceptions.GetTimeoutError:
                 break
         raise RuntimeError(
-            f"host {index} found no place within {PATIENCE:g} s after its machine was lost: bring the machine "
-            "back, or go on with fewer --hosts"
+            f"host {index} found no place within {retries.WAIT_FOR_PLACES:g} s after its machine was lost: bring the "
+            "machine back, or go on with fewer --hosts"
         )
 
     def snapshot(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:

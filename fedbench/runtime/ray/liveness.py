@@ -1,30 +1,42 @@
 """Whether Ray is alive: where it has died, what waits for it would wait for ever."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from fedbench.errors import ConfigError
+from fedbench.runtime import retries
 
-RESTARTS = 5
 VITAL = {"raylet", "gcs_server"}
-T = TypeVar("T")
 
 
 class RayLostError(Exception):
     """The Ray that was started by this process has died."""
 
 
-def outliving(body: Callable[[], T], say: Callable[[str], None]) -> T:
-    """Do what works on a Ray of its own, and once more where that dies: a body goes on with what it finds done.
+def ray_restarts(say: Callable[[str], None]) -> Iterator[AbstractContextManager[None]]:
+    """Attempts at a block that works on a Ray of its own: another one each time that Ray dies in it.
 
-    say: told of it.
+    The block continues with what it finds done: `for attempt in ray_restarts(say): with attempt: ...`. say: told of
+    every death.
     """
-    for _ in range(RESTARTS):
+    done = False
+
+    @contextmanager
+    def attempt() -> Iterator[None]:
+        nonlocal done
+        done = True
         try:
-            return body()
+            yield
         except RayLostError as error:
+            done = False
             say(f"{error}: it is started anew, and all goes on from the last checkpoints")
-    raise RuntimeError(f"Ray died {RESTARTS} times: is the machine's memory exhausted?")
+
+    for _ in range(retries.RAY):
+        yield attempt()
+        if done:
+            return
+    raise RuntimeError(f"Ray died {retries.RAY} times: is the machine's memory exhausted?")
 
 
 def check_alive(ray: Any) -> None:

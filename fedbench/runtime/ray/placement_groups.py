@@ -6,10 +6,9 @@ from math import ceil
 from typing import Any
 
 from fedbench.errors import ConfigError
+from fedbench.runtime import retries
 from fedbench.runtime.ray.liveness import check_alive
 
-PATIENCE = 600.0
-"""Seconds for the places of hosts, and for a host that is made anew."""
 LOOK = 5
 """Seconds after which it is said what is waited for, and between two looks at Ray."""
 
@@ -27,16 +26,17 @@ def reserve(
     bundle = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
     check_resources(ray.cluster_resources(), bundle, count)
     group = placement_group([bundle] * count, strategy=strategy.upper())
-    asked, deadline = f"{count} hosts of {cpus:g} CPU and {gpus:g} GPU each", time.monotonic() + PATIENCE
+    asked, patience = f"{count} hosts of {cpus:g} CPU and {gpus:g} GPU each", retries.WAIT_FOR_PLACES
+    deadline = time.monotonic() + patience
     waits = False
     while not group.wait(LOOK):
         check_alive(ray)
         if not waits:
-            say(f"{asked} wait for a place on the cluster, {PATIENCE:g} s at most")
+            say(f"{asked} wait for a place on the cluster, {patience:g} s at most")
         waits = True
         if time.monotonic() > deadline:
             raise ConfigError(
-                f"{asked} found no place on the cluster within {PATIENCE:g} s: free some of it, or lower --hosts"
+                f"{asked} found no place on the cluster within {patience:g} s: free some of it, or lower --hosts"
             )
     return group
 

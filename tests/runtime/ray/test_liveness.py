@@ -3,31 +3,30 @@
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.runtime.ray.liveness import RESTARTS, RayLostError, check_alive, check_node, outliving
+from fedbench.runtime import retries
+from fedbench.runtime.ray.liveness import RayLostError, check_alive, check_node, ray_restarts
 
 
-class Mortal:
-    """A body that loses its Ray so many times."""
-
-    def __init__(self, times: int) -> None:
-        self.left = times
-
-    def __call__(self) -> str:
-        self.left -= 1
-        if self.left >= 0:
-            raise RayLostError("Ray died")
-        return "done"
+def until_done(deaths: int, said: list[str]) -> int:
+    """How often a block was tried whose Ray dies so many times."""
+    tried = 0
+    for attempt in ray_restarts(said.append):
+        with attempt:
+            tried += 1
+            if tried <= deaths:
+                raise RayLostError("Ray died")
+    return tried
 
 
-def test_what_loses_its_ray_is_done_again_and_that_is_said():
+def test_a_block_that_loses_its_ray_is_done_again_and_that_is_said():
     said: list[str] = []
-    assert outliving(Mortal(2), said.append) == "done"
+    assert until_done(2, said) == 3
     assert said == ["Ray died: it is started anew, and all goes on from the last checkpoints"] * 2
 
 
 def test_a_ray_that_always_dies_ends_it():
-    with pytest.raises(RuntimeError, match=f"Ray died {RESTARTS} times"):
-        outliving(Mortal(RESTARTS), lambda line: None)
+    with pytest.raises(RuntimeError, match=f"Ray died {retries.RAY} times"):
+        until_done(retries.RAY, [])
 
 
 def test_a_ray_that_lives_is_fine(local_ray):
@@ -36,8 +35,7 @@ def test_a_ray_that_lives_is_fine(local_ray):
 
 
 def test_a_mistake_of_the_user_is_not_done_again():
-    def refused() -> None:
+    attempts = ray_restarts(lambda line: None)
+    with pytest.raises(ConfigError, match="no"), next(attempts):
         raise ConfigError("no")
-
-    with pytest.raises(ConfigError, match="no"):
-        outliving(refused, lambda line: None)
+    assert list(attempts) == []

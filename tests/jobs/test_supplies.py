@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from fedbench.config import Config
+from fedbench.jobs.folder_sync import Supplies, supplies_for
 from fedbench.jobs.job import ERROR, Job, Outcome
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.trial_job import Supplies, attempt, last_line, paced, supplies_for
+from fedbench.jobs.run_job import at_most_every, last_line, run_job
 from fedbench.runtime.ray.cluster import COMMAND
 from tests.runtime.rounds import read, small
 
@@ -21,7 +22,7 @@ def asked(**resources) -> Config:
 
 def elsewhere(supplies: Supplies) -> Supplies:
     """As on a machine that does not see the results."""
-    return replace(supplies, home=replace(supplies.home, mark=Path("/nowhere")))
+    return replace(supplies, mark=Path("/nowhere"))
 
 
 @pytest.fixture
@@ -37,21 +38,21 @@ def test_on_this_machine_a_trial_needs_nothing(tmp_path):
     job = Job(asked(), tmp_path / "run" / "a", "mine")
     with supplies_for(None, [job]) as supplies:
         assert supplies is None
-    assert attempt(job)
+    assert run_job(job)
     assert job.outcome() == Outcome("done")
 
 
 def test_a_machine_without_data_and_results_does_the_same_job(tmp_path, local_ray, monkeypatch, environment):
     here = Job(asked(), tmp_path / "here", "mine")
-    attempt(here)
+    run_job(here)
     monkeypatch.setenv(COMMAND, "what was typed")
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "gone"))
     job = Job(asked(address="127.0.0.1:1", scratch=tmp_path / "scratch"), tmp_path / "run" / "a", "mine")
     with supplies_for(local_ray, [job]) as supplies:
-        local_ray.get([supplies.home.keeper.data.remote(known) for known in supplies.data.values()])
+        local_ray.get([supplies.server.data.remote(known) for known in supplies.data.values()])
         shutil.rmtree(tmp_path / "gone")
         monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "empty"))
-        assert attempt(job, elsewhere(supplies))
+        assert run_job(job, elsewhere(supplies))
     assert read(job.folder) == read(here.folder)
     assert job.outcome() == Outcome("done")
     assert len(list((tmp_path / "empty" / "decoded").glob("digits-*/"))) == 1
@@ -64,14 +65,14 @@ def test_why_it_failed_comes_home(tmp_path, local_ray, environment):
     broken.partition.clients = 2000
     job = Job(broken, tmp_path / "run" / "a", "mine")
     with supplies_for(local_ray, [job]) as supplies:
-        assert not attempt(job, elsewhere(supplies))
+        assert not run_job(job, elsewhere(supplies))
     assert (job.folder / ERROR).read_text().startswith("ConfigError: ")
     assert job.outcome().status == "failed"
 
 
 def test_what_is_asked_for_again_too_soon_is_left_out():
     now, calls = [0.0], []
-    call = paced(lambda: calls.append(now[0]), seconds=5, clock=lambda: now[0])
+    call = at_most_every(5, lambda: calls.append(now[0]), clock=lambda: now[0])
     for now[0] in (1.0, 5.0, 6.0, 9.9, 10.0):
         call()
     assert calls == [5.0, 10.0]
