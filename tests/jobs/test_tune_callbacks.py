@@ -11,7 +11,7 @@ from fedbench.jobs import tune_callbacks
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_job import write_error
-from fedbench.jobs.tune_callbacks import evaluations, halving, progress_callback, trial_name
+from fedbench.jobs.tune_callbacks import evaluations, halving, job_queue, progress_callback, trial_name
 from fedbench.studies.run import run
 from tests.runtime.rounds import small
 
