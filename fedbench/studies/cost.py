@@ -13,7 +13,7 @@ from fedbench.config import Config, DataConfig, PartitionConfig
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import ClientRows, Clients, Partition
-from fedbench.data.partitions.holdings import Stock
+from fedbench.data.partitions.assignment import Stock
 from fedbench.data.partitions.scheme import ignored, with_client_count
 from fedbench.data.reading import published
 from fedbench.data.sources import published_of

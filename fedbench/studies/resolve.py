@@ -11,7 +11,7 @@ from fedbench.config import Config
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
-from fedbench.data.partitions.holdings import Stock
+from fedbench.data.partitions.assignment import Stock
 from fedbench.data.partitions.scheme import checked, with_client_count
 from fedbench.engine.learner import told
 from fedbench.errors import ConfigError

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedbench.config import Config
 from fedbench.data import Dataset, Partition, partition
-from fedbench.data.partitions.holdings import apportion, different, generator, ranks
+from fedbench.data.partitions.assignment import apportion, different, generator, ranks
 from fedbench.errors import ConfigError
 
 SCHEMES = ["iid", "shards", "pathological", "dirichlet", "dirichlet-fixed", "practical", "domain", "domain-shards"]

@@ -6,13 +6,13 @@ share of each client's training images is held out for validation. All row numbe
 
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
-from fedbench.data.noise import check_chosen
-from fedbench.data.partitions.holdings import Stock, generator, repeats, shared
+from fedbench.data.partitions.assignment import Stock, generator, repeats, shared
+from fedbench.data.partitions.label_noise import check_chosen
+from fedbench.data.partitions.public import draw_public
 from fedbench.data.partitions.rows import ClientRows, Clients, Partition, client_rows
 from fedbench.data.partitions.saved import from_file
 from fedbench.data.partitions.scheme import FILE, checked, load, names, resolved, unused, with_client_count
 from fedbench.data.partitions.validation import held_for_validation, own_validation
-from fedbench.data.public import draw_public
 from fedbench.errors import ConfigError
 
 __all__ = ["ClientRows", "Clients", "Partition", "names", "partition", "resolved"]

@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from fedbench.data.partitions.holdings import Holdings
+from fedbench.data.partitions.assignment import Holdings
 from fedbench.data.partitions.rows import PARTS
 from fedbench.errors import ConfigError
 

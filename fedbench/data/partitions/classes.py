@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import (
+from fedbench.data.partitions.assignment import (
     Deal,
     Holdings,
     Stock,

@@ -1,7 +1,7 @@
 """Deals of data sets whose images come from several domains: photographs and sketches, or kinds of corruption."""
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import Deal, Holdings, Stock, together
+from fedbench.data.partitions.assignment import Deal, Holdings, Stock, together
 from fedbench.errors import ConfigError
 
 

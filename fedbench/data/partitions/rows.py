@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from fedbench.data.partitions.holdings import Holdings, by_client
+from fedbench.data.partitions.assignment import Holdings, by_client
 
 PARTS = ("train", "val", "test")
 Flat = tuple[np.ndarray, np.ndarray]

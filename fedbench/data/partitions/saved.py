@@ -16,11 +16,11 @@ import numpy as np
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions.arrays import SUFFIX, Saved, check_count, from_arrays
-from fedbench.data.partitions.holdings import Holdings, Stock, generator, repeats, together
+from fedbench.data.partitions.assignment import Holdings, Stock, generator, repeats, together
+from fedbench.data.partitions.public import draw_public
 from fedbench.data.partitions.rows import PARTS, Partition, client_rows
 from fedbench.data.partitions.scheme import unused
 from fedbench.data.partitions.validation import held_for_validation
-from fedbench.data.public import draw_public
 from fedbench.errors import ConfigError, first_line
 
 

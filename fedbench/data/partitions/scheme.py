@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from fedbench.config import PartitionConfig
 from fedbench.config.words import explain
 from fedbench.data.partitions import schemes
-from fedbench.data.partitions.holdings import Deal, Stock
+from fedbench.data.partitions.assignment import Deal, Stock
 from fedbench.errors import ConfigError, nearest
 
 FILE = "file"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedbench.config import Config
-from fedbench.data.partitions.holdings import Holdings, Stock, apportion, ranks
+from fedbench.data.partitions.assignment import Holdings, Stock, apportion, ranks
 
 
 def held_for_validation(train: Holdings, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.data.partitions.assignment import generator
 from fedbench.data.partitions.classes import deal_classes
-from fedbench.data.partitions.holdings import generator
 from tests.data.partitions.dealing import deal, doubles, refused
 from tests.data.toys import EVEN, made
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from fedbench.config import Config, PartitionConfig
 from fedbench.data import partition
 from fedbench.data.partitions import schemes
-from fedbench.data.partitions.holdings import Holdings
+from fedbench.data.partitions.assignment import Holdings
 from fedbench.data.partitions.scheme import COMMON, FILE_KEYS, Scheme, headline, load, names, resolved, unused
 from fedbench.errors import ConfigError
 from tests.data.toys import EVEN

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.data.partitions.assignment import Deal, Holdings, Stock
 from fedbench.data.partitions.classes import SHARD_KEYS
 from fedbench.data.partitions.domains import check_domains
-from fedbench.data.partitions.holdings import Deal, Holdings, Stock
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.data.partitions.schemes import shards
 from fedbench.errors import ConfigError

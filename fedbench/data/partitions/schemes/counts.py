@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import Deal, Stock, choose, parts
+from fedbench.data.partitions.assignment import Deal, Stock, choose, parts
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 

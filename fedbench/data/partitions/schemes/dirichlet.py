@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import Deal, Stock
+from fedbench.data.partitions.assignment import Deal, Stock
 from fedbench.data.partitions.proportions import KEYS, cut_by_shares
 from fedbench.data.partitions.scheme import Scheme
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import Deal, Stock, choose, parts
+from fedbench.data.partitions.assignment import Deal, Stock, choose, parts
 from fedbench.data.partitions.proportions import check_no_class_empty
 from fedbench.data.partitions.scheme import Scheme
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.data.partitions.assignment import Deal, Stock, parts
 from fedbench.data.partitions.classes import SHARD_KEYS, shard_deal
 from fedbench.data.partitions.domains import clients_each, side_by_side
-from fedbench.data.partitions.holdings import Deal, Stock, parts
 from fedbench.data.partitions.scheme import Scheme
 
 

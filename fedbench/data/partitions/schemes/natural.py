@@ -7,8 +7,8 @@ from pydantic import Field
 
 from fedbench.config import PartitionConfig
 from fedbench.config.section import PositiveInt
+from fedbench.data.partitions.assignment import Deal, Holdings, Stock, held_out, pooled, sampled
 from fedbench.data.partitions.domains import check_domains
-from fedbench.data.partitions.holdings import Deal, Holdings, Stock, held_out, pooled, sampled
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.data.partitions.assignment import Deal, Holdings, Stock, choose, evenly, parts
 from fedbench.data.partitions.classes import check_classes, random_classes
-from fedbench.data.partitions.holdings import Deal, Holdings, Stock, choose, evenly, parts
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.data.partitions.assignment import Deal, Stock, parts
 from fedbench.data.partitions.classes import SHARD_KEYS, shard_deal
-from fedbench.data.partitions.holdings import Deal, Stock, parts
 from fedbench.data.partitions.scheme import Scheme
 
 

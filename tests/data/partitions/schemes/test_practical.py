@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import generator
+from fedbench.data.partitions.assignment import generator
 from fedbench.data.partitions.proportions import draw_ends, pieces
 from tests.data.partitions.dealing import deal
 from tests.data.toys import made

@@ -1,19 +1,15 @@
 """Wrong labels on purpose, for chosen clients."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from fedbench.config import Config, PartitionConfig
 from fedbench.data.dataset import Dataset
-from fedbench.data.partitions.holdings import generator
+from fedbench.data.partitions.assignment import generator
+from fedbench.data.partitions.rows import Partition
 from fedbench.errors import ConfigError
 
-if TYPE_CHECKING:
-    from fedbench.data.partitions import Partition
 
-
-def client_targets(dataset: Dataset, partition: "Partition", config: Config, client: int, part: str) -> np.ndarray:
+def client_targets(dataset: Dataset, partition: Partition, config: Config, client: int, part: str) -> np.ndarray:
     """Targets [n, ...] of a client's part ('train', 'val' or 'test'), as that client sees them."""
     options = config.partition
     rows = getattr(partition.clients[client], part)
@@ -30,7 +26,7 @@ def flipped(labels: np.ndarray, classes: int) -> np.ndarray:
     return (labels + 1) % classes
 
 
-def noisy(dataset: Dataset, partition: "Partition", rate: float, client: int, rows: np.ndarray) -> np.ndarray:
+def noisy(dataset: Dataset, partition: Partition, rate: float, client: int, rows: np.ndarray) -> np.ndarray:
     """Labels of these rows, int64; round(rate * n) of the client's n training and validation images have a wrong one.
 
     A wrong label is any of the others with equal chance. Copies of an image have one label. The seed of the partition

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedbench.data.partitions.holdings import Holdings, apportion, deal_again, different, generator, shared
+from fedbench.data.partitions.assignment import Holdings, apportion, deal_again, different, generator, shared
 from tests.data.partitions.dealing import doubles
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedbench.config import PublicConfig
-from fedbench.data.partitions.holdings import Stock, evenly, generator, ranks
+from fedbench.data.partitions.assignment import Stock, evenly, generator, ranks
 from fedbench.errors import ConfigError
 
 
