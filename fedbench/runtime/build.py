@@ -52,7 +52,7 @@ def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cp
     if config.train.precision == "64-true":
         module.double()  # before weights of that precision are copied into it
     if config.model.weights:
-        state_dicts.load(module, config.model.weights)
+        state_dicts.load_state_dict(module, config.model.weights)
     kind = methods.load(config.method.name)
     options = kind.Options(**config.method.options)
 

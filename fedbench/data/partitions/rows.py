@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from fedbench.data.partitions.assignment import Holdings, by_client
+from fedbench.data.partitions.assignment import Assignment, rows_by_client
 
 PARTS = ("train", "val", "test")
 Flat = tuple[np.ndarray, np.ndarray]
@@ -103,7 +103,7 @@ class Partition:
         return found | ({} if self.public is None else {"public": self.public})
 
 
-def client_rows(train: Holdings, val: np.ndarray, test: Holdings, count: int, sort: bool = True) -> Clients:
+def client_rows(train: Assignment, val: np.ndarray, test: Assignment, count: int, sort: bool = True) -> Clients:
     """The rows of so many clients, ascending or as they stand. val: bool [n], which of `train` are held out."""
-    parts = (Holdings(train.rows[~val], train.owners[~val]), Holdings(train.rows[val], train.owners[val]), test)
-    return Clients([by_client(part, count, sort) for part in parts])
+    parts = (Assignment(train.rows[~val], train.owners[~val]), Assignment(train.rows[val], train.owners[val]), test)
+    return Clients([rows_by_client(part, count, sort) for part in parts])
