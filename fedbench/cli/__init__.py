@@ -35,7 +35,7 @@ class Printed(SystemExit):
     """Nothing was asked for but what has been printed, such as --help."""
 
 
-def command(body: Main) -> Callable[[Sequence[str] | None], int]:
+def command(body: Main) -> Callable[..., int]:
     """Makes a command's main: a user's mistake is one line on stderr; everything ends in an exit code."""
 
     @wraps(body)

@@ -132,9 +132,9 @@ def asides(plan: "Plan") -> Iterator[str]:
         more = f" and {plural(len(names) - 1, 'more run')}" if len(names) > 1 else ""
         yield f"failed:  {names[0]}{more}: {error}"
     if stopped := plan.stopped():
-        names = "; ".join(f"{entry.label} {entry.name} ({entry.error})" for entry in stopped[:MOST_NAMED])
+        some = "; ".join(f"{entry.label} {entry.name} ({entry.error})" for entry in stopped[:MOST_NAMED])
         more = f"; and {len(stopped) - MOST_NAMED} more" if len(stopped) > MOST_NAMED else ""
-        yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {names}{more}"
+        yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {some}{more}"
     yield from (f"left out: {label} {point}: {why}" for label, point, why in plan.refused)
 
 

@@ -10,8 +10,10 @@ from fedbench.errors import ConfigError
 from fedbench.models import pretrained as published
 from fedbench.models.network import Grey, Network, check_choice, entrance
 
-CONVOLUTIONS = ((64, 11, 4, 2, True), (192, 5, 1, 2, True), (384, 3, 1, 1, False), (256, 3, 1, 1, False))
-CONVOLUTIONS += ((256, 3, 1, 1, True),)
+CONVOLUTIONS = (
+    *((64, 11, 4, 2, True), (192, 5, 1, 2, True)),
+    *((384, 3, 1, 1, False), (256, 3, 1, 1, False), (256, 3, 1, 1, True)),
+)
 """Channels, kernel, stride, padding, and whether 3x3 max pooling of stride 2 follows."""
 SMALLEST = 63
 TORCHVISION_LAYERS = {"0": "conv1", "3": "conv2", "6": "conv3", "8": "conv4", "10": "conv5"}

@@ -61,10 +61,11 @@ class Vit(Network):
         self.head = nn.Linear(hidden, classes)
 
 
-def patches_of(channels: int, like: nn.Module) -> nn.Conv2d:
+def patches_of(channels: int, like: nn.Conv2d) -> nn.Conv2d:
     """The first layer for images with so many channels, with torchvision's initial weights."""
     conv = nn.Conv2d(channels, like.out_channels, PATCH, PATCH)
     nn.init.trunc_normal_(conv.weight, std=(1 / (channels * PATCH**2)) ** 0.5)
+    assert conv.bias is not None
     nn.init.zeros_(conv.bias)
     return conv
 

@@ -48,7 +48,8 @@ def partition_from_arrays(path: Path, seed: int, clients: int, rows: int) -> Sav
         held.append(Assignment(found[part], np.repeat(np.arange(clients), own)))
     _check_apart(where, held, rows)
     public = found.get("public")
-    return SavedPartition(*held, np.zeros(clients, bool), None if public is None else np.sort(public))
+    train, val, test = held
+    return SavedPartition(train, val, test, np.zeros(clients, bool), None if public is None else np.sort(public))
 
 
 def _of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:

@@ -111,7 +111,7 @@ def merges_parts(source: SamplePool, options: PartitionConfig) -> bool:
 
 
 def parts_to_deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> SamplePool:
-    """The parts to deal from: as they are, or pooled and split anew within each domain and class; see `pooled`."""
+    """The parts to deal from: as they are, or merged and split anew within each domain and class."""
     source = draw_total(source, options, rng)
     if not merges_parts(source, options):
         return source

@@ -60,7 +60,7 @@ def deal_classes(classes: int, clients: int, options: PartitionConfig, rng: np.r
     if options.deal == "even":
         for client in np.flatnonzero((np.diff(np.sort(held, axis=1), axis=1) == 0).any(axis=1)):
             while (double := first_repeated_slot(held[client])) is not None:
-                swap_repeated_class(held, client, double, rng)
+                swap_repeated_class(held, int(client), double, rng)
     return held
 
 

@@ -53,6 +53,7 @@ def cut_by_shares(source: SamplePool, options: PartitionConfig, rng: np.random.G
         held = draw_held_out(hands, options.test_share, rng)
         return Assignment(hands.rows[~held], hands.owners[~held]), Assignment(hands.rows[held], hands.owners[held])
     if options.test == "drawn":
+        assert options.test_size  # filled in where nothing is said
         return hands, draw_in_proportion(source, train.T, options.test_size, rng)
     return hands, deal_pieces(source, source.test, piece_sizes(ends, source.class_sizes(source.test)), rng)
 
@@ -110,7 +111,7 @@ def draw_in_proportion(source: SamplePool, held: np.ndarray, size: int, rng: np.
     clients, classes = held.shape
     owners = np.repeat(np.arange(clients), classes)
     counts = apportion(held.ravel(), owners, np.full(clients, size), rng).reshape(held.shape)
-    check_no_class_empty("drawn", source, [("test", source.test)], counts.any(axis=0))
+    check_no_class_empty("drawn", source, [("test", source.test)], counts.sum(axis=0) > 0)
     return draw_for_clients(source, source.test, counts, rng)
 
 

@@ -80,7 +80,7 @@ class Partition:
             rows, counts = self.clients.parts[part]
             within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
             whole[np.repeat(begins[:, column] + 1, counts) + within] = rows
-        digest.update(whole)
+        digest.update(whole.tobytes())
         public = np.empty(0, np.int64) if self.public is None else self.public
         digest.update(len(public).to_bytes(8, "little") + public.astype("<i8").tobytes())
         return digest.hexdigest()

@@ -89,14 +89,17 @@ def read_partition(path: Path | None, seed: int, clients: int, rows: int) -> Sav
     check_client_count(path, len(listed), clients)
     found = [_client(entry, rows, f"partition.path = {path}: client {i}") for i, entry in enumerate(listed)]
     public = tree.get("public")
+    train, val, test = (_assignment([client.get(part, np.empty(0, np.int64)) for client in found]) for part in PARTS)
     return SavedPartition(
-        *(_holdings([client.get(part, np.empty(0, np.int64)) for client in found]) for part in PARTS),
+        train,
+        val,
+        test,
         np.array(["val" not in client for client in found]),
         None if public is None else np.sort(_rows(public, rows, f"partition.path = {path}: public")),
     )
 
 
-def _holdings(rows: list[np.ndarray]) -> Assignment:
+def _assignment(rows: list[np.ndarray]) -> Assignment:
     return Assignment(np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(own) for own in rows]))
 
 

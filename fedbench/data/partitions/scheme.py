@@ -112,9 +112,8 @@ def resolve_scheme_options(asked: PartitionConfig, one_part: bool) -> PartitionC
 def with_client_count(asked: PartitionConfig, source: SamplePool) -> PartitionConfig:
     """The resolved keys with as many clients as the data have, where the scheme goes by them and nothing is said."""
     options = resolve_scheme_options(asked, source.one_part)
-    if not clients_by_data(asked):
-        return options
-    return options.model_copy(update={"clients": load(asked.name).count(source, checked(options))})
+    count = load(asked.name).count if clients_by_data(asked) else None
+    return options.model_copy(update={"clients": count(source, checked(options))}) if count else options
 
 
 def clients_by_data(asked: PartitionConfig) -> bool:

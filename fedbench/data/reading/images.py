@@ -26,7 +26,7 @@ class Item(NamedTuple):
     image: Any
     label: Any
     where: str
-    domain: int | None = None
+    domain: int | str | None = None
 
 
 def open_image(data: bytes | Path, where: str) -> Image.Image:

@@ -113,7 +113,7 @@ class GivenPart:
     def _by_key(self, found: Mapping[str, Any], where: str) -> tuple[Any, Any, Any]:
         keys = list(found)
         label = key_of("label", self.keys.label, TARGETS, keys, where)
-        user = key_of("user", self.keys.user, DOMAIN_KEYS, keys, where, needed=False)
+        user = find_key("user", self.keys.user, DOMAIN_KEYS, keys, where)
         left = [key for key in keys if key not in (label, user)]
         usual = left if len(left) == 1 else SAMPLE_KEYS
         sample = key_of("sample", self.keys.sample, usual, left, where)
@@ -227,17 +227,16 @@ def names_and_count(known: Any, where: str) -> tuple[tuple[str, ...], int | None
     return names, len(names) or None
 
 
-def key_of(
+def find_key(
     what: str,
     asked: str | None,
     usual: Sequence[str],
     keys: Sequence[str],
     where: str,
-    needed: bool = True,
     hint: str = "",
     noun: str = "key",
 ) -> str | None:
-    """The key of an item that holds its sample, label or user. Raises ConfigError."""
+    """The key of an item that holds its sample, label or user, if there is one. Raises ConfigError."""
     if asked:
         if asked not in keys:
             raise ConfigError(f"data.{what} = {asked!r}: {where} has no such {noun}; {nearest(asked, keys)}")
@@ -246,11 +245,25 @@ def key_of(
     if len(found) > 1:
         named = " and ".join(found)
         raise ConfigError(f"{where}: {named} could each be the {what}: set data.{what} to one of them{hint}")
-    if not found and needed:
+    return found[0] if found else None
+
+
+def key_of(
+    what: str,
+    asked: str | None,
+    usual: Sequence[str],
+    keys: Sequence[str],
+    where: str,
+    hint: str = "",
+    noun: str = "key",
+) -> str:
+    """The same of what every item must have. Raises ConfigError."""
+    found = find_key(what, asked, usual, keys, where, hint, noun)
+    if found is None:
         raise ConfigError(
             f"{where}: which {noun} holds the {what}? Set data.{what} to one of {', '.join(map(str, keys))}"
         )
-    return found[0] if found else None
+    return found
 
 
 def unwrap_value(value: Any) -> Any:

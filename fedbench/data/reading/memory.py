@@ -51,8 +51,8 @@ def plain_value(value: Any) -> PlainValue | None:
         whole = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
         return PlainValue((value.shape, value.dtype.str), whole, value.size)
     if isinstance(value, Image.Image):
-        whole = value.tobytes()
-        return PlainValue((value.size, value.mode), whole, len(whole))
+        content = value.tobytes()
+        return PlainValue((value.size, value.mode), content, len(content))
     if isinstance(value, SCALARS):
         return PlainValue(value, numbers=numbers_in([value]))
     if isinstance(value, list | tuple) and all(issubclass(kind, SCALARS) for kind in kinds_of(value)):

@@ -74,7 +74,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
     names = tuple(parts[0].classes)
     for part in parts:
         check_part(folder, part, len(names))
-    return Content(*map(len, parts), chain.from_iterable(map(unpickled_slices, parts)), len(names), names)
+    train, test = map(len, parts)
+    return Content(train, test, chain.from_iterable(map(unpickled_slices, parts)), len(names), names)
 
 
 def check_part(folder: Path, part: Any, classes: int) -> None:

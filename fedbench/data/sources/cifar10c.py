@@ -24,11 +24,6 @@ from fedbench.data.reading.images import is_test_row
 from fedbench.data.reading.published import Extent, Published
 from fedbench.errors import ConfigError
 
-COMMON_CORRUPTIONS = (
-    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
-    *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
-)
-"""The fifteen types of the benchmark, in its order."""
 Corruption = Literal[
     "gaussian_noise",
     "shot_noise",
@@ -50,6 +45,11 @@ Corruption = Literal[
     "spatter",
     "saturate",
 ]
+COMMON_CORRUPTIONS: tuple[Corruption, ...] = (
+    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+)
+"""The fifteen types of the benchmark, in its order."""
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SEVERITIES = 5
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading.images import is_test_row, library_reason
-from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, domain_numbers, key_of
+from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, domain_numbers, find_key, key_of
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError
@@ -161,8 +161,8 @@ def columns_of(where: str, table: "DataFrame", options: Options) -> tuple[str, s
     """The columns of target and user. Raises ConfigError."""
     names = [name for name in table.columns if name not in options.drop]
     hint = " (and --data.drop the other, unless it is a feature)"
-    user = key_of("user", options.user, DOMAIN_KEYS, names, where, needed=False, hint=hint, noun="column")
-    label = key_of("label", options.label, TARGETS, names, where, hint=hint, noun="column")
+    user = find_key("user", options.user, DOMAIN_KEYS, names, where, hint, "column")
+    label = key_of("label", options.label, TARGETS, names, where, hint, "column")
     assert label is not None
     return label, user
 

@@ -72,7 +72,8 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
         "probed": probed.hexdigest(),
     }
     fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *lines))
-    return Source(config.name, partial(read, config, *parts, reading.classes, fresh), options=decided)
+    train, test = parts
+    return Source(config.name, partial(read, config, train, test, reading.classes, fresh), options=decided)
 
 
 def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading]:
@@ -216,10 +217,11 @@ class TargetReader:
     def _by_name(self, values: np.ndarray) -> np.ndarray:
         """Both parts may number their classes in another order: the names count."""
         assert self.matched is not None
-        high = np.flatnonzero(values[: self.train] >= (self.named or 0))
+        known = self.named or 0
+        high = np.flatnonzero(values[: self.train] >= known)
         if len(high):
             row = int(high[0])
-            raise TargetError(row, f"label {values[row]} is outside the class range; 0 to {self.named - 1}")
+            raise TargetError(row, f"label {values[row]} is outside the class range; 0 to {known - 1}")
         own = values[self.train :]
         wrong = np.flatnonzero((own < 0) | (own >= len(self.matched)))
         if len(wrong):

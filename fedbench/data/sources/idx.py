@@ -89,7 +89,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
         raise ConfigError(f"{files[2]}: images of another size than in {files[0].name}")
     parts = (image_blocks(files[i], own, upright=name == "emnist") for i, own in zip((0, 2), labels, strict=True))
     warnings = changed_warning(PUBLISHED[name], folder)
-    return Content(*map(len, labels), chain.from_iterable(parts), len(names), names, warnings=warnings)
+    train, test = map(len, labels)
+    return Content(train, test, chain.from_iterable(parts), len(names), names, warnings=warnings)
 
 
 def class_names(name: str) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 def read(name: str, folder: Path, options: Options) -> Content:
     """Classes in ascending order of their WordNet numbers. Raises ConfigError."""
-    seen, listed = SeenFiles(), {}
+    seen, listed = SeenFiles(), dict[str, list[tuple[Path, str]]]()
     for part in LISTS:
         for file, number, row in rows_in(folder / part):
             path = seen.add(path_below(folder / "images", file, row.where), row.where)

@@ -14,6 +14,8 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
     Clients draw independently of each other and may share images; only where a client wants more of a class than there
     is does it hold images twice. The protocol of FedCAC (ICCV 2023, section 4.1) with alpha per class.
     """
+    assert options.train_size is not None  # both are filled in where nothing is said
+    assert options.test_size is not None
     source = parts_to_deal(source, options, rng)
     every = np.ones(source.classes, bool)
     check_no_class_empty(options.name, source, [("training", source.train), ("test", source.test)], every)

@@ -22,6 +22,8 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
     Clients draw independently of each other and may share images; within a client every image is another. The protocol
     of FedCAC (ICCV 2023, section 4.1).
     """
+    assert options.train_size is not None  # both are filled in where nothing is said
+    assert options.test_size is not None
     check_classes(source.classes, options)
     source = parts_to_deal(source, options, rng)
     held = random_classes(source.classes, options.clients, options.classes, rng)
