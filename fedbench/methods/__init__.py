@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from fedbench.methods.base import Method
 
 
+NO_METHODS = (*CONTRACT, "cotraining")
+"""The files beside the methods: what every method is written in, and what a family of methods derives from."""
+
+
 @cache
 def names() -> list[str]:
     """What `method.name` may be, without importing any."""
-    found = (module.name for module in iter_modules(__path__) if not module.ispkg)
-    return sorted(name.replace("_", "-") for name in found if name not in CONTRACT)
+    modules = [module.name for module in iter_modules(__path__)]
+    return sorted(name.replace("_", "-") for name in modules if name not in NO_METHODS)
 
 
 def load(name: str) -> "type[Method]":

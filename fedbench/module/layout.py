@@ -8,6 +8,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -229,3 +230,8 @@ def _slots(tensors: Sequence[tuple[str, Tensor]], roles: dict[str, set[int]]) ->
         slots.append(Slot(name, tuple(tensor.shape), start, stop, **owned))
         start = stop
     return tuple(slots)
+
+
+def shares_by_tensor(name: str, slots: Iterable[Slot], ones: Tensor | np.ndarray, masks: int = 1) -> dict[str, float]:
+    """`NAME/TENSOR`: the share of ones in every tensor. ones: of so many masks together `[N]`, bool or counted."""
+    return {f"{name}/{s.name}": float(ones[s.start : s.stop].sum()) / (s.size * masks) for s in slots}

@@ -12,11 +12,10 @@ import wandb
 
 from fedbench.config import Config, WandbConfig
 from fedbench.config.files import load_yaml
+from fedbench.plugins import PAGES, installed
 from fedbench.results.logged import Spent, by_round, metric_values, trace_distributions, trace_values
-from fedbench.results.matrix import is_matrix
-from fedbench.results.plan import Entry, Plan, study_name
-from fedbench.results.published import is_reproduction
-from fedbench.results.reader import Records
+from fedbench.results.plan import Entry, Plan, is_study, study_name
+from fedbench.results.reader import Records, is_run
 from fedbench.results.tables import COLUMNS, final_table
 from fedbench.results.wandb_log import (
     LONGEST,
@@ -40,9 +39,8 @@ PAGE = (
     "groups.csv",
     "plan.json",
     "matrix.json",
-    "reproduction.json",
 )
-"""The files of a study that go along as an artifact, those that are there."""
+"""The files of a study that go along as an artifact, those that are there, as do those of other packages' studies."""
 ROLE = "study"
 
 
@@ -175,8 +173,8 @@ def send_study(study: WandbStudy, warn: Warn | None = None) -> Any:
 
 
 def is_overview(folder: Path) -> bool:
-    """Whether the folder holds a study whose parts are studies: over settings, or of published cells."""
-    return is_matrix(folder) or is_reproduction(folder)
+    """Whether the folder holds a study whose parts are studies, such as one over settings: a table and no plan."""
+    return (folder / "table.csv").exists() and not (is_study(folder) or is_run(folder))
 
 
 def send_overview(folder: Path, place: WandbConfig, warn: Warn | None = None) -> Any:
@@ -193,7 +191,7 @@ def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[
     run = started(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": title, **more}, warn)
     run.summary["final_table"] = table(rows)
     artifact = wandb.Artifact(f"page-{told}", "report", description=f"page and tables of {name}")
-    for file in PAGE:
+    for file in (*PAGE, *installed(PAGES)):
         if (folder / file).exists():
             artifact.add_file(str(folder / file), name=file)
     run.log_artifact(artifact)

@@ -18,12 +18,13 @@ from fedbench.data.partitions.scheme import ignored_keys, with_client_count
 from fedbench.data.reading import published
 from fedbench.data.sources import published_of
 from fedbench.engine.fit import Amount, Fit
+from fedbench.jobs.resolve import model_defaults, settled
 from fedbench.module import seeds
 from fedbench.processor import cores
 from fedbench.runtime.build import build_learner
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.hosts import torch_threads
-from fedbench.studies.resolve import model_defaults, settled
+from fedbench.runtime.resolved import ResolvedRun
 
 TESTS = 1 / 5
 """Images of their test parts, of those of the training parts."""
@@ -62,8 +63,9 @@ class Cost:
         """Gradient steps, each of one batch, as the method counts them."""
         config, clients = self.config, self.config.partition.clients
         kind, options = methods.load(config.method.name), methods.checked_options(config.method)
-        fits = {"all": clients, "pooled": 1}.get(kind.trains, count_of(clients, config.participation))
-        held = self.images * (1 - config.data.val) * (clients if kind.trains == "pooled" else 1)
+        trainers = kind.trainers(options)
+        fits = {"all": clients, "pooled": 1, "drawn": count_of(clients, config.participation)}[trainers]
+        held = self.images * (1 - config.data.val) * (clients if trainers == "pooled" else 1)
         return config.rounds * fits * kind.steps(options, config.train, max(1, round(held)), config.public.size)
 
     @property
@@ -165,7 +167,7 @@ def step_seconds(asked: str, dataset: Dataset) -> float:
     model_defaults(config, dataset.shape)
     timed = min(batch, max(2, NUMBERS // prod(dataset.shape)))
     config.train.batch_size = timed
-    learner = build_learner(config, dataset, seed=0)
+    learner = build_learner(ResolvedRun.of(config, dataset), seed=0)
     rows, nothing = np.arange(timed) % len(dataset.targets), np.zeros(0, np.int64)
     held = Partition(Clients.of([ClientRows(rows, nothing, nothing)]))
     data = ClientData(config, dataset, held, learner.device, learner.dtype).split([0], "train", ("cost",))

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.models import build, state_dicts
-from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.networks import Parted
 from tests.runtime.rounds import driver, small
@@ -44,9 +44,9 @@ def test_every_form_gives_the_same_model(tmp_path):
 
 def test_every_client_starts_from_it(tmp_path):
     state = written(tmp_path / "w.pt")
-    config, dataset = resolve(small(model__weights=tmp_path / "w.pt", seeds=[5]))
+    resolved = resolve(small(model__weights=tmp_path / "w.pt", seeds=[5]))
     flat = torch.cat([tensor.flatten() for tensor in state.values()])
-    assert torch.equal(driver(config, dataset, tmp_path).initial.params, flat)
+    assert torch.equal(driver(resolved, tmp_path).initial.params, flat)
 
 
 def test_what_is_no_state_dict_of_the_model_is_one_line(tmp_path):

@@ -6,13 +6,13 @@ from fedbench.report.baseline_colour import TONE_WORDS, baseline_tone
 from fedbench.report.leaderboard import laid_out, leaderboard
 from fedbench.report.matrix import Survey
 from fedbench.report.matrix import lines as over_settings
-from fedbench.report.published import lines as published
 from fedbench.report.study import Study
-from fedbench.results.published import Made
+from fedbench_papers.tables.page import lines as published
+from fedbench_papers.tables.reproduction import Made
+from tests.papers.tables.test_page import write_published
 from tests.report.conftest import write_comparison
 from tests.report.reading import page_of
 from tests.report.test_matrix import write_matrix
-from tests.report.test_published import write_published
 
 BOTH = {"local": 70.0, "centralized": 60.0}
 
