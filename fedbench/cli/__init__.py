@@ -35,7 +35,7 @@ class Printed(SystemExit):
     """Exit after printing, for example after --help."""
 
 
-def command(body: Main) -> Callable[[Sequence[str] | None], int]:
+def command(body: Main) -> Callable[..., int]:
     """Wraps a command's main: reports a user's mistake in one line on stderr and always returns an exit code."""
 
     @wraps(body)

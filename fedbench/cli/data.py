@@ -109,9 +109,9 @@ def checks(dataset: "Dataset", config: "Config") -> Iterator[tuple[bool, str]]:
     from fedbench.data import cache, importing
 
     assert dataset.folder is not None
-    intact = cache.intact(dataset.folder)
+    intact = cache.is_intact(dataset.folder)
     yield intact, "decoded images: " + ("intact" if intact else "damaged: delete the folder and run this again")
-    published, text = importing.checksums(config.data)
+    published, text = importing.compare_checksums(config.data)
     yield published, f"files: {text}"
 
 

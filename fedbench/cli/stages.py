@@ -111,11 +111,11 @@ class Stages:
         return {**vars(self), "_progress": None}
 
     def _next(self, jobs: list[str]) -> None:
-        from fedbench.jobs.schedule import where
+        from fedbench.jobs.schedule import describe_cluster
 
         self.stop()
         stage = "final runs over the seeds" if self._jobs else self.what
-        place = None if self._jobs else where(self.config)
+        place = None if self._jobs else describe_cluster(self.config)
         self._jobs, self._progress = jobs, GridProgress(len(jobs), Console(stderr=True))
         self._progress.start(f"{stage}: {plural(len(jobs), 'run')}")
         if place:
@@ -132,9 +132,9 @@ def asides(plan: "Plan") -> Iterator[str]:
         more = f" and {plural(len(names) - 1, 'more run')}" if len(names) > 1 else ""
         yield f"failed:  {names[0]}{more}: {error}"
     if stopped := plan.stopped():
-        names = "; ".join(f"{entry.label} {entry.name} ({entry.error})" for entry in stopped[:MOST_NAMED])
+        some = "; ".join(f"{entry.label} {entry.name} ({entry.error})" for entry in stopped[:MOST_NAMED])
         more = f"; and {len(stopped) - MOST_NAMED} more" if len(stopped) > MOST_NAMED else ""
-        yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {names}{more}"
+        yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {some}{more}"
     yield from (f"left out: {label} {point}: {why}" for label, point, why in plan.refused)
 
 

@@ -17,10 +17,10 @@ from fedbench import processor
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
-from fedbench.data.partitions.scheme import FILE, headline
+from fedbench.data.partitions.scheme import FILE_SCHEME, headline
 from fedbench.jobs import provenance
 from fedbench.jobs.decisions import decisions
-from fedbench.models.state_dicts import fingerprint
+from fedbench.models.state_dicts import weights_fingerprint
 from fedbench.results.files import write_arrays_atomically, write_atomically, write_json_atomically
 from fedbench.runtime.ray.cluster import COMMAND
 from fedbench.runtime.resolved import ResolvedRun
@@ -67,7 +67,7 @@ def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any
 
 def files(config: Config) -> dict[str, Path]:
     """The files that the configuration names and that decide the numbers, by the key of their fingerprint."""
-    dealt = config.partition.path if config.partition.name == FILE else None
+    dealt = config.partition.path if config.partition.name == FILE_SCHEME else None
     named = {"weights_fingerprint": config.model.weights, "partition_file_fingerprint": dealt}
     return {key: path for key, path in named.items() if path}
 
@@ -79,7 +79,7 @@ def prints(config: Config) -> dict[str, str]:
 
 @cache
 def _print(path: Path, modified: int) -> str:
-    return fingerprint(path)
+    return weights_fingerprint(path)
 
 
 def _command() -> str | None:

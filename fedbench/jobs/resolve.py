@@ -11,7 +11,7 @@ from fedbench.config import Config
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
-from fedbench.data.partitions.holdings import Stock
+from fedbench.data.partitions.assignment import SamplePool
 from fedbench.data.partitions.scheme import checked, with_client_count
 from fedbench.engine.learner import told
 from fedbench.errors import ConfigError
@@ -40,7 +40,7 @@ def resolve(config: Config) -> ResolvedRun:
     dataset = Dataset.load(config.data)
     if ":" in config.data.name:  # what is published is known by its name
         config.data.content = dataset.content
-    config.partition = with_client_count(config.partition, Stock.of(dataset))
+    config.partition = with_client_count(config.partition, SamplePool.of(dataset))
     layout(config)
     model_defaults(config, dataset.shape)
     run = ResolvedRun.of(config, dataset)
@@ -110,7 +110,7 @@ def _train_defaults(config: Config, kind: type[Method]) -> None:
 def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
     """Fills in what a model and its training take by default, for samples of this shape. Raises ConfigError."""
     if config.model.name == "auto":
-        config.model.name = models.resolve("auto", shape)
+        config.model.name = models.resolve_model("auto", shape)
         if config.model.name == "mlp" and "hidden" not in config.model.options:
             config.model = type(config.model)(**{**config.model.model_dump(), "hidden": SMALL_HIDDEN})
     for key in models.SHAPE:

@@ -194,8 +194,7 @@ def besides(study: Study) -> list[str]:
             doubt = doubts(study, study.method, other, gap.mean) if gap.sign else ""
             undecided = ", undecided" if gap.low is not None and not gap.sign else f"; but {doubt}" if doubt else ""
             lines.append(f"Against {other}: {said} ({span(gap, study.metric.difference)}{undecided}).")
-    own = study.last(study.method) if study.method in study.metrics else []
-    return [*lines, *few_seeds(len(own))]
+    return [*lines, *few_seeds(len(study.last(study.method)) if study.method in study.metrics else 0)]
 
 
 def few_seeds(count: int) -> list[str]:
@@ -214,7 +213,7 @@ def answer_tiles(study: Study) -> list[Tile]:
         return []
     rows = study.table[(study.table["method"] == study.method) & (study.table["choice"] == LAST)].set_index("point")
     found = [_score_tile(study.metric, rows, point) for point in ("after_agg", "after_fit") if point in rows.index]
-    at = rows.loc[study.point] if study.point in rows.index else None
+    at: Any = rows.loc[study.point] if study.point in rows.index else None
     if at is not None and pd.notna(at["gain"]):
         found = [
             _gain_tile(study.metric, at),
@@ -227,7 +226,7 @@ def answer_tiles(study: Study) -> list[Tile]:
 
 
 def _score_tile(metric: Metric, rows: pd.DataFrame, point: str) -> Tile:
-    row = rows.loc[point]
+    row: Any = rows.loc[point]
     low, high = (possible(metric, row[end]) if pd.notna(row[end]) else "" for end in ("low", "high"))
     return Tile(metric.shown(row["mean"]), POINT_NAMES[point], f"{low} to {high}" if low else "one seed")
 

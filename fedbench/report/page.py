@@ -177,7 +177,7 @@ def _client_part(study: Study) -> Part:
             "A line is one client of one seed, from training alone through both evaluation points; "
             "those that do not gain are dotted and red; the thick line is the mean."
         )
-        values = pd.concat(paired.values()).drop(columns="gains").stack()
+        values: Any = pd.concat(paired.values()).drop(columns="gains").stack()
         limits = [float(values.min()), float(values.max())]
         made = ((f"clients-{i}", *_slope(study, m, paired[m], limits)) for i, m in enumerate(paired))
         part.charts = charts(*made)

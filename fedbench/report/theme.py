@@ -53,7 +53,7 @@ DARK = {
     "s3": "#b4d6ff",
 }
 OTHERS = ["c1", "c2", "c3", "c4", "c5", "c6"]
-SCALE = [[0, LIGHT["s0"]], [0.33, LIGHT["s1"]], [0.67, LIGHT["s2"]], [1, LIGHT["s3"]]]
+SCALE = [(0.0, LIGHT["s0"]), (0.33, LIGHT["s1"]), (0.67, LIGHT["s2"]), (1.0, LIGHT["s3"])]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 LETTER = 7.2  # pixels, mean width of a letter of a direct label
 LINE_HEIGHT = 17  # pixels between two direct labels

@@ -50,7 +50,7 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
     if config.train.precision == "64-true":
         module.double()  # before weights of that precision are copied into it
     if config.model.weights:
-        state_dicts.load(module, config.model.weights)
+        state_dicts.load_state_dict(module, config.model.weights)
 
     def adapt(module: nn.Module, layout: Layout) -> None:
         with told(f"method {config.method.name}: adapt_model fails"):

@@ -27,7 +27,7 @@ def written(path: Path, hidden: int = 16) -> dict[str, torch.Tensor]:
 
 def refused(path: Path) -> str:
     with pytest.raises(ConfigError) as caught:
-        state_dicts.load(mlp(), path)
+        state_dicts.load_state_dict(mlp(), path)
     return str(caught.value)
 
 
@@ -38,7 +38,7 @@ def test_every_form_gives_the_same_model(tmp_path):
     (tmp_path / "ours.pt").write_bytes(state_dicts.encoded(state))
     for path in tmp_path.iterdir():
         module = mlp()
-        state_dicts.load(module, path)
+        state_dicts.load_state_dict(module, path)
         assert all(torch.equal(tensor, module.state_dict()[name]) for name, tensor in state.items()), path.name
 
 
@@ -97,8 +97,8 @@ def test_a_compiled_model_and_one_that_is_not_take_each_other_s_weights(compiled
     state = Parted(not compiled).state_dict()
     torch.save(state, tmp_path / "w.pt")
     module = Parted(compiled)
-    state_dicts.load(module, tmp_path / "w.pt")
+    state_dicts.load_state_dict(module, tmp_path / "w.pt")
     assert all(map(torch.equal, module.state_dict().values(), state.values()))
     torch.save({**state, "net.head.more": torch.zeros(1)}, tmp_path / "long.pt")
     with pytest.raises(ConfigError, match=r"has no 'net\.head\.more', which is in it"):
-        state_dicts.load(module, tmp_path / "long.pt")
+        state_dicts.load_state_dict(module, tmp_path / "long.pt")

@@ -9,9 +9,9 @@ import pooch
 from fedbench.errors import first_line
 from fedbench.silence import silenced
 
-PATIENCE = 20.0
+DOWNLOAD_PATIENCE = 20.0
 """Seconds without an answer after which a download is given up."""
-CHUNK = 2**20
+CHUNK_BYTES = 2**20
 HEADERS = {"User-Agent": "fedbench", "Accept-Encoding": "identity"}
 """No encoding, or what is already packed would be unpacked on the way and have another checksum."""
 
@@ -31,7 +31,9 @@ class Download:
 def fetch(wanted: Download, folder: Path, progress: OnBytes | None = None) -> None:
     """One file, from the first address that gives it with the published checksum. Raises OSError or ValueError."""
     bar = ByteCount(progress) if progress else False
-    downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=CHUNK, timeout=PATIENCE, headers=HEADERS)
+    downloader = pooch.HTTPDownloader(
+        progressbar=bar, chunk_size=CHUNK_BYTES, timeout=DOWNLOAD_PATIENCE, headers=HEADERS
+    )
     for number, address in enumerate(wanted.addresses, 1):
         try:
             with silenced("pooch"):
@@ -59,7 +61,7 @@ class ByteCount:
         pass
 
 
-def reason(error: BaseException) -> str:
+def failure_reason(error: BaseException) -> str:
     """Why a download failed: the system's own words, which requests wraps several times."""
     while cause := error.__cause__ or error.__context__:
         error = cause

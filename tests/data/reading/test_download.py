@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from fedbench.data.reading import download
-from fedbench.data.reading.download import Download, fetch, file_md5, reason
+from fedbench.data.reading.download import Download, failure_reason, fetch, file_md5
 from tests.data.reading.serving import NOWHERE, md5
 
 
@@ -13,7 +13,7 @@ def failed(folder, address: str, known: str = "0" * 32) -> str:
     with pytest.raises((OSError, ValueError)) as caught:
         fetch(Download("file", (address,), known), folder)
     assert not (folder / "file").exists()
-    return reason(caught.value)
+    return failure_reason(caught.value)
 
 
 def test_a_file_with_the_published_sum_is_kept_as_it_was_sent(tmp_path, server):
@@ -33,6 +33,6 @@ def test_why_a_download_failed_is_said_in_few_words(tmp_path, server, monkeypatc
     assert failed(tmp_path, NOWHERE) == "[Errno 111] Connection refused"
     assert failed(tmp_path, f"{server}nothing").startswith("404 Client Error: File not found")
     assert "does not match the known hash" in failed(tmp_path, f"{server}made")
-    monkeypatch.setattr(download, "PATIENCE", 0.1)
+    monkeypatch.setattr(download, "DOWNLOAD_PATIENCE", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert failed(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}/") == "no answer"

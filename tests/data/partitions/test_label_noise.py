@@ -5,7 +5,7 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.data import Partition, partition
-from fedbench.data.noise import client_targets
+from fedbench.data.partitions.label_noise import client_targets
 from tests.data.toys import EVEN
 
 PARTS = ("train", "val", "test")

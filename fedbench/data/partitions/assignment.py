@@ -19,19 +19,19 @@ DENSE = 4
 """A choice of more than one in so many is made by shuffling what there is, others by drawing until all differ."""
 
 
-class Holdings(NamedTuple):
+class Assignment(NamedTuple):
     """One part of a partition. rows, owners: int64 [n], one entry for every image in the hands of a client."""
 
     rows: np.ndarray
     owners: np.ndarray
 
 
-Deal = tuple[Holdings, Holdings]
+Deal = tuple[Assignment, Assignment]
 """Training (validation included) and test images of all clients."""
 
 
 @dataclass(frozen=True, eq=False)
-class Stock:
+class SamplePool:
     """What there is to deal.
 
     labels, domains: int64 [rows] of the whole data set; without classes all have label 0, without domains all are in
@@ -50,7 +50,7 @@ class Stock:
     one_part: bool
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "Stock":
+    def of(cls, dataset: Dataset) -> "SamplePool":
         rows, named = np.arange(len(dataset.targets)), dataset.domains is not None
         nought = np.zeros(len(rows), np.int64)
         numbers, labels = np.unique(dataset.labels if dataset.classes else nought, return_inverse=True)
@@ -74,12 +74,12 @@ class Stock:
         """Which of these rows are in the data set's own validation part, bool [n]."""
         return (rows >= self.val_rows.start) & (rows < self.val_rows.stop)
 
-    def without(self, rows: np.ndarray) -> "Stock":
+    def without(self, rows: np.ndarray) -> "SamplePool":
         """Less these rows."""
         train, test = (own[~np.isin(own, rows)] for own in (self.train, self.test))
         return replace(self, train=train, test=test)
 
-    def in_domain(self, domain: int) -> "Stock":
+    def in_domain(self, domain: int) -> "SamplePool":
         train, test = (rows[self.domains[rows] == domain] for rows in (self.train, self.test))
         return replace(self, train=train, test=test)
 
@@ -96,13 +96,13 @@ class Stock:
         return np.bincount(self.labels[rows], minlength=self.classes)
 
 
-def generator(seed: int, *stream: int | str) -> np.random.Generator:
+def random_stream(seed: int, *stream: int | str) -> np.random.Generator:
     """The random stream of this name; the same on every platform."""
     digest = hashlib.sha256(repr(("partition", seed, *stream)).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
 
 
-def pooled(source: Stock, options: PartitionConfig) -> bool:
+def merges_parts(source: SamplePool, options: PartitionConfig) -> bool:
     """Whether the parts are merged and test images held out anew. Raises ConfigError where the data lack a part."""
     if source.one_part and options.test != "pooled":
         part = "test" if len(source.train) else "training"
@@ -110,21 +110,21 @@ def pooled(source: Stock, options: PartitionConfig) -> bool:
     return options.test == "pooled"
 
 
-def parts(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Stock:
-    """The parts to deal from: as they are, or pooled and split anew within each domain and class; see `pooled`."""
-    source = sampled(source, options, rng)
-    if not pooled(source, options):
+def parts_to_deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> SamplePool:
+    """The parts to deal from: as they are, or merged and split anew within each domain and class."""
+    source = draw_total(source, options, rng)
+    if not merges_parts(source, options):
         return source
-    held = held_out(Holdings(source.train, source.cells(source.train)), options.test_share, rng)
+    held = draw_held_out(Assignment(source.train, source.cells(source.train)), options.test_share, rng)
     return replace(source, train=source.train[~held], test=source.train[held])
 
 
-def sampled(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Stock:
+def draw_total(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> SamplePool:
     """`partition.total` random images of the train part, domains and classes in proportion; all of it where none.
 
     Where the parts are pooled, all images count and all that are kept are in `train`.
     """
-    if pooled(source, options):
+    if merges_parts(source, options):
         source = replace(source, train=np.concatenate([source.train, source.test]), test=source.test[:0])
     rows, total = source.train, options.total
     if total is None:
@@ -134,24 +134,24 @@ def sampled(source: Stock, options: PartitionConfig, rng: np.random.Generator) -
     cells = source.cells(rows)
     sizes = np.bincount(cells)
     counts = apportion(sizes, np.zeros(len(sizes), np.int64), np.array([total]), rng)
-    return replace(source, train=rows[ranks(cells, rng) < counts[cells]])
+    return replace(source, train=rows[random_ranks(cells, rng) < counts[cells]])
 
 
-def held_out(holdings: Holdings, share: float, rng: np.random.Generator) -> np.ndarray:
+def draw_held_out(holdings: Assignment, share: float, rng: np.random.Generator) -> np.ndarray:
     """bool [n]: int(share * size) random images of every owner's."""
     sizes = np.bincount(holdings.owners)
-    return ranks(holdings.owners, rng) < (sizes * share).astype(np.int64)[holdings.owners]
+    return random_ranks(holdings.owners, rng) < (sizes * share).astype(np.int64)[holdings.owners]
 
 
-def ranks(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def random_ranks(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A random order within each group: 0, 1, ... for its elements, int64 [n]. groups: whole numbers >= 0 [n]."""
     order = np.argsort(groups * len(groups) + rng.permutation(len(groups)))  # no two keys alike: one order everywhere
     out = np.empty(len(groups), np.int64)
-    out[order] = within(groups[order])
+    out[order] = positions_in_runs(groups[order])
     return out
 
 
-def within(groups: np.ndarray) -> np.ndarray:
+def positions_in_runs(groups: np.ndarray) -> np.ndarray:
     """0, 1, ... in each run of equal numbers, int64 [n]."""
     begins = np.flatnonzero(np.diff(groups, prepend=-1))
     return np.arange(len(groups)) - np.repeat(begins, np.diff(begins, append=len(groups)))
@@ -167,12 +167,12 @@ def apportion(sizes: np.ndarray, owners: np.ndarray, wanted: np.ndarray, rng: np
     counts, remainders = np.divmod(sizes * wanted[owners], totals[owners])
     missing = wanted - np.bincount(owners, weights=counts, minlength=len(wanted)).astype(np.int64)
     order = np.lexsort((rng.random(len(sizes)), -remainders, owners))
-    lucky = within(owners[order]) < missing[owners[order]]
+    lucky = positions_in_runs(owners[order]) < missing[owners[order]]
     counts[order[lucky]] += 1
     return counts
 
 
-def choose(source: Stock, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Holdings:
+def draw_for_clients(source: SamplePool, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Assignment:
     """So many of these rows for each client and class, clients independent of each other.
 
     counts: int64 [clients, classes]. A client's images all differ, except of a class that has fewer than it wants: of
@@ -180,13 +180,13 @@ def choose(source: Stock, rows: np.ndarray, counts: np.ndarray, rng: np.random.G
     """
     clients, labels = np.nonzero(counts)
     each, sizes = counts[clients, labels], source.class_sizes(rows)
-    positions = different(sizes[labels], each, rng)
+    positions = draw_distinct(sizes[labels], each, rng)
     first = np.cumsum(sizes) - sizes
     ordered = rows[np.argsort(source.labels[rows], kind="stable")]
-    return Holdings(ordered[np.repeat(first[labels], each) + positions], np.repeat(clients, each))
+    return Assignment(ordered[np.repeat(first[labels], each) + positions], np.repeat(clients, each))
 
 
-def different(sizes: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def draw_distinct(sizes: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """For each group, `counts` different numbers from 0 to `sizes` - 1, one group after the other; int64 [sum(counts)].
 
     Where a group wants more than there are, its numbers are drawn with replacement.
@@ -198,13 +198,13 @@ def different(sizes: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -
         found[ends[group] - counts[group] : ends[group]] = rng.permutation(sizes[group])[: counts[group]]
     loose = np.flatnonzero((counts <= sizes)[groups])
     while len(loose):
-        again = loose[repeated(groups[loose], found[loose])]
+        again = loose[repeated_positions(groups[loose], found[loose])]
         found[again] = rng.integers(0, sizes[groups[again]])
         loose = loose[np.isin(groups[loose], groups[again])]
     return found
 
 
-def repeated(groups: np.ndarray, values: np.ndarray) -> np.ndarray:
+def repeated_positions(groups: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Which elements repeat the value of an earlier one of their group: positions, ascending."""
     keys = groups * (values.max(initial=0) + 1) + values
     ordered = np.sort(keys)
@@ -214,17 +214,17 @@ def repeated(groups: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.sort(order[1:][np.diff(keys[order]) == 0])
 
 
-def deal_out(rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator, keep: int | None = None) -> Holdings:
+def deal_out(rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator, keep: int | None = None) -> Assignment:
     """These rows shuffled and dealt in pieces of so many; of each piece the first `keep`, or all."""
     owners = np.repeat(np.arange(len(counts)), counts)
     shuffled = rng.permutation(rows)[: len(owners)]
     if keep is None:
-        return Holdings(shuffled, owners)
-    kept = within(owners) < keep
-    return Holdings(shuffled[kept], owners[kept])
+        return Assignment(shuffled, owners)
+    kept = positions_in_runs(owners) < keep
+    return Assignment(shuffled[kept], owners[kept])
 
 
-def deal_again(rows: np.ndarray, owners: np.ndarray, each: int, rng: np.random.Generator) -> Holdings:
+def deal_again(rows: np.ndarray, owners: np.ndarray, each: int, rng: np.random.Generator) -> Assignment:
     """`each` of these rows for every entry of owners: shuffled, dealt, and dealt again from the start when all are out.
 
     An owner's images differ unless it gets more than there are, and each is dealt as often as any other, or once more.
@@ -232,19 +232,19 @@ def deal_again(rows: np.ndarray, owners: np.ndarray, each: int, rng: np.random.G
     different_ones, times = np.unique(owners, return_counts=True)
     order = rng.permutation(len(times))
     owners = np.repeat(different_ones[order], times[order] * each)
-    return Holdings(np.resize(rng.permutation(rows), len(owners)), owners)
+    return Assignment(np.resize(rng.permutation(rows), len(owners)), owners)
 
 
-def evenly(total: int, count: int) -> np.ndarray:
+def even_sizes(total: int, count: int) -> np.ndarray:
     """`total` in `count` numbers that differ by one at most, the larger ones first; int64 [count]."""
     return total // count + (np.arange(count) < total % count)
 
 
-def together(pieces: list[Holdings]) -> Holdings:
-    return Holdings(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)))
+def join_assignments(pieces: list[Assignment]) -> Assignment:
+    return Assignment(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)))
 
 
-def by_client(holdings: Holdings, clients: int, sort: bool = True) -> tuple[np.ndarray, np.ndarray]:
+def rows_by_client(holdings: Assignment, clients: int, sort: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """The rows of every client, ascending or as they stand, one client after the other; and how many each has."""
     width = holdings.rows.max(initial=0) + 1
     if sort:
@@ -271,7 +271,7 @@ def check_enough(
         )
 
 
-def shared(hands: Holdings, part: str, image: np.ndarray) -> Iterator[str]:
+def shared_image_warnings(hands: Assignment, part: str, image: np.ndarray) -> Iterator[str]:
     """One sentence where clients hold the same image. image: int64 [rows], its number for every row."""
     clients = int(hands.owners.max(initial=0)) + 1
     held = np.unique(image[hands.rows] * clients + hands.owners) // clients
@@ -283,10 +283,10 @@ def shared(hands: Holdings, part: str, image: np.ndarray) -> Iterator[str]:
         )
 
 
-def repeats(
-    hands: Holdings, part: str, why: str = ", because their share of a class is larger than the class"
+def repeated_image_warnings(
+    hands: Assignment, part: str, why: str = ", because their share of a class is larger than the class"
 ) -> Iterator[str]:
     """One sentence where a client holds an image more than once."""
-    twice = np.unique(hands.owners[repeated(hands.owners, hands.rows)])
+    twice = np.unique(hands.owners[repeated_positions(hands.owners, hands.rows)])
     if len(twice):
         yield f"{len(twice)} clients (the first: {twice[0]}) hold some {part} images more than once{why}"

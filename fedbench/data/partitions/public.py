@@ -3,11 +3,11 @@
 import numpy as np
 
 from fedbench.config import PublicConfig
-from fedbench.data.partitions.holdings import Stock, evenly, generator, ranks
+from fedbench.data.partitions.assignment import SamplePool, even_sizes, random_ranks, random_stream
 from fedbench.errors import ConfigError
 
 
-def draw_public(source: Stock, options: PublicConfig, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def draw_public(source: SamplePool, options: PublicConfig, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the public set, and all rows that no client may get (those too); both from the train part, ascending.
 
     `reserve` rows are set aside, balanced, and the set is drawn from them, so that sets of several sizes and skews can
@@ -15,18 +15,20 @@ def draw_public(source: Stock, options: PublicConfig, seed: int) -> tuple[np.nda
     """
     reserve = options.reserve
     if reserve is None:
-        public = _drawn(source.train, source, options, options.size, generator(seed, "public"))
+        public = _drawn(source.train, source, options, options.size, random_stream(seed, "public"))
         return public, public
     if reserve < options.size:
         raise ConfigError(
             f"public.reserve = {reserve}: the public set has {options.size} images; reserve at least them"
         )
     even = options.model_copy(update={"balance": "classes"}) if options.balance == "dirichlet" else options
-    aside = _drawn(source.train, source, even, reserve, generator(seed, "public"))  # the same classes give one more
-    return _drawn(aside, source, options, options.size, generator(seed, "public")), aside
+    aside = _drawn(source.train, source, even, reserve, random_stream(seed, "public"))  # the same classes give one more
+    return _drawn(aside, source, options, options.size, random_stream(seed, "public")), aside
 
 
-def _drawn(rows: np.ndarray, source: Stock, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
+def _drawn(
+    rows: np.ndarray, source: SamplePool, options: PublicConfig, size: int, rng: np.random.Generator
+) -> np.ndarray:
     """size of these rows, ascending: so many of each class, or of each domain and class, or any."""
     if options.balance == "none":
         if size > len(rows):
@@ -40,10 +42,10 @@ def _drawn(rows: np.ndarray, source: Stock, options: PublicConfig, size: int, rn
     available = np.bincount(cells, minlength=len(wanted))
     if (wanted > available).any():
         raise _too_few(source, options, size, wanted, available)
-    return np.sort(rows[ranks(cells, rng) < wanted[cells]])
+    return np.sort(rows[random_ranks(cells, rng) < wanted[cells]])
 
 
-def _wanted(source: Stock, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
+def _wanted(source: SamplePool, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
     """Images of each class, or of each domain and class; what is left over goes to random ones."""
     if options.balance == "dirichlet":
         shares = rng.dirichlet(np.full(source.classes, options.alpha)) * size
@@ -51,10 +53,12 @@ def _wanted(source: Stock, options: PublicConfig, size: int, rng: np.random.Gene
         counts[np.argsort(counts - shares, kind="stable")[: size - counts.sum()]] += 1
         return counts
     cells = source.classes * (len(source.domain_names) if options.balance == "domains" else 1)
-    return evenly(size, cells)[np.argsort(rng.permutation(cells))]
+    return even_sizes(size, cells)[np.argsort(rng.permutation(cells))]
 
 
-def _too_few(source: Stock, options: PublicConfig, size: int, wanted: np.ndarray, available: np.ndarray) -> ConfigError:
+def _too_few(
+    source: SamplePool, options: PublicConfig, size: int, wanted: np.ndarray, available: np.ndarray
+) -> ConfigError:
     cell = int(np.argmax(wanted > available))
     domain, label = divmod(cell, source.classes)
     where = f" of domain {source.domain_names[domain]}" if options.balance == "domains" else ""
