@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
 from typing import Any, ClassVar
 
 import torch
@@ -13,8 +12,7 @@ from fedbench.aggregation import rules
 from fedbench.aggregation.means import elementwise_max, weighted_mean
 from fedbench.config import AggregatorConfig, Section
 from fedbench.config.words import explain
-from fedbench.errors import ConfigError, nearest
-from fedbench.import_string import import_string
+from fedbench.errors import ConfigError
 from fedbench.module.weights import Weights
 
 MEAN = AggregatorConfig().name
@@ -119,21 +117,20 @@ class Own(Aggregator):
         return found.detach().to(current)
 
 
-def load(name: str) -> type[Aggregator]:
-    """The class of an aggregator by its name. Raises ConfigError."""
-    if name not in rules.names():
-        raise ConfigError(
-            f"unknown aggregator '{name}': {nearest(name, rules.names())} (your own: package.module:function)"
-        )
-    module = import_module(f"{rules.__name__}.{name.replace('-', '_')}")
-    own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-    (kind,) = [value for value in own if isinstance(value, type) and issubclass(value, Aggregator)]
+def load(name: str) -> Any:
+    """A subclass of Aggregator or a function by its name, or by package.module:name. Raises ConfigError."""
+    return rules.RULES.load(name)
+
+
+def options_of(name: str) -> type[Section]:
+    """The options of an aggregator; a function has none. Raises ConfigError."""
+    kind: type[Section] = getattr(load(name), "Options", Aggregator.Options)
     return kind
 
 
 def checked_options(asked: AggregatorConfig) -> Section:
     """The chosen aggregator's options with their defaults. Raises ConfigError for unknown or illegal ones."""
-    kind = Aggregator.Options if ":" in asked.name else load(asked.name).Options
+    kind = options_of(asked.name)
     for key in asked.options:
         if key not in kind.model_fields:
             takes = ", ".join(kind.model_fields) or "no options"
@@ -146,10 +143,6 @@ def checked_options(asked: AggregatorConfig) -> Section:
 
 def make(asked: AggregatorConfig) -> Aggregator:
     """The aggregator that is asked for. Raises ConfigError."""
-    options = checked_options(asked)
-    if ":" not in asked.name:
-        return load(asked.name)(options, asked.name)
-    function = import_string(asked.name, "aggregator")
-    if not callable(function):
-        raise ConfigError(f"aggregator '{asked.name}' is no function (vectors, weights, current) -> vector")
-    return Own(asked.name, function)
+    options, found = checked_options(asked), load(asked.name)
+    made: Aggregator = found(options, asked.name) if isinstance(found, type) else Own(asked.name, found)
+    return made

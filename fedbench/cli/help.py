@@ -50,10 +50,10 @@ def option_rows(options: type[BaseModel], prefix: str) -> list[HelpRow]:
 
 def aggregator_rows(name: str) -> list[HelpRow]:
     """An aggregator with its line, and one row for each of its options. Raises ConfigError."""
-    from fedbench.aggregation.aggregator import load
+    from fedbench.aggregation.aggregator import load, options_of
 
-    kind = load(name)
-    return [(name, (kind.__doc__ or "").partition("\n")[0]), *option_rows(kind.Options, "--aggregator.")]
+    line = (load(name).__doc__ or "").partition("\n")[0]
+    return [(name, line), *option_rows(options_of(name), "--aggregator.")]
 
 
 def table_lines(rows: Iterable[HelpRow]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from fedbench import methods, models
 from fedbench.aggregation import aggregator
 from fedbench.config import Config
 from fedbench.config.counts import count_of
+from fedbench.data import sources
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.holdings import Stock
@@ -38,7 +39,7 @@ def resolve(config: Config) -> tuple[Config, Dataset]:
     config = settled(config)
     kind = methods.load(config.method.name)
     dataset = Dataset.load(config.data)
-    if ":" in config.data.name:  # what is published is known by its name
+    if config.data.name not in sources.SETS.own:  # what is fedbench's own is known by its name
         config.data.content = dataset.content
     config.partition = with_client_count(config.partition, Stock.of(dataset))
     layout(config)
@@ -125,7 +126,7 @@ def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
         if key in config.model.options:
             raise ConfigError(f"model.{key}: decided by the data ({config.data.name}); leave it out")
     if config.train.optimizer == "auto":
-        config.train.optimizer = "module" if ":" in config.model.name else "sgd"
+        config.train.optimizer = "module" if models.MODELS.path(config.model.name) else "sgd"
     _check_steps(config)
     if config.train.memory_format == "auto":
         device = "cuda" if config.resources.gpus_per_host else "cpu"

@@ -10,7 +10,7 @@ from fedbench.data.noise import check_chosen
 from fedbench.data.partitions.holdings import Stock, generator, repeats, shared
 from fedbench.data.partitions.rows import ClientRows, Clients, Partition, client_rows
 from fedbench.data.partitions.saved import from_file
-from fedbench.data.partitions.scheme import FILE, checked, load, names, resolved, unused, with_client_count
+from fedbench.data.partitions.scheme import FILE, SCHEMES, checked, load, names, resolved, unused, with_client_count
 from fedbench.data.partitions.validation import held_for_validation, own_validation
 from fedbench.data.public import draw_public
 from fedbench.errors import ConfigError
@@ -32,7 +32,7 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
         return from_file(dataset, config, seed)
     scheme = load(options.name)
     if not dataset.classes and not scheme.classless:
-        able = [name for name in names() if name == FILE or load(name).classless]
+        able = [*(name for name, scheme in SCHEMES.working() if scheme.classless), FILE]
         raise ConfigError(
             f"partition.name = {options.name}: it deals by class, and the targets of data {dataset.name} are "
             f"{dataset.meaning}; "
