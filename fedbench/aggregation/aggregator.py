@@ -1,17 +1,14 @@
-"""What an aggregator is, and which there are: how one model is made of those that the participants of a round share."""
+"""What an aggregator is: how one model is made of those that the participants of a round share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
-from fedbench.aggregation import rules
 from fedbench.aggregation.means import elementwise_max, weighted_mean
 from fedbench.config import AggregatorConfig, Section
-from fedbench.config.words import explain
 from fedbench.errors import ConfigError
 from fedbench.module.weights import Weights
 
@@ -115,34 +112,3 @@ class Own(Aggregator):
         if not found.isfinite().all():
             raise ConfigError(f"aggregator {self.name}: it returned numbers that are not finite")
         return found.detach().to(current)
-
-
-def load(name: str) -> Any:
-    """A subclass of Aggregator or a function by its name, or by package.module:name. Raises ConfigError."""
-    return rules.RULES.load(name)
-
-
-def options_of(name: str) -> type[Section]:
-    """The options of an aggregator; a function has none. Raises ConfigError."""
-    kind: type[Section] = getattr(load(name), "Options", Aggregator.Options)
-    return kind
-
-
-def checked_options(asked: AggregatorConfig) -> Section:
-    """The chosen aggregator's options with their defaults. Raises ConfigError for unknown or illegal ones."""
-    kind = options_of(asked.name)
-    for key in asked.options:
-        if key not in kind.model_fields:
-            takes = ", ".join(kind.model_fields) or "no options"
-            raise ConfigError(f"unknown key aggregator.{key}: aggregator {asked.name} takes {takes}")
-    try:
-        return kind(**asked.options)
-    except ValidationError as error:
-        raise ConfigError(explain(error, kind, "aggregator.")) from None
-
-
-def make(asked: AggregatorConfig) -> Aggregator:
-    """The aggregator that is asked for. Raises ConfigError."""
-    options, found = checked_options(asked), load(asked.name)
-    made: Aggregator = found(options, asked.name) if isinstance(found, type) else Own(asked.name, found)
-    return made

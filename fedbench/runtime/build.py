@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedbench import methods, models
-from fedbench.aggregation import aggregator
+from fedbench.aggregation import rules
 from fedbench.config import Config
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
@@ -85,7 +85,7 @@ def make_context(config: Config, dataset: Dataset, partition: Partition, seed: i
         sizes=tuple(partition.sizes("train").tolist()),
         public=0 if partition.public is None else len(partition.public),
         drawn=count_of(len(partition.clients), config.participation),
-        aggregator=aggregator.make(config.aggregator),
+        aggregator=rules.make(config.aggregator),
         grade=_grade(dataset, partition),
     )
 

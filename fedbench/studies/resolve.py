@@ -6,7 +6,7 @@ import torch
 from lightning import LightningModule
 
 from fedbench import methods, models
-from fedbench.aggregation import aggregator
+from fedbench.aggregation import rules
 from fedbench.config import Config
 from fedbench.config.counts import count_of
 from fedbench.data import sources
@@ -54,7 +54,7 @@ def settled(config: Config) -> Config:
     config = config.model_copy(deep=True)
     options = methods.checked_options(config.method).model_dump(mode="json")
     config.method = type(config.method)(name=config.method.name, **options)
-    chosen = aggregator.checked_options(config.aggregator).model_dump(mode="json")
+    chosen = rules.checked_options(config.aggregator).model_dump(mode="json")
     config.aggregator = type(config.aggregator)(name=config.aggregator.name, **chosen)
     _train_defaults(config, methods.load(config.method.name))
     checked(config.partition)

@@ -1,10 +1,17 @@
 """The aggregators, one file each: a module `my_rule.py` holds the one class that `--aggregator my-rule` runs."""
 
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
+from fedbench.config import AggregatorConfig, Section
+from fedbench.config.words import explain
 from fedbench.errors import ConfigError
 from fedbench.plugins import Table, modules, only_class
+
+if TYPE_CHECKING:
+    from fedbench.aggregation.aggregator import Aggregator
 
 
 def _class_in(module: ModuleType) -> Any:
@@ -36,3 +43,38 @@ RULES = Table(
 def names() -> list[str]:
     """What `aggregator.name` may be, without importing any."""
     return RULES.names()
+
+
+def load(name: str) -> Any:
+    """A subclass of Aggregator or a function by its name, or by package.module:name. Raises ConfigError."""
+    return RULES.load(name)
+
+
+def options_of(name: str) -> type[Section]:
+    """The options of an aggregator; a function has none. Raises ConfigError."""
+    from fedbench.aggregation.aggregator import Aggregator
+
+    kind: type[Section] = getattr(load(name), "Options", Aggregator.Options)
+    return kind
+
+
+def checked_options(asked: AggregatorConfig) -> Section:
+    """The chosen aggregator's options with their defaults. Raises ConfigError for unknown or illegal ones."""
+    kind = options_of(asked.name)
+    for key in asked.options:
+        if key not in kind.model_fields:
+            takes = ", ".join(kind.model_fields) or "no options"
+            raise ConfigError(f"unknown key aggregator.{key}: aggregator {asked.name} takes {takes}")
+    try:
+        return kind(**asked.options)
+    except ValidationError as error:
+        raise ConfigError(explain(error, kind, "aggregator.")) from None
+
+
+def make(asked: AggregatorConfig) -> "Aggregator":
+    """The aggregator that is asked for. Raises ConfigError."""
+    from fedbench.aggregation.aggregator import Own
+
+    options, found = checked_options(asked), load(asked.name)
+    made: Aggregator = found(options, asked.name) if isinstance(found, type) else Own(asked.name, found)
+    return made
