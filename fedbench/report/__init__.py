@@ -1,6 +1,7 @@
 """The page of a study: one HTML file that opens from disk without network."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -10,12 +11,13 @@ def make_report(folder: str | Path) -> Path:
     Raises ConfigError when the folder holds none of them.
     """
     logging.getLogger("fedbench").info("writing the page")  # before the libraries for it are loaded
-    from fedbench.plugins import PAGES, installed
+    from fedbench.plugins import PAGES
     from fedbench.report import matrix, page
     from fedbench.results.matrix import is_matrix
 
     folder = Path(folder)
     if is_matrix(folder):
         return matrix.write_matrix(folder)
-    added = next((point.load() for file, point in installed(PAGES).items() if (folder / file).exists()), None)
-    return (added or page.write_page)(folder)
+    added = next((file for file in PAGES.names() if (folder / file).exists()), None)
+    write: Callable[[Path], Path] = PAGES.load(added) if added else page.write_page
+    return write(folder)
