@@ -4,11 +4,12 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, cast
 
 import torch
 from pydantic import Field
 from torch import nn
+from typing_extensions import TypeVar
 
 from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.aggregation.means import normalised
@@ -18,7 +19,7 @@ from fedbench.errors import ConfigError, RunError, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Field as MessageField
 from fedbench.methods.messages import Message, Upload, model_message, uncounted, weights_of
-from fedbench.methods.server import Context, ServerState
+from fedbench.methods.server import Context, ServerState, ServerT
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Entries, Masks
 from fedbench.module.weights import Weights
@@ -37,6 +38,8 @@ NEEDS = {
 """What a method may need, in words."""
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
+StateT = TypeVar("StateT", bound=PrivateState, default=PrivateState)
+OptionsT = TypeVar("OptionsT", bound="Method.Options", default="Method.Options")
 
 
 def uses_aggregator(hook: Hook) -> Hook:
@@ -68,10 +71,11 @@ class About:
     year: int | None = None
 
 
-class Method:
+class Method(Generic[OptionsT, StateT, ServerT]):
     """A federated method: the client half, the server half and its options. The base class is FedAvg.
 
-    Options: as `method.<name>`; State: what a client keeps; Server: what the server keeps; both dataclasses.
+    Options: as `method.<name>`; State: what a client keeps; Server: what the server keeps; both dataclasses. For type
+    checks a class with its own names them: `class Mine(Method["Mine.Options", "Mine.State", "Mine.Server"])`.
 
     Hooks, each with FedAvg's answer. Of the client: private, begin, receive, train, personal, idle_model; of the
     server: start, send, aggregate, weights, global_model; of both: check, adapt_model, steps.
@@ -105,16 +109,16 @@ class Method:
     """Whose steps train the model: the run's optimiser, its own, or plain steps without one (warnings, spaces)."""
 
     @classmethod
-    def trainers(cls, options: Any) -> Literal["drawn", "all", "pooled"]:
+    def trainers(cls, options: OptionsT) -> Literal["drawn", "all", "pooled"]:
         """Who trains in a round: the clients drawn for it, all, or one model on the pooled data (driver, estimates)."""
         return "drawn"
 
     @classmethod
-    def makes_steps(cls, options: Any) -> bool:
+    def makes_steps(cls, options: OptionsT) -> bool:
         """Whether it makes its steps itself, by `Client.training`, which no other engine can (resolve, warnings)."""
         return False
 
-    def __init__(self, options: Any, context: Context) -> None:
+    def __init__(self, options: OptionsT, context: Context) -> None:
         self.options, self.context = options, context
         private = self.private(context.layout)
         if not isinstance(private, Masks):
@@ -125,7 +129,7 @@ class Method:
         self.own, self.own_buffers, self.own_counters = Entries(private.params), Entries(buffers), Entries(counters)
 
     @classmethod
-    def decisions(cls, options: Any) -> list[str]:
+    def decisions(cls, options: OptionsT) -> list[str]:
         """What the paper leaves open and the method decides: what its file says, or that of the one it derives from."""
         documents = (getattr(sys.modules.get(kind.__module__), "__doc__", None) for kind in cls.__mro__)
         return next((found for text in documents if (found := decided(text or ""))), [])
@@ -135,11 +139,11 @@ class Method:
         return ()
 
     @classmethod
-    def adapt_model(cls, module: nn.Module, layout: Layout, options: Any, seed: int) -> None:
+    def adapt_model(cls, module: nn.Module, layout: Layout, options: OptionsT, seed: int) -> None:
         """Change the model before its parameters are counted, for example add some; layout: of the model as it is."""
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: OptionsT, train: TrainConfig, samples: int, public: int) -> int:
         """Gradient steps of a participant in a round after its first one, by which budgets and estimates go.
 
         What counts as one: every gradient that a model is trained by, of a batch. samples: training images of the
@@ -151,10 +155,10 @@ class Method:
         """The entries of the model that never leave the client."""
         return layout.nothing()
 
-    def begin(self, client: Client) -> None:
+    def begin(self, client: Client[StateT]) -> None:
         """Set the first private state of a client."""
 
-    def receive(self, client: Client) -> Weights:
+    def receive(self, client: Client[StateT]) -> Weights:
         """What the client has once it holds its message. Changes no state, buffer or random stream."""
         message, state = client.message, client.state
         return Weights(
@@ -165,30 +169,29 @@ class Method:
             counters=self.own_counters.put(message.counters, self.own_counters.take(self._own_counters(client))),
         )
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[StateT], received: Weights) -> Upload:
         """Train, keep what is private, return what is sent."""
         return self.upload(client, client.fit(received, client.train))
 
-    def personal(self, client: Client, model: Weights, point: Point) -> Weights | Predictor | None:
+    def personal(self, client: Client[StateT], model: Weights, point: Point) -> Weights | Predictor | None:
         """What is evaluated at a point, made of the model that was trained (after_fit) or received (after_agg).
 
         None where the point has no meaning in this round. Changes no state, buffer or random stream.
         """
         return model
 
-    def start(self, initial: Weights) -> ServerState:
+    def start(self, initial: Weights) -> ServerT:
         """The server's first state."""
-        return self.Server(
-            self.shared.take(initial.params), self.shared_buffers.take(initial.buffers), initial.counters
-        )
+        params, buffers = self.shared.take(initial.params), self.shared_buffers.take(initial.buffers)
+        return cast("ServerT", self.Server(params, buffers, initial.counters))
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: ServerT, client: int) -> Message:
         """What client number `client` is sent. Tensors that several clients share are sent to a host once."""
         return model_message(server.params, server.buffers, server.counters)
 
     @uses_aggregator
     @mean_suffices
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: ServerT, uploads: list[Upload]) -> None:
         """Turn the uploads of a round, ascending by client and never empty, into the server's next state.
 
         Their tensors are the server's: it may keep them, and write to those that the client half does not keep too.
@@ -227,7 +230,7 @@ class Method:
             place_of_code(self.weights),
         )
 
-    def idle_model(self, client: Client) -> Weights:
+    def idle_model(self, client: Client[StateT]) -> Weights:
         """What is evaluated as trained at a client that sits out, where no score of a fit is known.
 
         Before its first training: the start model as the client has it. A method with an answer of its own is asked
@@ -241,7 +244,7 @@ class Method:
         )
 
     def upload(
-        self, client: Client, trained: Weights, *, traces: dict[str, float] | None = None, **more: MessageField
+        self, client: Client[StateT], trained: Weights, *, traces: dict[str, float] | None = None, **more: MessageField
     ) -> Upload:
         """Keep the private part of the trained model at the client and pack the rest with `more` fields."""
         if self.own.size:
@@ -257,11 +260,11 @@ class Method:
         }
         return Upload(client.id, client.samples, trained, traces, **{**fields, **more})
 
-    def global_model(self, server: Any, initial: Weights) -> Weights | None:
+    def global_model(self, server: ServerT, initial: Weights) -> Weights | None:
         """The global model, where there is one to evaluate: by default where everything is shared."""
         return self.completed(server, initial) if self.shared.all and self.shared_buffers.all else None
 
-    def completed(self, server: Any, initial: Weights) -> Weights:
+    def completed(self, server: ServerT, initial: Weights) -> Weights:
         """The shared model of the server, with the initial numbers where it has none."""
         return Weights(
             params=self.shared.put(initial.params, server.params),
@@ -269,7 +272,7 @@ class Method:
             counters=server.counters,
         )
 
-    def _own_counters(self, client: Client) -> torch.Tensor:
+    def _own_counters(self, client: Client[StateT]) -> torch.Tensor:
         return client.initial.counters if client.state.counters is None else client.state.counters
 
 
@@ -280,17 +283,17 @@ def decided(text: str) -> list[str]:
     return [" ".join(item.split()) for item in items]
 
 
-class ExtraPass(Method):
+class ExtraPass(Method[OptionsT, StateT, ServerT]):
     """A method whose server may ask all clients something between two rounds; the traffic counts."""
 
     @abstractmethod
-    def question(self, server: Any) -> Message | None:
+    def question(self, server: ServerT) -> Message | None:
         """After an aggregation (and before round 1): what to ask all clients, or None."""
 
     @abstractmethod
-    def answer(self, client: Client) -> Message:
+    def answer(self, client: Client[StateT]) -> Message:
         """A client's answer to its message, the question. Changes no state, buffer or random stream."""
 
     @abstractmethod
-    def conclude(self, server: Any, answers: dict[int, Message]) -> None:
+    def conclude(self, server: ServerT, answers: dict[int, Message]) -> None:
         """The server half's use of the answers, by client."""

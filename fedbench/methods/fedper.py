@@ -14,7 +14,7 @@ from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 
 
-class FedPer(Method):
+class FedPer(Method["FedPer.Options"]):
     """Every client keeps its own head."""
 
     about = About("the head stays private", "parameter decoupling", "Arivazhagan et al., preprint", 2019)

@@ -26,7 +26,7 @@ from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
 
 
-class FedRep(Method):
+class FedRep(Method["FedRep.Options"]):
     """Every client keeps its own head, and trains it before it trains the body."""
 
     about = About(
@@ -49,7 +49,7 @@ class FedRep(Method):
     needs = frozenset({"head", "epochs"})
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return Amount(epochs=options.head_epochs + options.body_epochs).steps_on(samples, train)
 
     def private(self, layout: Layout) -> Masks:
