@@ -44,7 +44,7 @@ def _one(name: str) -> Iterator[str]:
     from fedbench.cli.help import option_rows, table_lines, terminal_width
     from fedbench.config import TrainConfig
     from fedbench.methods import load
-    from fedbench.methods.base import NEEDS, WHERE
+    from fedbench.methods.base import DECISIONS_HEADING, NEEDS
     from fedbench.studies.decisions import decisions
 
     kind = load(name)
@@ -57,7 +57,7 @@ def _one(name: str) -> Iterator[str]:
     if kind.train_defaults:
         yield "Own defaults: " + ", ".join(f"train.{key} {value}" for key, value in kind.train_defaults.items())
     if found := decisions(name, kind.Options(), TrainConfig(**kind.train_defaults)):
-        yield f"\n{WHERE}"
+        yield f"\n{DECISIONS_HEADING}"
         for line in found:
             yield from textwrap.wrap(line, terminal_width(), initial_indent="- ", subsequent_indent="  ")
     if rows := option_rows(kind.Options, "--method."):

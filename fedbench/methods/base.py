@@ -27,7 +27,7 @@ from fedbench.module.weights import Weights
 Point = Literal["after_fit", "after_agg"]
 WEIGHTS_TOLERANCE = 1e-6
 """By which a sum of weights may miss 1."""
-WHERE = "Where we decide:"
+DECISIONS_HEADING = "Where we decide:"
 """The line of a module's docstring under which its decisions stand, as a list."""
 NEEDS = {
     "head": "a classifier head",
@@ -125,14 +125,15 @@ class Method(Generic[OptionsT, StateT, ServerT]):
             raise ConfigError(f"{type(self).__name__}.private must return Masks ({place_of_code(self.private)})")
         buffers = torch.ones_like(private.buffers) if options.buffers == "private" else private.buffers
         counters = context.layout.counters_beside(buffers) if private.counters is None else private.counters
-        self.shared, self.shared_buffers = Entries(~private.params), Entries(~buffers)
-        self.own, self.own_buffers, self.own_counters = Entries(private.params), Entries(buffers), Entries(counters)
+        self.private_params, self.shared_params = Entries(private.params), Entries(~private.params)
+        self.private_buffers, self.shared_buffers = Entries(buffers), Entries(~buffers)
+        self.private_counters = Entries(counters)
 
     @classmethod
     def decisions(cls, options: OptionsT) -> list[str]:
         """What the paper leaves open and the method decides: what its file says, or that of the one it derives from."""
         documents = (getattr(sys.modules.get(kind.__module__), "__doc__", None) for kind in cls.__mro__)
-        return next((found for text in documents if (found := decided(text or ""))), [])
+        return next((found for text in documents if (found := decisions_in(text or ""))), [])
 
     def check(self) -> Iterable[str]:
         """Lines to say once before round 1. Raises ConfigError for what makes no sense."""
@@ -160,13 +161,14 @@ class Method(Generic[OptionsT, StateT, ServerT]):
 
     def receive(self, client: Client[StateT]) -> Weights:
         """What the client has once it holds its message. Changes no state, buffer or random stream."""
-        message, state = client.message, client.state
+        initial, message, state = client.initial, client.message, client.state
+        params = self.shared_params.put(initial.params, message.params)
+        buffers = self.shared_buffers.put(initial.buffers, message.buffers)
+        counters = initial.counters if state.counters is None else state.counters
         return Weights(
-            params=self.own.put(self.shared.put(client.initial.params, message.params), state.params),
-            buffers=self.own_buffers.put(
-                self.shared_buffers.put(client.initial.buffers, message.buffers), state.buffers
-            ),
-            counters=self.own_counters.put(message.counters, self.own_counters.take(self._own_counters(client))),
+            params=self.private_params.put(params, state.params),
+            buffers=self.private_buffers.put(buffers, state.buffers),
+            counters=self.private_counters.put(message.counters, self.private_counters.take(counters)),
         )
 
     def train(self, client: Client[StateT], received: Weights) -> Upload:
@@ -182,7 +184,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
 
     def start(self, initial: Weights) -> ServerT:
         """The server's first state."""
-        params, buffers = self.shared.take(initial.params), self.shared_buffers.take(initial.buffers)
+        params, buffers = self.shared_params.take(initial.params), self.shared_buffers.take(initial.buffers)
         return cast("ServerT", self.Server(params, buffers, initial.counters))
 
     def send(self, server: ServerT, client: int) -> Message:
@@ -239,22 +241,22 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         """
         initial, state = client.initial, client.state
         return initial.replace(
-            params=self.own.put(initial.params, state.params),
-            buffers=self.own_buffers.put(initial.buffers, state.buffers),
+            params=self.private_params.put(initial.params, state.params),
+            buffers=self.private_buffers.put(initial.buffers, state.buffers),
         )
 
     def upload(
         self, client: Client[StateT], trained: Weights, *, traces: dict[str, float] | None = None, **more: MessageField
     ) -> Upload:
         """Keep the private part of the trained model at the client and pack the rest with `more` fields."""
-        if self.own.size:
-            client.state.params = self.own.take(trained.params)
-        if self.own_buffers.size:
-            client.state.buffers = self.own_buffers.take(trained.buffers)
-        if self.own_counters.size:
+        if self.private_params.size:
+            client.state.params = self.private_params.take(trained.params)
+        if self.private_buffers.size:
+            client.state.buffers = self.private_buffers.take(trained.buffers)
+        if self.private_counters.size:
             client.state.counters = trained.counters
         fields: dict[str, MessageField] = {
-            "params": self.shared.take(trained.params),
+            "params": self.shared_params.take(trained.params),
             "buffers": self.shared_buffers.take(trained.buffers),
             "counters": uncounted(trained.counters),
         }
@@ -262,23 +264,20 @@ class Method(Generic[OptionsT, StateT, ServerT]):
 
     def global_model(self, server: ServerT, initial: Weights) -> Weights | None:
         """The global model, where there is one to evaluate: by default where everything is shared."""
-        return self.completed(server, initial) if self.shared.all and self.shared_buffers.all else None
+        return self.whole_model(server, initial) if self.shared_params.all and self.shared_buffers.all else None
 
-    def completed(self, server: ServerT, initial: Weights) -> Weights:
+    def whole_model(self, server: ServerT, initial: Weights) -> Weights:
         """The shared model of the server, with the initial numbers where it has none."""
         return Weights(
-            params=self.shared.put(initial.params, server.params),
+            params=self.shared_params.put(initial.params, server.params),
             buffers=self.shared_buffers.put(initial.buffers, server.buffers),
             counters=server.counters,
         )
 
-    def _own_counters(self, client: Client[StateT]) -> torch.Tensor:
-        return client.initial.counters if client.state.counters is None else client.state.counters
 
-
-def decided(text: str) -> list[str]:
-    """The items of the list under `WHERE` in a module's docstring, a line each."""
-    _, _, below = text.partition(f"\n{WHERE}\n")
+def decisions_in(text: str) -> list[str]:
+    """The items of the list under the heading in a module's docstring, a line each."""
+    _, _, below = text.partition(f"\n{DECISIONS_HEADING}\n")
     items = f"\n{below}".partition("\n\n")[0].split("\n- ")[1:]
     return [" ".join(item.split()) for item in items]
 

@@ -60,5 +60,5 @@ class FedBN(Method["FedBN.Options", PrivateState, "FedBN.Server"]):
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         server.trained = sorted({*server.trained, *(upload.client for upload in uploads)})
-        if self.own.size or self.own_buffers.size:
+        if self.private_params.size or self.private_buffers.size:
             server.trace("untrained", self.context.clients - len(server.trained))

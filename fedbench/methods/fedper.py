@@ -34,4 +34,4 @@ class FedPer(Method["FedPer.Options"]):
         if self.options.head_init == "own":
             head = self.context.layout.head_name or ""
             drawn = client.learner.redrawn(client.initial, head, client.seed, client.id, "head")
-            client.state.params = self.own.take(drawn.params)
+            client.state.params = self.private_params.take(drawn.params)

@@ -57,8 +57,8 @@ class FedRep(Method["FedRep.Options"]):
 
     def train(self, client: Client, received: Weights) -> Upload:
         options, model = self.options, received
-        head = ("head", self.own.mask, options.head_epochs, options.head_lr)
-        body = ("body", self.shared.mask, options.body_epochs, None)
+        head = ("head", self.private_params.mask, options.head_epochs, options.head_lr)
+        body = ("body", self.shared_params.mask, options.body_epochs, None)
         for stream, mask, epochs, lr in (head, body) if options.order == "head_first" else (body, head):
             move = Move(mask, frozen="norm_eval")
             model = client.fit(model, client.train, stream, Amount(epochs=epochs), move, step=Step(lr=lr))

@@ -189,7 +189,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
 
     def global_model(self, server: Server, initial: Weights) -> Weights | None:
         """The mixture at the middle of the simplex, where the initial buffers hold it."""
-        return self.completed(server, initial) if self.options.buffers == "average" else None
+        return self.whole_model(server, initial) if self.options.buffers == "average" else None
 
     def send(self, server: Server, client: int) -> Message:
         message = super().send(server, client)

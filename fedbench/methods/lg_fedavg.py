@@ -113,4 +113,4 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
     def _split(self, server: Server) -> None:
         """Keep the whole model, which the server holds, for clients to start from, and go on with its shared part."""
         server.start = {"params": server.params, "buffers": server.buffers, "counters": server.counters}
-        server.params, server.buffers = self.shared.take(server.params), self.shared_buffers.take(server.buffers)
+        server.params, server.buffers = self.shared_params.take(server.params), self.shared_buffers.take(server.buffers)
