@@ -46,7 +46,7 @@ def _one(name: str) -> Iterator[str]:
     from fedbench.config import TrainConfig
     from fedbench.jobs.decisions import decisions
     from fedbench.methods import load
-    from fedbench.methods.base import NEEDS, WHERE
+    from fedbench.methods.base import DECISIONS_HEADING, NEEDS
 
     kind = load(name)
     if kind.about.line:
@@ -58,7 +58,7 @@ def _one(name: str) -> Iterator[str]:
     if kind.train_defaults:
         yield "Own defaults: " + ", ".join(f"train.{key} {value}" for key, value in kind.train_defaults.items())
     if found := decisions(name, kind.Options(), TrainConfig(**kind.train_defaults)):
-        yield f"\n{WHERE}"
+        yield f"\n{DECISIONS_HEADING}"
         for line in found:
             yield from textwrap.wrap(line, terminal_width(), initial_indent="- ", subsequent_indent="  ")
     if rows := option_rows(kind.Options, "--method."):

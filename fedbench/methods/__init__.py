@@ -54,7 +54,7 @@ def load(name: str) -> "type[Method]":
     return kind
 
 
-def checked_options(config: MethodConfig) -> Section:
+def checked_options(config: MethodConfig) -> "Method.Options":
     """The chosen method's options with their defaults. Raises ConfigError for unknown or illegal ones."""
     kind, options = load(config.name).Options, dict[str, Any]()
     for symbol, value in config.options.items():
