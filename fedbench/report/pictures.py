@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedbench.report.curves import UNITS, Costs, behind, costs_of, seed_curve
+from fedbench.report.curves import UNITS, Costs, behind, costs_of
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.theme import LIGHT, dash_of
 from fedbench.results.files import write_atomically
@@ -57,6 +57,8 @@ def _write(study: Study, folder: Path, name: str, panels: list[Panel]) -> list[s
         named = dict(zip(*reversed(fig.axes[0].get_legend_handles_labels()), strict=True))
         shown = [method for method in study.ordered if method in named]
         fig.legend([named[method] for method in shown], shown, loc="outside right upper")
+        fig.draw_without_rendering()
+        fig.set_layout_engine("none")  # the layout is found once for both files
         return [_saved(fig, folder / f"{name}.{kind}") for kind in ("png", "svg")]
 
 
@@ -71,7 +73,7 @@ def _saved(fig: Figure, path: Path) -> str:
 def _over_rounds(study: Study, point: str, axes: Axes) -> None:
     axes.set(title=POINT_NAMES[point], xlabel="round")
     for method in behind(study, study.metrics):
-        curve, colour = seed_curve(study.metric, study.metrics[method], point), study.colours[method]
+        curve, colour = study.curves[method, point], study.colours[method]
         _line(study, axes, method, curve["round"], curve["mean"])
         if colour != LIGHT["quiet"]:
             axes.fill_between(curve["round"], curve["min"], curve["max"], color=colour, alpha=0.14, lw=0)

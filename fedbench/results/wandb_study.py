@@ -17,7 +17,7 @@ from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Entry, Plan, study_name
 from fedbench.results.published import is_reproduction
 from fedbench.results.reader import Records
-from fedbench.results.tables import COLUMNS, final_table
+from fedbench.results.tables import COLUMNS, Scores, final_table
 from fedbench.results.wandb_log import (
     LONGEST,
     WandbLog,
@@ -134,7 +134,8 @@ class WandbStudy:
         metric = next(iter(runs.values())).metric()
         metrics = {label: run.metrics() for label, run in runs.items()}
         clients = {label: run.clients() for label, run in runs.items()}
-        return final_table(metric, metrics, clients, estimators={label: run.estimator() for label, run in runs.items()})
+        kinds = {label: run.estimator() for label, run in runs.items()}
+        return final_table(Scores.of(metric, metrics, clients), kinds)
 
 
 def placed(tree: Mapping[str, Any], place: WandbConfig) -> Config:
