@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from fedbench.report.curves import rounded
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.theme import LIGHT, axis, faded, figure, hover, score_axis
-from fedbench.results.tables import BASELINE, LAST, clients_at, pair
+from fedbench.results.tables import BASELINE, clients_at
 from fedbench.tasks import Metric
 
 PHASES = {"train": "s3", "eval": "s2", "comm": "s1", "server": "muted", "log": "quiet"}
@@ -66,10 +66,10 @@ def paired_clients(study: Study, method: str) -> pd.DataFrame:
     """As shown, a row per seed and client that both have: local, after_fit, after_agg (what exists), gains."""
     columns = {}
     for point in ("after_fit", "after_agg"):
-        ours, theirs = pair(study.metric, method, BASELINE, point, LAST, study.metrics, study.clients)
-        columns["local"] = theirs.set_index(["seed", "client"])[study.test] * study.metric.factor
-        columns[point] = ours.set_index(["seed", "client"])[study.test] * study.metric.factor
-    paired = pd.DataFrame(columns).dropna(axis=1, how="all").dropna()
+        if len(both := study.scores.paired(method, BASELINE, point).set_index(["seed", "client"])):
+            columns["local"] = both["theirs"] * study.metric.factor
+            columns[point] = both["ours"] * study.metric.factor
+    paired = pd.DataFrame(columns).dropna()
     if study.point not in paired or "local" not in paired:
         return paired.iloc[:0]
     return paired.assign(gains=study.metric.gain(paired[study.point], paired["local"]) > 0)

@@ -10,7 +10,6 @@ import pandas as pd
 
 from fedbench.report import typeset
 from fedbench.report.baseline_colour import baseline_tone
-from fedbench.report.curves import cost_so_far, seed_curve
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import Cell, sentence
 from fedbench.results.contrasts import Contrast, family, ranks
@@ -18,7 +17,7 @@ from fedbench.results.estimators import marks, remark
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import point_name
 from fedbench.results.statistics import Interval, interval
-from fedbench.results.tables import BASELINE, REFERENCES, clients_at, pooled_scores
+from fedbench.results.tables import BASELINE, LAST, REFERENCES, pooled_scores
 from fedbench.tasks import Metric
 
 
@@ -72,7 +71,7 @@ def leaderboard(study: Study) -> list[Row]:
     if not labels:
         return []
     local, behind = comparisons(study, labels)
-    order = ranks(study.metric, study.point, {label: study.metrics[label] for label in labels})
+    order = ranks(study.scores, labels, study.point)
     target = study.reached(BASELINE) if BASELINE in labels else None
     return [_row(study, label, local.get(label), behind.get(label), order.get(label), target) for label in labels]
 
@@ -83,7 +82,7 @@ def comparisons(study: Study, labels: Sequence[str]) -> tuple[dict[str, Contrast
     Two families of Holm's. A pair in both has one adjusted p, the larger one, so that a page says one thing of it.
     """
     best = labels[0]
-    compared = partial(family, study.metric, point=study.point, metrics=study.metrics, clients=study.clients)
+    compared = partial(family, study.scores, point=study.point)
     others = [label for label in labels if label != BASELINE] if BASELINE in labels else []
     local = {c.method: c for c in compared([(label, BASELINE) for label in others])}
     behind = {c.other: c for c in compared([(best, label) for label in labels[1:] if label not in REFERENCES])}
@@ -104,7 +103,7 @@ def _row(
     target: float | None,
 ) -> Row:
     last, other, cost = study.last(label), study.last(label, OTHER[study.point]), study.summaries[label]
-    over_all = pooled_scores(study.metric, clients_at(study.clients[label], last))
+    over_all = pooled_scores(study.metric, study.scores.clients[label, study.point, LAST])
     rounds = study.runs[label].config().get("rounds") or 0
     whole = lambda name: None if cost[name] is None else cost[name] * rounds  # noqa: E731
     reached = None if target is None else first_reaching(study, label, target)
@@ -133,13 +132,13 @@ def _row(
 
 def first_reaching(study: Study, label: str, target: float) -> tuple[int, float | None] | None:
     """The first round whose mean over seeds is as good as the target, and the bytes per participant up to it."""
-    curve = seed_curve(study.metric, study.metrics[label], study.point)
+    curve = study.curves[label, study.point]
     shown = curve["mean"] / study.metric.factor
     good = curve[shown >= target] if study.metric.higher else curve[shown <= target]
     if good.empty:
         return None
     number = int(good["round"].iloc[0])
-    sent = cost_so_far(study, label).set_index("round")["sent"]
+    sent = study.spent[label].set_index("round")["sent"]
     return number, float(sent[number]) if number in sent.index else None
 
 

@@ -9,12 +9,13 @@ import pandas as pd
 
 from fedbench import tasks
 from fedbench.report.theme import colour_of
+from fedbench.results.curves import cost_so_far, seed_curve
 from fedbench.results.estimators import remark
 from fedbench.results.groups import group_table
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records, at_last_round
 from fedbench.results.summary import summarise
-from fedbench.results.tables import REFERENCES, final_table
+from fedbench.results.tables import REFERENCES, Scores, final_table
 from fedbench.tasks import Metric
 
 POINT_NAMES = {"after_fit": "after local training", "after_agg": "after aggregation", "global": "global model"}
@@ -71,7 +72,22 @@ class Study:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return final_table(self.metric, self.metrics, self.clients, estimators=self.estimators)
+        return final_table(self.scores, self.estimators)
+
+    @cached_property
+    def scores(self) -> Scores:
+        return Scores.of(self.metric, self.metrics, self.clients)
+
+    @cached_property
+    def curves(self) -> dict[tuple[str, str], pd.DataFrame]:
+        """By method and point, the test score over rounds."""
+        frames = self.metrics.items()
+        return {(method, p): seed_curve(self.metric, frame, p) for method, frame in frames for p in POINT_NAMES}
+
+    @cached_property
+    def spent(self) -> dict[str, pd.DataFrame]:
+        """By method, what a participant has spent so far, beside the score at the study's point."""
+        return {method: cost_so_far(self.runs[method], self.curves[method, self.point]) for method in self.metrics}
 
     @cached_property
     def groups(self) -> pd.DataFrame:
@@ -134,7 +150,7 @@ class Study:
         sign = -1 if self.metric.higher else 1
         return sorted(known, key=lambda label: (label in REFERENCES, sign * self.reached(label)))
 
-    @property
+    @cached_property
     def colours(self) -> dict[str, str]:
         return colour_of([*dict.fromkeys([*self.ordered, *self.runs])], self.method)
 
@@ -180,5 +196,10 @@ class Study:
 
     def last(self, method: str, point: str | None = None) -> pd.DataFrame:
         """Per seed the metrics row of the last evaluated round at a point (default: the study's)."""
-        frame = self.metrics[method]
-        return at_last_round(frame[frame["point"] == (point or self.point)], self.metric)
+        frame = self._last[method]
+        return frame[frame["point"] == (point or self.point)].reset_index(drop=True)
+
+    @cached_property
+    def _last(self) -> dict[str, pd.DataFrame]:
+        """The same at every point."""
+        return {method: at_last_round(frame, self.metric) for method, frame in self.metrics.items()}

@@ -16,7 +16,7 @@ from fedbench.plugins import PAGES
 from fedbench.results.logged import Spent, by_round, metric_values, trace_distributions, trace_values
 from fedbench.results.plan import Entry, Plan, is_study, study_name
 from fedbench.results.reader import Records, is_run
-from fedbench.results.tables import COLUMNS, final_table
+from fedbench.results.tables import COLUMNS, Scores, final_table
 from fedbench.results.wandb_log import (
     LONGEST,
     WandbLog,
@@ -131,7 +131,8 @@ class WandbStudy:
         metric = next(iter(runs.values())).metric()
         metrics = {label: run.metrics() for label, run in runs.items()}
         clients = {label: run.clients() for label, run in runs.items()}
-        return final_table(metric, metrics, clients, estimators={label: run.estimator() for label, run in runs.items()})
+        kinds = {label: run.estimator() for label, run in runs.items()}
+        return final_table(Scores.of(metric, metrics, clients), kinds)
 
 
 def placed(tree: Mapping[str, Any], place: WandbConfig) -> Config:

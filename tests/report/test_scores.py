@@ -5,7 +5,7 @@ import pytest
 
 from fedbench.report.scores import as_text, final, of_groups, without_validation
 from fedbench.report.study import Study
-from fedbench.results.tables import final_table
+from fedbench.results.tables import Scores, final_table
 from tests.report.reading import Make, page_of
 from tests.results.tabled import ACCURACY, ERROR, both, of_errors, unvalidated
 
@@ -78,7 +78,7 @@ def test_columns_without_numbers_are_absent_from_the_text() -> None:
     text = as_text(unvalidated(), ACCURACY)
     assert "best-val" not in text
     assert "over local" not in text
-    assert as_text(final_table(ACCURACY, {}), ACCURACY).splitlines()[0] == "method  point"
+    assert as_text(final_table(Scores.of(ACCURACY, {})), ACCURACY).splitlines()[0] == "method  point"
 
 
 def test_text_of_errors_has_no_percent_and_names_them() -> None:
