@@ -1,15 +1,15 @@
-"""The page of a study: one HTML file that opens from disk without network."""
+"""Reports of studies: one HTML file each, which opens offline."""
 
 import logging
 from pathlib import Path
 
 
 def make_report(folder: str | Path) -> Path:
-    """Writes report.html and its tables into the folder of a run or a study of any kind and returns the page's path.
+    """Writes report.html and its tables into the folder of a run or a study and returns the report's path.
 
-    Raises ConfigError when the folder holds none of them.
+    Raises ConfigError if the folder holds neither.
     """
-    logging.getLogger("fedbench").info("writing the page")  # before the libraries for it are loaded
+    logging.getLogger("fedbench").info("writing the report")  # before loading the libraries for it
     from fedbench.report import claims, matrix, page, published
     from fedbench.results.matrix import FILE as MATRIX
     from fedbench.results.published import FILE as REPRODUCTION

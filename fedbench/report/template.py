@@ -1,4 +1,4 @@
-"""Pages from templates."""
+"""Renders templates."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from fedbench.report.theme import DARK, LIGHT
 
 
 def rendered(name: str, **values: Any) -> str:
-    """The text of a template of this package; a value that it lacks is an error, and texts are escaped."""
+    """Renders a template of this package; missing values are errors, and texts are escaped."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fedbench.report", "."),
         autoescape=True,
@@ -21,5 +21,5 @@ def rendered(name: str, **values: Any) -> str:
 
 
 def page_of(name: str, **values: Any) -> str:
-    """The text of a template that has charts: with their colours in both themes, and what draws them."""
+    """Renders a template with charts: adds their colours in both themes and the drawing code."""
     return rendered(name, **values, palettes={"light": LIGHT, "dark": DARK}, plotly=get_plotlyjs())
