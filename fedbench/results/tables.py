@@ -42,7 +42,7 @@ class Scores:
     def of(
         cls, metric: Metric, metrics: Mapping[str, pd.DataFrame], clients: Mapping[str, pd.DataFrame] | None = None
     ) -> "Scores":
-        rows = {
+        rows: dict[Place, pd.DataFrame] = {
             (method, point, choice): found
             for method, frame in metrics.items()
             for point in POINTS

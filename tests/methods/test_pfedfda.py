@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from threadpoolctl import threadpool_limits
 from torch import nn
 
-from fedbench.aggregation.cross_validation import interpolated, validation
+from fedbench.aggregation.cross_validation import validation
 from fedbench.aggregation.gaussians import (
     Gaussians,
     discriminant,
@@ -21,7 +21,7 @@ from fedbench.aggregation.gaussians import (
 from fedbench.engine.fit import Move
 from fedbench.errors import ConfigError
 from fedbench.methods.messages import Message
-from fedbench.methods.pfedfda import PFedFDA
+from fedbench.methods.pfedfda import PFedFDA, interpolated
 from tests.aggregation.features import f64, head_of, problem, statistics_of
 from tests.methods.simulator import Mlp, Quadratic, Simulation, blobs, equal, targets
 
