@@ -13,7 +13,8 @@ from fedbench.config import Config
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
-from fedbench.engine.learner import Learner, told
+from fedbench.engine.learner import Learner
+from fedbench.errors import as_config_error
 from fedbench.methods.base import Method
 from fedbench.methods.contract import wrong
 from fedbench.methods.server import Context
@@ -57,7 +58,7 @@ def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cp
     options = kind.Options(**config.method.options)
 
     def adapt(module: nn.Module, layout: Layout) -> None:
-        with told(f"method {config.method.name}: adapt_model fails"):
+        with as_config_error(f"method {config.method.name}: adapt_model fails"):
             kind.adapt_model(module, layout, options=options, seed=seed)
 
     return Learner(

@@ -13,8 +13,8 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.holdings import Stock
 from fedbench.data.partitions.scheme import checked, with_client_count
-from fedbench.engine.learner import told
-from fedbench.errors import ConfigError
+from fedbench.engine.probe import probe, probe_metrics
+from fedbench.errors import ConfigError, as_config_error
 from fedbench.methods.base import Method
 from fedbench.processor import cores
 from fedbench.runtime import cluster
@@ -78,7 +78,7 @@ def check(config: Config, dataset: Dataset, seeds: Sequence[int] | None = None) 
         raise ConfigError("train.batch_size = 1: the model has BatchNorm layers, which need 2 or more images per batch")
     if not learner.layout.size:
         raise ConfigError(f"model {config.model.name} has no trainable parameters")
-    with told(f"method {config.method.name} fails"):
+    with as_config_error(f"method {config.method.name} fails"):
         method = make_method(config, context)
         said(method, config.method.name)
     if method.own_steps and config.train.engine == "trainer":
@@ -98,8 +98,8 @@ def check(config: Config, dataset: Dataset, seeds: Sequence[int] | None = None) 
             f"method {config.method.name} computes with the samples themselves, and those of data {config.data.name} "
             "are whole tokens: take another method"
         )
-    learner.probe(data, dataset.outputs)
-    learner.probe_metrics(test)
+    probe(learner, data, dataset.outputs)
+    probe_metrics(learner, test)
     return partitions
 
 
