@@ -14,8 +14,8 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.assignment import SamplePool
 from fedbench.data.partitions.scheme import checked, with_client_count
-from fedbench.engine.learner import told
-from fedbench.errors import ConfigError
+from fedbench.engine.probe import probe, probe_metrics
+from fedbench.errors import ConfigError, as_config_error
 from fedbench.methods.base import Method
 from fedbench.processor import cores
 from fedbench.runtime.build import build_learner, make_context, make_method
@@ -81,7 +81,7 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
         raise ConfigError("train.batch_size = 1: the model has BatchNorm layers, which need 2 or more images per batch")
     if not learner.layout.size:
         raise ConfigError(f"model {config.model.name} has no trainable parameters")
-    with told(f"method {config.method.name} fails"):
+    with as_config_error(f"method {config.method.name} fails"):
         method = make_method(run, context)
         said(method, config.method.name)
     if method.makes_steps(method.options) and config.train.engine == "trainer":
@@ -91,8 +91,8 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
         )
     held = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype)
     data, test = (held.split([0], part, (seed, 0, 0)) for part in ("train", "test"))
-    learner.probe(data, dataset.outputs)
-    learner.probe_metrics(test)
+    probe(learner, data, dataset.outputs)
+    probe_metrics(learner, test)
     return partitions
 
 

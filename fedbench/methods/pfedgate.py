@@ -216,7 +216,9 @@ def amount_of(samples: int) -> Amount:
 
 def in_order(data: Batches, client: Client) -> Iterator[OneBatch]:
     """All data, as many at a time as an evaluation looks at."""
-    for index in torch.arange(len(data), device=client.initial.params.device).split(client.learner.evaluate_batch):
+    for index in torch.arange(len(data), device=client.initial.params.device).split(
+        client.learner.evaluator.batch_size
+    ):
         yield OneBatch(*data.batch(index), data.key)
 
 

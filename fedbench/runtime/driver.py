@@ -8,6 +8,7 @@ from typing import Any
 
 from fedbench.data.partitions import partition
 from fedbench.data.prepared import Prepared
+from fedbench.engine.probe import model_warnings
 from fedbench.errors import RunError, place_of_code
 from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
@@ -52,7 +53,7 @@ class Driver:
         self.context, self.method = parts.context, parts.method
         self.setup, self.hosts, self.recorder, self.on_event = setup, hosts, recorder, on_event
         lines, sizes = said(self.method, self.config.method.name), self.context.sizes
-        self.warnings = [*warnings, *parts.learner.warnings(sizes), *unheeded(self.config, self.method)]
+        self.warnings = [*warnings, *model_warnings(parts.learner, sizes), *unheeded(self.config, self.method)]
         self.initial = parts.learner.initial()
         self.server = self._server_half("start", self.initial)
         self.everyone = evaluated(self.seed, self.context.clients, self.config.evaluate.clients)
@@ -66,7 +67,7 @@ class Driver:
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
         self.models = KeptModels(
-            self.config, self.seed, self.method.after_fit, recorder.folder, trainers, inputs, parts.learner.frozen
+            self.config, self.seed, self.method.after_fit, recorder.folder, trainers, inputs, parts.learner.flat.frozen
         )
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", self.config.checkpoint.every, self.config.rounds)
         self.last_fit: dict[int, Scores] = {}

@@ -18,6 +18,7 @@ from fedbench.data.partitions.scheme import ignored_keys, with_client_count
 from fedbench.data.reading import published
 from fedbench.data.sources import published_of
 from fedbench.engine.fit import Amount, Fit
+from fedbench.engine.probe import probe
 from fedbench.jobs.resolve import model_defaults, settled
 from fedbench.module import seeds
 from fedbench.processor import cores
@@ -178,6 +179,6 @@ def step_seconds(asked: str, dataset: Dataset) -> float:
         return time.perf_counter() - begun
 
     with torch_threads(1), seeds.preserved_streams():
-        learner.probe(data, dataset.outputs)  # says what fails, and is slow as every first step
+        probe(learner, data, dataset.outputs)  # says what fails, and is slow as every first step
         steps = max(1, min(MEASURED, int(MOST / seconds(1))))
         return seconds(steps) / steps * batch / timed

@@ -152,10 +152,10 @@ def test_weights_are_learned_on_a_random_part_of_the_images_in_evaluation_mode()
     for index in drawn.split(8):
         mixed = shared.clone()
         mixed[head] = own[head] + (shared - own)[head] * expected
-        learner.load(mine.log[1].after_agg[1].replace(params=mixed))
+        learner.flat.load(mine.log[1].after_agg[1].replace(params=mixed))
         learner.module.eval()
         loss = prediction_loss(learner.task)(learner.module, client.train.batch(index))
-        slope = torch.cat([p.flatten() for p in torch.autograd.grad(loss, learner.parameters)])
+        slope = torch.cat([p.flatten() for p in torch.autograd.grad(loss, learner.flat.parameters)])
         expected = (expected - (slope * (shared - own))[head]).clamp(0, 1)
     assert torch.allclose(ratios, expected, atol=1e-6)
     assert not torch.equal(ratios, before)
