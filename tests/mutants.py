@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = ("fedbench", "tests", "tune_spaces", "pyproject.toml")
+COPIED = ("fedbench", "fedbench_papers", "tests", "tune_spaces", "pyproject.toml")
 COMMON = ("pytest", "hypothesis", "lightning", "torch", "scipy.optimize", "pandas", "pydantic")
 """What every trial needs: imported before its process is forked, because it takes longer than most trials."""
 TIMEOUT = 600

@@ -1,4 +1,4 @@
-"""`fedbench methods [NAME]`: the table of methods, the options of one."""
+"""`fedbench methods [NAME]`: lists the methods, or one method's options."""
 
 import inspect
 import textwrap
@@ -10,7 +10,7 @@ from fedbench.errors import ConfigError
 
 USAGE = (
     "usage: fedbench methods [NAME]\n\n"
-    "Lists the methods, or says of one where it decides, and its options with default, range and source."
+    "Lists the methods, or one method's own decisions and its options with default, range and source."
 )
 
 
@@ -21,11 +21,9 @@ def main(argv: list[str]) -> int:
     if "-h" in asked or "--help" in asked:
         print(USAGE)
     elif len(asked) > 1 or any(name.startswith("-") for name in asked):
-        raise ConfigError(
-            f"methods {' '.join(asked)}: at most one name is expected, for example `fedbench methods fedcac`"
-        )
+        raise ConfigError(f"methods {' '.join(asked)}: give at most one name, for example `fedbench methods fedcac`")
     else:
-        loading("which methods are written with")
+        loading("which methods use")
         print("\n".join(_one(asked[0]) if asked else _all()))
     return OK
 
@@ -43,9 +41,9 @@ def _all() -> Iterator[str]:
 def _one(name: str) -> Iterator[str]:
     from fedbench.cli.help import option_rows, table_lines, terminal_width
     from fedbench.config import TrainConfig
+    from fedbench.jobs.decisions import decisions
     from fedbench.methods import load
     from fedbench.methods.base import DECISIONS_HEADING, NEEDS
-    from fedbench.studies.decisions import decisions
 
     kind = load(name)
     if kind.about.line:

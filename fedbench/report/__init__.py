@@ -10,10 +10,12 @@ def make_report(folder: str | Path) -> Path:
     Raises ConfigError when the folder holds none of them.
     """
     logging.getLogger("fedbench").info("writing the page")  # before the libraries for it are loaded
-    from fedbench.report import claims, matrix, page, published
-    from fedbench.results.matrix import FILE as MATRIX
-    from fedbench.results.published import FILE as REPRODUCTION
+    from fedbench.plugins import PAGES, installed
+    from fedbench.report import matrix, page
+    from fedbench.results.matrix import is_matrix
 
-    kinds = {MATRIX: matrix.write_matrix, REPRODUCTION: published.write_published, claims.FILE: claims.write_claims}
-    write = next((own for file, own in kinds.items() if (Path(folder) / file).exists()), page.write_page)
-    return write(Path(folder))
+    folder = Path(folder)
+    if is_matrix(folder):
+        return matrix.write_matrix(folder)
+    added = next((point.load() for file, point in installed(PAGES).items() if (folder / file).exists()), None)
+    return (added or page.write_page)(folder)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from fedbench.config import Config
-from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import partition
 from fedbench.data.prepared import Prepared
 from fedbench.errors import RunError, place_of_code
@@ -17,7 +15,7 @@ from fedbench.methods.messages import Message, Upload
 from fedbench.results.schema import COSTS, Line
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory
-from fedbench.runtime.build import Parts, assembled
+from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, RoundRecord, Scores, Setup
 from fedbench.runtime.host import resident_mb
@@ -25,6 +23,7 @@ from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
 from fedbench.runtime.placement import Costs, Homes
 from fedbench.runtime.recorder import Recorder
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.sampling import evaluated, participants
 from fedbench.runtime.store import Versions
 from fedbench.runtime.sums import Total, gathered, shares_of
@@ -49,7 +48,8 @@ class Driver:
         warnings: Sequence[str] = (),
         inputs: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self.config, self.seed, self.context, self.method = parts.config, parts.seed, parts.context, parts.method
+        self.parts, self.config, self.seed = parts, parts.run.config, parts.seed
+        self.context, self.method = parts.context, parts.method
         self.setup, self.hosts, self.recorder, self.on_event = setup, hosts, recorder, on_event
         lines, sizes = said(self.method, self.config.method.name), self.context.sizes
         self.warnings = [*warnings, *parts.learner.warnings(sizes), *unheeded(self.config, self.method)]
@@ -75,18 +75,17 @@ class Driver:
     @classmethod
     def of(
         cls,
-        config: Config,
-        seed: int,
+        run: ResolvedRun,
         hosts: Hosts,
-        dataset: Dataset,
         recorder: Recorder,
         on_event: Callable[[Event], None] = lambda event: None,
     ) -> "Driver":
-        """The driver of a resolved configuration."""
+        """The driver of a run of one seed."""
+        config, dataset, seed = run.config, run.dataset, run.seed
         dealt = partition(dataset, config, seed)
         release_freed_memory()
         known = Prepared.of(dataset) if dataset.folder else None
-        parts = assembled(config, dataset, dealt, seed)
+        parts = build_parts(run, dealt, seed)
         state_bytes = parts.context.clients * trees.nbytes(parts.learner.initial())
         setup = Setup(config, seed, dealt, known, state_bytes=state_bytes)
         return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings], dataset.inputs())
@@ -101,7 +100,7 @@ class Driver:
 
     def begin(self, kept: dict[str, Any] | None = None) -> None:
         """Set up hosts and server."""
-        self.hosts.begin(self.setup)
+        self.hosts.begin(self.setup, self.parts)
         self._tell_remarks()
         self.warn(*self.warnings)
         if kept:

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fedbench.aggregation.means import dot_products, mixtures
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.methods.fedamp import attention, softmax_of_cosines, squared_distances
-from fedbench.studies.resolve import resolve
 from tests.methods.simulator import (
     Data,
     Mlp,

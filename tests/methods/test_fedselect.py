@@ -14,12 +14,12 @@ from torch import nn
 from fedbench.aggregation.packed import bits_to_mask, mask_to_bits
 from fedbench.config import Config, TrainConfig
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.methods.fedselect import FedSelect, grown, scopes
 from fedbench.methods.messages import Upload
 from fedbench.methods.server import Context, ServerState
 from fedbench.module.layout import Layout, Slot
 from fedbench.module.weights import Weights
-from fedbench.studies.resolve import resolve
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal, targets
 
 SIZES = [9, 17, 12]

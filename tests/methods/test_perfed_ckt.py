@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from fedbench.aggregation.clusters import k_means, nearest_centre, squared_distance
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.methods.messages import Upload
 from fedbench.methods.perfed_ckt import distance, pull_of_logits
-from fedbench.studies.resolve import resolve
 from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
 from tests.runtime.rounds import small
 

@@ -13,12 +13,12 @@ from torch.func import functional_call
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import check, resolve
 from fedbench.methods.pfedgate import Gate, GateTraining, PFedGate, SwitchNorm, copied, shorten
 from fedbench.methods.server import Context
 from fedbench.module.blocks import selected
 from fedbench.module.layout import Layout
 from fedbench.module.weights import Weights
-from fedbench.studies.resolve import check, resolve
 from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal
 from tests.runtime.rounds import small
 
@@ -456,7 +456,7 @@ def test_clients_of_one_image_and_batches_of_one(norm, options):
 
 def test_the_trainer_engine_is_refused_where_a_gate_is_trained():
     with pytest.raises(ConfigError, match="pfedgate makes steps of its own"):
-        check(*resolve(small("pfedgate", train__engine="trainer")))
+        check(resolve(small("pfedgate", train__engine="trainer")))
     options = [{"gate": False, "norm": True, "train": {"engine": engine}} for engine in ("loop", "trainer")]
     assert_same(*(run(**chosen) for chosen in options))
 

@@ -7,15 +7,15 @@ from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.aggregation.exact import LIMIT
 from fedbench.aggregation.rules.mean import Mean
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.methods import load, names
 from fedbench.methods.base import needs_mean_only, takes_aggregators
 from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.messages import Upload
 from fedbench.runtime import sums
 from fedbench.runtime.exchange import Reply
-from fedbench.runtime.ray_hosts import RayHosts
+from fedbench.runtime.ray.hosts import RayHosts
 from fedbench.runtime.sums import FEW, Total, gathered, shares_of
-from fedbench.studies.resolve import resolve
 from tests.runtime.accidents import broken
 from tests.runtime.rounds import driver, play, small
 
@@ -28,8 +28,8 @@ MANY = dict(partition={"name": "iid", "clients": FEW + 6}, rounds=3)
 
 
 def made(method: str = "fedavg", **more):
-    config, dataset = resolve(small(method, **MANY | more))
-    return driver(config, dataset)
+    resolved = resolve(small(method, **MANY | more))
+    return driver(resolved)
 
 
 def uploads_of(count: int) -> list[Upload]:
@@ -82,8 +82,8 @@ def test_the_mean_does_what_all_uploads_do(method, aggregator, tmp_path, monkeyp
     servers = []
     for few in (FEW, 0):
         monkeypatch.setattr(sums, "FEW", few)
-        config, dataset = resolve(small(method, rounds=1, aggregator=aggregator))
-        run = driver(config, dataset, tmp_path)
+        resolved = resolve(small(method, rounds=1, aggregator=aggregator))
+        run = driver(resolved, tmp_path)
         run.run()
         servers.append(run.server)
     assert_alike(*(server.state() for server in servers))
@@ -262,9 +262,9 @@ class Claiming(FedAvg):
 
 
 def test_weights_that_come_too_late_end_the_run(tmp_path):
-    config, dataset = resolve(small(f"{__name__}:Claiming", **MANY))
+    resolved = resolve(small(f"{__name__}:Claiming", **MANY))
     with pytest.raises(ConfigError, match=r"says 1 samples of .*without @mean_suffices"):
-        driver(config, dataset, tmp_path).run()
+        driver(resolved, tmp_path).run()
 
 
 def test_same_bits_in_this_process_and_on_two_hosts(tmp_path, local_ray):
@@ -277,8 +277,8 @@ def test_same_bits_in_this_process_and_on_two_hosts(tmp_path, local_ray):
 
 
 def test_a_total_travels_instead_of_the_uploads(tmp_path):
-    config, dataset = resolve(small(**MANY))
-    run, seen = driver(config, dataset, tmp_path), list[Reply]()
+    resolved = resolve(small(**MANY))
+    run, seen = driver(resolved, tmp_path), list[Reply]()
     exchange = run.hosts.exchange
 
     def looked(orders, moves=()):
@@ -297,8 +297,8 @@ def test_a_total_travels_instead_of_the_uploads(tmp_path):
 
 def test_a_client_that_fails_is_left_out_of_a_total(tmp_path, monkeypatch):
     monkeypatch.setattr(sums, "FEW", 0)
-    config, dataset = resolve(broken("Crashing"))
-    run, kept = driver(config, dataset, tmp_path), []
+    resolved = resolve(broken("Crashing"))
+    run, kept = driver(resolved, tmp_path), []
     aggregate = run.method.aggregate
     monkeypatch.setattr(run.method, "aggregate", lambda server, own: (kept.append(own), aggregate(server, own))[1])
     run.run()

@@ -43,7 +43,7 @@ def names() -> list[str]:
     return sorted(found, key=lambda name: (":" in name, name))
 
 
-def find(config: DataConfig, progress: OnProgress | None = None) -> Source:
+def find_source(config: DataConfig, progress: OnProgress | None = None) -> Source:
     """The source that a configuration names; published files that are missing are downloaded. Raises ConfigError."""
     module = import_module(f"{__name__}.{module_of(config.name)}")
     return module.source(config, checked_data_options(config, module.Options), progress)
