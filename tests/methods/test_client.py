@@ -58,7 +58,7 @@ def test_an_optimiser_is_kept_by_its_stream_where_one_is_to_be_kept():
     client = held(momentum=0.9)
     assert client.memory("fit") is None
     assert client.state.is_empty
-    client.keeps = True
+    client.keeps_optimizers = True
     for stream, step in (("fit", None), ("head", None), ("own", Step(memory="shared"))):
         client.fit(client.initial, client.train, stream, step=step)
     assert sorted(client.state.optimizers) == ["fit", "head", "shared"]
