@@ -184,12 +184,12 @@ class Host:
 
     def _train(self, task: ClientTask, client: Client, received: Weights, report: Report) -> None:
         with self._measured(report, "train_seconds"):
-            client.keeps = self.config.train.keep_optimizer
+            client.keeps_optimizers = self.config.train.keep_optimizer
             self.learner.ledger.clear()
             with self._untouched("train", client, received=received):
                 upload = call_hook(self.method, "train", client, received)
             check_fit(upload, client, self.method)
-            client.keeps = False
+            client.keeps_optimizers = False
         if self._diverged(report, self._infinite(upload)):
             return
         ledger = self.learner.ledger

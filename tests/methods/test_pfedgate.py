@@ -14,9 +14,9 @@ from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check, resolve
-from fedbench.methods.pfedgate import Gate, GateTraining, PFedGate, SwitchNorm, copied, shorten
+from fedbench.methods.pfedgate import Gate, GateTraining, PFedGate, SwitchNorm, copy_of_state, shorten
 from fedbench.methods.server import Context
-from fedbench.module.blocks import selected
+from fedbench.module.blocks import select_blocks
 from fedbench.module.layout import Layout
 from fedbench.module.weights import Weights
 from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal
@@ -153,7 +153,7 @@ def by_hand(mine: Simulation, number: int, share: float, epochs: int) -> tuple[t
         factors = gate(data.x)
         keep = [True] * len(blocks.sizes)
         if share < 1:
-            keep = selected(factors.tolist(), blocks.sizes, [True] * len(keep), blocks.first, share)
+            keep = select_blocks(factors.tolist(), blocks.sizes, [True] * len(keep), blocks.first, share)
         if note:
             kept.append({b for b, stays in enumerate(keep) if stays})
         each = torch.repeat_interleave(factors * torch.tensor(keep), torch.tensor(blocks.sizes))
@@ -184,7 +184,7 @@ def by_hand(mine: Simulation, number: int, share: float, epochs: int) -> tuple[t
     ever = torch.tensor([any(b in k for k in kept) for b in range(len(blocks.sizes))])
     mask = torch.repeat_interleave(ever, torch.tensor(blocks.sizes))
     end = nn.utils.parameters_to_vector(net.parameters()).detach()
-    return torch.where(mask, end, start), copied(gate), kept
+    return torch.where(mask, end, start), copy_of_state(gate), kept
 
 
 HARD = {"batch_size": "full", "precision": "64-true", "epochs": 3, "lr": 0.5, "momentum": 0.9, "weight_decay": 0.1}
@@ -215,9 +215,9 @@ def test_only_the_gate_moves_in_its_steps_and_only_the_model_in_the_others(monke
         original = getattr(GateTraining, name)
 
         def wrapper(self, *arguments):
-            before = mine.learner.flat.weights(), copied(self.gate)
+            before = mine.learner.flat.weights(), copy_of_state(self.gate)
             original(self, *arguments)
-            after = mine.learner.flat.weights(), copied(self.gate)
+            after = mine.learner.flat.weights(), copy_of_state(self.gate)
             seen.append((name, self.gate.training))
             gate_moved = [not torch.equal(before[1][k], after[1][k]) for k in before[1] if k != "linear.bias"]
             if name == "steps":
@@ -681,7 +681,7 @@ MUTANTS = [
     ("who never trained has no gate", "        if not self.options.gate:\n            return model",
      "        if not self.options.gate or model.is_same(client.initial):\n            return model"),
     ("the adapted model is uploaded", "return self.upload(client, trained, traces=traces | {",
-     "return self.upload(client, self.adapted(client, trained, 0.5 * torch.ones(len(gate.kept))), traces=traces | {"),
+     "return self.upload(client, self.adapt(client, trained, 0.5 * torch.ones(len(gate.kept))), traces=traces | {"),
     ("the gate is in train mode for the model", "self._look(x, train=self.joint)", "self._look(x, train=True)"),
     ("the gate does not clip", "clip_grad_norm_(self.gate.parameters(), self.clip)",
      "clip_grad_norm_(self.gate.parameters(), 1e9)"),
