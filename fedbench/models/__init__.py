@@ -12,7 +12,7 @@ from fedbench.import_string import OTHER_LIGHTNING, SAME_CLASSES, import_string
 from fedbench.models.network import Network
 from fedbench.tasks import Task
 
-MODELS = {
+MODEL_CLASSES = {
     "mlp": "mlp:Mlp",
     "avgcnn": "avgcnn:AvgCnn",
     "resnet8": "resnet:ResNet8",
@@ -97,11 +97,11 @@ def load(name: str) -> type[LightningModule]:
     """The class of a model: a name of the table, or package.module:Class. Raises ConfigError."""
     if ":" in name:
         found = import_string(name, "model")
-    elif name in MODELS:
-        module, _, attribute = MODELS[name].partition(":")
+    elif name in MODEL_CLASSES:
+        module, _, attribute = MODEL_CLASSES[name].partition(":")
         found = getattr(import_module(f"fedbench.models.{module}"), attribute)
     else:
-        raise ConfigError(f"unknown model '{name}': {nearest(name, MODELS)} (your own: package.module:Class)")
+        raise ConfigError(f"unknown model '{name}': {nearest(name, MODEL_CLASSES)} (your own: package.module:Class)")
     if not (isinstance(found, type) and issubclass(found, LightningModule)):
         plain = isinstance(found, type) and any(k.__module__.startswith(OTHER_LIGHTNING) for k in found.__mro__)
         hint = f"; {SAME_CLASSES}" if plain else ""

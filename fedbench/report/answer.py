@@ -10,7 +10,7 @@ from fedbench.report.study import POINT_NAMES, Study
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.quantities import plural, size
 from fedbench.results.statistics import Interval
-from fedbench.results.tables import BASELINE, LAST, difference
+from fedbench.results.tables import BASELINE, LAST, paired_gain
 from fedbench.tasks import Metric
 
 ENOUGH_SEEDS = 5
@@ -131,7 +131,7 @@ def compared_answer(study: Study) -> str:
     reached = study.metric.shown(study.last(study.method)[study.test].mean())
     won = "won the grid with" if tried else "reached"
     begin = f"{so_far(study)}{winner} {won} {reached} {POINT_NAMES[study.point]}"
-    gain = difference(study.metric, study.method, BASELINE, study.point, study.metrics, study.clients)
+    gain = paired_gain(study.metric, study.method, BASELINE, study.point, study.metrics, study.clients)
     if gain is None:
         return f"{begin}; without a run of local there is nothing to say about collaboration."
     return f"{begin}, {verdict(study.metric, gain, doubts(study, study.method, BASELINE, gain.mean))}"
@@ -188,7 +188,7 @@ def besides(study: Study) -> list[str]:
     others = [method for method in study.metrics if method not in (study.method, BASELINE)]
     lines = []
     for other in others:
-        gap = difference(study.metric, study.method, other, study.point, study.metrics, study.clients)
+        gap = paired_gain(study.metric, study.method, other, study.point, study.metrics, study.clients)
         if gap is not None:
             said = f"{study.metric.difference(gap.mean)}{points(study.metric)}"
             doubt = doubts(study, study.method, other, gap.mean) if gap.sign else ""

@@ -13,8 +13,8 @@ from fedbench.report.baseline_colour import baseline_tone
 from fedbench.report.curves import cost_so_far, seed_curve
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import Cell, sentence
-from fedbench.results.contrasts import Contrast, family, ranks
-from fedbench.results.estimators import marks, remark
+from fedbench.results.contrasts import Contrast, block_ranks, family
+from fedbench.results.estimators import estimator_marks, estimator_remark
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import point_name
 from fedbench.results.statistics import Interval, interval
@@ -72,7 +72,7 @@ def leaderboard(study: Study) -> list[Row]:
     if not labels:
         return []
     local, behind = comparisons(study, labels)
-    order = ranks(study.metric, study.point, {label: study.metrics[label] for label in labels})
+    order = block_ranks(study.metric, study.point, {label: study.metrics[label] for label in labels})
     target = study.reached(BASELINE) if BASELINE in labels else None
     return [_row(study, label, local.get(label), behind.get(label), order.get(label), target) for label in labels]
 
@@ -213,7 +213,7 @@ def laid_out(
     means = {row.label: row.score.mean for row in rows}
     tones = [baseline_tone(row.label, means, metric.higher) for row in rows]
     lines = [_line(row, metric, place, tone) for place, (row, tone) in enumerate(zip(rows, tones, strict=True), 1)]
-    for line, row, mark in zip(lines, rows, marks([row.estimator for row in rows]), strict=True):
+    for line, row, mark in zip(lines, rows, estimator_marks([row.estimator for row in rows]), strict=True):
         line[0] = Cell(row.label + row.mark + mark)
     lines += [[Cell(label), Cell("failed"), *[Cell("")] * (len(heads) - 2)] for label in failures]
     kept = [i for i in range(len(heads)) if i < 2 or any(line[i].text for line in lines)]
@@ -245,7 +245,7 @@ def reasons(failures: Mapping[str, str]) -> list[str]:
 
 def note(rows: Sequence[Row], metric: Metric) -> str:
     """What has to be known to read the table."""
-    said = remark(metric, [row.estimator for row in rows])
+    said = estimator_remark(metric, [row.estimator for row in rows])
     return f"{NOTE}; {said}" if said else NOTE
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedbench import tasks
 from fedbench.report.theme import colour_of
-from fedbench.results.estimators import remark
+from fedbench.results.estimators import estimator_remark
 from fedbench.results.groups import group_table
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records, at_last_round
@@ -86,7 +86,7 @@ class Study:
     @property
     def remark(self) -> str:
         """What is to be said of them, if anything."""
-        return remark(self.metric, [*self.estimators.values()])
+        return estimator_remark(self.metric, [*self.estimators.values()])
 
     @cached_property
     def traces(self) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedbench.results.statistics import CONFIDENCE, Interval, interval, pairs
+from fedbench.results.statistics import CONFIDENCE, Interval, client_pairs, interval
 from fedbench.results.tables import LAST, chosen, pair
 from fedbench.tasks import Metric
 
@@ -60,13 +60,13 @@ def contrast(
     clients: Mapping[str, pd.DataFrame],
 ) -> Contrast | None:
     """None where nothing can be paired."""
-    joined = pairs(*pair(metric, method, other, point, LAST, metrics, clients), metric)
+    joined = client_pairs(*pair(metric, method, other, point, LAST, metrics, clients), metric)
     if joined.empty:
         return None
     seeds = [own.to_numpy() for _, own in joined.groupby("seed")["difference"]]
     gain = interval([own.mean() for own in seeds])
     better = interval([float((own > 0).mean()) for own in seeds])
-    return Contrast(method, other, gain, resampled(seeds), p_of(gain.values), better)
+    return Contrast(method, other, gain, resampled_interval(seeds), p_of(gain.values), better)
 
 
 def family(
@@ -100,7 +100,7 @@ def p_of(values: Sequence[float]) -> float | None:
     return float(stats.ttest_1samp(values, 0).pvalue)
 
 
-def resampled(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple[float, float] | None:
+def resampled_interval(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple[float, float] | None:
     """95 % percentile interval of the mean of the seeds' means, seeds and then their clients drawn with replacement.
 
     seeds: differences of the clients of each. None with one seed.
@@ -149,7 +149,7 @@ def seeds_for(gain: Interval) -> int | None:
     return None
 
 
-def ranks(metric: Metric, point: str, metrics: Mapping[str, pd.DataFrame]) -> dict[str, float]:
+def block_ranks(metric: Metric, point: str, metrics: Mapping[str, pd.DataFrame]) -> dict[str, float]:
     """Mean rank of every method over the seeds that all have, 1 the best; ties share."""
     last = {method: chosen(metric, frame, point, LAST) for method, frame in metrics.items()}
     table = pd.DataFrame({m: rows.set_index("seed")[f"test_{metric.name}"] for m, rows in last.items() if len(rows)})

@@ -80,7 +80,7 @@ def worst_tenth(values: Sequence[float] | np.ndarray, higher: bool = True) -> fl
     return float(known[: math.ceil(len(known) / 10)].mean()) if len(known) else math.nan
 
 
-def pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+def client_pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     """By how much ours is better client by client on test: columns seed, client, ours, theirs, difference.
 
     Both frames hold one row per seed and client; what only one of them has is left out.
@@ -95,7 +95,7 @@ def pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd.DataFr
 
 def paired_difference(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> Interval | None:
     """Mean over seeds of the mean gain over the clients of a seed, with its interval; None without a pair."""
-    joined = pairs(ours, theirs, metric)
+    joined = client_pairs(ours, theirs, metric)
     if joined.empty:
         return None
     return interval(joined.groupby("seed")["difference"].mean().tolist())
@@ -103,7 +103,7 @@ def paired_difference(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) 
 
 def share_that_gains(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> float | None:
     """Share in [0, 1] of clients strictly better off than theirs, mean over seeds; None without a pair."""
-    joined = pairs(ours, theirs, metric)
+    joined = client_pairs(ours, theirs, metric)
     if joined.empty:
         return None
     return float((joined["difference"] > 0).groupby(joined["seed"]).mean().mean())

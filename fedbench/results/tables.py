@@ -15,8 +15,8 @@ LAST, BEST_VAL, BEST_TEST = "last", "best_val", "best_test"
 CHOICES = {LAST: None, BEST_VAL: "val", BEST_TEST: "test"}
 """What a round is chosen by: nothing, or the metric on a split."""
 GAINS = ["gain", "gain_low", "gain_high", "share_gains"]
-SCORES = ["mean", "sd", "low", "high", "pooled", "worst_tenth"]
-COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORES, *GAINS]
+SCORE_COLUMNS = ["mean", "sd", "low", "high", "pooled", "worst_tenth"]
+TABLE_COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORE_COLUMNS, *GAINS]
 BASELINE = "local"
 REFERENCES = ("centralized",)
 """What pools the clients' data is shown, and competes with nobody."""
@@ -50,7 +50,7 @@ def final_table(
         for choice in CHOICES
         if len(chosen(metric, frame, point, choice))
     ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=TABLE_COLUMNS)
 
 
 def chosen(metric: Metric, metrics: pd.DataFrame, point: str, choice: str) -> pd.DataFrame:
@@ -118,7 +118,7 @@ def pair(
     return ours, clients_at(clients[baseline], chosen(metric, metrics[baseline], other, choice))
 
 
-def difference(
+def paired_gain(
     metric: Metric,
     method: str,
     baseline: str,

@@ -11,9 +11,9 @@ from scipy import stats
 
 from fedbench.results.statistics import (
     NoValue,
+    client_pairs,
     interval,
     paired_difference,
-    pairs,
     pooled,
     share_that_gains,
     worst_tenth,
@@ -80,7 +80,7 @@ def test_paired_difference_is_the_paired_t_interval_over_seed_means() -> None:
 
 def test_only_what_both_have_is_paired() -> None:
     ours, theirs = frame({0: [0.5, 0.9], 1: [0.4]}), frame({0: [0.3], 2: [0.1]})
-    assert pairs(ours, theirs, ACCURACY)["difference"].tolist() == pytest.approx([0.2])
+    assert client_pairs(ours, theirs, ACCURACY)["difference"].tolist() == pytest.approx([0.2])
     assert paired_difference(ours, frame({7: [0.1]}), ACCURACY) is None
     assert share_that_gains(ours, frame({7: [0.1]}), ACCURACY) is None
 

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from fedbench.results.tables import difference, final_table
+from fedbench.results.tables import final_table, paired_gain
 from tests.results.tabled import ACCURACY, TESTS, both, clients, metrics, of_errors, unvalidated
 
 
@@ -57,12 +57,12 @@ def test_without_validation_there_is_no_best_val_row() -> None:
 
 def test_no_difference_without_the_other_method() -> None:
     frames = {"fedcac": metrics(TESTS["fedcac"])}
-    assert difference(ACCURACY, "fedcac", "local", "after_agg", frames, {"fedcac": clients(TESTS["fedcac"])}) is None
+    assert paired_gain(ACCURACY, "fedcac", "local", "after_agg", frames, {"fedcac": clients(TESTS["fedcac"])}) is None
 
 
 def test_a_baseline_without_the_point_lends_its_other_one() -> None:
     frames = {"fedcac": metrics(TESTS["fedcac"]), "local": metrics(TESTS["local"], ("after_agg",))}
-    gap = difference(ACCURACY, "fedcac", "local", "after_fit", frames, {m: clients(t) for m, t in TESTS.items()})
+    gap = paired_gain(ACCURACY, "fedcac", "local", "after_fit", frames, {m: clients(t) for m, t in TESTS.items()})
     assert gap.mean == pytest.approx(0.1)
 
 
