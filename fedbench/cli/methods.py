@@ -1,6 +1,7 @@
 """`fedbench methods [NAME]`: lists the methods, or one method's options."""
 
 import inspect
+import sys
 import textwrap
 from collections.abc import Iterator
 
@@ -29,13 +30,15 @@ def main(argv: list[str]) -> int:
 
 
 def _all() -> Iterator[str]:
-    from fedbench.methods import load, names
+    from fedbench.methods import METHODS
 
-    every = {name: load(name).about for name in names()}
+    every = {name: kind.about for name, kind in METHODS.working()}
     name_width = max(map(len, every))
     family_width = max(len(about.family) for about in every.values())
     for name, about in sorted(every.items(), key=lambda item: (item[1].year or 0, item[0])):
         yield f"{name:<{name_width}}  {about.year or '':<4}  {about.family:<{family_width}}  {about.line}"
+    for fault in METHODS.faults():
+        print(f"left out: {fault}", file=sys.stderr)
 
 
 def _one(name: str) -> Iterator[str]:
@@ -43,7 +46,7 @@ def _one(name: str) -> Iterator[str]:
     from fedbench.config import TrainConfig
     from fedbench.jobs.decisions import decisions
     from fedbench.methods import load
-    from fedbench.methods.base import NEEDS, WHERE
+    from fedbench.methods.base import DECISIONS_HEADING, NEEDS
 
     kind = load(name)
     if kind.about.line:
@@ -55,7 +58,7 @@ def _one(name: str) -> Iterator[str]:
     if kind.train_defaults:
         yield "Own defaults: " + ", ".join(f"train.{key} {value}" for key, value in kind.train_defaults.items())
     if found := decisions(name, kind.Options(), TrainConfig(**kind.train_defaults)):
-        yield f"\n{WHERE}"
+        yield f"\n{DECISIONS_HEADING}"
         for line in found:
             yield from textwrap.wrap(line, terminal_width(), initial_indent="- ", subsequent_indent="  ")
     if rows := option_rows(kind.Options, "--method."):

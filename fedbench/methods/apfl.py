@@ -33,7 +33,7 @@ from fedbench.methods.messages import Upload
 from fedbench.module.weights import Weights
 
 
-class APFL(Method):
+class APFL(Method["APFL.Options", "APFL.State"]):
     """The personal model is alpha v + (1 - alpha) w, with alpha learned."""
 
     about = About("a learned mixture of a personal and the global model", "mixture", "Deng et al., preprint", 2020)
@@ -61,11 +61,11 @@ class APFL(Method):
         alpha: float | None = None
 
     @classmethod
-    def makes_steps(cls, options: Any) -> bool:
+    def makes_steps(cls, options: Options) -> bool:
         return True
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return 2 * super().steps(options, train, samples, public)
 
     def check(self) -> Iterable[str]:
@@ -73,7 +73,7 @@ class APFL(Method):
             raise ConfigError("method.mixing = 'logits': works on class scores, and the targets are numbers")
         return ()
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         own, alpha = self._own(client)
         with client.training(received, client.train) as training:
             mixture = AlphaMixture(client, self.options, training.beside(own, client.memory("personal")), alpha)
@@ -87,7 +87,7 @@ class APFL(Method):
         client.state.personal, client.state.alpha = mixture.own.finish(), float(mixture.alpha)
         return self.upload(client, training.weights, traces={"alpha": client.state.alpha})
 
-    def personal(self, client: Client, model: Weights, point: Point) -> Weights | Predictor:
+    def personal(self, client: Client[State], model: Weights, point: Point) -> Weights | Predictor:
         """One model, or the mixture of two models' class scores."""
         own, alpha = self._own(client)
         if self.options.mixing == "logits":
@@ -97,7 +97,7 @@ class APFL(Method):
             params=torch.lerp(model.params, own.params, alpha), buffers=torch.lerp(model.buffers, own.buffers, alpha)
         )
 
-    def _own(self, client: Client) -> tuple[Weights, float]:
+    def _own(self, client: Client[State]) -> tuple[Weights, float]:
         """v and alpha as the client's last training left them."""
         state = client.state
         return state.personal or client.initial, self.options.alpha if state.alpha is None else state.alpha
@@ -106,7 +106,7 @@ class APFL(Method):
 class AlphaMixture:
     """A client's v and alpha, trained beside its copy of the global model."""
 
-    def __init__(self, client: Client, options: Any, own: Companion, alpha: float) -> None:
+    def __init__(self, client: Client, options: APFL.Options, own: Companion, alpha: float) -> None:
         self.own, self.options = own, options
         self.alpha = torch.tensor(alpha, dtype=torch.float64, device=client.initial.params.device)
         self.slope = torch.zeros_like(self.alpha)

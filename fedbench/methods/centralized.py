@@ -13,10 +13,11 @@ from fedbench.engine.fit import Amount
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload, uncounted
+from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 
 
-class Centralized(Method):
+class Centralized(Method["Centralized.Options"]):
     """SGD on the union of the data; participation has no effect."""
 
     about = About("one model on all clients' data pooled", "baseline")
@@ -30,7 +31,7 @@ class Centralized(Method):
     after_fit = "global"
 
     @classmethod
-    def trainers(cls, options: Any) -> Literal["pooled"]:
+    def trainers(cls, options: Options) -> Literal["pooled"]:
         return "pooled"
 
     def personal(self, client: Client, model: Weights, point: Point) -> Weights:
@@ -38,11 +39,11 @@ class Centralized(Method):
             return model
         return client.fit(model, client.train, "ft", Amount(epochs=self.options.ft_epochs))
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: ServerState, client: int) -> Message:
         return free(super().send(server, client))
 
     @mean_suffices
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: ServerState, uploads: list[Upload]) -> None:
         """One model comes, and no aggregator has a part in it."""
         super().aggregate(server, uploads)
 

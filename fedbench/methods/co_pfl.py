@@ -41,7 +41,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, encoded, sparse, uncounted
-from fedbench.methods.server import ServerState
+from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.layout import shares_by_tensor
 from fedbench.module.masks import bitmask, choose, holds_one, without
 from fedbench.module.weights import Weights
@@ -62,7 +62,7 @@ Pairs = dict[str, dict[str, Any]]
 """By phase (or "both"): means of gradients `u` and of their squares `v` `[N]`, and how often they were updated."""
 
 
-class CoPFL(Method):
+class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
     """Personal parameters by change, trained with moments of their own; the others weighted by contribution."""
 
     about = About(
@@ -145,23 +145,23 @@ class CoPFL(Method):
     class Server(ServerState):
         """mask: what is personal for anybody, packed; previous: the vector before; alphas: weights in the last mean."""
 
-        mask: Tensor | None = None
-        previous: Tensor | None = None
+        mask: Tensor = UNSET
+        previous: Tensor = UNSET
         alphas: dict[int, float] = field(default_factory=dict)
 
     @classmethod
-    def decisions(cls, options: Any) -> list[str]:
+    def decisions(cls, options: Options) -> list[str]:
         """The reading first."""
         taken = {key: getattr(options, key) for key in READINGS["literal"]}
         name = next((name for name, reading in READINGS.items() if reading == taken), "neither literal nor working")
         return [f"Reading: {name} ({' '.join(f'{k}={v}' for k, v in taken.items())}).", *super().decisions(options)]
 
     @classmethod
-    def makes_steps(cls, options: Any) -> bool:
-        return bool(options.moments == "shared")
+    def makes_steps(cls, options: Options) -> bool:
+        return options.moments == "shared"
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return 2 * super().steps(options, train, samples, public)
 
     def check(self) -> Iterator[str]:
@@ -174,16 +174,16 @@ class CoPFL(Method):
                 "train.keep_optimizer have no effect"
             )
 
-    def receive(self, client: Client) -> Weights:
+    def receive(self, client: Client[State]) -> Weights:
         received, state = super().receive(client), client.state
-        if state.trained is None:
+        if state.trained is None or state.mask is None:
             return received
         own = state.mask
         if self.options.merge_mask == "server":
             own = bits_to_mask(client.message.mask, len(received.params)).to(received.params.device)
         return received.replace(params=choose(own, state.trained, received.params))
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         state = client.state
         mask = torch.zeros_like(received.params, dtype=torch.bool) if state.mask is None else state.mask
         trained = self._in_phases(client, received, mask)
@@ -203,7 +203,7 @@ class CoPFL(Method):
             score=encoded(torch.tensor(sum(scores.values()), dtype=torch.float64), bits=32 if scores else 0),
         )
 
-    def _in_phases(self, client: Client, received: Weights, mask: Tensor) -> Weights:
+    def _in_phases(self, client: Client[State], received: Weights, mask: Tensor) -> Weights:
         """The personal phase, the shared phase, and the model of their parts (Algorithm 2)."""
         options, pairs = self.options, client.state.moments if self.options.keep_moments else {}
         steps, ends, model = {}, {}, received
@@ -228,7 +228,7 @@ class CoPFL(Method):
             candidates = largest(change, room, candidates)
         return mask | candidates
 
-    def _scores(self, client: Client, received: Weights, trained: Weights, delta: Tensor) -> dict[str, float]:
+    def _scores(self, client: Client[State], received: Weights, trained: Weights, delta: Tensor) -> dict[str, float]:
         """The contribution scores that are switched on and made at the client (eq. 8 and 9)."""
         message, share, scores = client.message, float(client.message.alpha), {}
         if self.options.grad_score and not self.scores_steps:
@@ -254,21 +254,21 @@ class CoPFL(Method):
         """Whether the server scores updates, which it has all of."""
         return self.options.grad_score and self.options.loo_update == "same_round"
 
-    def start(self, initial: Weights) -> Any:
-        server: Any = super().start(initial)
+    def start(self, initial: Weights) -> Server:
+        server = super().start(initial)
         server.previous = server.params
         server.mask = mask_to_bits(torch.zeros_like(server.params, dtype=torch.bool))
         server.alphas = dict.fromkeys(range(self.context.clients), 1 / self.context.clients)
         return server
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         alpha = torch.tensor(server.alphas.get(client, 0.0), dtype=torch.float64)
         message = super().send(server, client).add(mask=server.mask, alpha=encoded(alpha, bits=32))
         if self.options.grad_score and not self.scores_steps:  # who was in the last mean holds the vector before it
             message.add(previous=uncounted(server.previous) if client in server.alphas else server.previous)
         return message
 
-    def global_model(self, server: Any, initial: Weights) -> None:
+    def global_model(self, server: Server, initial: Weights) -> None:
         """None: the server's vector stands still where anybody's mask is 1, and no client holds it."""
 
     def weights(self, uploads: Sequence[Upload]) -> list[float]:
@@ -276,7 +276,7 @@ class CoPFL(Method):
         scores = [float(u.score) for u in uploads]
         return normalised(scores if sum(scores) > 0 else [1.0] * len(scores))
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         before, size = server.params, len(server.params)
         per_index = self.options.server_rule == "per_index"
         sent = [~bits_to_mask(u.mask, size) for u in uploads] if per_index or self.scores_steps else []
@@ -295,7 +295,7 @@ class CoPFL(Method):
         server.alphas = dict(zip([u.client for u in uploads], self.weights(uploads), strict=True))
         self._tell(server, float(live.sum()) / size, torch.stack([u.mask for u in uploads]))
 
-    def _score_steps(self, server: Any, uploads: list[Upload], sent: list[Tensor]) -> None:
+    def _score_steps(self, server: Server, uploads: list[Upload], sent: list[Tensor]) -> None:
         """Add to every score how far the update deviates from the others', among what came from the server."""
         if self.options.merge_mask == "server":
             taken = ~bits_to_mask(server.mask, len(server.params))
@@ -305,7 +305,7 @@ class CoPFL(Method):
             upload.tensors["score"] = upload.score + score
             server.trace("score_gradient", score, upload.client)
 
-    def _tell(self, server: Any, live: float, masks: Tensor) -> None:
+    def _tell(self, server: Server, live: float, masks: Tensor) -> None:
         """Trace what still moves, what is personal in every layer, mean over the clients, and their weights."""
         server.trace("live_share", live)
         if server.traced:
@@ -325,7 +325,7 @@ class CoPFL(Method):
 
 
 def train_part(
-    client: Client, start: Weights, phase: str, part: Tensor, options: Any, pairs: Pairs
+    client: Client, start: Weights, phase: str, part: Tensor, options: CoPFL.Options, pairs: Pairs
 ) -> tuple[Weights, int]:
     """Train a part `[N]` of the parameters; the model and the number of steps. Its moments in `pairs` go on."""
     decay, ledger = client.learner.train.weight_decay, client.learner.ledger

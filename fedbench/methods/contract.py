@@ -89,7 +89,7 @@ def _check_traits(kind: type[Method]) -> None:
 def check_trainers(method: Method) -> None:
     """Raises RunError for a method that says of nobody that he trains."""
     if (found := method.trainers(method.options)) not in TRAINERS:
-        raise wrong(method, "trainers", f"must return one of {', '.join(TRAINERS)}; it returned {found!r}")
+        raise hook_error(method, "trainers", f"must return one of {', '.join(TRAINERS)}; it returned {found!r}")
 
 
 def _check_state(kind: type[Method], name: str, base: type[PrivateState | ServerState]) -> None:
@@ -126,7 +126,7 @@ def _mistake(code: Any, text: str) -> ConfigError:
     return ConfigError(f"{text} ({place_of_code(code)})")
 
 
-def called(method: Method, hook: str, *given: Any) -> Any:
+def call_hook(method: Method, hook: str, *given: Any) -> Any:
     """What a hook of a method returns.
 
     Raises RunError where that is of another type than it must be, and where the hook keeps something in the method.
@@ -134,9 +134,9 @@ def called(method: Method, hook: str, *given: Any) -> Any:
     before = _leaves(_attributes(method))
     found, (kinds, words) = getattr(method, hook)(*given), RETURNS[hook]
     if not isinstance(found, kinds):
-        raise wrong(method, hook, f"must return {words}; it returned {described(found)}")
+        raise hook_error(method, hook, f"must return {words}; it returned {type_in_words(found)}")
     if place := _written(before, _leaves(_attributes(method))):
-        raise wrong(
+        raise hook_error(
             method,
             hook,
             f"writes to self.{place}, which is lost when a run goes on after a stop, and which other hosts do not "
@@ -157,34 +157,36 @@ def _made_later(kind: type) -> frozenset[str]:
     return frozenset(name for name in dir(kind) if isinstance(inspect.getattr_static(kind, name), cached_property))
 
 
-def whole(found: Any, like: Weights, method: Method, hook: str) -> Any:
+def check_shapes(found: Any, like: Weights, method: Method, hook: str) -> Any:
     """The same, where it is weights of the model. Raises RunError where it is weights of another one."""
     if isinstance(found, Weights):
         for name in PARTS:
             own, asked = getattr(found, name), getattr(like, name)
             if not isinstance(own, Tensor) or own.shape != asked.shape:
                 words = f"must return {name} of shape {list(asked.shape)}"
-                raise wrong(method, hook, f"{words}; it returned {described(own)}")
+                raise hook_error(method, hook, f"{words}; it returned {type_in_words(own)}")
     return found
 
 
 def check_fit(upload: Upload, client: Client, method: Method) -> None:
     """Raises RunError for an upload whose client, model or traces are none, and for a state that is none any more."""
     if not isinstance(client.state, PrivateState):
-        what = described(client.state)
-        raise wrong(method, "train", f"puts {what} in the place of client.state: write to its fields instead")
+        what = type_in_words(client.state)
+        raise hook_error(method, "train", f"puts {what} in the place of client.state: write to its fields instead")
     if upload.client != client.id:
-        raise wrong(method, "train", f"returned the upload of client {upload.client} for client {client.id}")
+        raise hook_error(method, "train", f"returned the upload of client {upload.client} for client {client.id}")
     if not isinstance(upload.trained, Weights):
-        raise wrong(method, "train", f"must give its upload the trained weights, not {described(upload.trained)}")
-    whole(upload.trained, client.initial, method, "train")
+        raise hook_error(
+            method, "train", f"must give its upload the trained weights, not {type_in_words(upload.trained)}"
+        )
+    check_shapes(upload.trained, client.initial, method, "train")
     for name, value in upload.traces.items():
         if not isinstance(value, Real):
-            raise wrong(method, "train", f"must trace numbers: {name} is {described(value)}, write float(...)")
+            raise hook_error(method, "train", f"must trace numbers: {name} is {type_in_words(value)}, write float(...)")
 
 
 @contextmanager
-def authored(method: Method, hook: str) -> Iterator[None]:
+def server_hook(method: Method, hook: str) -> Iterator[None]:
     """For calls of a hook of the server half: what it raises becomes a RunError, which names its line."""
     try:
         yield
@@ -207,12 +209,12 @@ def check_server(server: ServerState, before: dict[str, Tensor], method: Method,
     for name, asked in before.items():
         own = getattr(server, name)
         if not isinstance(own, Tensor):
-            raise wrong(method, hook, f"must leave a tensor in server.{name}; it left {described(own)}")
+            raise hook_error(method, hook, f"must leave a tensor in server.{name}; it left {type_in_words(own)}")
         if own.shape != asked.shape or own.is_floating_point() != asked.is_floating_point():
-            words = f"must leave {described(asked)} and {asked.dtype} in server.{name}"
-            raise wrong(method, hook, f"{words}; it left {described(own)} and {own.dtype}")
+            words = f"must leave {type_in_words(asked)} and {asked.dtype} in server.{name}"
+            raise hook_error(method, hook, f"{words}; it left {type_in_words(own)} and {own.dtype}")
         if not _finite(own) and _finite(asked):
-            raise wrong(method, hook, f"leaves numbers that are not finite in server.{name}")
+            raise hook_error(method, hook, f"leaves numbers that are not finite in server.{name}")
 
 
 def _finite(numbers: Tensor) -> bool:
@@ -220,7 +222,7 @@ def _finite(numbers: Tensor) -> bool:
 
 
 @contextmanager
-def untouched(method: Method, hook: str, client: Client, exact: bool = True, **given: Weights) -> Iterator[None]:
+def guard_inputs(method: Method, hook: str, client: Client, exact: bool = True, **given: Weights) -> Iterator[None]:
     """A call of a hook, which writes to nothing that others see, and, unless it trains, to no private state.
 
     exact: sees writes too that PyTorch does not count, as those through `.data`; it takes copies. given: weights that
@@ -238,7 +240,7 @@ def untouched(method: Method, hook: str, client: Client, exact: bool = True, **g
             if place.startswith("client.state")
             else "others see it too: change a copy, as .clone() makes one"
         )
-        raise wrong(method, hook, f"writes to {place}, which it must leave as it is: {why}")
+        raise hook_error(method, hook, f"writes to {place}, which it must leave as it is: {why}")
 
 
 Leaf = tuple[tuple[Any, ...], Any, int]
@@ -294,12 +296,12 @@ def _same(one: Leaf, other: Leaf) -> bool:
     return version == writes and same and place == now
 
 
-def wrong(method: Method, hook: str, text: str) -> RunError:
+def hook_error(method: Method, hook: str, text: str) -> RunError:
     """The mistake of a hook, with its line."""
     return RunError(f"{type(method).__name__}.{hook} {text}", place_of_code(getattr(method, hook)))
 
 
-def described(value: Any) -> str:
+def type_in_words(value: Any) -> str:
     """What a value is, in words."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from fedbench.aggregation.privacy import LabelNoise
 from fedbench.aggregation.votes import plurality, vote
@@ -26,12 +27,15 @@ from fedbench.methods.client import Client
 from fedbench.methods.local import Local
 from fedbench.methods.messages import Field as MessageField
 from fedbench.methods.messages import Message, Upload, encoded
-from fedbench.methods.server import Context, ServerState
+from fedbench.methods.server import Context, ServerState, ServerT
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 
+ExchangeOptions = TypeVar("ExchangeOptions", bound="PublicExchange.Options", default="PublicExchange.Options")
+VoteOptions = TypeVar("VoteOptions", bound="CoTraining.Options", default="CoTraining.Options")
 
-class PublicExchange(Local):
+
+class PublicExchange(Local[ExchangeOptions, ServerT]):
     """Local training whose clients exchange what they make of public images, and nothing else."""
 
     class Options(Local.Options):
@@ -54,7 +58,7 @@ class PublicExchange(Local):
         return round >= self.options.first_vote
 
 
-class CoTraining(PublicExchange):
+class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
     """Local training and a vote. A method says how the voted labels take part in training."""
 
     class Options(PublicExchange.Options):
@@ -144,14 +148,14 @@ class CoTraining(PublicExchange):
         """Uploads of a client that takes part in every round of the run."""
         return sum(map(self.exchanges, range(1, self.context.rounds + 1)))
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         message = super().send(server, client)
         if server.labels is not None:
             held = server.holds.get(client) == server.voted
             message.add(labels=encoded(server.labels, bits=0 if held else self.label_bits))
         return message
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         server.holds.update(dict.fromkeys(server.participants, server.voted))
         if self.exchanges(server.round):
             self._vote(server, uploads)
@@ -159,7 +163,7 @@ class CoTraining(PublicExchange):
             for name, value in self.spent(server.uploads.get(client, 0)).items():
                 server.trace(name, value, client)
 
-    def _vote(self, server: Any, uploads: list[Upload]) -> None:
+    def _vote(self, server: Server, uploads: list[Upload]) -> None:
         """The new labels; traced are their accuracy, how clear they are, who agrees, and how many changed."""
         ballots = [self.ballot(u) for u in uploads]
         scores = vote(ballots, [self.weight(u) for u in uploads])

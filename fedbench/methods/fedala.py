@@ -39,7 +39,7 @@ class Mixed(Weights):
     passes: int
 
 
-class FedALA(Method):
+class FedALA(Method["FedALA.Options", "FedALA.State"]):
     """Every client learns how much of the received model it wants, parameter by parameter."""
 
     about = About(
@@ -73,18 +73,18 @@ class FedALA(Method):
             )
         return ()
 
-    def receive(self, client: Client) -> Weights:
+    def receive(self, client: Client[State]) -> Weights:
         """The received model, in the top layers moved back towards the client's own (Algorithm 1)."""
         shared, local = super().receive(client), client.state.local
         return shared if local is None else self._mixed(client, shared, local)
 
-    def top(self, client: Client) -> Entries:
+    def top(self, client: Client[State]) -> Entries:
         """P, the parameters of the top layers."""
         layout = self.context.layout
         chosen = layer_names(layout, client.learner.forward_order(client.train))[-self.options.num_layers :]
         return Entries(torch.cat([torch.full((slot.size,), owner(slot) in chosen) for slot in layout.params]))
 
-    def _mixed(self, client: Client, shared: Weights, local: Tensor) -> Mixed:
+    def _mixed(self, client: Client[State], shared: Weights, local: Tensor) -> Mixed:
         """In the first learning the passes go on until the loss settles, later there is one in a participation."""
         options, before, top = self.options, client.state.ratios, self.top(client)
         own, received = top.take(local), top.take(shared.params)
@@ -108,14 +108,14 @@ class FedALA(Method):
         params = top.put(shared.params, mixed(own, received, ratios))
         return Mixed(params, shared.buffers, shared.counters, ratios, passes)
 
-    def _batches(self, client: Client) -> Sequence[Tensor]:
+    def _batches(self, client: Client[State]) -> Sequence[Tensor]:
         """Places of a random part of the training images, batch by batch."""
         count, size = len(client.train), self.context.train.batch_size
         drawn = torch.randperm(count, generator=client.generator("weights"))
         drawn = drawn[: max(1, floored_share(self.options.sample_ratio, count))]
         return drawn.to(client.learner.device).split(count if size == "full" else size)
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         trained, traces = client.fit(received, client.train), {}
         if isinstance(received, Mixed):
             client.state.ratios = received.ratios

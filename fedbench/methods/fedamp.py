@@ -37,7 +37,7 @@ from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
 
 
-class FedAMP(Method):
+class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
     """Every client gets a mixture of all models of its own, in which similar models weigh more."""
 
     about = About(
@@ -111,14 +111,14 @@ class FedAMP(Method):
         least = self.context.train.lr * self.options.lam
         return max(self.options.alpha * self.options.alpha_decay**falls, least)
 
-    def receive(self, client: Client) -> Weights:
+    def receive(self, client: Client[State]) -> Weights:
         received = super().receive(client)
         if self.options.start == "cloud":
             return received
         trained = client.state.trained
         return received.replace(params=client.initial.params if trained is None else trained)
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         pull = None
         if self.options.lam:
             pull = Step(proximal_pull, anchor=client.message.params, mu=self.options.lam / self.alpha(client.round))
@@ -127,14 +127,14 @@ class FedAMP(Method):
             client.state.trained = trained.params
         return self.upload(client, trained)
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         """The client's mixture: a row that the next aggregation writes over."""
         message = super().send(server, client)
         if server.clouds:
             message.add(params=server.clouds[client], buffers=server.cloud_buffers[client])
         return message
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         server.models.update({u.client: u.params for u in uploads})
         server.model_buffers.update({u.client: u.buffers for u in uploads})
         everyone = range(self.context.clients)
@@ -153,10 +153,10 @@ class FedAMP(Method):
                 if i != j and pairs:
                     server.trace(f"weight/{j}", weight, i)
 
-    def global_model(self, server: Any, initial: Weights) -> None:
+    def global_model(self, server: Server, initial: Weights) -> None:
         """None: every client has its own mixture."""
 
-    def mixing(self, server: Any, products: Tensor) -> Tensor:
+    def mixing(self, server: Server, products: Tensor) -> Tensor:
         """xi `[M, M]` of the round after this one, from the products of all models."""
         sigma, own = self.options.sigma, self.options.self_weight
         if self.options.variant == "heur":

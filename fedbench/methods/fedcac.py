@@ -29,7 +29,7 @@ from fedbench.aggregation.packed import mask_counts, mask_overlaps, mask_to_bits
 from fedbench.aggregation.ranks import largest
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
-from fedbench.methods.client import Client
+from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Encoded, Message, Upload
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
@@ -37,7 +37,7 @@ from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
 
 
-class FedCAC(Method):
+class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
     """Critical parameters are averaged among clients with similar masks, the others among all."""
 
     about = About("critical parameters are shared among the alike", "parameter decoupling", "Wu et al., ICCV", 2023)
@@ -111,7 +111,7 @@ class FedCAC(Method):
             return above_threshold(scores, count)
         return largest(scores if self.options.selection == "sensitivity" else -scores, count)
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         """The client's merged model, or the first one of all.
 
         Counted with the round that makes the means, although this harness hands them out when the next one begins: two
@@ -129,7 +129,7 @@ class FedCAC(Method):
             )
         )
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         masks = torch.stack([u.mask for u in uploads])
         # Overlaps cost as much as the means of all: only where they decide, or are traced.
         decides = self.collaborates(server.round)
@@ -142,7 +142,7 @@ class FedCAC(Method):
         if overlap is not None and server.traced:
             self._trace(server, [u.client for u in uploads], masks, overlap, partners)
 
-    def global_model(self, server: Any, initial: Weights) -> None:
+    def global_model(self, server: Server, initial: Weights) -> None:
         """None: no client ever holds the mean of all."""
 
     def overlap(self, masks: Tensor) -> Tensor:
@@ -167,7 +167,7 @@ class FedCAC(Method):
             return torch.zeros_like(others).scatter_(1, order[:, : self.options.top_k], True) & others
         return (overlap >= threshold(overlap, round / self.beta) - 1e-12) & others
 
-    def _merge(self, server: Any, uploads: list[Upload], masks: Tensor, groups: Tensor) -> None:
+    def _merge(self, server: Server, uploads: list[Upload], masks: Tensor, groups: Tensor) -> None:
         """Eq. 9 to 11. Parameters are written over the uploads, which saves n x N floats."""
         if self.options.noncritical == "as_critical":
             masks = torch.full_like(masks, 255)
@@ -178,7 +178,7 @@ class FedCAC(Method):
         for upload, merged in zip(uploads, means, strict=True):
             server.rows[upload.client], server.buffer_rows[upload.client] = upload.params, merged
 
-    def _trace(self, server: Any, clients: list[int], masks: Tensor, overlap: Tensor, partners: Tensor) -> None:
+    def _trace(self, server: Server, clients: list[int], masks: Tensor, overlap: Tensor, partners: Tensor) -> None:
         """How masks and collaborators look. Needs at least two participants to say anything of masks."""
         for client, count in zip(clients, partners.sum(1).tolist(), strict=True):
             server.trace("collaborators", count, client)

@@ -36,7 +36,7 @@ from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 
 
-class FedCT(CoTraining):
+class FedCT(CoTraining["FedCT.Options"]):
     """Training on private images and on public ones with the labels that most clients voted for."""
 
     about = About("clients vote on labels of public images", "co-training", "Abourayya et al., AAAI", 2025)
@@ -50,7 +50,7 @@ class FedCT(CoTraining):
         public_weight: float = Field(1.0, ge=0, description="weight of the public loss with combine=sum")
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return super().steps(options, train, samples + (public if options.combine == "union" else 0), public)
 
     def check(self) -> Iterable[str]:

@@ -41,7 +41,7 @@ from fedbench.methods.messages import Field as MessageField
 from fedbench.module.weights import Weights
 
 
-class FedMosaic(CoTraining):
+class FedMosaic(CoTraining["FedMosaic.Options"]):
     """Local training, helped by labels of public images that the clients vote on as experts."""
 
     about = About(
@@ -70,8 +70,8 @@ class FedMosaic(CoTraining):
         expertise_bits: int = Field(32, ge=1, le=32, description="bits counted for one expertise number")
 
     @classmethod
-    def makes_steps(cls, options: Any) -> bool:
-        return bool(options.lambda_update == "epoch")
+    def makes_steps(cls, options: Options) -> bool:
+        return options.lambda_update == "epoch"
 
     def check(self) -> Iterable[str]:
         lines, options = super().check(), self.options

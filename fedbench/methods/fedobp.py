@@ -44,7 +44,7 @@ class MergedByScore(Weights):
     scores: Tensor
 
 
-class FedOBP(Method):
+class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
     """Every client keeps the few parameters that moved furthest from the global model."""
 
     about = About(
@@ -122,7 +122,7 @@ class FedOBP(Method):
         """What is compared, kept and merged: the parameters `[N]`, and with `include_buffers` the statistics."""
         return torch.cat([weights.params, weights.buffers]) if self.options.include_buffers else weights.params
 
-    def receive(self, client: Client) -> Weights:
+    def receive(self, client: Client[State]) -> Weights:
         """The received model with the client's own numbers where the mask is 1 (eq. 9)."""
         shared, state, options = super().receive(client), client.state, self.options
         known = state.moved if options.score == "gradient" else state.local
@@ -135,15 +135,16 @@ class FedOBP(Method):
         buffers = merged[size:] if options.include_buffers else shared.buffers
         return MergedByScore(merged[:size], buffers, shared.counters, mask, scores)
 
-    def _scores(self, client: Client, mine: Tensor, shared: Weights) -> Tensor:
+    def _scores(self, client: Client[State], mine: Tensor, shared: Weights) -> Tensor:
         """Scores of `whole`, float64, averaged with the earlier ones."""
         scores, share = self._raw_scores(client, mine, shared), self.options.score_ema
         if share and client.state.ema is not None:
             scores = (1 - share) * scores + share * client.state.ema
         return scores
 
-    def _raw_scores(self, client: Client, mine: Tensor, shared: Weights) -> Tensor:
+    def _raw_scores(self, client: Client[State], mine: Tensor, shared: Weights) -> Tensor:
         if self.options.score == "gradient":
+            assert client.state.moved is not None
             return client.state.moved.to(torch.float64)
         distance = mine.to(torch.float64) - self.whole(shared)
         if self.options.score == "obp":
@@ -170,7 +171,7 @@ class FedOBP(Method):
         personal = above_quantile(chosen, self.options.quantile, self.rule)
         return part.put(torch.zeros_like(scores, dtype=torch.bool), personal)
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         trained, state = client.fit(received, client.train), client.state
         state.local = self.whole(trained)
         if self.options.score == "gradient":

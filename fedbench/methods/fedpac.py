@@ -35,15 +35,15 @@ from fedbench.engine.fit import Amount, Loss, Move, Step
 from fedbench.engine.losses import task_loss_through
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, uses_aggregator
-from fedbench.methods.client import Client
+from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, encoded, uncounted
-from fedbench.methods.server import ServerState
+from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Entries, Masks
 from fedbench.module.weights import Weights
 
 
-class FedPAC(Method):
+class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
     """Features are pulled to global class centroids, heads are mixed among clients with like features."""
 
     about = About(
@@ -73,12 +73,12 @@ class FedPAC(Method):
     class Server(ServerState):
         """head: the first of everybody; heads: of every client that has trained; centroids: `[C, d]`."""
 
-        head: Tensor | None = None
+        head: Tensor = UNSET
         heads: dict[int, Tensor] = field(default_factory=dict)
         centroids: Tensor | None = None
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return Amount(epochs=options.head_epochs + options.body_epochs).steps_on(samples, train)
 
     def check(self) -> tuple[str, ...]:
@@ -139,12 +139,12 @@ class FedPAC(Method):
         features = client.learner.features(weights, client.train)
         return features.flatten(1).to(torch.float64), client.train.labels.to(features.device)
 
-    def start(self, initial: Weights) -> Any:
-        server: Any = super().start(initial)
+    def start(self, initial: Weights) -> Server:
+        server = super().start(initial)
         server.head = self.head.take(initial.params)
         return server
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         message, head = super().send(server, client), server.heads.get(client, server.head)
         if self.options.classifier == "combined":
             message.add(head=head)
@@ -155,7 +155,7 @@ class FedPAC(Method):
         return message
 
     @uses_aggregator
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         if self.options.lam:
             server.centroids = global_centroids([u.centroids for u in uploads], [u.counts for u in uploads])
@@ -170,11 +170,11 @@ class FedPAC(Method):
             trace(server, [u.client for u in uploads], mixes, pairs)
 
 
-def trace(server: Any, clients: Sequence[int], mixes: np.ndarray, pairs: bool) -> None:
+def trace(server: ServerState, clients: Sequence[int], mixes: np.ndarray, pairs: bool) -> None:
     """How much of its mix is a client's own head, with how many others it mixes, and, with `pairs`, all weights."""
     for i, client in enumerate(clients):
         server.trace("own_weight", mixes[i, i], client)
-        server.trace("collaborators", np.count_nonzero(np.delete(mixes[i], i)), client)
+        server.trace("collaborators", float(np.count_nonzero(np.delete(mixes[i], i))), client)
         if pairs:
             for other, weight in zip(clients, mixes[i], strict=True):
                 server.trace(f"head_weight/{other}", weight, client)

@@ -15,14 +15,14 @@ from torch import Tensor
 from fedbench.aggregation.ranks import floored_share
 from fedbench.engine.fit import Amount, Step
 from fedbench.methods.base import About, ExtraPass, Method, uses_aggregator
-from fedbench.methods.client import Client
+from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, encoded, uncounted
 from fedbench.methods.server import Context, ServerState
 from fedbench.module import seeds
 from fedbench.module.weights import Weights
 
 
-class FedProx(ExtraPass):
+class FedProx(ExtraPass["FedProx.Options", PrivateState, "FedProx.Server"]):
     """The local loss gets (mu / 2) ||w - received||^2."""
 
     about = About("fedavg with a proximal pull to the received model", "global", "Li et al., MLSys", 2020)
@@ -51,18 +51,18 @@ class FedProx(ExtraPass):
         pull = Step(proximal_pull, anchor=received.params, mu=mu) if mu else None
         return self.upload(client, client.fit(received, client.train, amount=amount_of(client), step=pull))
 
-    def start(self, initial: Weights) -> Any:
-        server: Any = super().start(initial)
+    def start(self, initial: Weights) -> Server:
+        server = super().start(initial)
         server.mu = self.options.mu
         return server
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         late = stragglers(self.context, server, self.options.straggler_fraction)
         work = {"work": uncounted(late[client])} if client in late else {}
         return super().send(server, client).add(mu=uncounted(server.mu), **work)
 
     @uses_aggregator
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         if self.options.straggler_policy == "drop":
             late = stragglers(self.context, server, self.options.straggler_fraction)
             uploads = [u for u in uploads if u.client not in late]
@@ -71,7 +71,7 @@ class FedProx(ExtraPass):
         if self.options.mu_schedule == "adaptive":
             server.trace("mu", server.mu)
 
-    def question(self, server: Any) -> Message | None:
+    def question(self, server: Server) -> Message | None:
         """The new model, for its loss."""
         if self.options.mu_schedule == "constant" or server.round == 0:
             return None
@@ -81,12 +81,12 @@ class FedProx(ExtraPass):
         loss = client.learner.loss(self.receive(client), client.train)
         return Message(loss=encoded(uncounted(loss).tensor, bits=32))
 
-    def conclude(self, server: Any, answers: dict[int, Message]) -> None:
+    def conclude(self, server: Server, answers: dict[int, Message]) -> None:
         sizes = self.context.sizes
         total = sum(sizes[i] * float(answers[i].loss) for i in sorted(answers))
         self.adapt(server, total / sum(sizes[i] for i in answers))
 
-    def adapt(self, server: Any, loss: float) -> None:
+    def adapt(self, server: Server, loss: float) -> None:
         """The adaptive rule of sec. 5.3.2, on the loss of the new global model."""
         if server.last_loss is not None:
             if loss > server.last_loss:

@@ -34,12 +34,13 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Upload, sparse
+from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout, shares_by_tensor
 from fedbench.module.masks import choose, holds_one, without
 from fedbench.module.weights import Weights
 
 
-class FedSelect(Method):
+class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
     """Parameters that change most turn personal and are fine-tuned in turns with the shared ones."""
 
     about = About(
@@ -99,7 +100,7 @@ class FedSelect(Method):
         reference: Tensor | None = None
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return 2 * super().steps(options, train, samples, public)
 
     def check(self) -> tuple[str, ...]:
@@ -110,13 +111,13 @@ class FedSelect(Method):
             raise ConfigError("train.epochs = 0: fedselect trains at least 1 epoch")
         return ()
 
-    def receive(self, client: Client) -> Weights:
+    def receive(self, client: Client[State]) -> Weights:
         received, state = super().receive(client), client.state
-        if state.trained is None:
+        if state.trained is None or state.kept is None:
             return received
         return received.replace(params=choose(state.kept, state.trained, received.params))
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         state = client.state
         mask = torch.zeros_like(received.params, dtype=torch.bool) if state.mask is None else state.mask
         trained = self._in_turns(client, received, mask)
@@ -130,7 +131,7 @@ class FedSelect(Method):
             mask=mask_to_bits(state.kept),
         )
 
-    def _in_turns(self, client: Client, model: Weights, mask: Tensor) -> Weights:
+    def _in_turns(self, client: Client[State], model: Weights, mask: Tensor) -> Weights:
         """LocalAlt: in every epoch a pass over the data for the personal part, then one for the shared part."""
         parts = {name: part for name, part in {"personal": mask, "shared": ~mask}.items() if holds_one(part)}
         steps = {name: self._step(client, name, part.to(model.params.dtype)) for name, part in parts.items()}
@@ -139,7 +140,7 @@ class FedSelect(Method):
                 model = client.fit(model, client.train, f"{name}/{epoch}", Amount(epochs=1), step=step)
         return model
 
-    def _step(self, client: Client, name: str, part: Tensor) -> Step:
+    def _step(self, client: Client[State], name: str, part: Tensor) -> Step:
         """Steps that move a part of the model, 1 in `[N]`, and nothing else."""
         train, clip = self.context.train, self.options.clip_norm
         return Step(
@@ -151,7 +152,7 @@ class FedSelect(Method):
             weight_decay=train.weight_decay,
         )
 
-    def _memory(self, client: Client, name: str, part: Tensor) -> dict[str, Any]:
+    def _memory(self, client: Client[State], name: str, part: Tensor) -> dict[str, Any]:
         """Momentum of a part, which rests during the other's passes; kept across rounds with train.keep_optimizer.
 
         What has turned personal since then must not go on moving in the passes of the shared part.
@@ -160,7 +161,7 @@ class FedSelect(Method):
         memory["optimizer"] = {key: velocity * part for key, velocity in memory.get("optimizer", {}).items()}
         return memory
 
-    def _grown(self, client: Client, mask: Tensor, start: Tensor, trained: Tensor) -> Tensor:
+    def _grown(self, client: Client[State], mask: Tensor, start: Tensor, trained: Tensor) -> Tensor:
         """GradSelect: the next mask `[N]`, in the rounds where masks grow; start: the received model."""
         options, state = self.options, client.state
         if client.round % options.mask_interval:
@@ -172,10 +173,10 @@ class FedSelect(Method):
         rate, limit = options.personalization_rate, options.personalization_limit
         return grown(mask, (trained - start).abs(), compete, rate, limit)
 
-    def global_model(self, server: Any, initial: Weights) -> None:
+    def global_model(self, server: ServerState, initial: Weights) -> None:
         """None: every client holds numbers of its own."""
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: ServerState, uploads: list[Upload]) -> None:
         before, layout = server.params, self.context.layout
         super().aggregate(server, uploads)
         shared = [~bits_to_mask(u.mask, layout.size) for u in uploads]

@@ -45,7 +45,7 @@ from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
 
 
-class Floco(ExtraPass):
+class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
     """Clients with similar updates share a part of a simplex of classifiers."""
 
     about = About(
@@ -89,11 +89,11 @@ class Floco(ExtraPass):
     needs = frozenset({"head"})
 
     @classmethod
-    def adapt_model(cls, module: nn.Module, layout: Layout, options: Any, seed: int) -> None:
+    def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, seed: int) -> None:
         mix_head(module, layout, options.endpoints, options.endpoint_init, seed)
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return super().steps(options, train, samples, public) + own_amount(options, train).steps_on(samples, train)
 
     def check(self) -> Iterator[str]:
@@ -126,20 +126,20 @@ class Floco(ExtraPass):
         buffers[mask] = place.to(buffers).repeat(int(mask.sum()) // len(place))
         return weights.replace(buffers=buffers)
 
-    def centre(self, client: Client) -> Tensor:
+    def centre(self, client: Client[State]) -> Tensor:
         return client.message.centre if "centre" in client.message else self.middle
 
-    def path(self, client: Client, stream: str, steps: int) -> Tensor:
+    def path(self, client: Client[State], stream: str, steps: int) -> Tensor:
         """Coordinates of every step of a fit `[steps, M]`."""
         draw = client.generator("coordinates" if stream == "fit" else f"coordinates-{stream}")
         near = client.message.centre.cpu() if "centre" in client.message else None
         inside = self.options.subregion_sampling == "l1_simplex"
         return walk((steps, self.options.endpoints), draw, near, self.options.rho, inside)
 
-    def receive(self, client: Client) -> Weights:
+    def receive(self, client: Client[State]) -> Weights:
         return self.at(super().receive(client), self.centre(client))
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         message, traces = client.message, {}
         if "centre" in message:
             traces = {f"mixture/{number}": value for number, value in enumerate(message.centre.tolist(), 1)}
@@ -151,18 +151,18 @@ class Floco(ExtraPass):
             client.state.last = None if "centre" in message else trained
         return upload
 
-    def _fit_private(self, client: Client, received: Weights) -> Weights:
+    def _fit_private(self, client: Client[State], received: Weights) -> Weights:
         """The private mixture after a round, pulled to the received one (Floco+)."""
         amount, lam = own_amount(self.options, self.context.train), self.options.lam
         pull = Step(proximal_pull, anchor=received.params, mu=lam) if lam else None
         start = self.at(self._private(client), self.centre(client))
         return self._fit(client, start, "personal", amount, pull)
 
-    def _private(self, client: Client) -> Weights:
+    def _private(self, client: Client[State]) -> Weights:
         return client.state.personal or client.initial
 
     def _fit(
-        self, client: Client, start: Weights, stream: str, amount: Amount | None = None, step: Step | None = None
+        self, client: Client[State], start: Weights, stream: str, amount: Amount | None = None, step: Step | None = None
     ) -> Weights:
         """A fit with new coordinates in every step; the result has those of evaluation again."""
         train, loss = self.context.train, None
@@ -173,44 +173,44 @@ class Floco(ExtraPass):
         trained = client.fit(start, client.train, stream, amount, loss=loss, step=step)
         return self.at(trained, self.centre(client))
 
-    def personal(self, client: Client, model: Weights, point: Point) -> Weights:
+    def personal(self, client: Client[State], model: Weights, point: Point) -> Weights:
         """The mixture, shared or private, at the centre."""
         if point == "after_fit":
             return model
         return self.for_evaluation(client, self._private(client) if self.options.personal_epochs else model)
 
-    def idle_model(self, client: Client) -> Weights:
+    def idle_model(self, client: Client[State]) -> Weights:
         """The model trained last, at the centre that the client has got since."""
         return self.for_evaluation(client, client.state.personal or client.state.last or super().idle_model(client))
 
-    def for_evaluation(self, client: Client, mixture: Weights) -> Weights:
+    def for_evaluation(self, client: Client[State], mixture: Weights) -> Weights:
         """The mixture at the centre, or, of the round before the projection, at the middle."""
         return self.at(mixture, self.middle if client.round == self.options.tau else self.centre(client))
 
-    def global_model(self, server: Any, initial: Weights) -> Weights | None:
+    def global_model(self, server: Server, initial: Weights) -> Weights | None:
         """The mixture at the middle of the simplex, where the initial buffers hold it."""
-        return self.completed(server, initial) if self.options.buffers == "average" else None
+        return self.whole_model(server, initial) if self.options.buffers == "average" else None
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         message = super().send(server, client)
         if server.centres is not None:
             message.add(centre=uncounted(server.centres.get(client, self.middle)))
         return message
 
-    def question(self, server: Any) -> Message | None:
+    def question(self, server: Server) -> Message | None:
         """Before round index tau: ask all clients for the endpoints that they would train."""
         if server.round != self.options.tau or server.round >= self.context.rounds:
             return None
         size = server.params.nbytes + 4 * self.options.endpoints  # the centre comes back once
         return super().send(server, 0).add(params=Encoded(server.params, size))
 
-    def answer(self, client: Client) -> Message:
+    def answer(self, client: Client[State]) -> Message:
         """From the kept optimiser, as a round would begin, which stays as it is."""
         step = Step(memory=deepcopy(client.state.optimizers.get("fit")))
         trained = self._fit(client, self.receive(client), "projection", step=step)
         return Message(endpoints=trained.params[self.mixtures.params])
 
-    def conclude(self, server: Any, answers: dict[int, Message]) -> None:
+    def conclude(self, server: Server, answers: dict[int, Message]) -> None:
         rows = torch.stack([answers[client].endpoints for client in sorted(answers)])
         if len(rows) < self.options.endpoints:
             server.warn(f"floco: {len(rows)} clients answered, too few for a projection: they are not told apart")
@@ -221,7 +221,7 @@ class Floco(ExtraPass):
         server.centres = dict(zip(sorted(answers), centres.unbind(), strict=True))
 
 
-def own_amount(options: Any, train: TrainConfig) -> Amount:
+def own_amount(options: Floco.Options, train: TrainConfig) -> Amount:
     """What the private mixture is trained (Floco+)."""
     work = options.personal_epochs
     return Amount(steps=work) if train.steps else Amount(epochs=work)

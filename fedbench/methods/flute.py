@@ -27,15 +27,15 @@ from fedbench.engine.fit import Amount, Loss, Move, Step
 from fedbench.engine.losses import task_loss, task_loss_through
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, uses_aggregator
-from fedbench.methods.client import Client
+from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, encoded
-from fedbench.methods.server import ServerState
+from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Entries, Masks
 from fedbench.module.weights import Weights
 
 
-class FLUTE(Method):
+class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
     """Own heads are kept close to neural collapse on the classes that their clients have."""
 
     about = About(
@@ -61,7 +61,7 @@ class FLUTE(Method):
     class Server(ServerState):
         """head: the first weight of everybody's head; heads: that of every client that has trained."""
 
-        head: Tensor | None = None
+        head: Tensor = UNSET
         heads: dict[int, Tensor] = field(default_factory=dict)
 
     def check(self) -> tuple[str, ...]:
@@ -120,16 +120,16 @@ class FLUTE(Method):
         norm = options.feature_norm
         return Loss(regularised_loss, weight=weight.name, present=present, head=head, feature_norm=norm, **lambdas)
 
-    def start(self, initial: Weights) -> Any:
-        server: Any = super().start(initial)
+    def start(self, initial: Weights) -> Server:
+        server = super().start(initial)
         server.head = self.head.take(initial.params)
         return server
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         return super().send(server, client).add(head=server.heads.get(client, server.head))
 
     @uses_aggregator
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         rate = self.options.server_lr / (len(uploads) if self.options.server_scale == "mean" else 1)
         for u in uploads:

@@ -6,13 +6,15 @@ Private: everything. Traffic: none. Both evaluation points are the same vector.
 from typing import Any, ClassVar
 
 from fedbench.aggregation.aggregator import mean_suffices
-from fedbench.methods.base import About, Method
+from fedbench.methods.base import About, Method, OptionsT
+from fedbench.methods.client import PrivateState
 from fedbench.methods.messages import Upload
+from fedbench.methods.server import ServerT
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 
 
-class Local(Method):
+class Local(Method[OptionsT, PrivateState, ServerT]):
     """Every client trains on from where it stopped."""
 
     about = About("every client alone", "baseline")
@@ -27,5 +29,5 @@ class Local(Method):
         return layout.everything()
 
     @mean_suffices
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: ServerT, uploads: list[Upload]) -> None:
         """Nothing is sent."""

@@ -35,7 +35,7 @@ GRADIENTS = {"fo": 2, "hf": 4, "exact": 3}
 """Of a meta-step, by variant."""
 
 
-class PerFedAvg(Method):
+class PerFedAvg(Method["PerFedAvg.Options"]):
     """Federated MAML: the mean of models that were trained to be adapted."""
 
     about = About(
@@ -58,11 +58,11 @@ class PerFedAvg(Method):
     optimizer = "plain"
 
     @classmethod
-    def makes_steps(cls, options: Any) -> bool:
+    def makes_steps(cls, options: Options) -> bool:
         return True
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return meta_steps(train, samples, BATCHES[options.variant]) * GRADIENTS[options.variant]
 
     def train(self, client: Client, received: Weights) -> Upload:

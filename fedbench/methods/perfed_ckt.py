@@ -33,7 +33,7 @@ from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 
 
-class PerFedCKT(PublicExchange):
+class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
     """Local training, drawn to the mean logits of the alike on public images."""
 
     about = About(
@@ -73,13 +73,13 @@ class PerFedCKT(PublicExchange):
         logits = client.learner.logits(trained, client.public).to(client.learner.dtype)
         return logits.softmax(1) if self.options.signal == "probs" else logits
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         message = super().send(server, client)
         if client in server.signals:
             message.add(target=server.targets[nearest_centre(server.signals[client], server.centres)])
         return message
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         if not self.exchanges(server.round):
             return
         server.signals.update({u.client: u.signal for u in uploads})

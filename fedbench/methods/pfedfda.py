@@ -43,7 +43,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point, uses_aggregator
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, encoded
-from fedbench.methods.server import ServerState
+from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
@@ -51,7 +51,7 @@ from fedbench.module.weights import Weights
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class PFedFDA(Method):
+class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
     """The head is computed from means and covariance of features, local and global ones weighted by each client."""
 
     about = About(
@@ -88,8 +88,8 @@ class PFedFDA(Method):
     class Server(ServerState):
         """Global statistics. means: `[C * H]`; covariance: its upper triangle `[H (H + 1) / 2]`."""
 
-        means: Tensor | None = None
-        covariance: Tensor | None = None
+        means: Tensor = UNSET
+        covariance: Tensor = UNSET
 
     def check(self) -> tuple[str, ...]:
         options = self.options
@@ -109,10 +109,10 @@ class PFedFDA(Method):
     def private(self, layout: Layout) -> Masks:
         return Masks(layout.mask("head"), layout.nothing().buffers)
 
-    def receive(self, client: Client) -> Weights:
+    def receive(self, client: Client[State]) -> Weights:
         return self.with_head_of(self.common(client), client, super().receive(client))
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         body, features, labels = self.train_body(client, received)
         adapted, betas = self.adapted(client, features, labels)
         upload = self.upload(
@@ -127,7 +127,7 @@ class PFedFDA(Method):
         client.state.betas = betas
         return upload
 
-    def train_body(self, client: Client, received: Weights) -> tuple[Weights, Tensor, Tensor]:
+    def train_body(self, client: Client[State], received: Weights) -> tuple[Weights, Tensor, Tensor]:
         """The trained body under the received head, and features `[rows, H]` with their labels."""
         layout, data, size = self.context.layout, client.train, self.context.train.batch_size
         body, loss = Move(~layout.mask("head")), None
@@ -140,27 +140,27 @@ class PFedFDA(Method):
             return trained, *recorded(loss)
         return trained, client.learner.features(trained, data), data.labels
 
-    def personal(self, client: Client, model: Weights, point: Point) -> Weights:
+    def personal(self, client: Client[State], model: Weights, point: Point) -> Weights:
         if point == "after_fit":
             return model
         adapted, _ = self.adapted(client, client.learner.features(model, client.train), client.train.labels)
         return self.with_head_of(adapted, client, model)
 
-    def adapted(self, client: Client, features: Tensor, labels: Tensor) -> tuple[Gaussians, Betas]:
+    def adapted(self, client: Client[State], features: Tensor, labels: Tensor) -> tuple[Gaussians, Betas]:
         """Local statistics mixed with the global ones, and the weights of the local means and covariance."""
         rows = features.flatten(1).cpu(), labels.cpu()
         return interpolated(rows, self.common(client), self.prior(client), client.state.betas, self.options)
 
-    def prior(self, client: Client) -> Tensor:
+    def prior(self, client: Client[State]) -> Tensor:
         return label_prior(client.train.labels.cpu(), self.context.classes, self.options.eps)
 
-    def common(self, client: Client) -> Gaussians:
+    def common(self, client: Client[State]) -> Gaussians:
         """The global statistics as the client was sent them."""
         shape, message = self.context.layout.linear_head()[0].shape, client.message
         means, upper = (part.cpu().to(torch.float64) for part in (message.means, message.covariance))
         return Gaussians(means.view(shape), unpacked_triangle(upper, shape[1]))
 
-    def with_head_of(self, gaussians: Gaussians, client: Client, weights: Weights) -> Weights:
+    def with_head_of(self, gaussians: Gaussians, client: Client[State], weights: Weights) -> Weights:
         """The weights with the head of these statistics, for the client's prior of labels."""
         weight, bias = self.context.layout.linear_head()
         assert bias is not None
@@ -170,20 +170,20 @@ class PFedFDA(Method):
         params[bias.start : bias.stop] = offsets + self.prior(client).log()
         return weights.replace(params=params)
 
-    def start(self, initial: Weights) -> Any:
-        server: Any = super().start(initial)
+    def start(self, initial: Weights) -> Server:
+        server = super().start(initial)
         (weight, _), dtype = self.context.layout.linear_head(), initial.params.dtype
         draw = torch.Generator().manual_seed(self.context.seed)
         server.means = torch.rand(weight.shape, dtype=dtype, generator=draw).flatten()
         server.covariance = packed_triangle(torch.eye(weight.shape[1], dtype=dtype))
         return server
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         return super().send(server, client).add(means=server.means, covariance=server.covariance)
 
     @uses_aggregator
     @mean_suffices
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         weights = self.weights(uploads)
         server.means = weighted_mean([u.means for u in uploads], weights)
@@ -218,7 +218,9 @@ def recorded(loss: Loss) -> tuple[Tensor, Tensor]:
 
 
 @one_thread
-def interpolated(rows: Rows, common: Gaussians, prior: Tensor, last: Betas, options: Any) -> tuple[Gaussians, Betas]:
+def interpolated(
+    rows: Rows, common: Gaussians, prior: Tensor, last: Betas, options: PFedFDA.Options
+) -> tuple[Gaussians, Betas]:
     """Statistics of rows mixed with the global ones, and the weights of both.
 
     prior: of labels `[C]`; last: the weights where the solver fails; options: those of pFedFDA.
@@ -239,7 +241,7 @@ def interpolated(rows: Rows, common: Gaussians, prior: Tensor, last: Betas, opti
     return mixed_gaussians(betas, local(moments), common), betas
 
 
-def fixed_betas(options: Any) -> Betas | None:
+def fixed_betas(options: PFedFDA.Options) -> Betas | None:
     """The weights that the options fix; none: they are solved for."""
     beta = 1.0 if options.local_beta else options.beta
     if beta is None:

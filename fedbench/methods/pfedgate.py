@@ -35,6 +35,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Encoded, Upload
+from fedbench.methods.server import ServerState
 from fedbench.module import seeds
 from fedbench.module.blocks import Blocks, selected
 from fedbench.module.layout import shares_by_tensor
@@ -44,7 +45,7 @@ from fedbench.module.weights import Weights
 KeptShare = Annotated[float, Field(gt=0, le=1)]
 
 
-class PFedGate(Method):
+class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
     """A shared model whose blocks a private gate scales, and drops, for every batch."""
 
     about = About(
@@ -81,11 +82,11 @@ class PFedGate(Method):
     train_defaults: ClassVar[dict[str, Any]] = {"lr": 0.1}
 
     @classmethod
-    def makes_steps(cls, options: Any) -> bool:
-        return bool(options.gate)
+    def makes_steps(cls, options: Options) -> bool:
+        return options.gate
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         if not options.gate:
             return super().steps(options, train, samples, public)
         return amount_of(samples).steps_on(samples, train) * (2 if options.alternation == "epoch" else 1)
@@ -111,7 +112,7 @@ class PFedGate(Method):
             )
         return ()
 
-    def global_model(self, server: Any, initial: Weights) -> Weights | None:
+    def global_model(self, server: ServerState, initial: Weights) -> Weights | None:
         """None under a gate, where the shared model is nobody's predictor."""
         return None if self.options.gate else super().global_model(server, initial)
 
@@ -119,11 +120,11 @@ class PFedGate(Method):
     def blocks(self) -> Blocks:
         return Blocks.of(self.context.layout, self.options.blocks_per_tensor)
 
-    def begin(self, client: Client) -> None:
+    def begin(self, client: Client[State]) -> None:
         if self.options.gate:
             client.state.gate = copied(self.gate(client))
 
-    def gate(self, client: Client) -> "Gate":
+    def gate(self, client: Client[State]) -> "Gate":
         """The client's gate in evaluation mode: as it keeps it, or a first one from a stream of its own."""
         start = client.initial.params
         shape = client.train.batch(torch.arange(0, device=start.device))[0].shape[1:]
@@ -139,18 +140,18 @@ class PFedGate(Method):
             gate.load_state_dict(client.state.gate)
         return gate.eval()
 
-    def sparsity(self, client: Client) -> float:
+    def sparsity(self, client: Client[State]) -> float:
         given = self.options.sparsity
         return given[client.id] if isinstance(given, list) else given
 
-    def keep(self, client: Client, factors: Tensor) -> Tensor:
+    def keep(self, client: Client[State], factors: Tensor) -> Tensor:
         """`[L]`: 1 for the blocks that stay, 0 for the others; without gradient."""
         share, blocks = self.sparsity(client), self.blocks
         if share == 1:
             return torch.ones_like(factors)
         return factors.new_tensor(selected(factors.tolist(), blocks.sizes, blocks.linear, blocks.first, share))
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         if not self.options.gate:
             return super().train(client, received)
         train, amount = self.context.train, amount_of(client.samples)
@@ -174,7 +175,7 @@ class PFedGate(Method):
         client.state.gate = copied(gate.gate)
         return self._packed(client, received, training.weights, gate)
 
-    def _packed(self, client: Client, received: Weights, trained: Weights, gate: "GateTraining") -> Upload:
+    def _packed(self, client: Client[State], received: Weights, trained: Weights, gate: "GateTraining") -> Upload:
         """The upload: of a sparse model the blocks that some step has kept; the others stay as received."""
         traces = {"gate": float(torch.stack(gate.means).mean())} if gate.means else {}
         if self.sparsity(client) == 1:
@@ -186,7 +187,7 @@ class PFedGate(Method):
         traces |= shares_by_tensor("active_share", self.context.layout.params, kept)
         return self.upload(client, trained.replace(params=params), traces=traces, params=Encoded(params, size))
 
-    def personal(self, client: Client, model: Weights, point: Point) -> Weights | Predictor:
+    def personal(self, client: Client[State], model: Weights, point: Point) -> Weights | Predictor:
         """The model as the client's gate adapts it: to each evaluation batch, or to its training images."""
         if not self.options.gate:
             return model
@@ -196,7 +197,7 @@ class PFedGate(Method):
         totals = [len(batch) * gate(batch.x).detach() for batch in in_order(client.train, client)]
         return self.adapted(client, model, torch.stack(totals).sum(0) / client.samples)
 
-    def scores(self, client: Client, model: Weights, gate: "Gate", data: Batches) -> Tensor:
+    def scores(self, client: Client[State], model: Weights, gate: "Gate", data: Batches) -> Tensor:
         """Class scores `[n, C]` of the model under a gate."""
         found = []
         for batch in in_order(data, client):
@@ -204,7 +205,7 @@ class PFedGate(Method):
             found.append(client.learner.logits(adapted, batch))
         return torch.cat(found)
 
-    def adapted(self, client: Client, model: Weights, factors: Tensor) -> Weights:
+    def adapted(self, client: Client[State], model: Weights, factors: Tensor) -> Weights:
         return model.replace(params=self.blocks.scaled(model.params, factors * self.keep(client, factors)))
 
 
@@ -276,7 +277,7 @@ class GateTraining:
     """
 
     def __init__(
-        self, client: Client, gate: Gate, blocks: Blocks, keep: Callable[[Tensor], Tensor], options: Any
+        self, client: Client, gate: Gate, blocks: Blocks, keep: Callable[[Tensor], Tensor], options: PFedGate.Options
     ) -> None:
         self.client, self.gate, self.blocks, self.clip = client, gate, blocks, options.clip
         self.joint, self.memory = options.alternation == "joint", client.memory("gate")

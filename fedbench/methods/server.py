@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import torch
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from fedbench.aggregation.aggregator import Aggregator
 from fedbench.aggregation.rules.mean import Mean
@@ -14,6 +16,8 @@ from fedbench.module.layout import Layout
 
 MOST_PAIRS, MOST_LAST_PAIRS = 20, 200
 """Clients whose pairs are traced in every round, and in the last one."""
+UNSET = torch.empty(0)
+"""Default of a tensor that `Method.start` sets."""
 
 
 @dataclass(frozen=True)
@@ -83,3 +87,6 @@ class ServerState(Declared):
     def state(self) -> dict[str, Any]:
         """What is kept, by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+
+
+ServerT = TypeVar("ServerT", bound=ServerState, default=ServerState)

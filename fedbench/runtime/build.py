@@ -13,7 +13,7 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.engine.learner import Learner, told
 from fedbench.methods.base import Method
-from fedbench.methods.contract import wrong
+from fedbench.methods.contract import hook_error
 from fedbench.methods.server import Context
 from fedbench.models import state_dicts
 from fedbench.module import seeds
@@ -102,6 +102,6 @@ def _share_equal(true: Tensor, labels: Tensor) -> float:
 
 def make_method(run: ResolvedRun, context: Context) -> Method:
     method = run.method(run.options, context)
-    if not hasattr(method, "shared"):
-        raise wrong(method, "__init__", "must call super().__init__(options, context)")
+    if not hasattr(method, "shared_params"):
+        raise hook_error(method, "__init__", "must call super().__init__(options, context)")
     return method

@@ -10,7 +10,7 @@ from fedbench.data.partitions import partition
 from fedbench.data.prepared import Prepared
 from fedbench.errors import RunError, place_of_code
 from fedbench.methods.base import ExtraPass, Method
-from fedbench.methods.contract import authored, called, check_server, shared_model
+from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
 from fedbench.methods.messages import Message, Upload
 from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
@@ -187,7 +187,7 @@ class Driver:
         fit_counts = self.method.after_fit == "fit"
         seen, drawn = set(evaluate), set(trainers)
         shown = self._last_fits(drawn.intersection(self.everyone), number + 1) if fit_counts else set()
-        with authored(self.method, "weights"):
+        with server_hook(self.method, "weights"):
             shares = shares_of(self.method, trainers)
         return [
             ClientTask(
@@ -273,8 +273,8 @@ class Driver:
         """What a hook of the server half makes. Raises RunError for a mistake in it, and for a state that is none."""
         makes = hook in ("aggregate", "conclude")
         before = shared_model(self.server) if makes else {}
-        with authored(self.method, hook):
-            found = called(self.method, hook, *given)
+        with server_hook(self.method, hook):
+            found = call_hook(self.method, hook, *given)
         if makes:
             check_server(self.server, before, self.method, hook)
             if line := trees.refusal(self.server.state(), "server"):

@@ -13,7 +13,7 @@ import torch
 
 from fedbench.errors import ConfigError, RunError, first_line, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
-from fedbench.methods.contract import called, check_fit, untouched, whole
+from fedbench.methods.contract import call_hook, check_fit, check_shapes, guard_inputs
 from fedbench.methods.messages import Message, Upload, weights_of
 from fedbench.module import seeds
 from fedbench.module.seeds import Key
@@ -156,7 +156,7 @@ class Host:
         # Whoever trains for an answer does so with the rates of the round to come.
         client = self._at(client, client.round, rate_of=client.round + 1)
         with self._untouched("answer", client):
-            answer = called(self.method, "answer", client)
+            answer = call_hook(self.method, "answer", client)
         if not self._diverged(report, _not_finite(answer, "answer")):
             report.answer = on_cpu(answer)
 
@@ -187,7 +187,7 @@ class Host:
             client.keeps = self.config.train.keep_optimizer
             self.learner.ledger.clear()
             with self._untouched("train", client, received=received):
-                upload = called(self.method, "train", client, received)
+                upload = call_hook(self.method, "train", client, received)
             check_fit(upload, client, self.method)
             client.keeps = False
         if self._diverged(report, self._infinite(upload)):
@@ -241,21 +241,21 @@ class Host:
         """For a call of a hook; it is exact once in an order, because copies of whole models cost time."""
         exact = hook not in self._watched
         self._watched.add(hook)
-        return untouched(self.method, hook, client, exact, **given)
+        return guard_inputs(self.method, hook, client, exact, **given)
 
     def _called(self, hook: str, client: Client) -> Weights:
         """The weights that a hook makes, which changes nothing."""
         with self._untouched(hook, client):
-            found: Weights = called(self.method, hook, client)
-        return whole(found, self.initial, self.method, hook)
+            found: Weights = call_hook(self.method, hook, client)
+        return check_shapes(found, self.initial, self.method, hook)
 
     def _look(
         self, task: ClientTask, client: Client, point: str, model: Weights, report: Report
     ) -> Weights | Predictor | None:
         """Evaluate what the method makes of a model at a point; where nobody has trained, at that of a fit."""
         with self._untouched("personal", client, model=model):
-            found = called(self.method, "personal", client, model, point if point == "after_agg" else "after_fit")
-            personal: Weights | Predictor | None = whole(found, self.initial, self.method, "personal")
+            found = call_hook(self.method, "personal", client, model, point if point == "after_agg" else "after_fit")
+            personal: Weights | Predictor | None = check_shapes(found, self.initial, self.method, "personal")
             self._score(task, client, point, personal, report)
         return personal
 

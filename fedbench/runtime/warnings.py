@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 
-from fedbench import methods
 from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config, TrainConfig
 from fedbench.errors import ConfigError
+from fedbench.methods import METHODS
 from fedbench.methods.base import Method, takes_aggregators
-from fedbench.methods.contract import check_trainers, described, wrong
+from fedbench.methods.contract import check_trainers, hook_error, type_in_words
 from fedbench.runtime.exchange import Scores
 from fedbench.tasks import Task, mean_of
 
@@ -17,7 +17,7 @@ def said(method: Method, name: str) -> list[str]:
     """What the method of that name and its aggregator say. Raises ConfigError for what they refuse."""
     context, aggregator = method.context, method.context.aggregator
     if aggregator.name != MEAN and not takes_aggregators(type(method)):
-        able = ", ".join(other for other in methods.names() if takes_aggregators(methods.load(other)))
+        able = ", ".join(other for other, kind in METHODS.working() if takes_aggregators(kind))
         raise ConfigError(
             f"aggregator.name = {aggregator.name}: the server half of method {name} does not average; leave it out, or "
             f"take a method that does: {able}"
@@ -25,8 +25,8 @@ def said(method: Method, name: str) -> list[str]:
     check_trainers(method)
     lines = method.check()
     if isinstance(lines, str) or not isinstance(lines, Iterable):
-        raise wrong(method, "check", f"must return a list of lines to say; it returned {described(lines)}")
-    return [*lines, *aggregator.check(context.drawn, method.shared.size)]
+        raise hook_error(method, "check", f"must return a list of lines to say; it returned {type_in_words(lines)}")
+    return [*lines, *aggregator.check(context.drawn, method.shared_params.size)]
 
 
 def sampled(evaluated: int, clients: int) -> list[str]:
@@ -103,10 +103,10 @@ def unstacked(method: Method) -> list[str]:
 
 def tied(method: Method) -> list[str]:
     """Says of every tensor that head and body share on which side a method that parts them counts it."""
-    if "head" not in method.needs or method.own.all or not method.own.size:
+    if "head" not in method.needs or method.private_params.all or not method.private_params.size:
         return []
     name, shared = method.context.layout.head_name, [slot for slot in method.context.layout.params if slot.tied]
-    sides = [(slot, bool(method.own.mask[slot.start : slot.stop].any())) for slot in shared]
+    sides = [(slot, bool(method.private_params.mask[slot.start : slot.stop].any())) for slot in shared]
     return [
         f"{slot.name} belongs to the head '{name}' and to the body: {type(method).__name__} counts it as "
         + ("private, it stays at the clients" if private else "shared, it travels")

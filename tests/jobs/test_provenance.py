@@ -299,7 +299,7 @@ def test_two_methods_of_one_function_are_compared(here):
     names = names_of([make(1.0), make(0.25)])
     assert len({*names}) == 2
     assert [ComparedMethod.parse(name).label for name in names] == names
-    assert ComparedMethod.parse(f"{names[0]}:train.lr=0.5").method == names[0]
+    assert ComparedMethod.parse(f"{names[0]}:train.lr=0.5").name == names[0]
     assert space.file_of(names[0]) == "scaled"
     assert default_name(resolve(small(names[0])).config).startswith("own_factory-make.-locals-.Scaled@")
 

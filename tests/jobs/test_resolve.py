@@ -191,7 +191,7 @@ class Reader(Awkward):
         (
             "pfedgate",
             {"method__gate_norm": "none"},
-            "method pfedgate computes with the samples themselves, and those of data",
+            "method pfedgate computes with the samples themselves, and those of the data are whole tokens",
             {"method__gate": False},
         ),
         (

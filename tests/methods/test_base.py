@@ -12,7 +12,7 @@ from fedbench.aggregation.rules.krum import Krum
 from fedbench.config import MethodConfig
 from fedbench.errors import ConfigError
 from fedbench.methods import checked_options, load, names
-from fedbench.methods.base import Method, decided, takes_aggregators, uses_aggregator
+from fedbench.methods.base import Method, decisions_in, takes_aggregators, uses_aggregator
 from fedbench.module.weights import Weights
 from tests.methods.simulator import Mlp, Simulation, blobs
 
@@ -180,11 +180,11 @@ def of(personal, data):
 
 
 def test_decisions_are_the_list_of_the_methods_file():
-    assert decided("A method.\n\nWhere we decide:\n- One\n  and more.\n- Two.\n\nOther words.\n") == [
+    assert decisions_in("A method.\n\nWhere we decide:\n- One\n  and more.\n- Two.\n\nOther words.\n") == [
         "One and more.",
         "Two.",
     ]
-    assert decided("A method.\n") == []
+    assert decisions_in("A method.\n") == []
     found = {name: load(name).decisions(load(name).Options()) for name in names()}
     assert sum(map(bool, found.values())) >= 24
     assert not found["fedavg"]

@@ -116,7 +116,7 @@ MUTANTS = [
     ("further layers are shared", " | layout.under(self.options.extra_private)", ""),
     (
         "the common head is evaluated",
-        "params=self.own.put(initial.params, state.params),",
+        "params=self.private_params.put(initial.params, state.params),",
         "params=initial.params,",
         "methods/base.py",
     ),

@@ -276,8 +276,8 @@ MUTANTS = [
     ("statistics of frozen layers move", ', frozen="norm_eval")', ")"),
     (
         "all clients weigh in every layer",
-        "[self.shared.take(inside.params)",
-        "[torch.ones_like(self.shared.take(inside.params))",
+        "[self.shared_params.take(inside.params)",
+        "[torch.ones_like(self.shared_params.take(inside.params))",
     ),
     (
         "frozen statistics are averaged",
@@ -285,5 +285,5 @@ MUTANTS = [
         "[torch.ones_like(self.shared_buffers.take(inside.buffers))",
     ),
     ("fine-tuning repeats the batches of training", '"ft", amount', '"fit", amount'),
-    ("the head is sent every time", "0 if client in server.told else", "0 if False else"),
+    ("the head is sent every time", "0 if client in server.head_holders else", "0 if False else"),
 ]

@@ -22,7 +22,7 @@ OWN = "tests.runtime.accidents:Clumsy"
 )
 def test_names_and_variants(text, label, method, fixed):
     found = ComparedMethod.parse(text)
-    assert (found.label, found.method, found.fixed) == (label, method, fixed)
+    assert (found.label, found.name, found.fixed) == (label, method, fixed)
 
 
 @pytest.mark.parametrize("text", ["fedcac:tau=", "fedcac:tau=0.3,beta", "fedcac:tau=0.3,tau=0.5", ":tau=0.3"])
