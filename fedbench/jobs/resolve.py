@@ -26,10 +26,6 @@ from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.warnings import said
 from fedbench.user_code import exits_refused
 
-SMALL_HIDDEN = [64]
-"""Of the mlp that `auto` takes for images too small for a convolution net."""
-
-
 MOST_EVALUATED = 1000
 """Clients that are evaluated unless the user says how many."""
 
@@ -112,8 +108,8 @@ def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
     """Fills in what a model and its training take by default, for samples of this shape. Raises ConfigError."""
     if config.model.name == "auto":
         config.model.name = models.resolve_model("auto", shape)
-        if config.model.name == "mlp" and "hidden" not in config.model.options:
-            config.model = type(config.model)(**{**config.model.model_dump(), "hidden": SMALL_HIDDEN})
+        if usual := getattr(models.load(config.model.name), "auto_options", {}):
+            config.model = type(config.model)(**usual | config.model.model_dump())
     for key in models.SHAPE:
         if key in config.model.options:
             raise ConfigError(f"model.{key}: decided by the data ({config.data.name}); leave it out")

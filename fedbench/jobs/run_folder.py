@@ -22,7 +22,7 @@ from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
 from fedbench.jobs.description import files, prints
-from fedbench.results.files import PART, locked, read_json, sweep
+from fedbench.results.files import PART_SUFFIX, hold_file_lock, read_json, remove_half_written
 from fedbench.results.plan import is_study
 from fedbench.results.quantities import plural
 from fedbench.results.reader import Records
@@ -120,7 +120,7 @@ def writable(folder: Path) -> Iterator[None]:
     missing = [path for path in (folder.absolute(), *folder.absolute().parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}{PART}"
+        probe = folder / f".probe-{os.getpid()}{PART_SUFFIX}"
         probe.touch()
         probe.unlink()
     except OSError as error:
@@ -149,14 +149,14 @@ def locked_folder(folder: Path, patience: float | None = None) -> Iterator[None]
     """
     folder.mkdir(parents=True, exist_ok=True)
     patience = retries.WAIT_FOR_COMMAND if patience is None else patience
-    with locked(folder, patience, f"{folder}: another command is at work here"):
-        sweep(folder)
+    with hold_file_lock(folder, patience, f"{folder}: another command is at work here"):
+        remove_half_written(folder)
         yield
 
 
 def tidy(folder: Path) -> None:
     """Remove what a killed command left in the folder of a finished run, unless another one is at work there."""
-    if any(path.name == "checkpoint" or path.name.endswith(PART) for path in folder.iterdir()):
+    if any(path.name == "checkpoint" or path.name.endswith(PART_SUFFIX) for path in folder.iterdir()):
         with suppress(ConfigError), locked_folder(folder, patience=0):
             checkpoint.remove(folder / "checkpoint")
 

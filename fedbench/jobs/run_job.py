@@ -16,7 +16,7 @@ from fedbench.jobs.job import ERROR, Job
 from fedbench.jobs.resolve import check
 from fedbench.results.loggers import AttachedLogger, catch_up, log_records, make_loggers
 from fedbench.results.reader import Records
-from fedbench.results.summary import conclude
+from fedbench.results.summary import write_summary
 from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import SeedTask, drive_seeds
 from fedbench.runtime.driver import Event
@@ -127,7 +127,7 @@ class OpenJob:
         self.close_loggers("success")
         description.finish(folder)
         # With this file the run is over: what is written after it may be missing for ever.
-        conclude(Records(folder), [*warnings, *self.warnings])
+        write_summary(Records(folder), [*warnings, *self.warnings])
         checkpoint.remove(folder / "checkpoint")
         self.done = True
 

@@ -13,7 +13,7 @@ from fedbench.errors import RunError, place_of_code
 from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
 from fedbench.methods.messages import Message, Upload
-from fedbench.results.schema import COSTS, Line
+from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory
 from fedbench.runtime.build import Parts, build_parts
@@ -307,7 +307,7 @@ class Driver:
                 self.warn(f"{where}: client {report.client} {what}: {report.failure}")
                 self.record.failed.append((report.client, report.failure))
 
-    def _record(self, reports: Sequence[Report]) -> list[Line]:
+    def _record(self, reports: Sequence[Report]) -> list[MetricsLine]:
         """The lines of the round that made the model, and its rows per client."""
         record, took_part = self.record, set(self.record.took_part)
         agg = {r.client: r.scores["after_agg"] for r in reports if "after_agg" in r.scores}
@@ -317,7 +317,7 @@ class Driver:
                 self.last_fit[report.client] = report.scores["idle_model"]
         trained = {client: last for client in self.everyone if (last := self.last_fit.get(client))}
         fit = {"fit": trained, "after_agg": agg, "global": whole}[self.method.after_fit]
-        costs = {name: getattr(record, name) for name in COSTS}
+        costs = {name: getattr(record, name) for name in COST_KEYS}
         lines = []
         for point, scores in (("after_fit", fit), ("after_agg", agg), ("global", whole)):
             if scores:
@@ -360,7 +360,7 @@ class Driver:
     def _finish(
         self,
         number: int,
-        lines: list[Line],
+        lines: list[MetricsLine],
         traces: dict[tuple[int, str], float],
         replies: list[Reply],
         seconds: dict[str, float],

@@ -18,7 +18,7 @@ from fedbench.jobs.merge_seeds import gather
 from fedbench.jobs.resolve import check, resolve
 from fedbench.jobs.run_job import Watcher, run_seeds
 from fedbench.results.loggers import log_page
-from fedbench.results.plan import FILE, Plan, is_study
+from fedbench.results.plan import PLAN_FILE, Plan, is_study
 from fedbench.results.quantities import duration, plural
 from fedbench.results.reader import Records
 from fedbench.runtime.kept_models import MODELS
@@ -143,7 +143,7 @@ def _make(run: ResolvedRun, folder: Path, watch: Watcher, open_hosts: bool, debu
             run_seeds(run, left, partitions, watch, debug)
         except ConfigError:
             if not known and all(job.state == "new" for job in jobs):
-                (folder / FILE).unlink()
+                (folder / PLAN_FILE).unlink()
             raise
         plan_of(config, folder, jobs)
         gather(folder, config, [job.folder for job in jobs])

@@ -305,7 +305,7 @@ def resolved(config: Config, folder: Path) -> Config:
         config.resources.hosts = 0
     if config.wandb.group is None:
         config.wandb.group = study_name(folder)
-    return loggers.settled(resolve(config).config)
+    return loggers.with_reachable_loggers(resolve(config).config)
 
 
 def axes_of(points: Sequence[Values]) -> dict[str, list[Any]]:

@@ -16,7 +16,7 @@ from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_folder import default_name
 from fedbench.results.plan import Plan
-from fedbench.results.wandb_log import described
+from fedbench.results.wandb_log import run_arguments
 from fedbench.studies import space
 from fedbench.studies.compare import compare, names_of
 from fedbench.studies.compared_methods import ComparedMethod
@@ -348,7 +348,7 @@ def test_changed_code_is_another_run_at_wandb(here):
         job = Job.of(config, 0, here)
         run(config.model_copy(update={"out": job.folder}), report=False)
         entries.append(job.entry(here))
-    first, second = (described(config, entry)["id"] for entry in entries)
+    first, second = (run_arguments(config, entry)["id"] for entry in entries)
     assert first != second
 
 
