@@ -1,3 +1,3 @@
-from fedbench.cli.claims import main
+from fedbench_papers.claims.command import main
 
 raise SystemExit(main())

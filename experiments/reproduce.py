@@ -1,3 +1,3 @@
-from fedbench.cli.reproduce import main
+from fedbench_papers.tables.command import main
 
 raise SystemExit(main())

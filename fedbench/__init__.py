@@ -11,20 +11,16 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedbench.studies.claims import claims
     from fedbench.studies.compare import compare
     from fedbench.studies.grid import grid
-    from fedbench.studies.published.reproduce import reproduce
     from fedbench.studies.run import run
 
-__all__ = ["Config", "ConfigError", "claims", "compare", "grid", "reproduce", "run"]
+__all__ = ["Config", "ConfigError", "compare", "grid", "run"]
 
 STUDIES = {
     "run": "fedbench.studies.run",
     "grid": "fedbench.studies.grid",
     "compare": "fedbench.studies.compare",
-    "reproduce": "fedbench.studies.published.reproduce",
-    "claims": "fedbench.studies.claims",
 }
 
 

@@ -23,7 +23,16 @@ CLOUDS = ("cluster.yaml", "clusters/gcp.yaml", "clusters/azure.yaml")
 FILES = (*CLOUDS, "clusters/local.yaml")
 IMAGES = {"aws": "ImageId", "gcp": "sourceImage", "azure": "imageOffer"}
 PACKAGES = {"aws": "boto3", "gcp": "google-api-python-client", "azure": "azure-mgmt-compute"}
-INSTALLED = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "fedbench", "tune_spaces", "experiments")
+INSTALLED = (
+    "pyproject.toml",
+    "constraints.txt",
+    "README.md",
+    "LICENSE",
+    "fedbench",
+    "fedbench_papers",
+    "tune_spaces",
+    "experiments",
+)
 
 
 def read(name: str) -> dict[str, Any]:

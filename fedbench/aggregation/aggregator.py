@@ -1,54 +1,44 @@
-"""What an aggregator is, and which there are: how one model is made of those that the participants of a round share."""
+"""What an aggregator is: how one model is made of those that the participants of a round share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
-from fedbench.aggregation import rules
 from fedbench.aggregation.means import elementwise_max, weighted_mean
 from fedbench.config import AggregatorConfig, Section
-from fedbench.config.words import explain
-from fedbench.errors import ConfigError, nearest
-from fedbench.import_string import import_string
+from fedbench.errors import ConfigError
 from fedbench.module.weights import Weights
 
 MEAN = AggregatorConfig().name
 Memory = dict[str, Any]
 
 
-def overtaken(kind: type, trait: str, *hooks: str) -> bool:
-    """Whether a class has one of the hooks from a class that comes before the one which says the trait.
+Hook = TypeVar("Hook", bound=Callable[..., Any])
 
-    Then what was said was said of another hook.
+
+def mean_suffices(hook: Hook) -> Hook:
+    """Marks a hook that makes the same of one model, the weighted mean of all, as of all of them.
+
+    Then hosts may add models up (of whole numbers the largest counts). A hook that takes the place of a marked one has
+    no mark, until it is marked too.
     """
-    place = {name: at for at, one in reversed([*enumerate(kind.__mro__)]) for name in vars(one)}
-    return min(place[hook] for hook in hooks) < place[trait]
+    vars(hook)["mean_suffices"] = True
+    return hook
 
 
 class Aggregator(ABC):
     """A way to make the next shared model. It sees what is shared, and nothing that stays at a client.
 
     Counters of batches are never averaged: each is the largest one. What a method uploads beside its model, such as
-    statistics of features, it combines by its own rule.
-
-    mean_suffices: it makes the same of one model, the weighted mean of all, as of all of them; a class with a `combine`
-    of its own must say so.
+    statistics of features, it combines by its own rule. A `combine` that needs no more than the mean is marked by
+    `mean_suffices`.
     """
-
-    mean_suffices: ClassVar[bool] = False
 
     class Options(Section):
         """Options as `aggregator.<option>`."""
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
-        if overtaken(cls, "mean_suffices", "combine"):
-            cls.mean_suffices = False
 
     def __init__(self, options: Any = None, name: str = MEAN) -> None:
         self.options: Any = self.Options() if options is None else options
@@ -60,6 +50,11 @@ class Aggregator(ABC):
         Raises ConfigError for what cannot work.
         """
         return ()
+
+    @property
+    def needs_mean_only(self) -> bool:
+        """Whether its `combine` makes the same of the weighted mean as of all models."""
+        return getattr(self.combine, "mean_suffices", False)
 
     @property
     def fewest(self) -> int:
@@ -117,39 +112,3 @@ class Own(Aggregator):
         if not found.isfinite().all():
             raise ConfigError(f"aggregator {self.name}: it returned numbers that are not finite")
         return found.detach().to(current)
-
-
-def load(name: str) -> type[Aggregator]:
-    """The class of an aggregator by its name. Raises ConfigError."""
-    if name not in rules.names():
-        raise ConfigError(
-            f"unknown aggregator '{name}': {nearest(name, rules.names())} (your own: package.module:function)"
-        )
-    module = import_module(f"{rules.__name__}.{name.replace('-', '_')}")
-    own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-    (kind,) = [value for value in own if isinstance(value, type) and issubclass(value, Aggregator)]
-    return kind
-
-
-def checked_options(asked: AggregatorConfig) -> Section:
-    """The chosen aggregator's options with their defaults. Raises ConfigError for unknown or illegal ones."""
-    kind = Aggregator.Options if ":" in asked.name else load(asked.name).Options
-    for key in asked.options:
-        if key not in kind.model_fields:
-            takes = ", ".join(kind.model_fields) or "no options"
-            raise ConfigError(f"unknown key aggregator.{key}: aggregator {asked.name} takes {takes}")
-    try:
-        return kind(**asked.options)
-    except ValidationError as error:
-        raise ConfigError(explain(error, kind, "aggregator.")) from None
-
-
-def make(asked: AggregatorConfig) -> Aggregator:
-    """The aggregator that is asked for. Raises ConfigError."""
-    options = checked_options(asked)
-    if ":" not in asked.name:
-        return load(asked.name)(options, asked.name)
-    function = import_string(asked.name, "aggregator")
-    if not callable(function):
-        raise ConfigError(f"aggregator '{asked.name}' is no function (vectors, weights, current) -> vector")
-    return Own(asked.name, function)

@@ -18,18 +18,22 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
+from lightning import LightningModule
 from pydantic import Field
+from torch import Tensor
 
 from fedbench.config import TrainConfig
+from fedbench.engine.companion import Companion
+from fedbench.engine.losses import outputs_of
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Upload
-from fedbench.methods.parts.alpha_mixture import AlphaMixture
 from fedbench.module.weights import Weights
 
 
-class APFL(Method):
+class APFL(Method["APFL.Options", "APFL.State"]):
     """The personal model is alpha v + (1 - alpha) w, with alpha learned."""
 
     about = About("a learned mixture of a personal and the global model", "mixture", "Deng et al., preprint", 2020)
@@ -56,10 +60,12 @@ class APFL(Method):
         personal: Weights | None = None
         alpha: float | None = None
 
-    own_steps = True
+    @classmethod
+    def makes_steps(cls, options: Options) -> bool:
+        return True
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return 2 * super().steps(options, train, samples, public)
 
     def check(self) -> Iterable[str]:
@@ -67,7 +73,7 @@ class APFL(Method):
             raise ConfigError("method.mixing = 'logits': works on class scores, and the targets are numbers")
         return ()
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         own, alpha = self._own(client)
         with client.training(received, client.train) as training:
             mixture = AlphaMixture(client, self.options, training.beside(own, client.memory("personal")), alpha)
@@ -81,7 +87,7 @@ class APFL(Method):
         client.state.personal, client.state.alpha = mixture.own.finish(), float(mixture.alpha)
         return self.upload(client, training.weights, traces={"alpha": client.state.alpha})
 
-    def personal(self, client: Client, model: Weights, point: Point) -> Weights | Predictor:
+    def personal(self, client: Client[State], model: Weights, point: Point) -> Weights | Predictor:
         """One model, or the mixture of two models' class scores."""
         own, alpha = self._own(client)
         if self.options.mixing == "logits":
@@ -91,7 +97,46 @@ class APFL(Method):
             params=torch.lerp(model.params, own.params, alpha), buffers=torch.lerp(model.buffers, own.buffers, alpha)
         )
 
-    def _own(self, client: Client) -> tuple[Weights, float]:
+    def _own(self, client: Client[State]) -> tuple[Weights, float]:
         """v and alpha as the client's last training left them."""
         state = client.state
         return state.personal or client.initial, self.options.alpha if state.alpha is None else state.alpha
+
+
+class AlphaMixture:
+    """A client's v and alpha, trained beside its copy of the global model."""
+
+    def __init__(self, client: Client, options: APFL.Options, own: Companion, alpha: float) -> None:
+        self.own, self.options = own, options
+        self.alpha = torch.tensor(alpha, dtype=torch.float64, device=client.initial.params.device)
+        self.slope = torch.zeros_like(self.alpha)
+        self.rate, self.due = client.rate(options.alpha_lr), options.alpha_update != "off"
+
+    def step(self, batch: Any) -> None:
+        """Steps b, d and e of a batch; both gradients are those of the old v and alpha."""
+        if self.options.mixing == "parameters":
+            self.own.step(batch, at=self._mixed, edit=self._through_mixture)
+        else:
+            self.own.step(batch, loss=self._loss_of_mixed_scores)
+        if self.due:
+            self.alpha = (self.alpha - self.rate * (self.slope + self.options.alpha_decay * self.alpha)).clamp(0, 1)
+            self.due = self.options.alpha_update == "step"
+
+    def _mixed(self, v: Tensor) -> Tensor:
+        return torch.lerp(self.own.other.params, v, self.alpha.to(v.dtype))
+
+    def _through_mixture(self, g: Tensor, v: Tensor) -> None:
+        """The gradient by v is that at the mixed vector but for the factor alpha."""
+        if self.due:
+            self.slope = g.double() @ (v - self.own.other.params).double()
+        g.mul_(self.alpha.to(g.dtype))
+
+    def _loss_of_mixed_scores(self, net: LightningModule, batch: Any) -> Tensor:
+        """Cross-entropy of the mixed class scores, with the same dropout masks in both models."""
+        x, y = batch
+        alpha = self.alpha.clone().requires_grad_()
+        others = self.own.scores_of_other(x)
+        loss = F.cross_entropy(alpha.to(others.dtype) * outputs_of(net(x)) + (1 - alpha).to(others.dtype) * others, y)
+        if self.due:
+            (self.slope,) = torch.autograd.grad(loss, alpha, retain_graph=True)
+        return loss

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
+from typing import Any, Generic
 
 import torch
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, Loss, Move, Step
 from fedbench.engine.learner import Learner
@@ -41,6 +42,9 @@ class PrivateState(Declared):
         return all(_is_default(getattr(self, f.name), f) for f in fields(self))
 
 
+StateT_co = TypeVar("StateT_co", bound=PrivateState, default=PrivateState, covariant=True)
+
+
 def _is_default(value: Any, of: Any) -> bool:
     default = of.default if of.default is not MISSING else of.default_factory()
     return value is default or (not isinstance(value, Tensor | Weights) and value == default)
@@ -54,7 +58,7 @@ class Predictor:
 
 
 @dataclass
-class Client(Declared):
+class Client(Declared, Generic[StateT_co]):
     """One client on the host that works for it.
 
     In an exchange a client first holds the message with a model of round `round`, and is evaluated; then it trains in
@@ -73,7 +77,7 @@ class Client(Declared):
     initial: Weights
     seed: int
     round: int
-    state: Any
+    state: StateT_co
     message: Message = field(default_factory=Message)
     decay: float = 1.0
     keeps: bool = False

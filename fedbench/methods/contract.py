@@ -1,7 +1,7 @@
 """What the code of a method keeps to: how its class is written, what its hooks return, and what they leave as it is."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from functools import cache, cached_property
@@ -16,7 +16,7 @@ from torch import Tensor
 from fedbench.config import TrainConfig
 from fedbench.config.words import explain
 from fedbench.errors import ConfigError, RunError, place_of_code
-from fedbench.methods.base import ExtraPass, Method
+from fedbench.methods.base import NEEDS, ExtraPass, Method
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Message, Upload
 from fedbench.methods.server import ServerState
@@ -27,7 +27,7 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "receive": ((Weights,), "the weights that the client has"),
     "train": ((Upload,), "an upload, `return self.upload(client, trained)`"),
     "personal": ((Weights, Predictor, NOTHING), "weights, a Predictor, or None"),
-    "resting": ((Weights,), "weights"),
+    "idle_model": ((Weights,), "weights"),
     "answer": ((Message,), "a Message"),
     "start": ((ServerState,), "the method's Server, `return self.Server(...)`"),
     "send": ((Message,), "a Message"),
@@ -37,7 +37,24 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "conclude": ((NOTHING,), "nothing: what it makes is written to the server"),
 }
 """By hook, what it returns, in words too."""
-TRAITS = {"trains": ("drawn", "all", "pooled"), "after_fit": ("fit", "after_agg", "global")}
+OTHER_HOOKS = {"private", "begin", "check", "weights", "steps", "adapt_model", "trainers", "makes_steps"}
+TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}
+TRAINERS = ("drawn", "all", "pooled")
+FORMER = {
+    **{f"needs_{what}": f'needs = frozenset({{"{what}"}})' for what in ("head", "public", "classes")},
+    "needs_numbers": "a check() of self.context.samples",
+    "looks_once": "a check() of self.context.looks_again",
+    "own_epochs": 'needs = frozenset({"epochs"})',
+    "own_steps": "the class method makes_steps(cls, options)",
+    "plain_steps": 'optimizer = "plain"',
+    "own_optimizer": 'optimizer = "own"',
+    "trains": "the class method trainers(cls, options)",
+    "has_global": "the hook global_model(self, server, initial)",
+    "averages": "@uses_aggregator of fedbench.methods.base above aggregate",
+    "mean_suffices": "@mean_suffices of fedbench.aggregation.aggregator above aggregate, and above weights",
+    "resting": "the hook idle_model(self, client)",
+}
+"""What classes said of themselves in earlier versions, and what says it now."""
 PARTS = ("params", "buffers", "counters")
 
 
@@ -47,17 +64,32 @@ def check_class(kind: type[Method]) -> None:
     _check_state(kind, "Server", ServerState)
     if not (isinstance(kind.Options, type) and issubclass(kind.Options, Method.Options)):
         raise _mistake(kind.Options, f"{kind.__name__}.Options must derive from Method.Options")
-    for name in RETURNS.keys() | {"private", "begin", "check", "weights", "steps", "adapt_model"}:
+    for name in RETURNS.keys() | OTHER_HOOKS:
         _check_hook(kind, name)
-    for name, legal in TRAITS.items():
-        own = inspect.getattr_static(kind, name)
-        if not isinstance(own, property) and own not in legal:
-            raise _mistake(kind, f"{kind.__name__}.{name} = {own!r}: must be one of {', '.join(legal)}")
+    _check_traits(kind)
     try:
         TrainConfig(**kind.train_defaults)
     except ValidationError as error:
         line = explain(error, TrainConfig, "train.")
         raise _mistake(kind, f"{kind.__name__}.train_defaults: {line}") from None
+
+
+def _check_traits(kind: type[Method]) -> None:
+    """Whether what a class says of itself is known, and said as it is said now."""
+    for part in kind.__mro__:
+        for name in vars(part).keys() & FORMER.keys():
+            raise _mistake(part, f"{kind.__name__}.{name} means nothing any more: write {FORMER[name]}")
+    for name, legal in TRAITS.items():
+        if (value := getattr(kind, name)) not in legal:
+            raise _mistake(kind, f"{kind.__name__}.{name} = {value!r}: must be one of {', '.join(legal)}")
+    if not isinstance(kind.needs, Set) or kind.needs - NEEDS.keys():
+        raise _mistake(kind, f"{kind.__name__}.needs = {kind.needs!r}: must be a frozenset of {', '.join(NEEDS)}")
+
+
+def check_trainers(method: Method) -> None:
+    """Raises RunError for a method that says of nobody that he trains."""
+    if (found := method.trainers(method.options)) not in TRAINERS:
+        raise hook_error(method, "trainers", f"must return one of {', '.join(TRAINERS)}; it returned {found!r}")
 
 
 def _check_state(kind: type[Method], name: str, base: type[PrivateState | ServerState]) -> None:
@@ -94,7 +126,7 @@ def _mistake(code: Any, text: str) -> ConfigError:
     return ConfigError(f"{text} ({place_of_code(code)})")
 
 
-def called(method: Method, hook: str, *given: Any) -> Any:
+def call_hook(method: Method, hook: str, *given: Any) -> Any:
     """What a hook of a method returns.
 
     Raises RunError where that is of another type than it must be, and where the hook keeps something in the method.
@@ -102,9 +134,9 @@ def called(method: Method, hook: str, *given: Any) -> Any:
     before = _leaves(_attributes(method))
     found, (kinds, words) = getattr(method, hook)(*given), RETURNS[hook]
     if not isinstance(found, kinds):
-        raise wrong(method, hook, f"must return {words}; it returned {described(found)}")
+        raise hook_error(method, hook, f"must return {words}; it returned {type_in_words(found)}")
     if place := _written(before, _leaves(_attributes(method))):
-        raise wrong(
+        raise hook_error(
             method,
             hook,
             f"writes to self.{place}, which is lost when a run goes on after a stop, and which other hosts do not "
@@ -125,34 +157,36 @@ def _made_later(kind: type) -> frozenset[str]:
     return frozenset(name for name in dir(kind) if isinstance(inspect.getattr_static(kind, name), cached_property))
 
 
-def whole(found: Any, like: Weights, method: Method, hook: str) -> Any:
+def check_shapes(found: Any, like: Weights, method: Method, hook: str) -> Any:
     """The same, where it is weights of the model. Raises RunError where it is weights of another one."""
     if isinstance(found, Weights):
         for name in PARTS:
             own, asked = getattr(found, name), getattr(like, name)
             if not isinstance(own, Tensor) or own.shape != asked.shape:
                 words = f"must return {name} of shape {list(asked.shape)}"
-                raise wrong(method, hook, f"{words}; it returned {described(own)}")
+                raise hook_error(method, hook, f"{words}; it returned {type_in_words(own)}")
     return found
 
 
 def check_fit(upload: Upload, client: Client, method: Method) -> None:
     """Raises RunError for an upload whose client, model or traces are none, and for a state that is none any more."""
     if not isinstance(client.state, PrivateState):
-        what = described(client.state)
-        raise wrong(method, "train", f"puts {what} in the place of client.state: write to its fields instead")
+        what = type_in_words(client.state)
+        raise hook_error(method, "train", f"puts {what} in the place of client.state: write to its fields instead")
     if upload.client != client.id:
-        raise wrong(method, "train", f"returned the upload of client {upload.client} for client {client.id}")
+        raise hook_error(method, "train", f"returned the upload of client {upload.client} for client {client.id}")
     if not isinstance(upload.trained, Weights):
-        raise wrong(method, "train", f"must give its upload the trained weights, not {described(upload.trained)}")
-    whole(upload.trained, client.initial, method, "train")
+        raise hook_error(
+            method, "train", f"must give its upload the trained weights, not {type_in_words(upload.trained)}"
+        )
+    check_shapes(upload.trained, client.initial, method, "train")
     for name, value in upload.traces.items():
         if not isinstance(value, Real):
-            raise wrong(method, "train", f"must trace numbers: {name} is {described(value)}, write float(...)")
+            raise hook_error(method, "train", f"must trace numbers: {name} is {type_in_words(value)}, write float(...)")
 
 
 @contextmanager
-def authored(method: Method, hook: str) -> Iterator[None]:
+def server_hook(method: Method, hook: str) -> Iterator[None]:
     """For calls of a hook of the server half: what it raises becomes a RunError, which names its line."""
     try:
         yield
@@ -175,12 +209,12 @@ def check_server(server: ServerState, before: dict[str, Tensor], method: Method,
     for name, asked in before.items():
         own = getattr(server, name)
         if not isinstance(own, Tensor):
-            raise wrong(method, hook, f"must leave a tensor in server.{name}; it left {described(own)}")
+            raise hook_error(method, hook, f"must leave a tensor in server.{name}; it left {type_in_words(own)}")
         if own.shape != asked.shape or own.is_floating_point() != asked.is_floating_point():
-            words = f"must leave {described(asked)} and {asked.dtype} in server.{name}"
-            raise wrong(method, hook, f"{words}; it left {described(own)} and {own.dtype}")
+            words = f"must leave {type_in_words(asked)} and {asked.dtype} in server.{name}"
+            raise hook_error(method, hook, f"{words}; it left {type_in_words(own)} and {own.dtype}")
         if not _finite(own) and _finite(asked):
-            raise wrong(method, hook, f"leaves numbers that are not finite in server.{name}")
+            raise hook_error(method, hook, f"leaves numbers that are not finite in server.{name}")
 
 
 def _finite(numbers: Tensor) -> bool:
@@ -188,7 +222,7 @@ def _finite(numbers: Tensor) -> bool:
 
 
 @contextmanager
-def untouched(method: Method, hook: str, client: Client, exact: bool = True, **given: Weights) -> Iterator[None]:
+def guard_inputs(method: Method, hook: str, client: Client, exact: bool = True, **given: Weights) -> Iterator[None]:
     """A call of a hook, which writes to nothing that others see, and, unless it trains, to no private state.
 
     exact: sees writes too that PyTorch does not count, as those through `.data`; it takes copies. given: weights that
@@ -206,7 +240,7 @@ def untouched(method: Method, hook: str, client: Client, exact: bool = True, **g
             if place.startswith("client.state")
             else "others see it too: change a copy, as .clone() makes one"
         )
-        raise wrong(method, hook, f"writes to {place}, which it must leave as it is: {why}")
+        raise hook_error(method, hook, f"writes to {place}, which it must leave as it is: {why}")
 
 
 Leaf = tuple[tuple[Any, ...], Any, int]
@@ -262,12 +296,12 @@ def _same(one: Leaf, other: Leaf) -> bool:
     return version == writes and same and place == now
 
 
-def wrong(method: Method, hook: str, text: str) -> RunError:
+def hook_error(method: Method, hook: str, text: str) -> RunError:
     """The mistake of a hook, with its line."""
     return RunError(f"{type(method).__name__}.{hook} {text}", place_of_code(getattr(method, hook)))
 
 
-def described(value: Any) -> str:
+def type_in_words(value: Any) -> str:
     """What a value is, in words."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"

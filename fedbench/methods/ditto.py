@@ -28,7 +28,7 @@ from fedbench.methods.messages import Upload
 from fedbench.module.weights import Weights
 
 
-class Ditto(Method):
+class Ditto(Method["Ditto.Options", "Ditto.State"]):
     """The personal model minimises the client's loss plus (lam / 2) ||v - received||^2 (eq. 1)."""
 
     about = About(
@@ -52,11 +52,11 @@ class Ditto(Method):
         personal: Weights | None = None
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         own = Amount(epochs=options.personal_epochs).steps_on(samples, train) if options.mode == "joint" else 0
         return super().steps(options, train, samples, public) + own
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         upload = super().train(client, received)
         if self.options.mode == "joint":
             own = self._pulled(client, client.state.personal or client.initial, received, client.train)
@@ -64,16 +64,18 @@ class Ditto(Method):
             upload.traces["distance"] = float(torch.linalg.vector_norm(own.params - received.params))
         return upload
 
-    def personal(self, client: Client, model: Weights, point: Point) -> Weights:
+    def personal(self, client: Client[State], model: Weights, point: Point) -> Weights:
         if self.options.mode == "joint":
             return client.state.personal or client.initial
         last = point == "after_agg" and client.round == self.context.rounds
         return self._pulled(client, model, model, ahead(client)) if last else model
 
-    def _pulled(self, client: Client, start: Weights, anchor: Weights, data: Any) -> Weights:
+    def _pulled(self, client: Client[State], start: Weights, anchor: Weights, data: Any) -> Weights:
         """Local training from `start` under the pull to `anchor` (Algorithm 1)."""
         options = self.options
-        pull = {"edit": proximal_pull, "anchor": anchor.params, "mu": options.lam} if options.lam else {}
+        pull: dict[str, Any] = (
+            {"edit": proximal_pull, "anchor": anchor.params, "mu": options.lam} if options.lam else {}
+        )
         step = Step(lr=options.personal_lr, memory="personal", **pull)
         return client.fit(start, data, amount=Amount(epochs=options.personal_epochs), step=step)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -30,14 +31,13 @@ from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.methods.messages import Message, Upload
-from fedbench.methods.parts.similarity import attention, softmax_of_cosines, squared_distances
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
 
 
-class FedAMP(Method):
+class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
     """Every client gets a mixture of all models of its own, in which similar models weigh more."""
 
     about = About(
@@ -90,8 +90,6 @@ class FedAMP(Method):
         clouds: list[Tensor] = field(default_factory=list)
         cloud_buffers: list[Tensor] = field(default_factory=list)
 
-    has_global = False  # every client has its own mixture
-
     def check(self) -> tuple[str, ...]:
         options = self.options
         if options.variant == "fedamp" and options.self_weight is not None:
@@ -113,14 +111,14 @@ class FedAMP(Method):
         least = self.context.train.lr * self.options.lam
         return max(self.options.alpha * self.options.alpha_decay**falls, least)
 
-    def receive(self, client: Client) -> Weights:
+    def receive(self, client: Client[State]) -> Weights:
         received = super().receive(client)
         if self.options.start == "cloud":
             return received
         trained = client.state.trained
         return received.replace(params=client.initial.params if trained is None else trained)
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         pull = None
         if self.options.lam:
             pull = Step(proximal_pull, anchor=client.message.params, mu=self.options.lam / self.alpha(client.round))
@@ -129,14 +127,14 @@ class FedAMP(Method):
             client.state.trained = trained.params
         return self.upload(client, trained)
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         """The client's mixture: a row that the next aggregation writes over."""
         message = super().send(server, client)
         if server.clouds:
             message.add(params=server.clouds[client], buffers=server.cloud_buffers[client])
         return message
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         server.models.update({u.client: u.params for u in uploads})
         server.model_buffers.update({u.client: u.buffers for u in uploads})
         everyone = range(self.context.clients)
@@ -155,7 +153,10 @@ class FedAMP(Method):
                 if i != j and pairs:
                     server.trace(f"weight/{j}", weight, i)
 
-    def mixing(self, server: Any, products: Tensor) -> Tensor:
+    def global_model(self, server: Server, initial: Weights) -> None:
+        """None: every client has its own mixture."""
+
+    def mixing(self, server: Server, products: Tensor) -> Tensor:
         """xi `[M, M]` of the round after this one, from the products of all models."""
         sigma, own = self.options.sigma, self.options.self_weight
         if self.options.variant == "heur":
@@ -169,3 +170,35 @@ class FedAMP(Method):
                 "lower method.alpha, or raise method.sigma"
             )
         return weights
+
+
+def squared_distances(products: Tensor) -> Tensor:
+    """|w_i - w_j|^2 `[M, M]` from the products w_i w_j."""
+    norms = products.diagonal()
+    return (norms[:, None] + norms - 2 * products).clamp_(min=0).fill_diagonal_(0)
+
+
+def attention(squared: Tensor, alpha: float, sigma: float) -> tuple[Tensor, bool]:
+    """xi `[M, M]` of Algorithm 1 from squared distances, and whether a row's own weight would have been negative."""
+    # NumPy, because the order of a torch sum depends on the number of threads.
+    xi = alpha / sigma * np.exp(-squared.numpy() / sigma)
+    np.fill_diagonal(xi, 0)
+    others = xi.sum(1, keepdims=True)
+    xi /= np.maximum(others, 1)
+    np.fill_diagonal(xi, np.maximum(1 - others[:, 0], 0))
+    return torch.from_numpy(xi), bool((others > 1).any())
+
+
+def softmax_of_cosines(products: Tensor, sigma: float, own: float) -> Tensor:
+    """xi `[M, M]` of HeurFedAMP: `own` for oneself, the rest by exp(sigma cos(w_i, w_j)) among the others."""
+    p = products.numpy()
+    if len(p) == 1:
+        return torch.ones_like(products)
+    norms = np.sqrt(p.diagonal().clip(min=0))
+    scale = np.outer(norms, norms)
+    scores = sigma * np.divide(p, scale, out=np.zeros_like(p), where=scale > 0)
+    np.fill_diagonal(scores, -np.inf)
+    xi = np.exp(scores - scores.max(1, keepdims=True))
+    xi *= (1 - own) / xi.sum(1, keepdims=True)
+    np.fill_diagonal(xi, own)
+    return torch.from_numpy(xi)

@@ -16,7 +16,7 @@ from fedbench.methods.client import Client
 from fedbench.module.weights import Weights
 
 
-class FedAvgFT(Method):
+class FedAvgFT(Method["FedAvgFT.Options"]):
     """after_agg is a throwaway copy of the global model, fine-tuned on the client's training images."""
 
     about = About("fedavg, then a throwaway local fine-tuning", "fine-tuning")

@@ -17,14 +17,15 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fedbench.methods.base import About, Method
+from fedbench.methods.base import About, Method, uses_aggregator
+from fedbench.methods.client import PrivateState
 from fedbench.methods.messages import Upload
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 
 
-class FedBN(Method):
+class FedBN(Method["FedBN.Options", PrivateState, "FedBN.Server"]):
     """Every client keeps its own normalisation layers."""
 
     about = About("normalisation layers stay private", "parameter decoupling", "Li et al., ICLR", 2021)
@@ -37,8 +38,6 @@ class FedBN(Method):
         norm_types: Literal["batch", "all"] = Field(
             "batch", description="BatchNorm layers, or every kind of normalisation layer"
         )
-
-    averages = True
 
     @dataclass
     class Server(ServerState):
@@ -57,8 +56,9 @@ class FedBN(Method):
     def _norm(self, layout: Layout) -> Masks:
         return layout.masks("any_norm" if self.options.norm_types == "all" else "norm")
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    @uses_aggregator
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         server.trained = sorted({*server.trained, *(upload.client for upload in uploads)})
-        if self.own.size or self.own_buffers.size:
+        if self.private_params.size or self.private_buffers.size:
             server.trace("untrained", self.context.clients - len(server.trained))

@@ -31,16 +31,16 @@ from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
-from fedbench.methods.parts.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
+from fedbench.methods.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 
 
-class FedCT(CoTraining):
+class FedCT(CoTraining["FedCT.Options"]):
     """Training on private images and on public ones with the labels that most clients voted for."""
 
     about = About("clients vote on labels of public images", "co-training", "Abourayya et al., AAAI", 2025)
-    needs_classes = True
+    needs = frozenset({"public", "classes"})
 
     class Options(CoTraining.Options):
         combine: Literal["union", "paired", "sum"] = Field(
@@ -50,7 +50,7 @@ class FedCT(CoTraining):
         public_weight: float = Field(1.0, ge=0, description="weight of the public loss with combine=sum")
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return super().steps(options, train, samples + (public if options.combine == "union" else 0), public)
 
     def check(self) -> Iterable[str]:

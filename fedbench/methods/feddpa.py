@@ -18,22 +18,24 @@ Where we decide:
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.aggregation.means import weighted_mean
 from fedbench.aggregation.ranks import above_quantile, min_max
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Move
+from fedbench.engine.pulls import pull_to
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, uncounted
-from fedbench.methods.parts.mask_shares import by_tensor
-from fedbench.methods.parts.pulls import pull_to
+from fedbench.methods.server import ServerState
+from fedbench.module.layout import shares_by_tensor
 from fedbench.module.masks import choose, holds_one
 from fedbench.module.weights import Weights
 
@@ -45,7 +47,7 @@ class MergedByFisher(Weights):
     mask: Tensor
 
 
-class FedDPA(Method):
+class FedDPA(Method["FedDPA.Options", "FedDPA.State"]):
     """Parameters of high Fisher information are personal; both kinds are trained in turn, near to what they were."""
 
     about = About(
@@ -54,7 +56,6 @@ class FedDPA(Method):
         "Yang et al., NeurIPS",
         2023,
     )
-    mean_suffices = True
 
     class Options(Method.Options):
         threshold: float = Field(
@@ -87,7 +88,7 @@ class FedDPA(Method):
         local: Tensor | None = None
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return super().steps(options, train, samples, public) * (2 if options.training == "alternate" else 1)
 
     def check(self) -> Iterator[str]:
@@ -105,7 +106,7 @@ class FedDPA(Method):
         if options.noise_multiplier and not options.clip:
             yield "feddpa: noise on updates that are not clipped promises no privacy: set method.clip = true"
 
-    def receive(self, client: Client) -> MergedByFisher:
+    def receive(self, client: Client[State]) -> MergedByFisher:
         shared, local = super().receive(client), client.state.local
         own = client.initial.params if local is None else local
         mask = self.mask(client.learner.squared_gradients(shared.replace(params=own), client.train))
@@ -118,16 +119,16 @@ class FedDPA(Method):
             return torch.cat([above_quantile(part, self.options.threshold) for part in parts])
         return torch.cat(list(parts)) > self.options.threshold
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         assert isinstance(received, MergedByFisher)
         joint = self.options.training == "joint"
         trained = client.fit(received, client.train) if joint else self.alternate(client, received)
         client.state.local = trained.params
-        shares = by_tensor("personal_share", self.context.layout.params, received.mask)
+        shares = shares_by_tensor("personal_share", self.context.layout.params, received.mask)
         shares["personal_share"] = float(received.mask.sum()) / len(received.mask)
         return self.upload(client, trained, traces=shares, params=self.update(client, trained.params))
 
-    def alternate(self, client: Client, received: MergedByFisher) -> Weights:
+    def alternate(self, client: Client[State], received: MergedByFisher) -> Weights:
         """The personal parameters first, then the others."""
         options, mask, slots = self.options, received.mask.cpu(), self.context.layout.params
         reference = client.message.params if options.constraint_reference == "global" else received.params
@@ -142,7 +143,7 @@ class FedDPA(Method):
                 stream = "shared"
         return trained
 
-    def update(self, client: Client, trained: Tensor) -> Tensor:
+    def update(self, client: Client[State], trained: Tensor) -> Tensor:
         """Delta `[N]`: what training changed in the global model; clipped and noised in float64."""
         options, update = self.options, trained - client.message.params
         if not options.clip and not options.noise_multiplier:
@@ -157,10 +158,11 @@ class FedDPA(Method):
             update.add_(noise.to(update.device), alpha=deviation)
         return update.to(trained.dtype)
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: ServerState, client: int) -> Message:
         return super().send(server, client).add(participants=uncounted(len(server.participants)))
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    @mean_suffices
+    def aggregate(self, server: ServerState, uploads: list[Upload]) -> None:
         before = server.params
         super().aggregate(server, uploads)
         server.params = weighted_mean([before, *(u.params for u in uploads)], [1.0, *self.weights(uploads)])

@@ -17,8 +17,8 @@ Where we decide:
   `include_buffers` does that with the statistics.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -31,7 +31,6 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Upload
-from fedbench.methods.parts.mask_shares import behind, mask_traces
 from fedbench.module.layout import Slot
 from fedbench.module.masks import Entries, choose
 from fedbench.module.weights import Weights
@@ -45,7 +44,7 @@ class MergedByScore(Weights):
     scores: Tensor
 
 
-class FedOBP(Method):
+class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
     """Every client keeps the few parameters that moved furthest from the global model."""
 
     about = About(
@@ -123,7 +122,7 @@ class FedOBP(Method):
         """What is compared, kept and merged: the parameters `[N]`, and with `include_buffers` the statistics."""
         return torch.cat([weights.params, weights.buffers]) if self.options.include_buffers else weights.params
 
-    def receive(self, client: Client) -> Weights:
+    def receive(self, client: Client[State]) -> Weights:
         """The received model with the client's own numbers where the mask is 1 (eq. 9)."""
         shared, state, options = super().receive(client), client.state, self.options
         known = state.moved if options.score == "gradient" else state.local
@@ -136,15 +135,16 @@ class FedOBP(Method):
         buffers = merged[size:] if options.include_buffers else shared.buffers
         return MergedByScore(merged[:size], buffers, shared.counters, mask, scores)
 
-    def _scores(self, client: Client, mine: Tensor, shared: Weights) -> Tensor:
+    def _scores(self, client: Client[State], mine: Tensor, shared: Weights) -> Tensor:
         """Scores of `whole`, float64, averaged with the earlier ones."""
         scores, share = self._raw_scores(client, mine, shared), self.options.score_ema
         if share and client.state.ema is not None:
             scores = (1 - share) * scores + share * client.state.ema
         return scores
 
-    def _raw_scores(self, client: Client, mine: Tensor, shared: Weights) -> Tensor:
+    def _raw_scores(self, client: Client[State], mine: Tensor, shared: Weights) -> Tensor:
         if self.options.score == "gradient":
+            assert client.state.moved is not None
             return client.state.moved.to(torch.float64)
         distance = mine.to(torch.float64) - self.whole(shared)
         if self.options.score == "obp":
@@ -171,7 +171,7 @@ class FedOBP(Method):
         personal = above_quantile(chosen, self.options.quantile, self.rule)
         return part.put(torch.zeros_like(scores, dtype=torch.bool), personal)
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         trained, state = client.fit(received, client.train), client.state
         state.local = self.whole(trained)
         if self.options.score == "gradient":
@@ -180,3 +180,31 @@ class FedOBP(Method):
         if self.options.score_ema and merged is not None:
             state.ema = merged.scores
         return self.upload(client, trained, traces=mask_traces(self.slots, None if merged is None else merged.mask))
+
+
+def behind(slots: Iterable[Slot], size: int) -> list[Slot]:
+    """The same tensors in a vector that has so many numbers before them."""
+    return [replace(slot, start=slot.start + size, stop=slot.stop + size) for slot in slots]
+
+
+def mask_traces(slots: Iterable[Slot], mask: Tensor | None) -> dict[str, float]:
+    """How many numbers are personal (fig. 5 and 10): in all, and by layer, whose tensors count together.
+
+    `personal_count`, and the `personal_location` of all personal ones that lie in a layer (0 if there are none);
+    `personal_share`: personal share of the model, or of a layer. No mask is an empty one.
+    """
+    counts: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    slots = list(slots)
+    found = [0] * len(slots) if mask is None else torch.stack([mask[s.start : s.stop].sum() for s in slots]).tolist()
+    for slot, count in zip(slots, found, strict=True):
+        layer = slot.name.rpartition(".")[0] or slot.name
+        counts[layer] = counts.get(layer, 0) + count
+        sizes[layer] = sizes.get(layer, 0) + slot.size
+    total = sum(counts.values())
+    traces = {"personal_count": float(total), "personal_share": total / sum(sizes.values())}
+    for layer, count in counts.items():
+        traces[f"personal_count/{layer}"] = float(count)
+        traces[f"personal_location/{layer}"] = count / total if total else 0.0
+        traces[f"personal_share/{layer}"] = count / sizes[layer]
+    return traces

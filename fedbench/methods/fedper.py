@@ -14,7 +14,7 @@ from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 
 
-class FedPer(Method):
+class FedPer(Method["FedPer.Options"]):
     """Every client keeps its own head."""
 
     about = About("the head stays private", "parameter decoupling", "Arivazhagan et al., preprint", 2019)
@@ -25,7 +25,7 @@ class FedPer(Method):
             "common", description="first head: the run's, or drawn anew at every client"
         )
 
-    needs_head = True
+    needs = frozenset({"head"})
 
     def private(self, layout: Layout) -> Masks:
         return layout.masks("head") | layout.under(self.options.extra_private)
@@ -34,4 +34,4 @@ class FedPer(Method):
         if self.options.head_init == "own":
             head = self.context.layout.head_name or ""
             drawn = client.learner.redrawn(client.initial, head, client.seed, client.id, "head")
-            client.state.params = self.own.take(drawn.params)
+            client.state.params = self.private_params.take(drawn.params)

@@ -32,7 +32,7 @@ from fedbench.methods.messages import Upload
 from fedbench.module.weights import Weights
 
 
-class FedPHP(Method):
+class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
     """A moving average of own models teaches the local training, and is the personal model."""
 
     about = About(
@@ -66,7 +66,7 @@ class FedPHP(Method):
             self.context.layout.mask("head")
         return ()
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         past, count = inherited(client), client.state.participations
         trained = client.fit(received, client.train, loss=self._lesson(client, past) if self.options.lam else None)
         share = past_share(self.options.mu, count, self.context.rounds, self.context.drawn, self.context.clients)
@@ -78,12 +78,12 @@ class FedPHP(Method):
         client.state.participations = count + 1
         return upload
 
-    def personal(self, client: Client, model: Weights, point: Point) -> Weights | Predictor:
+    def personal(self, client: Client[State], model: Weights, point: Point) -> Weights | Predictor:
         """The inherited model, or its mean with the current one."""
         past = inherited(client)
         return past if self.options.predictor == "hpm" else Predictor(partial(mean_scores, client, (past, model)))
 
-    def _lesson(self, client: Client, teacher: Weights) -> Loss:
+    def _lesson(self, client: Client[State], teacher: Weights) -> Loss:
         """The loss that compares with the teacher's outputs `[n, d]`."""
         learner, kd = client.learner, self.options.transfer == "kd"
         transfer = {"mmd": discrepancy, "kd": distillation, "l2": half_squared_distance}[self.options.transfer]
@@ -111,7 +111,7 @@ def mean_scores(client: Client, models: tuple[Weights, ...], data: Batches) -> T
     return torch.stack(logs).logsumexp(0) - torch.tensor(float(len(logs))).log()
 
 
-def inherited(client: Client) -> Weights:
+def inherited(client: Client[FedPHP.State]) -> Weights:
     """The client's inherited private model; the start model before its first participation."""
     kept = client.state.inherited
     return client.initial if kept is None else kept

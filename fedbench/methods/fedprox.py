@@ -12,16 +12,17 @@ from typing import Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.engine.fit import Step
-from fedbench.methods.base import About, ExtraPass, Method
-from fedbench.methods.client import Client
+from fedbench.aggregation.ranks import floored_share
+from fedbench.engine.fit import Amount, Step
+from fedbench.methods.base import About, ExtraPass, Method, uses_aggregator
+from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, encoded, uncounted
-from fedbench.methods.parts.stragglers import amount_of, stragglers
-from fedbench.methods.server import ServerState
+from fedbench.methods.server import Context, ServerState
+from fedbench.module import seeds
 from fedbench.module.weights import Weights
 
 
-class FedProx(ExtraPass):
+class FedProx(ExtraPass["FedProx.Options", PrivateState, "FedProx.Server"]):
     """The local loss gets (mu / 2) ||w - received||^2."""
 
     about = About("fedavg with a proximal pull to the received model", "global", "Li et al., MLSys", 2020)
@@ -33,8 +34,6 @@ class FedProx(ExtraPass):
         )
         straggler_fraction: float = Field(0.0, ge=0, le=1, description="share of participants with less work, sec. 5.2")
         straggler_policy: Literal["keep", "drop"] = Field("keep", description="average partial work, or drop it")
-
-    averages = True
 
     @dataclass
     class Server(ServerState):
@@ -52,17 +51,18 @@ class FedProx(ExtraPass):
         pull = Step(proximal_pull, anchor=received.params, mu=mu) if mu else None
         return self.upload(client, client.fit(received, client.train, amount=amount_of(client), step=pull))
 
-    def start(self, initial: Weights) -> Any:
-        server: Any = super().start(initial)
+    def start(self, initial: Weights) -> Server:
+        server = super().start(initial)
         server.mu = self.options.mu
         return server
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         late = stragglers(self.context, server, self.options.straggler_fraction)
         work = {"work": uncounted(late[client])} if client in late else {}
         return super().send(server, client).add(mu=uncounted(server.mu), **work)
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    @uses_aggregator
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         if self.options.straggler_policy == "drop":
             late = stragglers(self.context, server, self.options.straggler_fraction)
             uploads = [u for u in uploads if u.client not in late]
@@ -71,7 +71,7 @@ class FedProx(ExtraPass):
         if self.options.mu_schedule == "adaptive":
             server.trace("mu", server.mu)
 
-    def question(self, server: Any) -> Message | None:
+    def question(self, server: Server) -> Message | None:
         """The new model, for its loss."""
         if self.options.mu_schedule == "constant" or server.round == 0:
             return None
@@ -81,12 +81,12 @@ class FedProx(ExtraPass):
         loss = client.learner.loss(self.receive(client), client.train)
         return Message(loss=encoded(uncounted(loss).tensor, bits=32))
 
-    def conclude(self, server: Any, answers: dict[int, Message]) -> None:
+    def conclude(self, server: Server, answers: dict[int, Message]) -> None:
         sizes = self.context.sizes
         total = sum(sizes[i] * float(answers[i].loss) for i in sorted(answers))
         self.adapt(server, total / sum(sizes[i] for i in answers))
 
-    def adapt(self, server: Any, loss: float) -> None:
+    def adapt(self, server: Server, loss: float) -> None:
         """The adaptive rule of sec. 5.3.2, on the loss of the new global model."""
         if server.last_loss is not None:
             if loss > server.last_loss:
@@ -101,3 +101,22 @@ class FedProx(ExtraPass):
 def proximal_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add mu (w - anchor) to the gradient; `[N]`, or a stack of clients `[K, N]`."""
     g.addcmul_(w - s.anchor, s.mu)
+
+
+def stragglers(context: Context, server: ServerState, fraction: float) -> dict[int, int]:
+    """Epochs (or steps) of this round's stragglers, from 1 to the full amount. fraction: of the participants."""
+    count = floored_share(fraction, len(server.participants))
+    if not count:
+        return {}
+    draw = seeds.numpy_generator(context.seed, server.round, "stragglers")
+    chosen = sorted(draw.choice(server.participants, count, replace=False).tolist())
+    most = context.train.steps or context.train.epochs
+    return {client: int(draw.integers(1, most + 1)) if most else 0 for client in chosen}
+
+
+def amount_of(client: Client) -> Amount:
+    """What the client has time for: `work` of its message, all where there is none."""
+    if "work" not in client.message:
+        return Amount()
+    work = int(client.message.work)
+    return Amount(steps=work) if client.learner.train.steps else Amount(epochs=work)

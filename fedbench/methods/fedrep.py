@@ -26,7 +26,7 @@ from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
 
 
-class FedRep(Method):
+class FedRep(Method["FedRep.Options"]):
     """Every client keeps its own head, and trains it before it trains the body."""
 
     about = About(
@@ -46,11 +46,10 @@ class FedRep(Method):
         order: Literal["head_first", "body_first"] = Field("head_first", description="which phase comes first")
 
     train_defaults: ClassVar[dict[str, Any]] = {"weight_decay": 0.0}
-    needs_head = True
-    own_epochs = True
+    needs = frozenset({"head", "epochs"})
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return Amount(epochs=options.head_epochs + options.body_epochs).steps_on(samples, train)
 
     def private(self, layout: Layout) -> Masks:
@@ -58,8 +57,8 @@ class FedRep(Method):
 
     def train(self, client: Client, received: Weights) -> Upload:
         options, model = self.options, received
-        head = ("head", self.own.mask, options.head_epochs, options.head_lr)
-        body = ("body", self.shared.mask, options.body_epochs, None)
+        head = ("head", self.private_params.mask, options.head_epochs, options.head_lr)
+        body = ("body", self.shared_params.mask, options.body_epochs, None)
         for stream, mask, epochs, lr in (head, body) if options.order == "head_first" else (body, head):
             move = Move(mask, frozen="norm_eval")
             model = client.fit(model, client.train, stream, Amount(epochs=epochs), move, step=Step(lr=lr))

@@ -15,6 +15,7 @@ Where we decide:
 - A pass over an empty part is not run; the code runs it, which moves running statistics.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -26,19 +27,20 @@ from torch import Tensor
 
 from fedbench.aggregation.means import masked_mean
 from fedbench.aggregation.packed import bits_to_mask, mask_counts, mask_to_bits
+from fedbench.aggregation.ranks import floored_share, largest
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Upload, sparse
-from fedbench.methods.parts.growth import grown, scopes
-from fedbench.methods.parts.mask_shares import by_tensor
+from fedbench.methods.server import ServerState
+from fedbench.module.layout import Layout, shares_by_tensor
 from fedbench.module.masks import choose, holds_one, without
 from fedbench.module.weights import Weights
 
 
-class FedSelect(Method):
+class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
     """Parameters that change most turn personal and are fine-tuned in turns with the shared ones."""
 
     about = About(
@@ -83,8 +85,7 @@ class FedSelect(Method):
         )
 
     train_defaults: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "lr": 0.01, "momentum": 0.0, "weight_decay": 0.0}
-    own_epochs = True
-    has_global = False
+    needs = frozenset({"epochs"})
 
     @dataclass
     class State(PrivateState):
@@ -99,7 +100,7 @@ class FedSelect(Method):
         reference: Tensor | None = None
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return 2 * super().steps(options, train, samples, public)
 
     def check(self) -> tuple[str, ...]:
@@ -110,13 +111,13 @@ class FedSelect(Method):
             raise ConfigError("train.epochs = 0: fedselect trains at least 1 epoch")
         return ()
 
-    def receive(self, client: Client) -> Weights:
+    def receive(self, client: Client[State]) -> Weights:
         received, state = super().receive(client), client.state
-        if state.trained is None:
+        if state.trained is None or state.kept is None:
             return received
         return received.replace(params=choose(state.kept, state.trained, received.params))
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         state = client.state
         mask = torch.zeros_like(received.params, dtype=torch.bool) if state.mask is None else state.mask
         trained = self._in_turns(client, received, mask)
@@ -130,7 +131,7 @@ class FedSelect(Method):
             mask=mask_to_bits(state.kept),
         )
 
-    def _in_turns(self, client: Client, model: Weights, mask: Tensor) -> Weights:
+    def _in_turns(self, client: Client[State], model: Weights, mask: Tensor) -> Weights:
         """LocalAlt: in every epoch a pass over the data for the personal part, then one for the shared part."""
         parts = {name: part for name, part in {"personal": mask, "shared": ~mask}.items() if holds_one(part)}
         steps = {name: self._step(client, name, part.to(model.params.dtype)) for name, part in parts.items()}
@@ -139,7 +140,7 @@ class FedSelect(Method):
                 model = client.fit(model, client.train, f"{name}/{epoch}", Amount(epochs=1), step=step)
         return model
 
-    def _step(self, client: Client, name: str, part: Tensor) -> Step:
+    def _step(self, client: Client[State], name: str, part: Tensor) -> Step:
         """Steps that move a part of the model, 1 in `[N]`, and nothing else."""
         train, clip = self.context.train, self.options.clip_norm
         return Step(
@@ -151,7 +152,7 @@ class FedSelect(Method):
             weight_decay=train.weight_decay,
         )
 
-    def _memory(self, client: Client, name: str, part: Tensor) -> dict[str, Any]:
+    def _memory(self, client: Client[State], name: str, part: Tensor) -> dict[str, Any]:
         """Momentum of a part, which rests during the other's passes; kept across rounds with train.keep_optimizer.
 
         What has turned personal since then must not go on moving in the passes of the shared part.
@@ -160,7 +161,7 @@ class FedSelect(Method):
         memory["optimizer"] = {key: velocity * part for key, velocity in memory.get("optimizer", {}).items()}
         return memory
 
-    def _grown(self, client: Client, mask: Tensor, start: Tensor, trained: Tensor) -> Tensor:
+    def _grown(self, client: Client[State], mask: Tensor, start: Tensor, trained: Tensor) -> Tensor:
         """GradSelect: the next mask `[N]`, in the rounds where masks grow; start: the received model."""
         options, state = self.options, client.state
         if client.round % options.mask_interval:
@@ -172,14 +173,17 @@ class FedSelect(Method):
         rate, limit = options.personalization_rate, options.personalization_limit
         return grown(mask, (trained - start).abs(), compete, rate, limit)
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def global_model(self, server: ServerState, initial: Weights) -> None:
+        """None: every client holds numbers of its own."""
+
+    def aggregate(self, server: ServerState, uploads: list[Upload]) -> None:
         before, layout = server.params, self.context.layout
         super().aggregate(server, uploads)
         shared = [~bits_to_mask(u.mask, layout.size) for u in uploads]
         server.params = masked_mean([u.params for u in uploads], shared, self.weights(uploads), before)
         if server.traced:
             counts = mask_counts(torch.stack([u.mask for u in uploads]), layout.size)
-            for name, share in by_tensor("personal_share", layout.params, counts, len(uploads)).items():
+            for name, share in shares_by_tensor("personal_share", layout.params, counts, len(uploads)).items():
                 server.trace(name, share)
 
 
@@ -192,3 +196,33 @@ def part_of_edited(g: Tensor, w: Tensor, s: Any) -> None:
     """Clip the whole gradient, add decay, and leave a part of both; shapes as above."""
     g.mul_((s.limit / (g.norm(dim=-1, keepdim=True) + 1e-6)).clamp_(max=1))
     g.add_(w * s.weight_decay).mul_(s.part)
+
+
+Scope = slice | Tensor
+
+
+def scopes(layout: Layout, scope: str, mask_biases: bool) -> list[Scope]:
+    """Places of the entries that compete with each other: a slice for each layer, or one mask `[N]` of all."""
+    layers = [slot for slot in layout.params if mask_biases or slot.name.endswith("weight")]
+    parts: list[Scope] = [slice(slot.start, slot.stop) for slot in layers]
+    if scope == "layer":
+        return parts
+    everything = torch.zeros(layout.size, dtype=torch.bool)
+    for part in parts:
+        everything[part] = True
+    return [everything]
+
+
+def grown(mask: Tensor, change: Tensor, scopes: Sequence[Scope], rate: float, limit: float) -> Tensor:
+    """The mask, bool `[N]`, and the entries of each scope that changed most (`change` `[N]`).
+
+    rate: share of a scope's free entries that turn personal; limit: largest share of a scope that is personal then.
+    """
+    out = mask.clone()
+    for scope in scopes:
+        personal = mask[scope]
+        free = int((~personal).sum())
+        count = free - round((1 - rate) * free)
+        room = floored_share(limit, len(personal)) - (len(personal) - free)
+        out[scope] |= largest(change[scope], min(count, room), ~personal)
+    return out

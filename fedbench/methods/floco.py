@@ -16,6 +16,7 @@ Where we decide:
   uses updates of the round before instead of a pass of its own.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -26,24 +27,25 @@ from typing import Any, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from fedbench.aggregation.columns import use_one_core
+from fedbench.aggregation.simplex import project, walk
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Loss, Step
+from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, ExtraPass, Method, Point
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.methods.messages import Encoded, Message, Upload, uncounted
-from fedbench.methods.parts.mixed_head import mix_head, mixed_loss, mixture_masks
-from fedbench.methods.parts.simplex import project, walk
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
 
 
-class Floco(ExtraPass):
+class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
     """Clients with similar updates share a part of a simplex of classifiers."""
 
     about = About(
@@ -84,19 +86,14 @@ class Floco(ExtraPass):
 
         centres: dict[int, Tensor] | None = None
 
-    needs_head = True
-
-    @property
-    def has_global(self) -> bool:  # type: ignore[override]
-        """The mixture at the middle of the simplex, where the initial buffers hold it."""
-        return self.options.buffers == "average"
+    needs = frozenset({"head"})
 
     @classmethod
-    def adapt_model(cls, module: nn.Module, layout: Layout, options: Any, seed: int) -> None:
+    def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, seed: int) -> None:
         mix_head(module, layout, options.endpoints, options.endpoint_init, seed)
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return super().steps(options, train, samples, public) + own_amount(options, train).steps_on(samples, train)
 
     def check(self) -> Iterator[str]:
@@ -129,20 +126,20 @@ class Floco(ExtraPass):
         buffers[mask] = place.to(buffers).repeat(int(mask.sum()) // len(place))
         return weights.replace(buffers=buffers)
 
-    def centre(self, client: Client) -> Tensor:
+    def centre(self, client: Client[State]) -> Tensor:
         return client.message.centre if "centre" in client.message else self.middle
 
-    def path(self, client: Client, stream: str, steps: int) -> Tensor:
+    def path(self, client: Client[State], stream: str, steps: int) -> Tensor:
         """Coordinates of every step of a fit `[steps, M]`."""
         draw = client.generator("coordinates" if stream == "fit" else f"coordinates-{stream}")
         near = client.message.centre.cpu() if "centre" in client.message else None
         inside = self.options.subregion_sampling == "l1_simplex"
         return walk((steps, self.options.endpoints), draw, near, self.options.rho, inside)
 
-    def receive(self, client: Client) -> Weights:
+    def receive(self, client: Client[State]) -> Weights:
         return self.at(super().receive(client), self.centre(client))
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         message, traces = client.message, {}
         if "centre" in message:
             traces = {f"mixture/{number}": value for number, value in enumerate(message.centre.tolist(), 1)}
@@ -154,18 +151,18 @@ class Floco(ExtraPass):
             client.state.last = None if "centre" in message else trained
         return upload
 
-    def _fit_private(self, client: Client, received: Weights) -> Weights:
+    def _fit_private(self, client: Client[State], received: Weights) -> Weights:
         """The private mixture after a round, pulled to the received one (Floco+)."""
         amount, lam = own_amount(self.options, self.context.train), self.options.lam
         pull = Step(proximal_pull, anchor=received.params, mu=lam) if lam else None
         start = self.at(self._private(client), self.centre(client))
         return self._fit(client, start, "personal", amount, pull)
 
-    def _private(self, client: Client) -> Weights:
+    def _private(self, client: Client[State]) -> Weights:
         return client.state.personal or client.initial
 
     def _fit(
-        self, client: Client, start: Weights, stream: str, amount: Amount | None = None, step: Step | None = None
+        self, client: Client[State], start: Weights, stream: str, amount: Amount | None = None, step: Step | None = None
     ) -> Weights:
         """A fit with new coordinates in every step; the result has those of evaluation again."""
         train, loss = self.context.train, None
@@ -176,40 +173,44 @@ class Floco(ExtraPass):
         trained = client.fit(start, client.train, stream, amount, loss=loss, step=step)
         return self.at(trained, self.centre(client))
 
-    def personal(self, client: Client, model: Weights, point: Point) -> Weights:
+    def personal(self, client: Client[State], model: Weights, point: Point) -> Weights:
         """The mixture, shared or private, at the centre."""
         if point == "after_fit":
             return model
         return self.for_evaluation(client, self._private(client) if self.options.personal_epochs else model)
 
-    def resting(self, client: Client) -> Weights:
+    def idle_model(self, client: Client[State]) -> Weights:
         """The model trained last, at the centre that the client has got since."""
-        return self.for_evaluation(client, client.state.personal or client.state.last or super().resting(client))
+        return self.for_evaluation(client, client.state.personal or client.state.last or super().idle_model(client))
 
-    def for_evaluation(self, client: Client, mixture: Weights) -> Weights:
+    def for_evaluation(self, client: Client[State], mixture: Weights) -> Weights:
         """The mixture at the centre, or, of the round before the projection, at the middle."""
         return self.at(mixture, self.middle if client.round == self.options.tau else self.centre(client))
 
-    def send(self, server: Any, client: int) -> Message:
+    def global_model(self, server: Server, initial: Weights) -> Weights | None:
+        """The mixture at the middle of the simplex, where the initial buffers hold it."""
+        return self.whole_model(server, initial) if self.options.buffers == "average" else None
+
+    def send(self, server: Server, client: int) -> Message:
         message = super().send(server, client)
         if server.centres is not None:
             message.add(centre=uncounted(server.centres.get(client, self.middle)))
         return message
 
-    def question(self, server: Any) -> Message | None:
+    def question(self, server: Server) -> Message | None:
         """Before round index tau: ask all clients for the endpoints that they would train."""
         if server.round != self.options.tau or server.round >= self.context.rounds:
             return None
         size = server.params.nbytes + 4 * self.options.endpoints  # the centre comes back once
         return super().send(server, 0).add(params=Encoded(server.params, size))
 
-    def answer(self, client: Client) -> Message:
+    def answer(self, client: Client[State]) -> Message:
         """From the kept optimiser, as a round would begin, which stays as it is."""
         step = Step(memory=deepcopy(client.state.optimizers.get("fit")))
         trained = self._fit(client, self.receive(client), "projection", step=step)
         return Message(endpoints=trained.params[self.mixtures.params])
 
-    def conclude(self, server: Any, answers: dict[int, Message]) -> None:
+    def conclude(self, server: Server, answers: dict[int, Message]) -> None:
         rows = torch.stack([answers[client].endpoints for client in sorted(answers)])
         if len(rows) < self.options.endpoints:
             server.warn(f"floco: {len(rows)} clients answered, too few for a projection: they are not told apart")
@@ -218,10 +219,79 @@ class Floco(ExtraPass):
         with ThreadPoolExecutor(1, initializer=use_one_core) as pool:
             centres = pool.submit(project, rows, self.options.endpoints).result()
         server.centres = dict(zip(sorted(answers), centres.unbind(), strict=True))
-        server.restated = True
 
 
-def own_amount(options: Any, train: TrainConfig) -> Amount:
+def own_amount(options: Floco.Options, train: TrainConfig) -> Amount:
     """What the private mixture is trained (Floco+)."""
     work = options.personal_epochs
     return Amount(steps=work) if train.steps else Amount(epochs=work)
+
+
+class Mixture(nn.Module):
+    """A weight as `sum_m a_m W_m`; `coordinates` holds a `[M]`, the endpoints W `[M, *shape]` are the parameter."""
+
+    coordinates: Tensor
+
+    def __init__(self, count: int, like: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("coordinates", torch.full((count,), 1 / count, dtype=like.dtype, device=like.device))
+
+    def forward(self, endpoints: Tensor) -> Tensor:
+        return (endpoints * self.coordinates.view(-1, *[1] * (endpoints.dim() - 1))).sum(0)
+
+    def right_inverse(self, weight: Tensor) -> Tensor:
+        return weight.expand(len(self.coordinates), *weight.shape).clone()
+
+
+def mix_head(module: nn.Module, layout: Layout, count: int, init: str, seed: int) -> None:
+    """Make `count` endpoints of every weight of the classifier; biases stay one.
+
+    init: xavier draws the endpoints anew, jitter adds noise to the weight. Each endpoint has a stream of its own.
+    """
+    places = weights_of_head(module, layout)
+    for owner, name in places:
+        parametrize.register_parametrization(owner, name, Mixture(count, getattr(owner, name)))
+    endpoints = [owner.get_parameter(f"parametrizations.{name}.original").data for owner, name in places]
+    for number in range(count):
+        stream = torch.Generator().manual_seed(seed + number)
+        for target in endpoints:
+            drawn = torch.empty(target.shape[1:], dtype=target.dtype)
+            if init == "xavier":
+                target[number] = nn.init.xavier_normal_(drawn, generator=stream)
+            else:
+                target[number] += 0.1 * drawn.normal_(generator=stream)
+
+
+def weights_of_head(module: nn.Module, layout: Layout) -> list[tuple[nn.Module, str]]:
+    """Owner and name of every trainable matrix of the classifier. Raises ConfigError where it cannot be mixed."""
+    layout.mask("head")
+    head = module.get_submodule(layout.head_name or "")
+    found = [(m, n, p) for m in head.modules() for n, p in m.named_parameters(recurse=False)]
+    matrices = [(m, n, p) for m, n, p in found if p.dim() > 1 and p.requires_grad]
+    owners = Counter(id(p) for _, p in module.named_parameters(remove_duplicate=False))
+    parametrized = any(parametrize.is_parametrized(part) for part in head.modules())
+    if not matrices or parametrized or any(owners[id(p)] > 1 for _, _, p in matrices):
+        raise ConfigError(
+            f"floco mixes the weight of the classifier '{layout.head_name}': it must have one that is trainable, not "
+            "shared with another layer and not parametrized; name another classifier with --model.head"
+        )
+    return [(owner, name) for owner, name, _ in matrices]
+
+
+def mixture_masks(layout: Layout) -> Masks:
+    """The endpoints among the parameters, and the coordinates among the buffers.
+
+    No other parametrization of the classifier is there: `mix_head` refuses them.
+    """
+    slots = (*layout.params, *layout.buffers)
+    return layout.under(slot.name for slot in slots if slot.head and ".parametrizations." in slot.name)
+
+
+def mixed_loss(net: Any, batch: Any, s: Any) -> Tensor:
+    """The task's loss at the next coordinates of `s.path` `[steps, M]`; s.step `[1]` counts."""
+    place = s.path.index_select(0, s.step)[0]
+    s.step.copy_((s.step + 1) % len(s.path))  # an optimiser may try several times in a step
+    for module in net.modules():
+        if isinstance(module, Mixture):
+            module.coordinates.copy_(place)
+    return task_loss(net, batch)

@@ -12,14 +12,13 @@ Where we decide:
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pydantic import Field
 from torch import Tensor
 
 from fedbench.errors import ConfigError
-from fedbench.methods.base import About, Method
-from fedbench.methods.client import Client
+from fedbench.methods.base import About, Method, uses_aggregator
+from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, model_message, uncounted
 from fedbench.methods.server import Context, ServerState
 from fedbench.module.layout import Layout
@@ -27,7 +26,7 @@ from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
 
 
-class LGFedAvg(Method):
+class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
     """Every client keeps its own body; the heads are averaged."""
 
     about = About(
@@ -47,9 +46,9 @@ class LGFedAvg(Method):
         start: dict[str, Tensor] = field(default_factory=dict)
         waiting: list[int] = field(default_factory=list)
 
-    needs_head = averages = True
+    needs = frozenset({"head"})
 
-    def __init__(self, options: Any, context: Context) -> None:
+    def __init__(self, options: Options, context: Context) -> None:
         super().__init__(options, context)
         self.fedavg = Method(options, context)
 
@@ -78,7 +77,7 @@ class LGFedAvg(Method):
             return self.fedavg.train(client, received)
         return super().train(client, received)
 
-    def start(self, initial: Weights) -> Any:
+    def start(self, initial: Weights) -> Server:
         if not self.options.pretrain_rounds:
             return super().start(initial)
         whole = self.fedavg.start(initial)
@@ -87,7 +86,7 @@ class LGFedAvg(Method):
         self._split(server)
         return server
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         """In pre-training the whole model. Nothing is counted of it when a client later goes on from there."""
         if server.round <= self.options.pretrain_rounds:
             return model_message(**server.start)
@@ -96,7 +95,8 @@ class LGFedAvg(Method):
             message.add(**{f"start_{name}": uncounted(part) for name, part in server.start.items()})
         return message
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    @uses_aggregator
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         if server.round <= self.options.pretrain_rounds:
             server.params, server.buffers = server.start["params"], server.start["buffers"]
             super().aggregate(server, uploads)
@@ -110,7 +110,7 @@ class LGFedAvg(Method):
         if not server.waiting:
             server.start = {}
 
-    def _split(self, server: Any) -> None:
+    def _split(self, server: Server) -> None:
         """Keep the whole model, which the server holds, for clients to start from, and go on with its shared part."""
         server.start = {"params": server.params, "buffers": server.buffers, "counters": server.counters}
-        server.params, server.buffers = self.shared.take(server.params), self.shared_buffers.take(server.buffers)
+        server.params, server.buffers = self.shared_params.take(server.params), self.shared_buffers.take(server.buffers)

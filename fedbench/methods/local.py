@@ -5,12 +5,16 @@ Private: everything. Traffic: none. Both evaluation points are the same vector.
 
 from typing import Any, ClassVar
 
-from fedbench.methods.base import About, Method
+from fedbench.aggregation.aggregator import mean_suffices
+from fedbench.methods.base import About, Method, OptionsT
+from fedbench.methods.client import PrivateState
+from fedbench.methods.messages import Upload
+from fedbench.methods.server import ServerT
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 
 
-class Local(Method):
+class Local(Method[OptionsT, PrivateState, ServerT]):
     """Every client trains on from where it stopped."""
 
     about = About("every client alone", "baseline")
@@ -20,7 +24,10 @@ class Local(Method):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: nothing is sent
 
     after_fit = "after_agg"
-    averages = False
 
     def private(self, layout: Layout) -> Masks:
         return layout.everything()
+
+    @mean_suffices
+    def aggregate(self, server: ServerT, uploads: list[Upload]) -> None:
+        """Nothing is sent."""

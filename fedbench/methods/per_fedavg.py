@@ -35,7 +35,7 @@ GRADIENTS = {"fo": 2, "hf": 4, "exact": 3}
 """Of a meta-step, by variant."""
 
 
-class PerFedAvg(Method):
+class PerFedAvg(Method["PerFedAvg.Options"]):
     """Federated MAML: the mean of models that were trained to be adapted."""
 
     about = About(
@@ -55,10 +55,14 @@ class PerFedAvg(Method):
         )
 
     train_defaults: ClassVar[dict[str, Any]] = {"momentum": 0.0, "weight_decay": 0.0}
-    own_steps = plain_steps = True
+    optimizer = "plain"
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def makes_steps(cls, options: Options) -> bool:
+        return True
+
+    @classmethod
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return meta_steps(train, samples, BATCHES[options.variant]) * GRADIENTS[options.variant]
 
     def train(self, client: Client, received: Weights) -> Upload:

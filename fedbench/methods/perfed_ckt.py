@@ -27,19 +27,19 @@ from fedbench.engine.fit import Batches, Loss, Paired
 from fedbench.engine.losses import task_loss
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
+from fedbench.methods.cotraining import PublicExchange, Relabelled, public_batch
 from fedbench.methods.messages import Message, Upload
-from fedbench.methods.parts.cotraining import PublicExchange, Relabelled, public_batch
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 
 
-class PerFedCKT(PublicExchange):
+class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
     """Local training, drawn to the mean logits of the alike on public images."""
 
     about = About(
         "clusters of clients share their logits on public images", "distillation", "Cho et al., preprint", 2021
     )
-    needs_classes = True
+    needs = frozenset({"public", "classes"})
 
     class Options(PublicExchange.Options):
         lam: float = Field(0.1, ge=0, description="weight of the squared distance to the cluster's signal")
@@ -73,13 +73,13 @@ class PerFedCKT(PublicExchange):
         logits = client.learner.logits(trained, client.public).to(client.learner.dtype)
         return logits.softmax(1) if self.options.signal == "probs" else logits
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         message = super().send(server, client)
         if client in server.signals:
             message.add(target=server.targets[nearest_centre(server.signals[client], server.centres)])
         return message
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         if not self.exchanges(server.round):
             return
         server.signals.update({u.client: u.signal for u in uploads})

@@ -24,13 +24,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.aggregation.layer_masks import layer_masks
 from fedbench.aggregation.means import elementwise_max, masked_mean
 from fedbench.engine.fit import Amount, Move, Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
-from fedbench.methods.client import Client
+from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Encoded, Message, Upload, sparse, uncounted
-from fedbench.methods.parts.layer_search import Layer, body_layers, layer_masks
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
@@ -39,7 +39,15 @@ from fedbench.module.weights import Weights
 Capability = Annotated[float, Field(gt=0, le=1)]
 
 
-class PerFedMask(Method):
+@dataclass(frozen=True)
+class Layer:
+    """What is trained together or not at all. names: of its tensors; size: elements of its parameters."""
+
+    names: tuple[str, ...]
+    size: int
+
+
+class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]):
     """Clients train the layers that they can, chosen to keep the mean unbiased, under a head that never changes."""
 
     about = About(
@@ -62,12 +70,11 @@ class PerFedMask(Method):
 
     @dataclass
     class Server(ServerState):
-        """told: who has the head by now."""
+        """head_holders: the clients that have the head by now."""
 
-        told: list[int] = field(default_factory=list)
+        head_holders: list[int] = field(default_factory=list)
 
-    needs_head = True
-    has_global = True
+    needs = frozenset({"head"})
 
     def check(self) -> Iterator[str]:
         if len(self.capabilities) != self.context.clients:
@@ -124,7 +131,7 @@ class PerFedMask(Method):
             client.samples,
             trained,
             traces={"trained_share": size / self.body_size},
-            params=sparse(self.shared.take(trained.params), size),
+            params=sparse(self.shared_params.take(trained.params), size),
             buffers=sparse(self.shared_buffers.take(trained.buffers), int(inside.buffers.sum())),
             counters=uncounted(trained.counters),
             layers=uncounted(layers),
@@ -136,18 +143,35 @@ class PerFedMask(Method):
         amount, step = Amount(epochs=self.options.ft_epochs), Step(lr=self.options.ft_lr)
         return client.fit(model, client.train, "ft", amount, step=step)
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: Server, client: int) -> Message:
         body, layers = server.params, torch.from_numpy(self.masks[client].astype(np.uint8))
-        head = 0 if client in server.told else body.element_size() * self.own.size
+        head = 0 if client in server.head_holders else body.element_size() * self.private_params.size
         message = super().send(server, client)
         return message.add(params=Encoded(body, body.nbytes + head), layers=uncounted(layers))
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def global_model(self, server: Server, initial: Weights) -> Weights:
+        """The shared body under the head that nobody trains."""
+        return self.whole_model(server, initial)
+
+    def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         """The mean of every layer over the participants that trained it."""
         weights, trained = self.weights(uploads), [self.trained_by(u.layers) for u in uploads]
-        params = [self.shared.take(inside.params) for inside in trained]
+        params = [self.shared_params.take(inside.params) for inside in trained]
         buffers = [self.shared_buffers.take(inside.buffers) for inside in trained]
         server.params = masked_mean([u.params for u in uploads], params, weights, server.params)
         server.buffers = masked_mean([u.buffers for u in uploads], buffers, weights, server.buffers)
         server.counters = elementwise_max([u.counters for u in uploads])
-        server.told = sorted({*server.told, *(u.client for u in uploads)})
+        server.head_holders = sorted({*server.head_holders, *(u.client for u in uploads)})
+
+
+def body_layers(layout: Layout) -> list[Layer]:
+    """The layers of the body, in order. Raises ConfigError where the model's own declaration leaves some out."""
+    params, buffers = ([s for s in slots if not s.head] for slots in (layout.params, layout.buffers))
+    for slot in [*params, *buffers]:
+        if slot.name not in layout.groups:
+            raise ConfigError(f"the model's layer_groups leave out '{slot.name}': name all tensors but the head's")
+    found = []
+    for number in sorted({layout.groups[slot.name] for slot in params}):
+        own, statistics = ([s for s in slots if layout.groups[s.name] == number] for slots in (params, buffers))
+        found.append(Layer(tuple(s.name for s in [*own, *statistics]), sum(s.size for s in own)))
+    return found

@@ -26,13 +26,14 @@ from fedbench.aggregation.means import weighted_mean
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Step
 from fedbench.errors import ConfigError
-from fedbench.methods.base import About, Method, Point
+from fedbench.methods.base import About, Method, Point, uses_aggregator
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, uncounted
+from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 
 
-class PFedMe(Method):
+class PFedMe(Method["PFedMe.Options", "PFedMe.State"]):
     """A personal model near the global one, which follows the personal models' pull."""
 
     about = About(
@@ -64,14 +65,18 @@ class PFedMe(Method):
 
     train_defaults: ClassVar[dict[str, Any]] = {"lr": 0.005, "momentum": 0.0, "weight_decay": 0.0}
     after_fit = "after_agg"
-    own_steps = plain_steps = averages = True
-
-    @property
-    def trains(self) -> Literal["drawn", "all"]:  # type: ignore[override]
-        return "all" if self.options.update_all else "drawn"
+    optimizer = "plain"
 
     @classmethod
-    def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
+    def trainers(cls, options: Options) -> Literal["drawn", "all"]:
+        return "all" if options.update_all else "drawn"
+
+    @classmethod
+    def makes_steps(cls, options: Options) -> bool:
+        return True
+
+    @classmethod
+    def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return super().steps(options, train, samples, public) * options.inner_steps
 
     def check(self) -> Iterator[str]:
@@ -86,7 +91,7 @@ class PFedMe(Method):
         if lr * lam > 1:
             yield f"pfedme: lr x lam = {lr * lam:g} is above 1, w overshoots theta: lower one of them"
 
-    def train(self, client: Client, received: Weights) -> Upload:
+    def train(self, client: Client[State], received: Weights) -> Upload:
         options, rate = self.options, client.rate(self.options.personal_lr)
         centre, lam = received.params.clone(), options.lam  # w_i
         with client.training(received, client.train, step=Step(rule=torch.optim.SGD)) as training:
@@ -104,13 +109,14 @@ class PFedMe(Method):
             return upload
         return Upload(client.id, client.samples, upload.trained)
 
-    def personal(self, client: Client, model: Weights, point: Point) -> Weights:
+    def personal(self, client: Client[State], model: Weights, point: Point) -> Weights:
         return client.state.theta or client.initial
 
-    def send(self, server: Any, client: int) -> Message:
+    def send(self, server: ServerState, client: int) -> Message:
         return super().send(server, client).add(drawn=uncounted(torch.tensor(client in server.participants)))
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    @uses_aggregator
+    def aggregate(self, server: ServerState, uploads: list[Upload]) -> None:
         uploads = [u for u in uploads if "params" in u]
         if not uploads:
             return

@@ -1,4 +1,4 @@
-"""Curves: scores and losses over rounds, and scores against what they cost. Colours are those of theme.LIGHT."""
+"""Curves: scores and losses over rounds, and scores against cost. Colours are those of theme.LIGHT."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,27 +15,27 @@ from fedbench.results.curves import over_seeds, seed_curve
 from fedbench.results.reader import Records, is_run
 
 MOST_POINTS = 200
-"""Points of a drawn curve: about as many as a chart of the page has room for."""
+"""Maximum number of points of a drawn curve, about what a chart has room for."""
 MOST_UNIFIED = 8
-"""Curves whose values are all told where the pointer is; of more only the nearest one's."""
+"""Up to this many curves, hovering shows the values of all; beyond, only the nearest one's."""
 FAR_APART = 20
-"""How many times a method's cost is another one's where an axis of costs is logarithmic."""
+"""The axis of costs is logarithmic if methods' costs differ by this factor."""
 
 
 def thinned(frame: pd.DataFrame) -> pd.DataFrame:
-    """MOST_POINTS of its rows, evenly, with the first and the last one; all where there are not more."""
+    """At most MOST_POINTS evenly spaced rows, including the first and the last."""
     if len(frame) <= MOST_POINTS:
         return frame
     return frame.iloc[np.linspace(0, len(frame) - 1, MOST_POINTS).round().astype(int)]
 
 
 def rounded(values: Iterable) -> list:
-    """As plain numbers of five digits, which are more than a chart shows."""
+    """Numbers rounded to five digits, more than a chart shows."""
     return [float(f"{value:.5g}") if isinstance(value, float) else value for value in pd.Series(list(values)).tolist()]
 
 
 def method_curves(study: Study, point: str, limits: list[float]) -> go.Figure | None:
-    """Test score over rounds at one point, a curve per method with the band from lowest to highest seed."""
+    """Test score over rounds at one point, one curve per method with the band from lowest to highest seed."""
     return _curves(
         {method: (study.curves[method, point], study.colours[method], dash_of(method)) for method in study.metrics},
         score_axis(study.metric, limits),
@@ -44,7 +44,7 @@ def method_curves(study: Study, point: str, limits: list[float]) -> go.Figure | 
 
 
 def point_curves(study: Study) -> go.Figure | None:
-    """Test score over rounds of a single method, a curve per evaluation point."""
+    """Test score over rounds of a single method, one curve per evaluation point."""
     if study.method not in study.metrics:
         return None
     colours = {"after_agg": LIGHT["accent"], "after_fit": LIGHT["c1"], "global": LIGHT["c2"]}
@@ -53,7 +53,7 @@ def point_curves(study: Study) -> go.Figure | None:
 
 
 def curve_limits(study: Study) -> list[float]:
-    """Lowest and highest score of all curves as shown, so that panels share their axis."""
+    """Lowest and highest shown score of all curves, so that panels share their axis."""
     known = [curve for curve in study.curves.values() if len(curve)]
     return [min(c["min"].min() for c in known), max(c["max"].max() for c in known)] if known else [0, 100]
 
@@ -70,7 +70,7 @@ def loss_curves(study: Study) -> go.Figure | None:
 
 
 def tried_curves(study: Study) -> go.Figure | None:
-    """The validation score over rounds of every point that was tried for the subject, the chosen one in front."""
+    """Validation score over rounds of the subject's tuned points, the chosen one in front."""
     metric, plan = study.metric, study.plan
     curves: dict[str, tuple[pd.DataFrame, str, str]] = {}
     for entry in plan.points():
@@ -89,7 +89,7 @@ def tried_curves(study: Study) -> go.Figure | None:
 def _curves(
     curves: dict[str, tuple[pd.DataFrame, str, str]], yaxis: dict[str, Any], told: str, methods: bool = True
 ) -> go.Figure | None:
-    """A curve by name: its rounds, colour and dash; quiet ones behind the others and without their band."""
+    """Draws curves by name with colour and dash; quiet ones are behind the others and without a band."""
     curves = {name: (thinned(curve), colour, dash) for name, (curve, colour, dash) in curves.items() if len(curve)}
     if not curves:
         return None
@@ -105,7 +105,7 @@ def _curves(
 
 
 def _line(fig: go.Figure, name: str, x: pd.Series, y: pd.Series, colour: str, dash: str) -> None:
-    """`meta` says whose curve it is, by which the page lets a reader choose what stands out."""
+    """Draws one curve; `meta` names its method, so that the reader can highlight it."""
     quiet = colour == LIGHT["quiet"]
     line = {"color": colour, "width": 1.2 if quiet else 2.4, "dash": dash}
     fig.add_scatter(x=rounded(x), y=rounded(y), mode="lines+markers" if len(x) == 1 else "lines", line=line)
@@ -137,7 +137,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Costs:
-    """curves: by method `spent`, in the unit, and `score` as shown; far: whether they need a logarithmic axis."""
+    """curves: `spent` (in the unit) and `score` as shown by method; far: whether a logarithmic axis is needed."""
 
     curves: dict[str, pd.DataFrame]
     unit: str
@@ -146,9 +146,9 @@ class Costs:
 
 
 def costs_of(study: Study, cost: str) -> Costs | None:
-    """What was `sent`, or the `steps`, beside the score; none where nothing was. A method that spends nothing is level.
+    """The cost (`sent` or `steps`) and the score; None if nothing was spent. A method without cost is a level line.
 
-    Its last score is there from the start, as nobody waits for it.
+    Its last score is drawn from the start, because it costs nothing.
     """
     known = {method: so_far[[cost, "score"]] for method, so_far in study.spent.items() if len(so_far)}
     paid = {method: so_far for method, so_far in known.items() if so_far[cost].iloc[-1] > 0}
@@ -165,7 +165,7 @@ def costs_of(study: Study, cost: str) -> Costs | None:
 
 
 def cost_curves(study: Study, cost: str) -> go.Figure | None:
-    """Score against `sent` or `steps` so far, a curve per method."""
+    """Score against `sent` or `steps` so far, one curve per method."""
     costs = costs_of(study, cost)
     if costs is None:
         return None
@@ -183,5 +183,5 @@ def cost_curves(study: Study, cost: str) -> go.Figure | None:
 
 
 def behind(study: Study, methods: Iterable[str]) -> list[str]:
-    """In the order in which they are drawn: the quiet ones first."""
+    """Methods in drawing order: quiet ones first."""
     return sorted(methods, key=lambda method: study.colours[method] != LIGHT["quiet"])

@@ -1,9 +1,10 @@
-"""The curves of a comparison as files for papers and slides: PNG, and SVG that scales."""
+"""The curves of a comparison as PNG and SVG files for papers and slides."""
 
 from collections.abc import Callable
 from functools import partial
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib import rc_context
@@ -17,7 +18,7 @@ from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.theme import LIGHT, dash_of
 from fedbench.results.files import write_atomically
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -29,16 +30,16 @@ STYLE = {
     "legend.frameon": False,
     "svg.hashsalt": "fedbench",
 }
-"""The salt makes the identifiers in an SVG those of its content."""
+"""The salt makes identifiers in an SVG depend on its content only."""
 DASHES = {"solid": "-", "dash": "--", "dot": ":"}
 Panel = Callable[[Axes], None]
 WIDTH, HEIGHT, DPI = 9.0, 3.6, 200  # inches, dots per inch
 
 
 def write_pictures(study: Study, folder: Path) -> list[str]:
-    """Writes curves.png and .svg (over rounds), costs.png and .svg (against what was spent), and returns their names.
+    """Writes curves.png and .svg (over rounds) and costs.png and .svg (against cost), and returns their names.
 
-    There are none where nothing was evaluated, and no costs where there were none.
+    Writes no curves without evaluations and no costs without costs.
     """
     costs = [found for cost in UNITS if (found := costs_of(study, cost))]
     panels: dict[str, list[Panel]] = {
@@ -85,7 +86,7 @@ def _against(study: Study, costs: Costs, axes: Axes) -> None:
 
 
 def _line(study: Study, axes: Axes, method: str, x: pd.Series, y: pd.Series) -> None:
-    """Quiet methods are thin, grey and without a name."""
+    """Draws a curve; quiet methods are thin, grey and without a name."""
     colour = study.colours[method]
     quiet = colour == LIGHT["quiet"]
     name, width = ("_quiet", 0.7) if quiet else (method, 1.6)

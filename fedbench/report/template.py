@@ -1,5 +1,6 @@
-"""Pages from templates."""
+"""Renders templates."""
 
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -7,19 +8,25 @@ from plotly.offline import get_plotlyjs
 
 from fedbench.report.theme import DARK, LIGHT
 
+OWN = Path(__file__).parent
 
-def rendered(name: str, **values: Any) -> str:
-    """The text of a template of this package; a value that it lacks is an error, and texts are escaped."""
+
+def rendered(file: str | Path, **values: Any) -> str:
+    """Renders a template: a name in this folder, or a file elsewhere that may build on those in this folder.
+
+    Missing values are errors, and texts are escaped.
+    """
+    path = OWN / file
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("fedbench.report", "."),
+        loader=jinja2.FileSystemLoader([path.parent, OWN]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(name).render(**values)
+    return environment.get_template(path.name).render(**values)
 
 
-def page_of(name: str, **values: Any) -> str:
-    """The text of a template that has charts: with their colours in both themes, and what draws them."""
-    return rendered(name, **values, palettes={"light": LIGHT, "dark": DARK}, plotly=get_plotlyjs())
+def page_of(file: str | Path, **values: Any) -> str:
+    """Renders a template with charts: adds their colours in both themes and the drawing code."""
+    return rendered(file, **values, palettes={"light": LIGHT, "dark": DARK}, plotly=get_plotlyjs())

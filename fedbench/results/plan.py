@@ -11,6 +11,8 @@ from fedbench.results.reader import Records, is_run
 
 EntryRole = Literal["candidate", "final"]
 FILE = "plan.json"
+PARTS = ("settings", "cells")
+"""Folders of a study with studies that are its parts."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,7 @@ def is_study(folder: Path) -> bool:
 def study_name(folder: Path) -> str:
     """What a study is called elsewhere: the name of its folder, after that of the study that it is a part of."""
     own = folder.absolute()
-    above = {"settings": own.parents[1], "cells": own.parents[1], "claims": own.parent}.get(own.parent.name)
-    return own.name if above is None else f"{above.name}/{own.name}"
+    return f"{own.parents[1].name}/{own.name}" if own.parent.name in PARTS else own.name
 
 
 def studies_in(folder: Path) -> list[Path]:
@@ -157,7 +158,7 @@ def studies_in(folder: Path) -> list[Path]:
         return [folder]
     found = sorted(path.parent for path in folder.rglob(FILE))
     if not found:
-        raise ConfigError(f"{folder}: no study or run here; give the folder of a run, a grid, a comparison or claims")
+        raise ConfigError(f"{folder}: no study or run here; give the folder of a run, a grid or a comparison")
     return found
 
 

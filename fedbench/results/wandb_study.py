@@ -12,11 +12,10 @@ import wandb
 
 from fedbench.config import Config, WandbConfig
 from fedbench.config.files import load_yaml
+from fedbench.plugins import PAGES
 from fedbench.results.logged import Spent, by_round, metric_values, trace_distributions, trace_values
-from fedbench.results.matrix import is_matrix
-from fedbench.results.plan import Entry, Plan, study_name
-from fedbench.results.published import is_reproduction
-from fedbench.results.reader import Records
+from fedbench.results.plan import Entry, Plan, is_study, study_name
+from fedbench.results.reader import Records, is_run
 from fedbench.results.tables import COLUMNS, Scores, final_table
 from fedbench.results.wandb_log import (
     LONGEST,
@@ -30,7 +29,7 @@ from fedbench.results.wandb_log import (
     table,
     tags,
 )
-from fedbench.results.wandb_segments import last_round, mark_synced, segments
+from fedbench.results.wandb_offline import last_round, offline_parts, remove
 
 PAGE = (
     "report.html",
@@ -40,9 +39,8 @@ PAGE = (
     "groups.csv",
     "plan.json",
     "matrix.json",
-    "reproduction.json",
 )
-"""The files of a study that go along as an artifact, those that are there."""
+"""The files of a study that go along as an artifact, those that are there, as do those of other packages' studies."""
 ROLE = "study"
 
 
@@ -64,13 +62,12 @@ class Seed:
         return sorted(map(int, self.records.metrics()["round"].unique()))
 
     def sent_offline(self) -> bool:
-        """Whether an offline file holds all of it."""
-        found = segments(self.folder, described(self.config, self.entry)["id"])
-        return (last_round(found) or 0) >= self.rounds[-1]
+        """Whether offline files hold all of it."""
+        return (last_round(self.offline_parts()) or 0) >= self.rounds[-1]
 
-    def segments(self) -> list[Path]:
+    def offline_parts(self) -> list[Path]:
         """The folders with what was written offline, oldest first."""
-        return [path.parent for path in segments(self.folder, described(self.config, self.entry)["id"])]
+        return offline_parts(self.folder, described(self.config, self.entry)["id"])
 
 
 @dataclass(frozen=True)
@@ -177,8 +174,8 @@ def send_study(study: WandbStudy, warn: Warn | None = None) -> Any:
 
 
 def is_overview(folder: Path) -> bool:
-    """Whether the folder holds a study whose parts are studies: over settings, or of published cells."""
-    return is_matrix(folder) or is_reproduction(folder)
+    """Whether the folder holds a study whose parts are studies, such as one over settings: a table and no plan."""
+    return (folder / "table.csv").exists() and not (is_study(folder) or is_run(folder))
 
 
 def send_overview(folder: Path, place: WandbConfig, warn: Warn | None = None) -> Any:
@@ -190,16 +187,15 @@ def send_overview(folder: Path, place: WandbConfig, warn: Warn | None = None) ->
 def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[str, Any], warn: Warn | None) -> Any:
     name = study_name(folder)
     told = sha256(f"{more['group']}/{name}".encode()).hexdigest()[:12]
-    before = segments(folder, f"{ROLE}-{told}")
+    before = offline_parts(folder, f"{ROLE}-{told}")
     title = " ".join([*own_name(place), name])[-LONGEST:]
     run = started(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": title, **more}, warn)
     run.summary["final_table"] = table(rows)
     artifact = wandb.Artifact(f"page-{told}", "report", description=f"page and tables of {name}")
-    for file in PAGE:
+    for file in (*PAGE, *PAGES.names()):
         if (folder / file).exists():
             artifact.add_file(str(folder / file), name=file)
     run.log_artifact(artifact)
     run.finish()
-    for segment in before:  # all of it is in the new one
-        mark_synced(segment)
+    remove(before)  # all of it is in the new one
     return run

@@ -11,18 +11,18 @@ from typing import Any
 
 import torch
 
-from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError, RunError, first_line, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
-from fedbench.methods.contract import called, check_fit, untouched, whole
+from fedbench.methods.contract import call_hook, check_fit, check_shapes, guard_inputs
 from fedbench.methods.messages import Message, Upload, weights_of
 from fedbench.module import seeds
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 from fedbench.runtime import trees
-from fedbench.runtime.build import Parts, assembled
+from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
 from fedbench.runtime.sums import Total
 from fedbench.runtime.turns import Turns
@@ -42,7 +42,7 @@ class Host:
         ship: Callable[[Report], None] = lambda report: None,
         debug: bool = False,
     ) -> None:
-        self.config, self.seed, self.context = parts.config, parts.seed, parts.context
+        self.config, self.seed, self.context = parts.run.config, parts.seed, parts.context
         self.learner, self.method, self.data, self.store = parts.learner, parts.method, data, store
         self.initial, self.device = self.learner.initial(), self.learner.device
         self._turns = Turns(self.learner) if self.learner.stack else None
@@ -51,12 +51,11 @@ class Host:
         self._watched: set[str] = set()
 
     @classmethod
-    def of(cls, setup: Setup, dataset: Dataset | None = None, **more: Any) -> "Host":
-        """The host of a run."""
-        dataset = dataset or Dataset.load(setup.config.data)
-        parts = assembled(setup.config, dataset, setup.partition, setup.seed, setup.device)
+    def of(cls, setup: Setup, run: ResolvedRun, parts: Parts | None = None, **more: Any) -> "Host":
+        """The host of a run. parts: those of the driver, where it is in this process and works on the same device."""
+        parts = parts or build_parts(run, setup.partition, setup.seed, setup.device)
         learner = parts.learner
-        data = ClientData(setup.config, dataset, setup.partition, learner.device, learner.dtype)
+        data = ClientData(setup.config, run.dataset, setup.partition, learner.device, learner.dtype)
         return cls(parts, data, open_store(setup.states), **more)
 
     def client(self, task: ClientTask, round: int) -> Client:
@@ -157,7 +156,7 @@ class Host:
         # Whoever trains for an answer does so with the rates of the round to come.
         client = self._at(client, client.round, rate_of=client.round + 1)
         with self._untouched("answer", client):
-            answer = called(self.method, "answer", client)
+            answer = call_hook(self.method, "answer", client)
         if not self._diverged(report, _not_finite(answer, "answer")):
             report.answer = on_cpu(answer)
 
@@ -175,10 +174,10 @@ class Host:
                     report.scores["global"] = report.scores["after_agg"]
                 else:
                     self._score(task, client, "global", whole, report)
-            if task.resting:
-                delivered, model = client.round, self._called("resting", client)
+            if task.idle_model:
+                delivered, model = client.round, self._called("idle_model", client)
                 self._at(client, 0)  # its draws are the same whenever it is asked for
-                self._look(task, client, "resting", model, report)
+                self._look(task, client, "idle_model", model, report)
                 self._at(client, delivered)
         if received is not None and task.train:
             self._train(task, self._at(client, client.round + 1), received, report)
@@ -188,7 +187,7 @@ class Host:
             client.keeps = self.config.train.keep_optimizer
             self.learner.ledger.clear()
             with self._untouched("train", client, received=received):
-                upload = called(self.method, "train", client, received)
+                upload = call_hook(self.method, "train", client, received)
             check_fit(upload, client, self.method)
             client.keeps = False
         if self._diverged(report, self._infinite(upload)):
@@ -216,7 +215,7 @@ class Host:
         if upload.samples != client.samples:
             raise ConfigError(
                 f"the upload of client {client.id} says {upload.samples} samples of {client.samples}, but hosts weight "
-                "uploads before: the method's class has to say mean_suffices = False"
+                "uploads before: the method's class has to write aggregate anew, without @mean_suffices"
             )
         self._total.take(upload, share)
 
@@ -242,21 +241,21 @@ class Host:
         """For a call of a hook; it is exact once in an order, because copies of whole models cost time."""
         exact = hook not in self._watched
         self._watched.add(hook)
-        return untouched(self.method, hook, client, exact, **given)
+        return guard_inputs(self.method, hook, client, exact, **given)
 
     def _called(self, hook: str, client: Client) -> Weights:
         """The weights that a hook makes, which changes nothing."""
         with self._untouched(hook, client):
-            found: Weights = called(self.method, hook, client)
-        return whole(found, self.initial, self.method, hook)
+            found: Weights = call_hook(self.method, hook, client)
+        return check_shapes(found, self.initial, self.method, hook)
 
     def _look(
         self, task: ClientTask, client: Client, point: str, model: Weights, report: Report
     ) -> Weights | Predictor | None:
         """Evaluate what the method makes of a model at a point; where nobody has trained, at that of a fit."""
         with self._untouched("personal", client, model=model):
-            found = called(self.method, "personal", client, model, point if point == "after_agg" else "after_fit")
-            personal: Weights | Predictor | None = whole(found, self.initial, self.method, "personal")
+            found = call_hook(self.method, "personal", client, model, point if point == "after_agg" else "after_fit")
+            personal: Weights | Predictor | None = check_shapes(found, self.initial, self.method, "personal")
             self._score(task, client, point, personal, report)
         return personal
 

@@ -23,12 +23,12 @@ def test_a_folder_without_results_is_one_clear_line(tmp_path: Path, capsys: pyte
         make_report(tmp_path / "nowhere")
     assert main([str(tmp_path)]) == 2
     begun, _ = capsys.readouterr().err.splitlines()
-    assert begun == "writing the page"
+    assert begun == "writing the report"
 
 
 @pytest.mark.parametrize("content", ["[]", '{"entries": 1}', "{"])
 def test_a_damaged_study_is_one_clear_line(content: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    for name in ("plan.json", "matrix.json", "reproduction.json", "claims.json"):
+    for name in ("plan.json", "matrix.json"):
         folder = tmp_path / name.removesuffix(".json")
         folder.mkdir()
         (folder / name).write_text(content)

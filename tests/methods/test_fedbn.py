@@ -137,7 +137,7 @@ def test_private_statistics_never_enter_the_loss():
             left, right = getattr(one, point), getattr(other, point)
             assert all(torch.equal(left[i].params, right[i].params) for i in left)
         assert not torch.equal(one.after_agg[0].buffers, other.after_agg[0].buffers)
-    assert not torch.equal(whole.server.params, none.server.params[~whole.method.own.mask])
+    assert not torch.equal(whole.server.params, none.server.params[~whole.method.private_params.mask])
 
 
 def test_the_own_part_changes_only_in_the_own_fit():
@@ -199,8 +199,8 @@ def test_the_norms_of_shortcuts_are_found():
     layout = Layout.of(models.build("resnet8", input_shape=(3, 32, 32), classes=10))
     context = Context(layout=layout, train=TrainConfig(), seed=0, rounds=1, classes=10, sizes=(1,))
     method = FedBN(FedBN.Options(), context)
-    assert (method.own.size, method.own_buffers.size) == (2688, 2688)
-    assert method.shared.size == layout.size - 2688
+    assert (method.private_params.size, method.private_buffers.size) == (2688, 2688)
+    assert method.shared_params.size == layout.size - 2688
 
 
 def test_a_model_without_such_layers_is_told_of():
@@ -219,11 +219,11 @@ def test_evaluating_changes_nothing():
 MUTANTS = [
     ("weight and bias are shared", 'norm.params & (private == "all")', 'norm.params & (private == "no")'),
     ("statistics are averaged", 'norm.buffers & (private != "none")', 'norm.buffers & (private == "none")'),
-    ("the largest counter is taken", "        if self.own_counters.size:", "        if False:", "methods/base.py"),
+    ("the largest counter is taken", "        if self.private_counters.size:", "        if False:", "methods/base.py"),
     (
         "who never trained has others' counters",
-        "return client.initial.counters if",
-        "return client.message.counters if",
+        "counters = initial.counters if",
+        "counters = message.counters if",
         "methods/base.py",
     ),
     ("only BatchNorm is known", 'self.options.norm_types == "all"', "False"),

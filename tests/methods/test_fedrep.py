@@ -200,9 +200,9 @@ def test_each_phase_keeps_its_momentum():
 @pytest.mark.parametrize("head_first", [False, True])
 def test_a_tensor_of_both_counts_as_body(head_first):
     run = Simulation("fedrep", blobs([9, 17]), module=Tied(head_first), head_epochs=2, body_epochs=0).run(1)
-    assert run.method.own.size == 6
+    assert run.method.private_params.size == 6
     moved = run.log[0].after_fit[0].params != run.initial.params
-    assert torch.equal(moved, run.method.own.mask)
+    assert torch.equal(moved, run.method.private_params.mask)
     assert run.log[0].up[0] == 4 * (36 + 6)
 
 
@@ -242,7 +242,11 @@ MUTANTS = [
     ("tied tensors count as head", ' & ~layout.masks("tied")', ""),
     ("the body comes first", 'order == "head_first"', 'order != "head_first"'),
     ("both phases start from the received model", "client.fit(model, ", "client.fit(received, "),
-    ("the head phase moves the body", '("head", self.own.mask, ', '("head", self.own.mask | True, '),
+    (
+        "the head phase moves the body",
+        '("head", self.private_params.mask, ',
+        '("head", self.private_params.mask | True, ',
+    ),
     ("the head phase moves running statistics", ', frozen="norm_eval"', ""),
     ("one memory for both phases", "Step(lr=lr)", 'Step(lr=lr, memory="fit")'),
     (
@@ -251,7 +255,11 @@ MUTANTS = [
         '"fit", Amount(epochs=epochs), move, step=Step(lr=lr, memory=stream)',
     ),
     ("the head is trained at the run's rate", "options.head_epochs, options.head_lr)", "options.head_epochs, None)"),
-    ("epochs swapped", "self.own.mask, options.head_epochs", "self.own.mask, options.body_epochs"),
+    (
+        "epochs swapped",
+        "self.private_params.mask, options.head_epochs",
+        "self.private_params.mask, options.body_epochs",
+    ),
     (
         "images weigh",
         '["uniform", "samples"] = Field(\n            "uniform"',

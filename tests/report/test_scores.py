@@ -45,7 +45,7 @@ def test_rows_over_samples_and_over_batches_are_marked_and_make_no_winner(make_c
     page, study = page_of(folder), Study.load(folder)
     labels = [line.label for line in final(study).parts["after aggregation"]]
     assert labels == ["fedcac (mean over batches of 32)", "fedper (mean over samples)", "local (mean over samples)"]
-    reason = "but fedcac is scored by the mean over batches of 32 and fedper by that over samples"
+    reason = "but fedcac is scored by the mean over batches of 32 and fedper by the mean over samples"
     assert page.answer.endswith(f"{reason}, so no winner is named.")
     table = pd.read_csv(folder / "table.csv").set_index("method")
     assert table["estimator"].to_dict() == {"fedcac": "batches of 32", "fedper": "samples", "local": "samples"}
@@ -120,7 +120,7 @@ def test_without_such_records_there_is_no_section_and_no_file(make_run: Make) ->
     ("share", "said"),
     [
         (0.1, ""),
-        (0.0, "Final runs train on all training images, so there is no best-val round; points were tried with 10 %"),
+        (0.0, "Final runs train on all training images, so there is no best-val round; points were tuned with 10 %"),
     ],
 )
 def test_a_missing_best_val_round_is_explained(make_comparison: Make, share: float, said: str) -> None:

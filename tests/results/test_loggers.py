@@ -118,7 +118,6 @@ def test_the_page_of_a_study_goes_to_wandb_where_that_is_asked_for_and_enabled(t
 
 def test_so_does_the_page_over_the_parts_of_a_study(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
-    (tmp_path / "reproduction.json").write_text("{}")
     (tmp_path / "table.csv").write_text("method,ours\nfedavg,90\n")
     log_page(tmp_path, Config(loggers=["wandb"]), pytest.fail)
     assert len(segments(tmp_path)) == 1

@@ -102,7 +102,6 @@ def test_budgets_are_numbers_of_points():
 def test_a_part_of_a_study_is_called_after_it(tmp_path):
     assert study_name(tmp_path / "grid" / "mine") == "mine"
     assert study_name(tmp_path / "mine" / "settings" / "alpha=0.1") == "mine/alpha=0.1"
-    assert study_name(tmp_path / "claims" / "M9") == "claims/M9"
 
 
 def test_a_folder_above_studies_holds_them_all(tmp_path):

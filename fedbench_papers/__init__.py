@@ -1,0 +1,1 @@
+"""Four papers (CO-PFL, FedOBP, FedCAC, FedMosaic): their claims tested, their published tables made again."""

@@ -1,0 +1,166 @@
+"""What a part of a row means: terms of arms, a rule, several cases, both evaluation points.
+
+A term is an arm's label (its accuracy), a list of two terms (the first minus the second), or a mapping with one word:
+`mean` of terms, the `best` of labels on the choosing seed, or a reading of results/readings.py with the label as `of`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from fedbench.results.statistics import NoValue, interval
+from fedbench.results.tables import BEST_TEST, LAST
+from fedbench_papers.claims import verdicts
+from fedbench_papers.claims.properties import PROPERTIES
+from fedbench_papers.claims.readings import READINGS, Arms, accuracy
+from fedbench_papers.claims.verdicts import Verdict
+
+OTHER = {"agg": "fit", "fit": "agg"}
+OWN = ("rule", "cases", "some", "most", "point", "shown", "check")
+"""Keys of a part that are none of its check's."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A part of a row. case: of several, or none; judged: whether it counts. other: the word at the other point, where
+    it differs; best: the estimate at the best round on test, never used to decide.
+    """
+
+    part: str
+    case: str
+    rule: str
+    point: str
+    delta: float | None
+    verdict: Verdict
+    judged: bool = True
+    other: str = ""
+    best: float | None = None
+
+
+@dataclass(frozen=True)
+class Terms:
+    """arms: by label. pick: the label of the best of several, on the choosing seed. choice: of the round."""
+
+    arms: Arms
+    pick: Callable[[Sequence[str]], str]
+    point: str
+    choice: str = LAST
+
+    def value(self, term: Any) -> pd.Series:
+        """A reading over (seed, client)."""
+        if isinstance(term, str):
+            return accuracy(self.arms[term], self.point, self.choice)
+        if isinstance(term, list):
+            first, second = term
+            return verdicts.difference(self.value(first), self.value(second))
+        ((word, inside),) = term.items()
+        if word == "mean":
+            return pd.concat([self.value(own) for own in inside], axis=1).dropna().mean(axis=1)
+        if word == "best":
+            return self.value(self.pick(inside))
+        more = {"point": self.point, **{key: value for key, value in inside.items() if key != "of"}}
+        return READINGS[word](self.arms[inside["of"]], **more)
+
+
+def judged(parts: Mapping[str, Mapping[str, Any]], arms: Arms, pick: Callable[[Sequence[str]], str]) -> list[Judged]:
+    """Every part of a row and, below it, its cases."""
+    return [line for name, part in parts.items() for line in judged_part(name, part, arms, pick)]
+
+
+def judged_part(name: str, part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str]) -> list[Judged]:
+    """The part, and below it its cases where it has several, which do not count beside it."""
+    rule = part["rule"]
+    point = part.get("point", "none" if rule == "P" else "agg")
+    cases = {case: {**part, **own} for case, own in part.get("cases", {"": {}}).items()}
+    counts = rule != "shown" and not part.get("shown")
+    found = [verdict_of(own, Terms(arms, pick, point)) for own in cases.values()]
+    others = found
+    if point in OTHER and rule != "shown":
+        others = [verdict_of(own, Terms(arms, pick, OTHER[point])) for own in cases.values()]
+    lines = [
+        Judged(name, case, rule, point, own.get("delta"), one, counts, differing(one, two), best)
+        for (case, own), one, two in zip(cases.items(), found, others, strict=True)
+        for best in [best_round(own, arms, pick, point)]
+    ]
+    if len(lines) == 1:
+        return lines
+    one, two = whole(part, found), whole(part, others)
+    return [
+        Judged(name, "", rule, point, None, one, counts, differing(one, two)),
+        *(replace(line, judged=False) for line in lines),
+    ]
+
+
+def whole(part: Mapping[str, Any], found: Sequence[Verdict]) -> Verdict:
+    """Of several cases; p where all must hold and do: the largest."""
+    if "some" in part:
+        return Verdict(verdicts.some_of(found, part["some"]), note=f"{part['some']} of {len(found)} must hold")
+    if "most" in part:
+        return Verdict(verdicts.most_of(found, part["most"]), note=f"{part['most']} of {len(found)} must hold")
+    word, values = verdicts.all_of(found), [one.p for one in found if one.p is not None]
+    p = max(values) if all(one.holds for one in found) and len(values) == len(found) else None
+    return Verdict(word, p=p, note="all must hold")
+
+
+def differing(one: Verdict, other: Verdict) -> str:
+    return "" if one.word == other.word else other.word
+
+
+def verdict_of(part: Mapping[str, Any], terms: Terms) -> Verdict:
+    """The verdict of one case at one point; undecided where runs are too short for what it reads."""
+    try:
+        return ruled(part, terms)
+    except NoValue:
+        return Verdict("" if part["rule"] == "shown" else verdicts.UNDECIDED, note="too few rounds to read this")
+
+
+def ruled(part: Mapping[str, Any], terms: Terms) -> Verdict:
+    """The verdict of one case at one point. Raises NoValue."""
+    rule, delta, value = part["rule"], part.get("delta", 0.0), terms.value
+    if rule == "P":
+        more = {key: inside for key, inside in part.items() if key not in OWN}
+        return PROPERTIES[part["check"]](terms.arms, terms.point, **more)
+    if rule == "K":
+        means = {label: verdicts.of_seeds(value(label)).mean for label in part["order"]}
+        return verdicts.ordered(means, part["order"], part["least"])
+    if rule == "M":
+        return verdicts.monotone([value(term) for term in part["options"]], delta)
+    if rule == "S":
+        found = verdicts.peaked(value(part["low"]), value(part["middle"]), value(part["high"]), delta)
+        return replace(found, note=f"{found.note}; {peak_of(part, terms)}")
+    if rule == "shown":
+        return Verdict("", verdicts.of_seeds(value(part["of"])))
+    decide = {"B": verdicts.better, "T": verdicts.alike, "N": verdicts.never_below}[rule]
+    return replace(decide(value(part["of"]), delta), note=picked(part["of"], terms))
+
+
+def peak_of(part: Mapping[str, Any], terms: Terms) -> str:
+    """The means of all options, the best one first."""
+    labels = [part["low"], part["middle"], part["high"], *part.get("others", ())]
+    means = {label: verdicts.of_seeds(terms.value(label)).mean for label in labels}
+    order = sorted(means, key=lambda label: -means[label])
+    return "best " + ", ".join(f"{label} {means[label]:.1f}" for label in order)
+
+
+def picked(term: Any, terms: Terms) -> str:
+    """Which options were the best ones on the choosing seed."""
+    inside = term if isinstance(term, list) else []
+    chosen = [terms.pick(own["best"]) for own in inside if isinstance(own, Mapping) and "best" in own]
+    return f"best on the choosing seed: {', '.join(chosen)}" if chosen else ""
+
+
+def best_round(part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str], point: str) -> float | None:
+    """The estimate with every arm at its best round on test; None where the part is not about plain accuracies."""
+    if part["rule"] not in ("B", "T", "N") or point not in OTHER or not plain(part["of"]):
+        return None
+    return interval(Terms(arms, pick, point, BEST_TEST).value(part["of"]).groupby("seed").mean().tolist()).mean
+
+
+def plain(term: Any) -> bool:
+    """Whether a term is made of accuracies alone."""
+    if isinstance(term, Mapping):
+        ((word, inside),) = term.items()
+        return word == "best" or (word == "mean" and all(map(plain, inside)))
+    return isinstance(term, str) or all(map(plain, term))

@@ -1,0 +1,231 @@
+"""The page and the tables of tested claims, made of claims.json."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from csv import DictWriter
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from fedbench.report.template import rendered
+from fedbench.results.files import read_as, write_atomically
+
+FILE = "claims.json"
+
+COLUMNS = (
+    *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_holm"),
+    *("other", "best", "values", "note", "seeds", "minutes", "fingerprint", "command", "statement"),
+)
+POINTS = {"agg": "after aggregation", "fit": "after the fit", "none": ""}
+RULES = {
+    "B": "A better than B",
+    "T": "A and B alike",
+    "N": "A never below B",
+    "S": "rises, then falls",
+    "M": "monotone order",
+    "K": "published order",
+    "P": "property in every seed",
+    "shown": "shown, not judged",
+}
+INTRO = (
+    "Claims of the papers, tested at small scale: only the sign, the order and the shape of an effect are compared, "
+    "never a level of accuracy. A difference is in points of test accuracy, paired by seed and client, at the last "
+    "round; estimator: mean over a client's samples, plain mean over clients. Intervals: 95 % Student t with the seed "
+    "as the unit. Minutes are those of the runs, one core each. Gradient steps are those of a client in a round; the "
+    "pooled model (centralized) makes its own, which count whole. A verdict is about this setting: what does not hold "
+    "does not hold here."
+)
+ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
+Tree = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Claims:
+    rows: list[dict[str, Any]]
+
+
+def write_claims(folder: Path) -> Path:
+    """Writes claims.md, claims.csv and report.html beside claims.json and returns the page's path."""
+    rows = read_as(_Claims, folder / FILE).rows
+    write_atomically(folder / "claims.csv", as_csv(rows))
+    write_atomically(folder / "claims.md", as_markdown(rows))
+    write_atomically(folder / "report.html", as_page(rows, folder))
+    return folder / "report.html"
+
+
+def as_csv(rows: Sequence[Tree]) -> str:
+    """A line per part and case; a row without verdicts has one line."""
+    stream = StringIO()
+    table = DictWriter(stream, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    table.writeheader()
+    for row in rows:
+        for part in row["parts"] or [{"verdict": row["status"]}]:
+            table.writerow({**row, **part, "values": " ".join(f"{v:.4g}" for v in part.get("values", ()))})
+    return stream.getvalue()
+
+
+def as_markdown(rows: Sequence[Tree]) -> str:
+    return "\n".join([*_summary(rows), *(line for row in rows if row["parts"] for line in _details(row))]) + "\n"
+
+
+def _summary(rows: Sequence[Tree]) -> Iterator[str]:
+    yield "# Claims of the papers"
+    yield f"\n{INTRO}\n\n{tally(rows)}\n"
+    yield "| row | claim | verdict here | minutes |"
+    yield "| --- | --- | --- | --- |"
+    for row in rows:
+        minutes = f"{row['minutes']:.1f}" if row.get("minutes") is not None else ""
+        yield f"| {row['id']} | {cell(row['statement'])} | {cell('; '.join(words(row)))} | {minutes} |"
+
+
+def _details(row: Tree) -> Iterator[str]:
+    yield f"\n## {row['id']}: {row['statement']}\n"
+    yield from (f"- {name}: {text}" for name, text in facts(row))
+    if row["arms"]:
+        yield f"- {ARMS}{shared_words(row)}"
+        yield from (f"  - {line}" for line in arms(row))
+    yield "\n| part | rule | verdict | estimate | margin | p (Holm) | per seed | besides |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for part in row["parts"]:
+        yield f"| {' | '.join(cell(text) for text in cells(part))} |"
+
+
+def cells(part: Tree) -> list[str]:
+    """A part in the words of the table."""
+    name = f"{part['part']}: {part['case']}" if part["case"] else part["part"]
+    rule = ", ".join(filter(None, (RULES[part["rule"]], POINTS[part["point"]])))
+    rule += " (shown, not judged)" if not part["judged"] and part["rule"] != "shown" and not part["case"] else ""
+    values = ", ".join(number(value) for value in part["values"])
+    return [name, rule, part["verdict"], estimate(part), number(part["delta"]), p_words(part), values, besides(part)]
+
+
+def estimate(part: Tree) -> str:
+    """`+1.2 (0.3 to 2.1)`."""
+    if part["mean"] is None:
+        return ""
+    ends = "" if part["low"] is None else f" ({number(part['low'])} to {number(part['high'])})"
+    return f"{part['mean']:+.2f}{ends}"
+
+
+def besides(part: Tree) -> str:
+    said = [part["note"]]
+    if part["other"]:
+        said.append(f"at the other point: {part['other']}")
+    if part["best"] is not None:
+        said.append(f"best rounds on test {part['best']:+.2f}")
+    return "; ".join(text for text in said if text)
+
+
+def p_words(part: Tree) -> str:
+    if part["p"] is None:
+        return ""
+    return f"{part['p']:.2g}" + (f" ({part['p_holm']:.2g})" if part.get("p_holm") is not None else "")
+
+
+def number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def facts(row: Tree) -> list[tuple[str, str]]:
+    """What stands above a row's parts."""
+    chosen = "; ".join(
+        f"{name} {label} {', '.join(f'{key} {value:g}' for key, value in values.items())}"
+        for name, own in row.get("choices", {}).items()
+        for label, values in own.items()
+        if values
+    )
+    runs = f"{row.get('runs', 0)} own runs, {row.get('minutes') or 0:.1f} minutes of work, seeds {seeds(row['seeds'])}"
+    listed = [
+        ("published", f"{row['effect']} ({row['where']})"),
+        ("setting", f"{row['setting']}: {row['setting_text']}"),
+        ("runs", runs + (f"; uses the runs of {', '.join(row['uses'])}" if row["uses"] else "")),
+        ("chosen on validation", chosen),
+        ("what the claim leaves open", "; ".join(row["open"])),
+        ("partitions", row.get("fingerprint", "")),
+        ("command", f"`{row['command']}`"),
+    ]
+    return [(name, text) for name, text in listed if text]
+
+
+def shared(row: Tree) -> dict[str, Any]:
+    """The keys that all arms have in common."""
+    first, *others = row["arms"].values()
+    return {key: value for key, value in first.items() if all(own.get(key) == value for own in others)}
+
+
+def shared_words(row: Tree) -> str:
+    return f"; all: {key_words(shared(row))}" if shared(row) else ""
+
+
+def key_words(asked: Tree) -> str:
+    return ", ".join(f"{key} {value}" for key, value in asked.items() if key != "partition.counts")
+
+
+def arms(row: Tree) -> Iterator[str]:
+    """What each arm adds to the setting, and what it came to."""
+    for label, asked in row["arms"].items():
+        keys = key_words({key: value for key, value in asked.items() if key not in shared(row)})
+        found = row.get("levels", {}).get(label)
+        ends = f": {found['agg']:.1f}, {found['fit']:.1f}, {found['steps']:g}" if found else ""
+        yield label + (f" ({keys})" if keys else "") + ends
+
+
+def seeds(values: Sequence[int]) -> str:
+    whole = list(range(values[0], values[0] + len(values))) == list(values) and len(values) > 2
+    return f"{values[0]} to {values[-1]}" if whole else ", ".join(map(str, values))
+
+
+def words(row: Tree) -> list[str]:
+    """The verdicts of a row, or why there is none."""
+    judged = [part for part in row["parts"] if part["judged"]]
+    alone = len(judged) == 1
+    return [part["verdict"] if alone else f"{part['part']}: {part['verdict']}" for part in judged] or [row["status"]]
+
+
+def tally(rows: Sequence[Tree]) -> str:
+    """How many rows were judged, and how their parts came out."""
+    parts = [part["verdict"] for row in rows for part in row["parts"] if part["judged"]]
+    counts = {name: sum(part.startswith(name) for part in parts) for name in ("holds", "does not hold", "undecided")}
+    done = sum(bool(row["parts"]) for row in rows)
+    if not done:
+        return f"None of {len(rows)} rows was run yet."
+    said = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return f"{done} of {len(rows)} rows were run; of their {len(parts)} parts: {said}."
+
+
+def cell(text: str) -> str:
+    """For a table in Markdown."""
+    return " ".join(str(text).replace("|", "/").split())
+
+
+def as_page(rows: Sequence[Tree], folder: Path) -> str:
+    """The whole page as text; every row that was run links to its own page."""
+    run = [row for row in rows if row["parts"]]
+    return rendered(
+        Path(__file__).with_name("claims.html.j2"),
+        title="Claims of the papers",
+        intro=INTRO,
+        answer=tally(rows),
+        rows=[(row, words(row)) for row in rows],
+        arms={row["id"]: (ARMS + shared_words(row), list(arms(row))) for row in run if row["arms"]},
+        details=[(row, facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],
+        pages={row["id"] for row in run if (folder / row["id"] / "report.html").exists()},
+        tone=tone,
+    )
+
+
+def tone(verdict: str) -> str:
+    """The class of a verdict's mark."""
+    known = {"holds": "holds", "does not hold": "fails", "undecided": "open"}
+    return next((name for start, name in known.items() if verdict.startswith(start)), "none")
+
+
+def bar(part: Tree, parts: Sequence[Tree]) -> dict[str, float] | None:
+    """Places of an interval in % of a strip that all intervals of a row share; None where there is no interval."""
+    if part["low"] is None:
+        return None
+    known = [end for own in parts if own["low"] is not None for end in (own["low"], own["high"], 0.0)]
+    low, high = min(known), max(known)
+    width = (high - low) or 1.0
+    places = {"start": part["low"], "end": part["high"], "mean": part["mean"], "zero": 0.0}
+    return {name: round(100 * (value - low) / width, 2) for name, value in places.items()}

@@ -1,0 +1,278 @@
+"""Properties of runs that a claim asserts of every seed, read from their records."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fedbench_papers.claims.readings import Arms, Frames, accuracy, batch_gap, kendall, last_clients, pooled_accuracy
+from fedbench_papers.claims.verdicts import FAILS, HOLDS, LEVEL, UNDECIDED, Verdict, of_seeds, property_of
+
+PERMUTATIONS = 2000
+
+
+def means_by_seed(arms: Arms, labels: Sequence[str], point: str) -> pd.DataFrame:
+    """Mean over clients, seeds x labels; seeds that all have."""
+    return pd.DataFrame({label: accuracy(arms[label], point).groupby("seed").mean() for label in labels}).dropna()
+
+
+def best_is_one_of(arms: Arms, point: str, labels: Sequence[str], among: Sequence[str], least: int) -> Verdict:
+    """The best of these options is one of some, the last of equals being the best."""
+    table = means_by_seed(arms, labels, point)[list(reversed(labels))]
+    best = {int(str(seed)): str(label) for seed, label in table.idxmax(axis=1).items()}
+    flags = {seed: label in among for seed, label in best.items()}
+    return property_of(flags, least, f"best: {', '.join(best.values())}")
+
+
+def needs_less(
+    arms: Arms, point: str, ours: Mapping[str, float], theirs: Mapping[str, float], factor: float
+) -> Verdict:
+    """The best of our options, by share of what it costs, costs at most 1 / factor of the best of theirs; per seed.
+
+    ours, theirs: the share by label; of equals the cheapest counts.
+    """
+    shares = []
+    for options in (ours, theirs):
+        order = sorted(options, key=lambda label: options[label])
+        best = means_by_seed(arms, order, point).idxmax(axis=1)
+        shares.append({int(str(seed)): options[str(label)] for seed, label in best.items()})
+    flags = {seed: own * factor <= shares[1][seed] + 1e-12 for seed, own in shares[0].items()}
+    said = " against ".join(", ".join(f"{value:.2g}" for value in found.values()) for found in shares)
+    return property_of(flags, note=f"best shares {said}")
+
+
+def layers_part(
+    arms: Arms, point: str, label: str, head: str = "head", first: str = "body.conv1", start: int = 2, block: int = 5
+) -> Verdict:
+    """The head's part of what is personal grows over rounds, the first layer's falls.
+
+    By Kendall's tau with p <= 0.05 of the means over blocks of rounds, because neighbouring rounds are dependent.
+    """
+    tables = [arms[label].trace(f"personal_location/{layer}") for layer in (head, first)]
+    means = [t[t["round"] >= start].groupby(["seed", "round"])["value"].mean().unstack("seed") for t in tables]
+    grows, falls = (table.groupby((table.index - 1) // block).mean() for table in means)
+    flags = {int(str(seed)): rises(grows[seed]) and rises(-falls[seed]) for seed in grows}
+    taus = "; ".join(
+        f"{layer}: tau " + ", ".join(f"{kendall(table[seed]):.2f}" for seed in table)
+        for layer, table in ((head, grows), (first, falls))
+    )
+    finals = ", ".join(f"{value:.3f}" for value in grows.iloc[-1:].to_numpy().ravel())
+    return property_of(flags, note=f"{taus}; last part of {head} {finals}")
+
+
+def rises(values: pd.Series) -> bool:
+    """Whether Kendall's tau with the index is above 0 with p <= 0.05."""
+    found = stats.kendalltau(values.index.to_numpy(), values.to_numpy(), alternative="greater")
+    return bool(found.pvalue <= LEVEL)
+
+
+def same_numbers(arms: Arms, point: str, first: str, second: str) -> Verdict:
+    """Every score and every trace is the same to the bit, in the seeds that both have."""
+    one, other = arms[first], arms[second]
+    flags = {
+        int(seed): of_seed(one.clients, seed).equals(of_seed(other.clients, seed))
+        and of_seed(one.traces, seed).equals(of_seed(other.traces, seed))
+        for seed in sorted(set(one.metrics["seed"]) & set(other.metrics["seed"]))
+    }
+    return property_of(flags)
+
+
+def of_seed(table: pd.DataFrame, seed: int) -> pd.DataFrame:
+    return table[table["seed"] == seed].reset_index(drop=True)
+
+
+def alike_overlap(
+    arms: Arms, point: str, label: str, classes: Sequence[Sequence[int]], rounds: Sequence[int]
+) -> Verdict:
+    """Clients with more common classes overlap more: Mantel's test by permuted clients, p <= 0.05 in every seed."""
+    shared = common_classes(classes)
+    found = {seed: mantel(matrix, shared) for seed, matrix in overlaps(arms[label], rounds).items()}
+    said = ", ".join(f"r {r:.2f} p {p:.4f}" for r, p in found.values())
+    return property_of({seed: p <= LEVEL and r > 0 for seed, (r, p) in found.items()}, note=said)
+
+
+def related_overlap(
+    arms: Arms, point: str, label: str, classes: Sequence[Sequence[int]], rounds: Sequence[int], pair: Sequence[int]
+) -> Verdict:
+    """Two clients with related classes overlap more than the median of the pairs that have none in common."""
+    shared, flags = common_classes(classes), {}
+    apart = np.triu(shared == 0, 1)
+    for seed, matrix in overlaps(arms[label], rounds).items():
+        flags[seed] = bool(matrix[pair[0], pair[1]] > np.median(matrix[apart]))
+    return property_of(flags)
+
+
+def common_classes(classes: Sequence[Sequence[int]]) -> np.ndarray:
+    """How many classes each two clients share, `[n, n]`."""
+    return np.array([[len(set(one) & set(other)) for other in classes] for one in classes])
+
+
+def overlaps(runs: Frames, rounds: Sequence[int]) -> dict[int, np.ndarray]:
+    """The mean overlap matrix from one round to another, by seed; both directions averaged."""
+    rows = runs.traces[runs.traces["name"].str.startswith("overlap/")]
+    rows = rows[rows["round"].between(rounds[0], rounds[1])]
+    other = rows["name"].str.removeprefix("overlap/").astype(int)
+    found = {}
+    for seed, own in rows.assign(other=other).groupby("seed"):
+        matrix = own.pivot_table(index="client", columns="other", values="value").to_numpy()
+        found[int(str(seed))] = np.nan_to_num((matrix + matrix.T) / 2)
+    return found
+
+
+def mantel(first: np.ndarray, second: np.ndarray, draws: int = PERMUTATIONS) -> tuple[float, float]:
+    """Correlation of two symmetric matrices off the diagonal, and its one-sided p by permuting the rows of one."""
+    above = np.triu_indices(len(first), 1)
+    rng = np.random.default_rng(0)
+    seen = float(np.corrcoef(first[above], second[above])[0, 1])
+    orders = (rng.permutation(len(first)) for _ in range(draws))
+    drawn = [np.corrcoef(first[np.ix_(order, order)][above], second[above])[0, 1] for order in orders]
+    return seen, (1 + int(np.sum(np.array(drawn) >= seen - 1e-12))) / (draws + 1)
+
+
+def little_trust(arms: Arms, point: str, label: str, below: float = 0.1, share: float = 0.5) -> Verdict:
+    """At the last round lambda is small, with the public loss above the private one, for so many of the clients."""
+    tables = {name: trust_table(arms[label], name) for name in ("lambda", "loss_private", "loss_public")}
+    flags, said = {}, []
+    for seed in tables["lambda"].index.unique("seed"):
+        lam, private, public = (table.loc[seed].iloc[-1] for table in tables.values())
+        small = (lam < below) & (public > private)
+        flags[int(seed)] = bool(small.mean() >= share)
+        said.append(f"{int(small.sum())} of {len(small)}")
+    return property_of(flags, note="clients: " + ", ".join(said))
+
+
+def trust_table(runs: Frames, name: str) -> pd.DataFrame:
+    """(seed, round) x client."""
+    return runs.trace(name).pivot_table(index=["seed", "round"], columns="client", values="value")
+
+
+def shut_out(arms: Arms, point: str, label: str, client: int = 0, below: float = 0.1, by: int = 10) -> Verdict:
+    """From some round on, not later than `by`, lambda of a client stays small."""
+    found = shut_rounds(arms[label], client, below)
+    flags = {seed: round is not None and round <= by for seed, round in found.items()}
+    return property_of(flags, note="from round " + ", ".join(str(round) for round in found.values()))
+
+
+def others_trust(arms: Arms, point: str, label: str, client: int = 0, below: float = 0.1) -> Verdict:
+    """From the round on in which a client shuts itself out, the median lambda of the others stays above."""
+    table, flags, said = trust_table(arms[label], "lambda"), {}, []
+    for seed, round in shut_rounds(arms[label], client, below).items():
+        others = pd.DataFrame(table.loc[seed]).drop(columns=client).median(axis="columns")
+        flags[seed] = round is not None and bool((others.loc[round:] > below).all())
+        said.append(f"{others.iloc[-1]:.2f}")
+    return property_of(flags, note="median lambda of the others at the end " + ", ".join(said))
+
+
+def shut_rounds(runs: Frames, client: int, below: float) -> dict[int, int | None]:
+    """By seed the round from which on lambda of a client is below a bound, None where it is not so at the end."""
+    found: dict[int, int | None] = {}
+    for seed, rows in trust_table(runs, "lambda").groupby("seed"):
+        above = rows.droplevel("seed")[client] >= below
+        rounds = above.index.to_numpy()
+        start = int(np.flatnonzero(above)[-1]) + 1 if above.any() else 0
+        found[int(str(seed))] = int(rounds[start]) if start < len(rounds) else None
+    return found
+
+
+def fewer_bytes(arms: Arms, point: str, small: Sequence[str], large: str, factor: float) -> Verdict:
+    """A client sends at least so many times less in a round."""
+    most, said, flags = _bytes_up(arms[large]), list[str](), dict[int, bool]()
+    for label in small:
+        for seed, own in _bytes_up(arms[label]).items():
+            ratio = most[seed] / own
+            flags[seed] = flags.get(seed, True) and ratio > factor
+            said.append(f"{label}: {own:,.0f} bytes against {most[seed]:,.0f}, factor {ratio:,.0f}")
+    return property_of(flags, note="; ".join(said))
+
+
+def _bytes_up(runs: Frames) -> dict[int, float]:
+    """Of a client in the last round, by seed."""
+    rows = runs.at("fit").dropna(subset=["bytes_up"]).groupby("seed").last()
+    return {int(str(seed)): float(own) for seed, own in (rows["bytes_up"] / rows["clients"]).items()}
+
+
+def points_differ(arms: Arms, point: str, labels: Sequence[str], first: str, second: str) -> Verdict:
+    """Per seed the order of methods is another one after the fit, and first - second changes its sign or halves."""
+    fit, agg = (means_by_seed(arms, labels, at) for at in ("fit", "agg"))
+    flags, said = {}, []
+    for seed in agg.index:
+        tau = float(stats.kendalltau(fit.loc[seed], agg.loc[seed]).statistic)
+        gaps = [float(table.loc[seed, first] - table.loc[seed, second]) for table in (agg, fit)]
+        moved = gaps[0] * gaps[1] < 0 or abs(gaps[1]) < abs(gaps[0]) / 2
+        flags[int(seed)] = tau < 1 and moved
+        said.append(f"tau {tau:.2f}, {first} - {second} {gaps[0]:.1f} at agg, {gaps[1]:.1f} at fit")
+    return property_of(flags, note="; ".join(said))
+
+
+def estimators_differ(
+    arms: Arms, point: str, labels: Sequence[str], batch: int, most: float = 0.3, least: float = 0.1
+) -> Verdict:
+    """Mean over batches and over samples differ by more than `most` points, or swap neighbours of a ranking.
+
+    The samples stand in class order; what a shuffled order would come to is told beside it.
+    """
+    samples = means_by_seed(arms, labels, point)
+    gaps = pd.DataFrame({label: batch_gap(arms[label], point, batch).groupby("seed").mean() for label in labels})
+    swapped = [seed for seed in gaps.index if swaps(samples.loc[seed], samples.loc[seed] + gaps.loc[seed])]
+    sizes = gaps.abs().melt(ignore_index=False)["value"]
+    found = of_seeds(sizes)
+    shuffled = np.mean([shuffled_gap(arms[label], point, batch) for label in labels])
+    note = (
+        f"signed mean {gaps.to_numpy().mean():+.2f}; largest {sizes.max():.2f}; neighbours swap in {len(swapped)} "
+        f"seeds; shuffled {shuffled:.2f}"
+    )
+    if swapped or (found.low is not None and found.low > most):
+        return Verdict(HOLDS, found, note=note)
+    return Verdict(FAILS if sizes.max() < least else UNDECIDED, found, note=note)
+
+
+def shuffled_gap(runs: Frames, point: str, batch: int, draws: int = 1000) -> float:
+    """Mean size, over seeds and random orders of the test samples, of mean over batches minus over samples, in points.
+
+    Of a whole seed, that is of the mean over its clients. Only how many of the last, smaller batch are correct matters.
+    """
+    rng, found = np.random.default_rng(0), []
+    for _, own in last_clients(runs, point).groupby("seed"):
+        gaps = np.zeros(draws)
+        for n, share in zip(own["test_n"].astype(int), own[f"test_{runs.metric.name}"], strict=True):
+            correct, last, count = round(share * n), n % batch or batch, -(-n // batch)
+            ends = rng.hypergeometric(correct, n - correct, last, draws)
+            gaps += ((correct - ends) / batch + ends / last) / count - correct / n
+        found.append(float(np.abs(gaps / len(own)).mean()))
+    return 100 * float(np.mean(found))
+
+
+def swaps(first: pd.Series, second: pd.Series) -> bool:
+    """Whether two change places."""
+    one, other = (np.sign(np.subtract.outer(v.to_numpy(), v.to_numpy())) for v in (first, second))
+    return bool((one * other < 0).any())
+
+
+def means_differ(arms: Arms, point: str, labels: Sequence[str]) -> Verdict:
+    """The ranking by the plain mean over clients is another one than by the mean over all samples, per seed."""
+    plain = means_by_seed(arms, labels, point)
+    pooled = pd.DataFrame({label: pooled_accuracy(arms[label], point).droplevel("client") for label in labels})
+    flags = {int(seed): swaps(plain.loc[seed], pooled.loc[seed]) for seed in plain.index}
+    gaps = ", ".join(f"{label} {(pooled[label] - plain[label]).mean():+.1f}" for label in labels)
+    return property_of(flags, note=f"pooled - plain: {gaps}")
+
+
+PROPERTIES: dict[str, Callable[..., Verdict]] = {
+    found.__name__: found
+    for found in (
+        best_is_one_of,
+        needs_less,
+        layers_part,
+        same_numbers,
+        alike_overlap,
+        related_overlap,
+        little_trust,
+        shut_out,
+        others_trust,
+        fewer_bytes,
+        points_differ,
+        estimators_differ,
+        means_differ,
+    )
+}

@@ -1,0 +1,110 @@
+"""The claims as data: the YAML files beside this module, one per paper, one across papers, and one of settings.
+
+A row: statement, where and effect as published; `setting` and `seeds`; `common` keys of all arms; `arms` by label, each
+a method with dotted keys, perhaps in another setting (`in`), on seeds of its own, or tuned over learning rates
+(`tune`); `uses`: rows whose runs it reads; `choose`: a seed more, on which the best of several arms is found; `parts`,
+of which `judge.py` knows what they mean; `open`: what the row decides that the claim leaves open; `reason`: why it
+cannot be run.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fedbench.config.files import load_yaml
+from fedbench.config.keys import flat
+from fedbench.errors import ConfigError, nearest
+from fedbench.studies.compared_methods import ComparedMethod
+from fedbench.studies.space import Values
+from fedbench_papers.image_sources import source_keys
+
+FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
+SETTINGS = "settings"
+HELD_OUT = 0.2
+"""Share of the training images that points are chosen on."""
+DATA = {"cifar10": "cifar10", "cifar10_jpeg": "cifar10", "fmnist": "fmnist", "pacs": "pacs"}
+"""The sets that settings name, and where they come from unless something else is asked for."""
+ARM = ("method", "in", "seeds", "tune")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A claim and its test. asked: what each arm adds to its setting."""
+
+    id: str
+    statement: str
+    where: str
+    effect: str
+    setting: str
+    seeds: tuple[int, ...]
+    arms: tuple[ComparedMethod, ...]
+    parts: Mapping[str, Mapping[str, Any]]
+    uses: tuple[str, ...] = ()
+    choose: int | None = None
+    open: tuple[str, ...] = ()
+    reason: str = ""
+    asked: Mapping[str, Values] = field(default_factory=dict)
+
+
+def load_rows(sources: Mapping[str, str] | None = None, keys: Values | None = None) -> dict[str, Row]:
+    """Every row by id, in the order of the papers. sources: where the sets are; keys: set for all arms at last."""
+    placed = {name: source_keys(known, {known: (sources or {}).get(name, known)}) for name, known in DATA.items()}
+    found: dict[str, Row] = {}
+    for file in FILES:
+        for name, tree in read(file).items():
+            found[name] = row_of(name, tree, placed, {"wandb.group": f"claims/{name}", **(keys or {})})
+    return found
+
+
+@cache
+def read(name: str) -> dict[str, Any]:
+    return load_yaml(Path(__file__).with_name(f"{name}.yaml"))
+
+
+def row_of(name: str, tree: Mapping[str, Any], placed: Mapping[str, Values], keys: Values) -> Row:
+    seeds, choose = tuple(tree["seeds"]), tree.get("choose")
+    arms, told = [], {}
+    for label, own in (tree.get("arms") or {}).items():
+        asked = told[label] = {**(tree.get("common") or {}), **own}
+        wanted = tuple(asked.get("seeds", seeds)) + ((choose,) if choose is not None else ())
+        arms.append(arm(label, asked, asked.get("in", tree["setting"]), wanted, placed, keys))
+    more = {key: tree[key] for key in ("statement", "where", "effect", "setting", "parts", "reason") if key in tree}
+    more |= {key: tuple(tree.get(key) or ()) for key in ("uses", "open")}
+    return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, asked=told, **more)
+
+
+def arm(
+    label: str,
+    asked: Mapping[str, Any],
+    setting: str,
+    seeds: tuple[int, ...],
+    placed: Mapping[str, Values],
+    keys: Values,
+) -> ComparedMethod:
+    """A method: the keys of its setting, those of the setting for its method, and its own."""
+    place, method = read(SETTINGS)[setting], asked["method"]
+    own = {key: value for key, value in asked.items() if key not in ARM}
+    given = {**flat(named(place["config"])), **(place.get("methods") or {}).get(method, {}), **own}
+    given |= placed[given["data.name"]]
+    given |= keys
+    points = tuple({"train.lr": rate} for rate in asked.get("tune") or ()) or ({},)
+    trial = {"data.val": HELD_OUT, "rounds": max(1, given["rounds"] // 3)} if "tune" in asked else {}
+    return ComparedMethod(label, method, given, points, trial, seeds)
+
+
+def named(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """`model: mlp` as `model: {name: mlp}`."""
+    sections = ("data", "partition", "model")
+    return {k: {"name": v} if k in sections and isinstance(v, str) else v for k, v in tree.items()}
+
+
+def chosen_rows(rows: Mapping[str, Row], only: Sequence[str]) -> list[Row]:
+    """The rows of these ids, or all. Raises ConfigError."""
+    if list(only) == ["all"]:
+        return list(rows.values())
+    for name in only:
+        if name not in rows:
+            raise ConfigError(f"--only {name}: unknown row; {nearest(name, rows)}, or all of {', '.join(rows)}")
+    return [rows[name] for name in dict.fromkeys(only)]

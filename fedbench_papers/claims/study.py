@@ -1,0 +1,268 @@
+"""Claims of papers, tested: rows that are run, judged and written down, row by row."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedbench.config import Config
+from fedbench.data.dataset import Dataset
+from fedbench.jobs import run_folder
+from fedbench.jobs.schedule import Watch
+from fedbench.results.contrasts import holm
+from fedbench.results.files import read_json, write_json_atomically
+from fedbench.results.plan import Plan, is_study
+from fedbench.results.reader import Records
+from fedbench.studies.compared_methods import TUNE_SEEDS
+from fedbench.studies.cost import hours_of, steps_of
+from fedbench.studies.space import Values
+from fedbench.studies.study_result import Tabled
+from fedbench.studies.tuning_study import TuningStudy, run_studies
+from fedbench_papers.claims.cost import new_runs
+from fedbench_papers.claims.judge import Judged, judged
+from fedbench_papers.claims.page import FILE, write_claims
+from fedbench_papers.claims.readings import POINTS, Frames, accuracy
+from fedbench_papers.claims.rows import SETTINGS, Row, chosen_rows, load_rows, read
+from fedbench_papers.claims.verdicts import of_seeds
+
+KIND = "claims"
+NOT_RUN = "not run yet"
+
+
+class Claims(Tabled):
+    """What was tested so far. `table` has a row per part of a claim."""
+
+    file = "claims.csv"
+
+
+def claims(
+    only: Sequence[str] = ("all",),
+    *,
+    sources: Mapping[str, str] | None = None,
+    out: Path | str | None = None,
+    keys: Values | None = None,
+    at_once: int | None = None,
+    watch: Watch | None = None,
+    told: Callable[[str], None] = lambda name: None,
+) -> Claims:
+    """Run rows of claims, or what is missing of them, judge them, and rewrite table and page after each.
+
+    only: ids, or `all`. sources: where the sets are, by their names (`rows.DATA`). out: the results folder, below whose
+    `claims` each row has a folder. keys: set for every run, such as fewer rounds. told: of every row that begins.
+    Raises ConfigError before a row's first run, and before all of them where data are missing.
+    """
+    rows = load_rows(sources, keys)
+    chosen = chosen_rows(rows, only)
+    check_data([rows[name] for row in chosen for name in (*row.uses, row.id)])
+    root = Path(out or "results").absolute()
+    folder = root / KIND
+    for row in chosen:
+        if not row.reason:
+            told(row.id)
+            for name in row.uses:
+                if not finished(folder / name):
+                    run_row(rows[name], root, at_once, watch)
+            run_row(row, root, at_once, watch)
+        note(folder, rows, {row.id: entry_of(row, folder)})
+    return Claims(folder)
+
+
+def check_data(rows: Sequence[Row]) -> None:
+    """Fetch or find the data of all rows. Raises ConfigError."""
+    asked = [arm.config(Config()).data for row in rows if not row.reason for arm in row.arms]
+    for data in {str(data): data for data in asked}.values():
+        Dataset.load(data)
+
+
+def run_row(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> None:
+    """Run the arms of a row. Raises ConfigError."""
+    if not row.arms:
+        return
+    folder = root / KIND / row.id
+    plan = Plan(KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
+    study = TuningStudy(plan, Config(seeds=list(row.seeds)), row.arms, folder, root, TUNE_SEEDS)
+    run_studies([study], at_once, watch)
+
+
+def finished(folder: Path) -> bool:
+    """Whether every run of a row is there."""
+    return is_study(folder) and all(entry.status == "done" for entry in Plan.read(folder).entries)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the runs of a row left, those of the rows that it uses under `ROW LABEL`."""
+
+    row: Row
+    plans: Mapping[str, Plan]
+    folder: Path
+
+    @classmethod
+    def of(cls, row: Row, folder: Path) -> "Found":
+        """Raises ConfigError where a row that it needs was never run."""
+        names = [*row.uses, *([row.id] if row.arms else [])]
+        return cls(row, {name: Plan.read(folder / name) for name in names}, folder)
+
+    def label(self, name: str, own: str) -> str:
+        return own if name == self.row.id else f"{name} {own}"
+
+    def frames(self, only: int | None = None) -> dict[str, Frames]:
+        """By label, on the seeds of the verdict, or on one of choice."""
+        found = {}
+        for name, plan in self.plans.items():
+            records = plan.records(self.folder / name)
+            for own, left in records.items():
+                seeds = [s for s in left.seeds() if s not in TUNE_SEEDS] if only is None else [only]
+                found[self.label(name, own)] = Frames(left, seeds)
+        return found
+
+    def pick(self, labels: Sequence[str]) -> str:
+        """The best of several on the choosing seed: of runs on it, or of the points that were tried on it."""
+        if self.row.choose is not None:
+            return max(labels, key=lambda label: of_seeds(accuracy(self.tried[label], "agg")).mean)
+        return max(labels, key=lambda label: self.tuned.get(label, float("-inf")))
+
+    @cached_property
+    def tried(self) -> dict[str, Frames]:
+        """What the runs on the choosing seed left."""
+        return self.frames(self.row.choose)
+
+    @cached_property
+    def tuned(self) -> dict[str, float]:
+        """The best validation score of every label that was tuned."""
+        points = {
+            self.label(name, own): [entry.scores.get("val") for entry in plan.points(own)]
+            for name, plan in self.plans.items()
+            for own in plan.labels()
+        }
+        return {label: max(s for s in own if s is not None) for label, own in points.items() if any(own)}
+
+    def runs(self) -> list[Path]:
+        """The folders of the row's own runs, candidates included, each once."""
+        plan = self.plans.get(self.row.id)
+        here = self.folder / self.row.id
+        return list(dict.fromkeys(here / entry.path for entry in (plan.entries if plan else [])))
+
+    def missing(self) -> list[str]:
+        """The runs that are not there, and why."""
+        return [
+            f"{self.label(name, entry.label)} seed {entry.seed}: {entry.error or entry.status}"
+            for name, plan in self.plans.items()
+            for entry in plan.entries
+            if entry.status != "done"
+        ]
+
+
+def entry_of(row: Row, folder: Path) -> dict[str, Any]:
+    """A row of the table, with its parts."""
+    if row.reason:
+        return {"status": row.reason, "parts": []}
+    found = Found.of(row, folder)
+    missing = found.missing()
+    parts = [] if missing else judged(row.parts, found.frames(), found.pick)
+    return {
+        "status": f"failed: {'; '.join(missing)}" if missing else "judged",
+        "parts": [part_tree(part) for part in parts],
+        "minutes": sum(map(seconds_of, found.runs())) / 60,
+        "runs": len(found.runs()),
+        "fingerprint": fingerprint(found),
+        "levels": levels(found),
+        "choices": {name: plan.choices for name, plan in found.plans.items() if any(plan.choices.values())},
+    }
+
+
+def part_tree(part: Judged) -> dict[str, Any]:
+    verdict, found = part.verdict, part.verdict.estimate
+    return {
+        **{key: getattr(part, key) for key in ("part", "case", "rule", "point", "delta", "judged", "other", "best")},
+        "verdict": verdict.word,
+        "p": verdict.p,
+        "note": verdict.note,
+        **{key: getattr(found, key, None) for key in ("mean", "low", "high")},
+        "values": list(found.values) if found else [],
+    }
+
+
+def seconds_of(run: Path) -> float:
+    return float(Records(run).timings()["total"].sum()) if (run / "timings.jsonl").exists() else 0.0
+
+
+def fingerprint(found: Found) -> str:
+    """Eight hexadecimal digits of the rows that every client of every seed held."""
+    prints = {
+        str(read_json(run / "environment.json", []).get("partition_fingerprint"))
+        for name, plan in found.plans.items()
+        for run in (found.folder / name / entry.path for entry in plan.entries)
+    }
+    return sha256("".join(sorted(prints)).encode()).hexdigest()[:8]
+
+
+def levels(found: Found) -> dict[str, dict[str, float]]:
+    """Of the row's own arms: mean accuracy at both points, in points, and gradient steps per client and round."""
+    return {
+        label: {
+            **{point: of_seeds(accuracy(runs, point)).mean for point in POINTS},
+            "steps": round(runs.records.summary().get("steps") or 0.0, 2),
+        }
+        for label, runs in found.frames().items()
+        if label in found.row.asked
+    }
+
+
+def note(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:
+    """Put what was found into claims.json, beside what stands there, and make the table and the page anew."""
+    with run_folder.locked_folder(folder):
+        tree = table_of(rows, {**entries(folder), **new})
+        write_json_atomically(folder / FILE, tree)
+        write_claims(folder)
+
+
+def entries(folder: Path) -> dict[str, Any]:
+    """What is known of rows, by id."""
+    return {own["id"]: own for own in read_json(folder / FILE, []).get("rows", [])}
+
+
+def table_of(rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Every row in its order, with p values adjusted by Holm for all parts that a test decided."""
+    table = []
+    for name, row in rows.items():
+        known = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
+        about = {key: getattr(row, key) for key in ("id", "statement", "where", "effect", "setting")}
+        about |= {key: list(getattr(row, key)) for key in ("seeds", "uses", "open")}
+        about |= {"arms": dict(row.asked), "setting_text": read(SETTINGS)[row.setting]["text"]}
+        table.append({**known, **about, "command": f"fedbench claims --only {name}"})
+    adjust([part for row in table for part in row["parts"]])
+    return {"rows": table}
+
+
+def adjust(parts: Sequence[dict[str, Any]]) -> None:
+    tested = [p for p in parts if p["judged"] and p["p"] is not None and not p["verdict"].startswith("undecided")]
+    values = iter(holm([part["p"] for part in tested]))
+    for part in parts:
+        part["p_holm"] = next(values) if any(part is one for one in tested) else None
+
+
+def listing(sources: Mapping[str, str] | None = None, out: Path | str | None = None) -> pd.DataFrame:
+    """Every row with what it costs beyond the rows before it, and its verdict so far.
+
+    Columns: id, statement, effect, runs, steps, minutes (estimated), verdict.
+    """
+    rows, known, lines = load_rows(sources), set[tuple[str, int]](), []
+    found = entries(Path(out or "results").absolute() / KIND)
+    for name, row in rows.items():
+        runs = new_runs(row, known)
+        configs = [config for config, _ in runs]
+        entry = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
+        costs = dict(runs=len(runs), steps=sum(map(steps_of, configs)), minutes=60 * hours_of(configs))
+        lines.append(dict(id=name, statement=row.statement, effect=row.effect, **costs, verdict=said(entry)))
+    return pd.DataFrame(lines)
+
+
+def said(entry: Mapping[str, Any]) -> str:
+    """The verdicts of a row in a line."""
+    words = [f"{part['part']}: {part['verdict']}" for part in entry["parts"] if part["judged"]]
+    return "; ".join(words) or str(entry["status"])

@@ -1,0 +1,75 @@
+"""`fedbench reproduce`: lists the papers' tables with their cost, or reproduces one."""
+
+from argparse import Namespace
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from fedbench.cli import OK, command
+from fedbench.cli.flags import Flag, words
+from fedbench.cli.parse import parse
+from fedbench.cli.stages import Stages, outlook, read_count, side_by_side
+from fedbench.config import Config
+
+FLAGS = (
+    Flag("cells", "run only the cells with these words in their name, such as a data set", "WORD,...", many=True),
+    Flag(
+        "scale", "full: the paper's protocol; small: as in the experiment's file [full or small; default full]", "SCALE"
+    ),
+    Flag(
+        "sources",
+        "where image sets are, if they are not to be downloaded: a folder with subfolders of their names, or "
+        "NAME=WHERE (a data name, parquet:PATH, or a folder with the published files)",
+        "DIR | NAME=WHERE",
+        many=True,
+    ),
+    side_by_side("runs"),
+)
+ABOUT = """Without PAPER/EXPERIMENT: lists the experiments with their cost. With it: reproduces its tables.
+An experiment sets many keys itself, overriding the defaults below: --print-config shows them."""
+
+
+@command
+def main(argv: list[str]) -> int:
+    """reproduce the papers' tables, with our numbers next to the published ones"""
+    name, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
+    said = {"preview": partial(preview, name)} if name else {}
+    config, asked = parse(rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]", about=ABOUT, **said)
+    at_once = read_count("trials", asked.trials)
+    from fedbench_papers.tables.listing import listing
+    from fedbench_papers.tables.page import as_text
+    from fedbench_papers.tables.reproduce import reproduce
+
+    if name is None:
+        for line in listing(asked.scale or "full"):
+            print(line, flush=True)  # the next line may need a measured step
+        return OK
+    chosen = choice(asked)
+    stages = Stages(f"reproduction of {name}", config)
+    try:
+        made = reproduce(name, config, **chosen, at_once=at_once, watch=stages.update)
+    finally:
+        stages.stop()
+    print(as_text(made.folder))
+    for job, error in stages.failed.items():
+        print(f"failed:  {job}: {error}")
+    print(f"results: {made.folder}")
+    print(f"report:  {made.report}")
+    return OK
+
+
+def choice(asked: Namespace) -> dict[str, Any]:
+    """The cells, scale and data to run. Raises ConfigError."""
+    from fedbench_papers.image_sources import asked_sources
+    from fedbench_papers.tables.experiment import sets
+
+    sources = asked_sources(words(asked.sources), sets())
+    return {"cells": words(asked.cells), "scale": asked.scale or "full", "sources": sources}
+
+
+def preview(name: str, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+    """The output of --print-config: the protocol of the first cell, and the runs of all. Raises ConfigError."""
+    from fedbench_papers.tables.reproduce import distinct, plan_tables
+
+    studies = distinct(plan_tables(name, config, **choice(asked))[1])
+    return studies[0].config, outlook(studies)

@@ -1,0 +1,205 @@
+"""An experiment of a paper: its protocol, its cells, and the numbers that the paper has for them."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fedbench.config.files import load_yaml
+from fedbench.config.keys import flat
+from fedbench.errors import ConfigError, nearest
+from fedbench.results.tables import LAST
+from fedbench.studies.compared_methods import ComparedMethod
+from fedbench.studies.space import Space, Values
+
+FOLDER = Path(__file__).parent
+NAMED = ("method", "data", "partition", "model")
+"""Sections whose name may stand for them."""
+SCALES = ("full", "small")
+ACCURACIES = ("accuracy", "accuracy_best_round")
+"""What runs are compared with."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a paper: a line of published.csv, in percent as printed."""
+
+    table: str
+    dataset: str
+    setting: str
+    method: str
+    mean: float
+    std: float | None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A data set in a setting. values: what it sets for all; own: for a method or a label; client: whose numbers."""
+
+    dataset: str
+    setting: str
+    values: Values
+    own: Mapping[str, Values]
+    client: int | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.dataset}, {self.setting}"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """As its file says; `config` and `small` by dotted key. reading: what one of its readings sets for one method."""
+
+    id: str
+    what: str
+    config: Values
+    cells: tuple[Cell, ...]
+    methods: Mapping[str, str]
+    tune: Mapping[str, Mapping[str, list[Any]]]
+    trial: Values
+    batches: tuple[str, ...]
+    pooled: bool
+    choice: str
+    repeats: int | None
+    open: tuple[str, ...]
+    small: Cell
+    numbers: tuple[Number, ...]
+    reading: Mapping[str, Values]
+
+    @classmethod
+    def load(cls, name: str) -> "Experiment":
+        """Raises ConfigError for a name that is none."""
+        if name not in names():
+            raise ConfigError(f"{name}: no published experiment; {nearest(name, names())}: see `fedbench reproduce`")
+        paper, reading = _readings()[name]
+        tree = _tree(paper)
+        return cls(
+            name,
+            f"{tree['what']}, {reading} reading" if reading else tree["what"],
+            keys(tree.get("config", {})),
+            tuple(_cell(own, values) for own, values in tree.get("cells", {}).items()),
+            tree.get("methods", {}),
+            tree.get("tune", {}),
+            tree.get("trial", {}),
+            tuple(tree.get("batches", ())),
+            tree.get("pooled", False),
+            tree.get("choice", LAST),
+            tree.get("repeats"),
+            tuple(tree.get("open", ())),
+            _cell("small, ", tree.get("small", {})),
+            numbers(paper),
+            {method: keys(values) for method, values in tree.get("readings", {}).get(reading, {}).items()},
+        )
+
+    def of(self, cell: Cell) -> list[Number]:
+        """The published accuracies of a cell."""
+        return [number for number in self.numbers if (number.dataset, number.setting) == (cell.dataset, cell.setting)]
+
+    def chosen(self, words: Sequence[str]) -> list[Cell]:
+        """The cells of these data sets, or with one of these words in their name; all without words.
+
+        Raises ConfigError where a word has none.
+        """
+        found = []
+        for word in words:
+            own = [cell for cell in self.cells if word == cell.dataset] or [c for c in self.cells if word in c.name]
+            if not own:
+                known = "; ".join(cell.name for cell in self.cells)
+                raise ConfigError(f"--cells {word}: no cell of {self.id}; it has {known}")
+            found += own
+        return [cell for cell in self.cells if not words or cell in found]
+
+    def compared_methods(self, cell: Cell, scale: str, given: Sequence[str] = ()) -> list[ComparedMethod]:
+        """The methods of a cell. given: keys that the user set, which are not tuned."""
+        return [self._compared_method(number.method, cell, scale, given) for number in self.of(cell)]
+
+    def _compared_method(self, label: str, cell: Cell, scale: str, given: Sequence[str]) -> ComparedMethod:
+        named = ComparedMethod.parse(self.methods.get(label, label.partition(" ")[0]))
+        fixed = {**named.fixed, **self.reading.get(named.name, {})}
+        for part in (cell, self.small) if scale == "small" else (cell,):
+            fixed |= {**part.own.get("*", {}), **part.own.get(named.name, {}), **part.own.get(label, {})}
+        if named.name in self.batches or "*" in self.batches:
+            fixed["evaluate.accuracy"] = "batches"
+            fixed["evaluate.batch_size"] = self.config["train.batch_size"]
+        fixed = {key: value for key, value in fixed.items() if key not in given}
+        axes = dict(self.tune.get(named.name, self.tune.get("*", {})))
+        space = Space(axes).without({**dict.fromkeys(given), **fixed})
+        return replace(named, label=label, fixed=fixed, points=tuple(space.points()), trial=self.trial)
+
+    def values(self, cell: Cell, scale: str) -> Values:
+        """What is asked of all methods of a cell."""
+        return {**self.config, **cell.values, **(self.small.values if scale == "small" else {})}
+
+
+def names() -> list[str]:
+    """The experiments, by paper; those that a text leaves two readings of under both."""
+    return list(_readings())
+
+
+@cache
+def _readings() -> dict[str, tuple[str, str]]:
+    """By name, the experiment as the paper has it, and the reading of it, if there are several."""
+    found: dict[str, tuple[str, str]] = {}
+    for name in (f"{row['paper']}/{row['experiment']}" for row in _rows() if row["first"]):
+        first, *others = _tree(name).get("readings", {"": {}})
+        found |= {name: (name, first)} | {f"{name}-{other}": (name, other) for other in others}
+    return found
+
+
+def sets() -> list[str]:
+    """The sets of images that cells name."""
+    return sorted({cell.dataset for name in names() for cell in Experiment.load(name).cells})
+
+
+def numbers(name: str) -> tuple[Number, ...]:
+    """The accuracies that a paper has for an experiment; a number that two tables have counts once."""
+    found: dict[tuple[str, str, str], Number] = {}
+    for row in _rows():
+        if f"{row['paper']}/{row['experiment']}" == name and row["metric"] in ACCURACIES:
+            label = f"{row['method']} {row['options']}".strip()
+            std = float(row["std"]) if row["std"] else None
+            number = Number(row["table"], row["dataset"], row["setting"], label, float(row["mean"]), std)
+            found.setdefault((row["dataset"], row["setting"], label), number)
+    return tuple(found.values())
+
+
+@cache
+def _rows() -> list[dict[str, Any]]:
+    seen: set[tuple[str, str]] = set()
+    rows = []
+    with open(FOLDER / "published.csv", newline="") as file:
+        for row in csv.DictReader(file):
+            key = row["paper"], row["experiment"]
+            rows.append({**row, "first": key not in seen})
+            seen.add(key)
+    return rows
+
+
+def _tree(name: str) -> dict[str, Any]:
+    """A file with what it is like."""
+    own = load_yaml(FOLDER / f"{name}.yaml")
+    tree = dict(_tree(own.pop("like"))) if "like" in own else {}
+    for key, value in own.items():
+        plain = key.removesuffix("+")
+        if plain == key:
+            tree[key] = value
+        elif isinstance(value, list):
+            tree[plain] = [*tree.get(plain, []), *value]
+        else:
+            tree[plain] = {**keys(tree.get(plain, {})), **keys(value)}
+    return tree
+
+
+def _cell(name: str, tree: Mapping[str, Any]) -> Cell:
+    dataset, _, setting = name.partition(", ")
+    own = {key: keys(value) for key, value in tree.items() if isinstance(value, dict)}
+    plain = {key: value for key, value in tree.items() if not isinstance(value, dict) and key != "client"}
+    return Cell(dataset, setting, keys(plain), own, tree.get("client"))
+
+
+def keys(tree: Mapping[str, Any]) -> Values:
+    """By dotted key, `data: cifar10` as `data.name`."""
+    return {f"{key}.name" if key in NAMED else key: value for key, value in flat(dict(tree)).items()}

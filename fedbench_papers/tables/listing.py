@@ -1,0 +1,35 @@
+"""The published experiments in lines: what each is, what it needs, and what it would cost here."""
+
+import textwrap
+from collections.abc import Iterator
+
+from fedbench.config import Config
+from fedbench.config.keys import nested
+from fedbench.studies.cost import hours_of, steps_of
+from fedbench_papers.tables.experiment import Experiment, names
+
+
+def listing(scale: str) -> Iterator[str]:
+    """A line per experiment with its cost, and what it is; hours are estimated by a step that is measured here."""
+    yield f"{'experiment':<33} {'cells':>5} {'numbers':>7} {'runs':>5} {'steps':>11} {'hours':>8}  data"
+    for name in names():
+        experiment = Experiment.load(name)
+        configs = runs_of(experiment, scale)
+        sets = ", ".join(dict.fromkeys(cell.dataset for cell in experiment.cells))
+        if configs:
+            counts = f"{len(experiment.cells):>5} {len(experiment.numbers):>7} {len(configs):>5}"
+            yield f"{name:<33} {counts} {sum(map(steps_of, configs)):>11,} {hours_of(configs):>8.1f}  {sets}"
+        else:
+            yield f"{name:<33} no runs"
+        yield from textwrap.wrap(experiment.what, 110, initial_indent="    ", subsequent_indent="    ")
+    yield f"runs: tuning and final ones at scale {scale}; hours: a run on every core"
+
+
+def runs_of(experiment: Experiment, scale: str) -> list[Config]:
+    """What is run for all cells, those that cells share once."""
+    found: dict[tuple[str, int], Config] = {}
+    for cell in experiment.cells:
+        asked = Config(**nested(experiment.values(cell, scale)))
+        for method in experiment.compared_methods(cell, scale):
+            found |= {(config.key(), seed): config for config, seed in method.runs(asked, asked.seeds)}
+    return list(found.values())

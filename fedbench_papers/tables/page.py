@@ -1,0 +1,181 @@
+"""The page of a published experiment made again: ours beside the paper's numbers."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+from itertools import groupby
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+from scipy import stats
+
+from fedbench.report import typeset
+from fedbench.report.baseline_colour import TONE_WORDS, baseline_tone
+from fedbench.report.parts import Part, charts
+from fedbench.report.template import page_of
+from fedbench.report.theme import LIGHT, axis, figure
+from fedbench.report.typeset import Cell
+from fedbench.results.files import write_atomically
+from fedbench.results.quantities import plural
+from fedbench.results.tables import REFERENCES
+from fedbench_papers.tables.reproduction import Compared, Made
+
+HEADS = ("cell", "method", "published", "ours", "difference", "in standard errors", "seeds", "scored by")
+TEMPLATE = Path(__file__).with_name("published.html.j2")
+LEAST = 3
+"""Methods from which an order can agree with another by more than chance."""
+
+
+def write_published(folder: Path) -> Path:
+    """Writes report.html, table.csv, table.md and table.tex into the folder of a reproduction."""
+    made = Made.read(folder)
+    found = made.compared(folder)
+    table = [line(one) for one in found]
+    write_atomically(folder / "table.csv", frame(found).to_csv(index=False))
+    write_atomically(folder / "table.md", typeset.markdown(HEADS, table) + "\n")
+    write_atomically(folder / "table.tex", typeset.latex(HEADS, table))
+    write_atomically(folder / "report.html", page_of(TEMPLATE, **values(made, found)))
+    return folder / "report.html"
+
+
+def lines(found: Sequence[Compared]) -> list[list[Cell]]:
+    """A line per published number; both its columns take colour by the baselines of their own cell."""
+    table = []
+    for _, group in groupby(found, key=lambda one: one.cell):
+        own = list(group)
+        theirs = {one.method: one.published for one in own}
+        ours = {one.method: one.ours.mean for one in own if one.ours is not None}
+        for one in own:
+            cells = line(one)
+            for column, means in ((2, theirs), (3, ours)):
+                cells[column] = replace(
+                    cells[column], tone=baseline_tone(one.method, means) if one.method in means else ""
+                )
+            table.append(cells)
+    return table
+
+
+def line(one: Compared) -> list[Cell]:
+    """A published number as text."""
+    published = f"{one.published:.2f}" + ("" if one.deviation is None else f" ± {one.deviation:.2f}")
+    ours = "" if one.ours is None else f"{one.ours.mean:.2f}"
+    ours += "" if one.ours is None or one.ours.half is None else f" ± {one.ours.half:.2f}"
+    return list(
+        map(
+            Cell,
+            (
+                one.cell,
+                one.method,
+                published,
+                ours or "not run",
+                "" if one.difference is None else f"{one.difference:+.2f}",
+                "" if one.errors is None else f"{one.errors:+.1f}",
+                "" if one.ours is None else str(len(one.ours.values)),
+                one.scored,
+            ),
+        )
+    )
+
+
+def as_text(folder: Path) -> str:
+    """For a terminal: the table and the answer."""
+    made = Made.read(folder)
+    found = made.compared(folder)
+    return f"{typeset.plain(HEADS, [line(one) for one in found])}\n{answer(made, found)}"
+
+
+def frame(found: Sequence[Compared]) -> pd.DataFrame:
+    """Numbers, in percent and points."""
+    return pd.DataFrame(
+        [
+            {
+                "cell": one.cell,
+                "method": one.method,
+                "table": one.table,
+                "published": one.published,
+                "published_sd": one.deviation,
+                "ours": one.ours and one.ours.mean,
+                "low": one.ours and one.ours.low,
+                "high": one.ours and one.ours.high,
+                "seeds": len(one.ours.values) if one.ours else 0,
+                "difference": one.difference,
+                "standard_errors": one.errors,
+                "scored_by": one.scored,
+            }
+            for one in found
+        ]
+    )
+
+
+def answer(made: Made, found: Sequence[Compared]) -> str:
+    """What came of it in one sentence."""
+    run = [one for one in found if one.difference is not None]
+    if not run:
+        return f"Nothing of {made.id} has been run yet."
+    away = fmean(abs(one.difference) for one in run if one.difference is not None)
+    near = [one for one in run if one.errors is not None and abs(one.errors) <= 2]
+    known = [one for one in run if one.errors is not None]
+    said = f"{plural(len(run), 'number')} of {made.id} made again: on average {away:.1f} points from the paper's"
+    return said + (f", {len(near)} of {len(known)} within two standard errors." if known else ".")
+
+
+def orders(found: Sequence[Compared]) -> list[str]:
+    """By cell, how far the order of methods agrees with the paper's."""
+    said = []
+    for name, own in groupby(found, key=lambda one: one.cell):
+        run = [one for one in own if one.ours is not None and one.method not in REFERENCES]
+        if len(run) >= LEAST:
+            tau = stats.kendalltau([one.published for one in run], [one.ours.mean for one in run if one.ours])
+            order = f"Kendall's tau between the paper's order and ours is {tau.statistic:.2f} (p = {tau.pvalue:.2f})"
+            said.append(f"{name}: {order}.")
+    return said
+
+
+def departures(made: Made) -> list[str]:
+    """What differs from the paper's protocol."""
+    said = ", ".join(f"{key} = {value}" for key, value in made.changed.items())
+    return [f"Other than in the paper: {said}."] if said else []
+
+
+def against(found: Sequence[Compared]) -> go.Figure | None:
+    """Ours over the paper's, a point per number; on the line they agree."""
+    run = [one for one in found if one.ours is not None]
+    if not run:
+        return None
+    both = [value for one in run if one.ours for value in (one.published, one.ours.mean)]
+    ends = [min(both) - 2, max(both) + 2]
+    halves = [(one.ours.half or 0) if one.ours else 0 for one in run]
+    fig = figure(420, xaxis=axis("published accuracy, %", range=ends), yaxis=axis("ours, %", range=ends))
+    fig.add_scatter(x=ends, y=ends, mode="lines", line={"color": LIGHT["quiet"], "width": 1}, hoverinfo="skip")
+    fig.add_scatter(
+        x=[one.published for one in run],
+        y=[one.ours.mean for one in run if one.ours],
+        error_y={"array": halves, "color": LIGHT["quiet"], "width": 0},
+        text=[escape(f"{one.method}, {one.cell}") for one in run],
+        mode="markers",
+        marker={"color": LIGHT["accent"], "size": 9},
+        hovertemplate="%{text}<br>published %{x:.1f}, ours %{y:.1f}<extra></extra>",
+    )
+    return fig
+
+
+def values(made: Made, found: Sequence[Compared]) -> dict[str, Any]:
+    """What the template shows."""
+    made_small = "The scale is small: only signs and orders mean something, levels do not."
+    intro = "A point is a number of the paper; on the line both agree. Bars: half of our 95 % interval over seeds."
+    return {
+        "kind": "reproduce",
+        "title": made.id,
+        "asked": f"{made.what}; scale {made.scale}",
+        "answer": answer(made, found),
+        "besides": [*([made_small] if made.scale == "small" else []), *departures(made), *orders(found)],
+        "heads": HEADS,
+        "lines": lines(found),
+        "tones": TONE_WORDS,
+        "pages": [(cell.name, f"{cell.path}/report.html") for cell in made.cells],
+        "parts": [Part("against", "Ours against the paper's", charts(("against", "", against(found), "")), intro)],
+        "open": made.open,
+    }

@@ -1,0 +1,131 @@
+"""Published experiments made again: cell by cell, under the paper's protocol, each run kept by its identity."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fedbench.config import Config
+from fedbench.config.keys import nested
+from fedbench.errors import ConfigError
+from fedbench.jobs import run_folder
+from fedbench.jobs.schedule import Watch
+from fedbench.results.loggers import log_page
+from fedbench.results.plan import Plan
+from fedbench.studies.compared_methods import TUNE_SEEDS
+from fedbench.studies.space import Values
+from fedbench.studies.study_result import Tabled
+from fedbench.studies.tuning_study import TuningStudy, run_studies
+from fedbench_papers.image_sources import source_keys
+from fedbench_papers.tables.experiment import SCALES, Cell, Experiment, keys
+from fedbench_papers.tables.reproduction import Made, MadeCell
+
+KIND = "reproduce"
+
+
+class Reproduction(Tabled):
+    """What an experiment left. `table` has a row per published number."""
+
+
+def reproduce(
+    name: str,
+    config: Config | None = None,
+    *,
+    cells: Sequence[str] = (),
+    scale: str = "full",
+    sources: Mapping[str, str] | None = None,
+    at_once: int | None = None,
+    watch: Watch | None = None,
+) -> Reproduction:
+    """Run a published experiment, or what is missing of it, and write ours beside the paper's numbers.
+
+    name: `PAPER/EXPERIMENT`. config: what is to differ from the paper's protocol. cells: words, one of which is in the
+    name of a cell that is run. scale: `full`, or `small` with what the experiment's file says of it. sources: another
+    source of data by the name of a set. Cells of which some were run before stay in the page. Raises ConfigError before
+    any run.
+    """
+    config = config or Config()
+    experiment, studies = plan_tables(name, config, cells, scale, sources or {})
+    folder = folder_of(name, config, scale)
+    made = {cell.name: cell for cell in Made.read(folder).cells}
+    made |= {cell.name: record(experiment, cell, study, folder) for cell, study in studies}
+    with run_folder.writable(folder):
+        new = run_studies(distinct(studies), at_once, watch)
+        order = [cell.name for cell in experiment.cells]
+        known = sorted(made.values(), key=lambda cell: order.index(cell.name))
+        changed = {**(experiment.small.values if scale == "small" else {}), **given_by(config)}
+        Made(name, experiment.what, scale, list(experiment.open), changed, experiment.repeats, known).write(folder)
+    from fedbench.report import make_report
+
+    make_report(folder)
+    if new:
+        log_page(folder, config)
+    return Reproduction(folder)
+
+
+def plan_tables(
+    name: str, config: Config, cells: Sequence[str], scale: str, sources: Mapping[str, str]
+) -> tuple[Experiment, list[tuple[Cell, TuningStudy]]]:
+    """The experiment, and the runs of its chosen cells. Raises ConfigError."""
+    if scale not in SCALES:
+        raise ConfigError(f"--scale {scale}: must be {' or '.join(SCALES)}")
+    experiment, root = Experiment.load(name), (config.out or Path("results")).absolute()
+    if not experiment.cells:
+        raise ConfigError(f"{name}: nothing is run for it: {experiment.what}")
+    asked = config, scale, sources, folder_of(name, config, scale), root
+    return experiment, [(cell, plan_table(experiment, cell, *asked)) for cell in experiment.chosen(cells)]
+
+
+def distinct(cells: Sequence[tuple[Cell, TuningStudy]]) -> list[TuningStudy]:
+    """Their runs; those of cells that differ by a client alone once."""
+    return [*{study.folder: study for _, study in cells}.values()]
+
+
+def folder_of(name: str, config: Config, scale: str) -> Path:
+    """Where the reproduction lies."""
+    root = Path("results").absolute()
+    return config.out or root / KIND / (config.name or f"{name.replace('/', '-')}-{scale}")
+
+
+def plan_table(
+    experiment: Experiment,
+    cell: Cell,
+    config: Config,
+    scale: str,
+    sources: Mapping[str, str],
+    folder: Path,
+    root: Path,
+) -> TuningStudy:
+    """The runs of a cell. Cells that differ by a client alone have the same. Raises ConfigError."""
+    given = given_by(config)
+    asked = {**experiment.values(cell, scale), **given}
+    asked |= source_keys(asked["data.name"], sources)
+    whole = Config(**nested(asked))
+    compared = experiment.compared_methods(cell, scale, list(given))
+    clash = sorted(set(TUNE_SEEDS) & set(whole.seeds))
+    if clash and any(method.tuned for method in compared):
+        raise ConfigError(f"seeds: {clash[0]} is the seed that points are tried on, so no final run may have it")
+    plan = Plan("compare", None, whole.model_dump(mode="json"), [], point="after_agg")
+    own = folder / "cells" / slug(cell)
+    return TuningStudy(plan, whole, compared, own, root, TUNE_SEEDS, setting=cell.name)
+
+
+def given_by(config: Config) -> Values:
+    """What the user set of a run, by dotted key."""
+    return keys(config.model_dump(mode="json", exclude_unset=True, exclude={"out", "name"}))
+
+
+def slug(cell: Cell) -> str:
+    """The folder of a cell's runs."""
+    text = cell.dataset if cell.client is not None else cell.name
+    return "".join(letter if letter.isalnum() or letter in ".=-" else "-" for letter in text)
+
+
+def record(experiment: Experiment, cell: Cell, study: TuningStudy, folder: Path) -> MadeCell:
+    """What the page is to show of a cell."""
+    return MadeCell(
+        cell.name,
+        run_folder.relative(study.folder, folder),
+        cell.client,
+        experiment.pooled,
+        experiment.choice,
+        [vars(number) for number in experiment.of(cell)],
+    )

@@ -1,0 +1,88 @@
+"""The page and the tables of claims."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from fedbench.report import make_report
+from fedbench_papers.claims.page import bar, seeds, tally, tone, words, write_claims
+from tests.report.reading import Page
+
+PART = dict(part="a", case="", rule="B", point="agg", delta=0.5, judged=True, verdict="holds", p=0.01, p_holm=0.02)
+PART |= dict(mean=1.25, low=0.5, high=2.0, values=[1.0, 1.5], best=1.4, note="<b>", other="undecided")
+ROW = dict(id="C1", statement="A | B & <more>", where="Table 1", effect="+2", setting="CS", setting_text="small")
+ROW |= dict(uses=["M9"], seeds=[0, 1, 2], status="judged", parts=[PART], minutes=2.0, runs=6, open=["decay 0"])
+ROW |= dict(command="fedbench claims --only C1", fingerprint="0123abcd")
+ROW |= dict(arms={"x": {"method": "fedper", "train.lr": 0.1}, "y": {"method": "fedper"}})
+ROW |= dict(levels={"x": {"agg": 61.04, "fit": 70.0, "steps": 4.0}})
+ROW |= dict(choices={"C1": {"x": {"train.lr": 0.05}, "y": {}}})
+OTHER = {**ROW, "id": "C2", "status": "not run yet", "parts": []}
+for key in ("minutes", "runs", "fingerprint", "levels", "choices"):
+    del OTHER[key]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "claims.json").write_text(json.dumps({"rows": [ROW, OTHER]}))
+    write_claims(tmp_path)
+    return tmp_path
+
+
+def test_every_verdict_has_interval_minutes_and_command(folder):
+    text = (folder / "claims.md").read_text()
+    assert "| C1 | A / B & <more> | holds | 2.0 |" in text
+    assert "| C2 | A / B & <more> | not run yet |  |" in text
+    line = "| a | A better than B, after aggregation | holds | +1.25 (0.50 to 2.00) | 0.50 | 0.01 (0.02) | 1.00, 1.50 |"
+    assert line in text
+    assert "at the other point: undecided; best rounds on test +1.40" in text
+    assert "- command: `fedbench claims --only C1`" in text
+    assert "- runs: 6 own runs, 2.0 minutes of work, seeds 0 to 2; uses the runs of M9" in text
+    assert (
+        "gradient steps per client and round; all: method fedper\n  - x (train.lr 0.1): 61.0, 70.0, 4\n  - y\n" in text
+    )
+    assert "- chosen on validation: C1 x train.lr 0.05" in text
+    assert "## C2" not in text
+
+
+def test_the_table_as_a_file(folder):
+    rows = list(csv.DictReader((folder / "claims.csv").open()))
+    found = [(row["id"], row["part"], row["verdict"]) for row in rows]
+    assert found == [("C1", "a", "holds"), ("C2", "", "not run yet")]
+    assert rows[0]["values"] == "1 1.5"
+
+
+def test_the_page_opens_without_a_network_and_escapes(folder):
+    page = Page(folder / "report.html")
+    assert page.sections == ["answer", "rows", "row-C1"]
+    assert "<more>" in page.text
+    assert "<more>" not in page.source
+    assert not [where for where in page.references if where.startswith(("http", "//"))]
+    assert "1 of 2 rows were run; of their 1 parts: 1 holds, 0 does not hold, 0 undecided." in page.text
+
+
+def test_intervals_share_a_strip_with_0():
+    wide = {**PART, "low": -2.0, "high": 2.0, "mean": 0.0}
+    assert bar(PART, [PART, wide]) == {"start": 62.5, "end": 100.0, "mean": 81.25, "zero": 50.0}
+    assert bar({**PART, "low": None}, [PART]) is None
+
+
+def test_the_page_is_made_again_from_the_table(folder):
+    (folder / "report.html").unlink()
+    assert make_report(folder) == folder / "report.html"
+    assert (folder / "report.html").exists()
+
+
+def test_words():
+    assert words(ROW) == ["holds"]
+    assert words({"parts": [PART, {**PART, "part": "b"}], "status": ""}) == ["a: holds", "b: holds"]
+    assert words(OTHER) == ["not run yet"]
+    assert tally([OTHER]) == "None of 1 rows was run yet."
+    assert [tone(word) for word in ("holds, weaker than published", "does not hold", "undecided, leaning", "x")] == [
+        "holds",
+        "fails",
+        "open",
+        "none",
+    ]
+    assert [seeds(own) for own in ([0, 1, 2], [0], [3, 5])] == ["0 to 2", "0", "3, 5"]

@@ -1,0 +1,158 @@
+"""Properties that claims assert, on made-up records."""
+
+import numpy as np
+import pytest
+
+from fedbench_papers.claims import properties
+from fedbench_papers.claims.verdicts import FAILS, HOLDS, UNDECIDED
+from tests.papers.claims.made import frames, level
+
+
+def test_the_best_option_is_among_some():
+    arms = {"a": frames(agg=level(0.5, 0.5, 0.5)), "b": frames(agg=level(0.6, 0.4, 0.5))}
+    assert properties.best_is_one_of(arms, "agg", ["a", "b"], ["b"], 2).word == HOLDS, "of equals the last"
+    assert properties.best_is_one_of(arms, "agg", ["a", "b"], ["a"], 2).word == FAILS
+
+
+def test_the_best_of_one_kind_needs_less():
+    arms = {
+        "o .1": frames(agg=level(0.5, 0.5)),
+        "o .001": frames(agg=level(0.6, 0.4)),
+        "f .5": frames(agg=level(0.7, 0.7)),
+        "f .9": frames(agg=level(0.1, 0.7)),
+    }
+    ours, theirs = {"o .1": 0.1, "o .001": 0.001}, {"f .5": 0.5, "f .9": 0.9}
+    found = properties.needs_less(arms, "agg", ours, theirs, 10)
+    assert found.word == UNDECIDED
+    assert found.note == "true in 1 of 2 seeds; best shares 0.001, 0.1 against 0.5, 0.5"
+    assert properties.needs_less(arms, "agg", ours, theirs, 5).word == HOLDS
+
+
+def test_the_head_takes_over_what_is_personal():
+    def traces(sign: int) -> list[tuple]:
+        return [
+            (0, t, client, f"personal_location/{layer}", 0.5 + sign * way * t / 100)
+            for t in range(1, 26)
+            for client in (0, 1)
+            for layer, way in (("head", 1), ("body.conv1", -1))
+        ]
+
+    def judge(sign: int):
+        return properties.layers_part({"x": frames(agg=level(0.5), traces=traces(sign))}, "agg", "x")
+
+    assert judge(1).word == HOLDS
+    assert "last part of head 0.730" in judge(1).note  # the mean over rounds 21 to 25
+    assert judge(-1).word == FAILS
+    one = properties.layers_part({"x": frames(agg=level(0.5), traces=traces(1)[:1])}, "agg", "x")
+    assert one.word == UNDECIDED, "of the first round alone"
+
+
+def test_the_same_to_the_bit():
+    one, other = frames(agg=level(0.5, 0.6)), frames([0], agg=level(0.5, 0.9))
+    assert properties.same_numbers({"a": one, "b": other}, "agg", "a", "b").word == HOLDS
+    third = frames([0], agg=level(0.5 + 1e-15))
+    assert properties.same_numbers({"a": one, "b": third}, "agg", "a", "b").word == FAILS
+
+
+CLASSES = [[0, 1], [0, 1], [2, 3], [2, 3], [0, 2], [4, 5], [6, 7]]
+
+
+def overlapping(value) -> dict:
+    rows = [(0, 5, i, f"overlap/{j}", value(i, j)) for i in range(7) for j in range(7) if i != j]
+    return {"x": frames([0], agg=level(0.5), traces=rows)}
+
+
+def test_overlap_goes_with_common_classes():
+    shared = properties.common_classes(CLASSES)
+    assert shared[0].tolist() == [2, 2, 0, 0, 1, 0, 0]
+    judge = properties.alike_overlap
+    assert judge(overlapping(lambda i, j: 0.5 + 0.1 * shared[i, j]), "agg", "x", CLASSES, [5, 15]).word == HOLDS
+    assert judge(overlapping(lambda i, j: 0.5 - 0.1 * shared[i, j]), "agg", "x", CLASSES, [5, 15]).word == FAILS
+
+
+def test_mantel_is_fair_where_nothing_goes_together():
+    rng = np.random.default_rng(1)
+    noise = [(m + m.T) / 2 for m in rng.random((40, 2, 8, 8)).reshape(80, 8, 8)]
+    found = [properties.mantel(one, other, 99)[1] for one, other in zip(noise[::2], noise[1::2], strict=True)]
+    assert 0.3 < np.mean(found) < 0.7
+    assert properties.mantel(noise[0], noise[0], 99) == (pytest.approx(1), pytest.approx(0.01, abs=0.02))
+
+
+def test_related_classes_overlap():
+    judge = properties.related_overlap
+    arms = overlapping(lambda i, j: 0.9 if {i, j} == {5, 6} else 0.5 + 0.01 * (i + j))
+    assert judge(arms, "agg", "x", CLASSES, [5, 15], [5, 6]).word == HOLDS
+    assert judge(arms, "agg", "x", CLASSES, [5, 15], [0, 2]).word == FAILS
+
+
+def trusting(lambdas: dict[int, list[float]], public: float = 2.0) -> dict:
+    rows = [(0, t, c, "lambda", v) for c, values in lambdas.items() for t, v in enumerate(values, 2)]
+    rows += [(0, t, c, "loss_private", 1.0) for c, values in lambdas.items() for t in range(2, len(values) + 2)]
+    rows += [(0, t, c, "loss_public", public) for c, values in lambdas.items() for t in range(2, len(values) + 2)]
+    return {"x": frames([0], agg=level(0.5), traces=rows)}
+
+
+def test_little_trust_is_of_half_the_clients():
+    judge = properties.little_trust
+    assert judge(trusting({0: [0.5, 0.05], 1: [0.5, 0.5]}), "agg", "x").word == HOLDS
+    assert judge(trusting({0: [0.5, 0.2], 1: [0.5, 0.5]}), "agg", "x").word == FAILS
+    assert judge(trusting({0: [0.5, 0.05], 1: [0.5, 0.5]}, public=0.5), "agg", "x").word == FAILS
+
+
+def test_one_is_shut_out_and_the_others_are_not():
+    arms = trusting({0: [0.3, 0.05, 0.02], 1: [0.5, 0.4, 0.3], 2: [0.6, 0.5, 0.2]})
+    assert properties.shut_out(arms, "agg", "x").note == "true in 1 of 1 seeds; from round 3"
+    assert properties.shut_out(arms, "agg", "x", by=2).word == FAILS
+    assert properties.others_trust(arms, "agg", "x").word == HOLDS
+    later = trusting({0: [0.3, 0.05, 0.3], 1: [0.5, 0.4, 0.3]})
+    assert properties.shut_out(later, "agg", "x").word == FAILS, "not to the end"
+    assert properties.others_trust(trusting({0: [0.0, 0.0], 1: [0.5, 0.01]}), "agg", "x").word == FAILS
+
+
+def test_bytes():
+    arms = {"few": frames(agg=level(0.5), up=20.0), "many": frames(agg=level(0.5), up=4000.0)}
+    assert properties.fewer_bytes(arms, "agg", ["few"], "many", 100).word == HOLDS
+    found = properties.fewer_bytes(arms, "agg", ["few"], "many", 200)
+    assert found.word == FAILS, "more than the factor"
+    assert "few: 10 bytes against 2,000, factor 200" in found.note
+
+
+def test_points_that_change_the_order():
+    arms = {"g": frames(agg=level(0.2), fit=level(0.8)), "l": frames(agg=level(0.7), fit=level(0.7))}
+    assert properties.points_differ(arms, "agg", ["g", "l"], "g", "l").word == HOLDS
+    same = {"g": frames(agg=level(0.2), fit=level(0.25)), "l": frames(agg=level(0.7), fit=level(0.7))}
+    assert properties.points_differ(same, "agg", ["g", "l"], "g", "l").word == FAILS
+
+
+def test_two_estimators():
+    def judge(*seconds: float):
+        """Of two methods with the same mean, by their accuracy on the class that stands last, at two seeds."""
+        arms = {
+            name: frames(
+                agg=level(0.7 + i / 1000, 0.7), sizes=(200, 200), classes=dict.fromkeys((0, 1), [[1.4 - s, s]] * 2)
+            )
+            for i, (name, s) in enumerate(zip("ab", seconds, strict=True))
+        }
+        return properties.estimators_differ(arms, "agg", ["a", "b"], 32)
+
+    assert judge(0.74, 0.74).word == HOLDS, "0.4 points"
+    assert judge(0.72, 0.69).word == HOLDS, "they swap"
+    assert judge(0.72, 0.72).word == UNDECIDED
+    assert judge(0.7, 0.7).word == FAILS
+    assert judge(0.72, 0.72).note.startswith("signed mean +0.21; largest 0.21; neighbours swap in 0 seeds; shuffled 0.")
+
+
+def test_a_shuffled_order_moves_the_mean_over_batches():
+    many, whole = (frames(agg={0: [0.7] * 2}, sizes=(n, n)) for n in (200, 128))
+    one = 100 * np.sqrt(0.21 * 8 * (192 / 199)) * (1 / 8 - 1 / 32) / 7 * np.sqrt(2 / np.pi)  # of a normal one
+    assert properties.shuffled_gap(many, "agg", 32) == pytest.approx(one / np.sqrt(2), rel=0.1)
+    assert properties.shuffled_gap(whole, "agg", 32) == pytest.approx(0)
+
+
+def test_plain_and_pooled_means():
+    a, b = frames(agg={0: [1.0, 0.0]}, sizes=(10, 90)), frames(agg={0: [0.3, 0.5]}, sizes=(10, 90))
+    assert properties.means_differ({"a": a, "b": b}, "agg", ["a", "b"]).word == HOLDS
+    assert (
+        properties.means_differ({"a": a, "b": frames(agg={0: [0.9, 0.0]}, sizes=(10, 90))}, "agg", ["a", "b"]).word
+        == FAILS
+    )

@@ -1,0 +1,131 @@
+"""Rows are data that mean something: every row, arm, setting and word of them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.methods import load
+from fedbench_papers.claims.properties import PROPERTIES
+from fedbench_papers.claims.readings import READINGS
+from fedbench_papers.claims.rows import DATA, SETTINGS, Row, chosen_rows, load_rows, read
+from fedbench_papers.image_sources import asked_sources
+
+ROWS = load_rows()
+NAMES = ("ours", "theirs")
+"""Keys of a check whose mappings have labels as keys."""
+
+
+def labels_in(term: Any) -> Iterator[str]:
+    """The labels that a term or the values of a check name."""
+    if isinstance(term, str):
+        yield term
+    elif isinstance(term, list):
+        for own in term:
+            yield from labels_in(own)
+    else:
+        ((word, inside),) = term.items()
+        yield from labels_in(inside if word in ("mean", "best") else inside["of"])
+
+
+def named(part: dict[str, Any]) -> Iterator[str]:
+    for key in ("of", "low", "middle", "high", "label", "large", "second"):
+        yield from labels_in(part[key]) if key in part else ()
+    yield from labels_in(part["first"]) if "first" in part else ()
+    for key in ("options", "others", "order", "labels", "among", "small"):
+        for own in part.get(key, ()):
+            yield from labels_in(own)
+    for key in NAMES:
+        yield from part.get(key, ())
+
+
+def known(row: Row) -> set[str]:
+    return {a.label for a in row.arms} | {f"{name} {a.label}" for name in row.uses for a in ROWS[name].arms}
+
+
+def test_there_are_34_rows():
+    counts = {letter: sum(name.startswith(letter) for name in ROWS) for letter in "COFMX"}
+    assert counts == {"C": 5, "O": 6, "F": 10, "M": 9, "X": 4}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_every_arm_is_a_configuration(row):
+    for arm in row.arms:
+        load(arm.method)
+        for values in arm.points:
+            asked = arm.config(Config(), {**values, **arm.trial})
+            assert asked.data.name in DATA.values()
+    labels = [arm.label for arm in row.arms]
+    assert len(set(labels)) == len(labels)
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_every_word_of_a_part_is_known(row):
+    assert row.parts
+    for part in row.parts.values():
+        for case in part.get("cases", {"": {}}).values():
+            own = {**part, **case}
+            assert set(named(own)) <= known(row)
+            assert own["rule"] in ("B", "T", "N", "S", "M", "K", "P", "shown")
+            assert (own["rule"] == "P") == ("check" in own)
+            assert own.get("check", "little_trust") in PROPERTIES
+            assert own["rule"] in ("P", "K", "shown") or own["delta"] > 0
+            assert words_of(own.get("of", [])) <= {*READINGS, "mean", "best"}
+
+
+def words_of(term: Any) -> set[str]:
+    if isinstance(term, dict):
+        ((word, inside),) = term.items()
+        return {word} | (words_of(inside) if isinstance(inside, list) else set())
+    return set() if isinstance(term, str) else set().union(*map(words_of, term))
+
+
+def test_arms_take_setting_then_method_then_their_own():
+    row = ROWS["C3"]
+    none = next(arm for arm in row.arms if arm.label == "none")
+    assert none.fixed["train.lr"] == 0.01
+    assert none.fixed["train.epochs"] == 1, "co-pfl's of the setting"
+    assert none.fixed["evaluate.every"] == 1, "of all arms of the row"
+    assert none.fixed["partition.images"] == 50
+    assert none.seeds == (0, 1, 2)
+
+
+def test_a_tuned_arm_is_tried_on_a_fifth_held_out_in_a_third_of_the_rounds():
+    arm = ROWS["C5"].arms[0]
+    assert arm.points == ({"train.lr": 1e-4}, {"train.lr": 3e-4})
+    assert arm.trial == {"data.val": 0.2, "rounds": 10}
+    assert arm.config(Config(), arm.points[0]).data.val == 0
+
+
+def test_the_choosing_seed_is_one_more():
+    assert ROWS["F10"].arms[0].seeds == (0, 1, 2, 3, 4, 90)
+
+
+def test_rows_share_runs_by_saying_the_same():
+    first, second = (ROWS[name].arms for name in ("O1", "O2"))
+    assert first[5].config(Config()).key() == second[5].config(Config()).key()
+
+
+def test_where_sets_are(tmp_path):
+    (tmp_path / "fmnist").mkdir()
+    (tmp_path / "cifar10_jpeg").mkdir()
+    (tmp_path / "cifar10_jpeg" / "train.parquet").touch()
+    rows = load_rows(asked_sources([str(tmp_path)], list(DATA)))
+    assert rows["M6"].arms[0].fixed["data.root"] == f"{tmp_path}/fmnist"
+    assert rows["F1"].arms[0].fixed["data.name"] == f"parquet:{tmp_path}/cifar10_jpeg"
+    assert ROWS["F1"].arms[0].fixed["data.name"] == "cifar10"
+
+
+def test_mistakes_are_told(tmp_path):
+    with pytest.raises(ConfigError, match="--only C9: unknown row; did you mean"):
+        chosen_rows(ROWS, ["C9"])
+    assert len(chosen_rows(ROWS, ["all"])) == 34
+    assert [row.id for row in chosen_rows(ROWS, ["M9", "C1", "M9"])] == ["M9", "C1"]
+
+
+def test_every_setting_is_used_and_said():
+    used = {row.setting for row in ROWS.values()} | {"CF", "MCP"}
+    assert used == set(read(SETTINGS))
+    assert all(place["text"].strip() for place in read(SETTINGS).values())

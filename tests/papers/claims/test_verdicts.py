@@ -1,0 +1,170 @@
+"""The rules of verdicts on differences made by hand: every branch."""
+
+import pandas as pd
+import pytest
+
+from fedbench.results.statistics import NoValue
+from fedbench_papers.claims.verdicts import (
+    FAILS,
+    HOLDS,
+    LEANING,
+    UNDECIDED,
+    WEAKER,
+    Verdict,
+    alike,
+    all_of,
+    better,
+    difference,
+    monotone,
+    most_of,
+    never_below,
+    ordered,
+    peaked,
+    property_of,
+    some_of,
+)
+
+
+def series(*means: float, spread: float = 0.0, clients: int = 4) -> pd.Series:
+    """A number for every seed, spread evenly over its clients."""
+    offsets = [spread * (i - (clients - 1) / 2) for i in range(clients)]
+    index = pd.MultiIndex.from_product([range(len(means)), range(clients)], names=["seed", "client"])
+    return pd.Series([mean + offset for mean in means for offset in offsets], index=index)
+
+
+@pytest.mark.parametrize(
+    ("means", "delta", "word"),
+    [
+        ((3.0, 3.2, 3.4), 1.0, HOLDS),  # 3.2 +- 0.50
+        ((3.0, 3.2, 3.4), 3.6, HOLDS),  # the upper end is 3.70
+        ((3.0, 3.2, 3.4), 3.8, WEAKER),
+        ((-0.2, 0.0, 0.2), 0.6, FAILS),  # 0 +- 0.50
+        ((-0.2, 0.0, 0.2), 0.4, UNDECIDED),
+        ((-3.0, -3.2, -3.4), 1.0, FAILS),
+        ((1.0, 5.0, 9.0), 1.0, LEANING),  # 5 +- 9.9, all of one sign, and clients agree
+        ((2.0,), 1.0, UNDECIDED),  # one seed decides nothing
+    ],
+)
+def test_better(means, delta, word):
+    assert better(series(*means), delta).word == word
+
+
+def test_leaning_needs_the_clients_too():
+    assert better(series(1.0, 5.0, 9.0, spread=30.0), 1.0).word == UNDECIDED
+    assert better(series(0.0, 5.0, 9.0), 1.0).word == UNDECIDED
+
+
+def test_the_interval_has_the_seed_as_its_unit():
+    few, many = (better(series(1.0, 2.0, 3.0, clients=n), 1.0).estimate for n in (2, 200))
+    assert few.low == many.low
+    assert few.low == pytest.approx(2 - 2.484, abs=1e-3)  # 2.48 times a standard deviation of 1, three seeds
+
+
+def test_the_opposite_is_noted():
+    assert better(series(-3.0, -3.2, -3.4), 1.0).reverse
+    assert not better(series(-0.2, 0.0, 0.2), 0.6).reverse
+    assert better(series(-3.0, -3.2, -3.4), 1.0).p > 0.99
+
+
+@pytest.mark.parametrize(
+    ("means", "word"),
+    [
+        ((0.1, 0.2, 0.3), HOLDS),
+        ((3.0, 3.1, 3.2), FAILS),
+        ((-3.0, -3.1, -3.2), FAILS),
+        ((0.8, 1.0, 1.2), LEANING),
+        ((-2.0, 0.0, 2.0), UNDECIDED),
+    ],
+)
+def test_alike(means, word):
+    assert alike(series(*means), 1.0).word == word
+
+
+@pytest.mark.parametrize(
+    ("means", "word"),
+    [
+        ((-0.5, -0.4, -0.3), HOLDS),
+        ((5.0, 5.1, 5.2), HOLDS),
+        ((-3.0, -3.1, -3.2), FAILS),
+        ((-1.6, -1.0, -0.4), LEANING),
+        ((-2.0, 0.0, 2.0), UNDECIDED),
+    ],
+)
+def test_never_below(means, word):
+    assert never_below(series(*means), 1.0).word == word
+
+
+def test_a_peak_needs_both_flanks():
+    low, middle, high = series(1, 1.1, 1.2), series(5, 5.2, 5.1), series(2, 2.1, 2.3)
+    assert peaked(low, middle, high, 0.5).word == HOLDS
+    assert peaked(low, middle, high, 9.0).word == WEAKER
+    assert peaked(low, high, middle, 0.5).word == FAILS
+    assert peaked(low, middle, series(2, 9, 4), 0.5).word == UNDECIDED
+    found = peaked(low, middle, high, 0.5)
+    assert found.estimate.mean == pytest.approx(2.9667, abs=1e-3)  # the smaller of the flanks
+    assert found.note == "lower flank holds; upper flank holds"
+
+
+def test_the_flank_that_decides_is_the_one_that_is_told():
+    """The upper one is lower, but wide: undecided."""
+    low, middle, high = series(2.1, 2.2, 2.2), series(1.1, 1.0, 1.2), series(0, 2, 7)
+    found = peaked(low, middle, high, 0.5)
+    assert found.note == "lower flank does not hold; upper flank undecided"
+    assert (found.word, found.estimate.mean) == (FAILS, pytest.approx(-3.2 / 3))
+    assert found.estimate.high < 0.5
+
+
+def test_monotone_is_pages_test():
+    up = [series(1, 2, 3), series(2, 3, 4), series(3, 4, 5)]
+    assert monotone(up, 1.0).word == HOLDS
+    assert monotone(up, 1.0).p == pytest.approx(1 / 6**3)
+    down = monotone(up[::-1], 1.0)
+    assert (down.word, down.reverse) == (FAILS, True)
+    mixed = [series(1, 3, 2), series(3, 1, 2), series(2, 2.5, 1)]
+    assert monotone(mixed, 9.0).word == FAILS, "the last is surely not so far above the first"
+    assert monotone(mixed, 0.1).word == UNDECIDED
+    assert monotone([series(1.0), series(2.0), series(3.0)], 1.0).word == UNDECIDED, "one seed"
+
+
+def test_order_of_means():
+    published = ["a", "b", "c", "d", "e"]
+    assert ordered(dict(a=5, b=4, c=3, d=2, e=1), published, 0.8).word == HOLDS
+    assert ordered(dict(a=4, b=5, c=3, d=2, e=1), published, 0.8).word == HOLDS  # one swap of neighbours: 0.8
+    assert ordered(dict(a=4, b=5, c=3, d=1, e=2), published, 0.8).word == UNDECIDED
+    assert ordered(dict(a=1, b=2, c=3, d=4, e=5), published, 0.8).word == FAILS
+    assert ordered(dict(a=5, b=4, c=3, d=2, e=1), published, 0.8).p == pytest.approx(1 / 120)
+
+
+def test_properties():
+    assert property_of({0: True, 1: True}).word == HOLDS
+    assert property_of({0: True, 1: False, 2: False}).word == FAILS
+    assert property_of({0: True, 1: True, 2: False}).word == UNDECIDED
+    assert property_of({0: True, 1: False}).word == UNDECIDED
+    assert property_of({0: True, 1: True, 2: False}, least=2).word == HOLDS
+    assert property_of({}).word == UNDECIDED
+
+
+def test_several_verdicts():
+    holds, weaker, fails, opens = Verdict(HOLDS), Verdict(WEAKER), Verdict(FAILS), Verdict(UNDECIDED)
+    reverse = Verdict(FAILS, reverse=True)
+    assert [all_of(v) for v in ([holds, holds], [holds, weaker], [holds, opens], [opens, fails])] == [
+        HOLDS,
+        WEAKER,
+        UNDECIDED,
+        FAILS,
+    ]
+    assert all_of([holds, Verdict(LEANING)]) == LEANING
+    assert some_of([holds, fails, opens], 1) == HOLDS
+    assert some_of([weaker, fails], 1) == WEAKER
+    assert some_of([holds, reverse], 1) == FAILS, "reversed in none"
+    assert some_of([opens, fails], 1) == UNDECIDED
+    assert some_of([opens, fails], 2) == FAILS, "two can hold no more"
+    assert most_of([holds, holds, opens], 2) == HOLDS
+    assert most_of([reverse, reverse, holds], 2) == FAILS
+    assert most_of([reverse, holds, opens], 2) == UNDECIDED
+
+
+def test_what_only_one_side_has_is_left_out():
+    assert len(difference(series(1, 2, 3), series(1, 2))) == 8
+    with pytest.raises(NoValue):
+        better(difference(series(1), series(1).iloc[:0]), 1.0)

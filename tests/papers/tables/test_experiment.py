@@ -1,0 +1,260 @@
+"""The experiments of the papers, as their files and published.csv have them."""
+
+import csv
+import inspect
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, product
+from typing import Any
+
+import pytest
+import torch
+
+from fedbench import methods, models, tasks
+from fedbench.aggregation.ranks import quantile_rank
+from fedbench.cli.flags import PRESET_NAMES, layered
+from fedbench.config import Config
+from fedbench.config.counts import count_of
+from fedbench.config.keys import nested
+from fedbench.data import partition
+from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import settled
+from fedbench.methods.base import Method
+from fedbench.methods.server import Context
+from fedbench.module.layout import Layout
+from fedbench.runtime.warnings import said
+from fedbench_papers.tables.experiment import FOLDER, SCALES, Experiment, names, sets
+from tests.papers.tables.sets import published
+
+RUN = [name for name in names() if Experiment.load(name).cells]
+
+
+def test_every_experiment_of_the_table_has_a_file():
+    assert len(names()) == 25 + 8
+    assert len(RUN) == 20 + 8
+    assert "cifar10" in sets()
+
+
+@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("scale", ["full", "small"])
+def test_every_cell_has_numbers_and_a_configuration_that_is_legal(name, scale):
+    experiment = Experiment.load(name)
+    for cell in experiment.cells:
+        asked = Config(**nested(experiment.values(cell, scale)))
+        compared = experiment.compared_methods(cell, scale)
+        assert [method.label for method in compared] == [number.method for number in experiment.of(cell)] != []
+        for method in compared:
+            method.config(asked, method.points[0])
+
+
+def test_every_partition_can_be_dealt_on_data_of_the_published_size():
+    dealt = set()
+    for experiment in map(Experiment.load, RUN):
+        for cell, scale in product(experiment.cells, SCALES):
+            asked = Config(**nested(experiment.values(cell, scale)))
+            found = f"{cell.dataset} {asked.partition} {asked.public}"
+            if found not in dealt:
+                rows = partition(published(cell.dataset), asked, 0)
+                assert min(rows.sizes("train").min(), rows.sizes("test").min()) > 0, (experiment.id, cell.name, scale)
+            dealt.add(found)
+    assert len(dealt) > 50
+
+
+def made(config: Config) -> Method:
+    """The method of a configuration on the layout of its model, without a number in it."""
+    dataset, kind = published(config.data.name), methods.load(config.method.name)
+    options, task = kind.Options(**config.method.options), tasks.load(dataset.task)
+    with torch.device("meta"):
+        module = models.build(config.model.name, dataset.shape, dataset.outputs, task, **config.model.options)
+    kind.adapt_model(module, Layout.of(module), options, 0)
+    sizes = (100,) * config.partition.clients
+    return kind(options, Context(Layout.of(module), config.train, 0, 1, dataset.classes, sizes))
+
+
+def warnings(method: Method, config: Config) -> list[str]:
+    """What the method of a configuration says before round 1."""
+    public, drawn = config.public.size or 0, count_of(config.partition.clients, config.participation)
+    more = {"train": config.train, "rounds": config.rounds, "public": public, "drawn": drawn}
+    method.context = replace(method.context, **more)
+    return said(method, config.method.name)
+
+
+def asked(experiment: Experiment) -> Iterator[tuple[str, Config]]:
+    """Every configuration of an experiment, with where it is asked for."""
+    for cell, scale in product(experiment.cells, SCALES):
+        common = Config(**nested(experiment.values(cell, scale)))
+        for method in experiment.compared_methods(cell, scale):
+            for point in method.points:
+                yield f"{experiment.id}, {cell.name}, {scale}: {method.label}", method.config(common, point)
+
+
+@pytest.mark.parametrize("paper", sorted({name.partition("/")[0] for name in RUN}))
+def test_no_experiment_asks_for_what_its_method_warns_of(paper):
+    alike: dict[str, list[tuple[str, Config]]] = {}
+    for where, config in chain.from_iterable(asked(Experiment.load(name)) for name in RUN if name.startswith(paper)):
+        config, dataset = settled(config), published(config.data.name)
+        method, model = config.method.model_dump_json(), config.model.model_dump_json()
+        key = f"{method} {model} {dataset.shape} {dataset.classes} {config.partition.clients}"
+        alike.setdefault(key, []).append((where, config))
+    for found in alike.values():
+        method = made(found[0][1])  # takes masks as large as the model: one at a time
+        for where, config in found:
+            assert warnings(method, config) == [], where
+
+
+@pytest.mark.parametrize("name", PRESET_NAMES)
+def test_no_preset_asks_for_what_its_method_warns_of(name):
+    config = settled(Config(**nested(layered(name, None, {}))))
+    assert warnings(made(config), config) == []
+
+
+def test_what_a_method_warns_of_is_seen():
+    """Without this the two tests above would say nothing."""
+    keys = {"data.name": "svhn", "model.name": "avgcnn", "method.name": "fedobp", "method.scope": "head"}
+    few, more = (settled(Config(**nested({**keys, "method.quantile": q}))) for q in (0.9999, 0.983))
+    assert "leaves none of 5130 numbers personal" in warnings(made(few), few)[0]
+    assert warnings(made(more), more) == []
+
+
+def fixed(experiment: Experiment, label: str, scale: str = "full") -> dict[str, dict[str, Any]]:
+    """By data set, what a method takes."""
+    return {
+        cell.dataset: next(dict(c.fixed) for c in experiment.compared_methods(cell, scale) if c.label == label)
+        for cell in experiment.cells
+    }
+
+
+def test_quantiles_of_resnet18_are_the_shares_of_its_table():
+    with open(FOLDER / "published.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["metric"] == "personalised_parameters_percent"]
+    shares = {row["dataset"]: float(row["mean"]) for row in rows if row["experiment"] == "resnet18"}
+    found = fixed(Experiment.load("fedobp/resnet18"), "fedobp")
+    assert {name: 1 - own["method.quantile"] for name, own in found.items()} == pytest.approx(
+        {name: share / 100 for name, share in shares.items()}
+    )
+
+
+def test_the_head_alone_keeps_as_many_numbers_as_the_whole_model_or_as_the_code_has_it():
+    experiment = Experiment.load("fedobp/normalization")
+    whole = fixed(experiment, "fedobp normalization=global scope=all")
+    head = fixed(experiment, "fedobp normalization=global scope=head")
+    by_code = {"cifar10": 0.983, "cifar100": 0.91078, "emnist": 0.9057}
+    for name, own in head.items():
+        dataset = published(name)
+        layout = Layout.of(models.load("avgcnn")(input_shape=dataset.shape, classes=dataset.classes))
+        in_head = sum(slot.size for slot in layout.params if slot.head)
+        count = in_head - quantile_rank(in_head, own["method.quantile"], "inf")
+        if name in by_code:
+            assert own["method.quantile"] == by_code[name]
+            assert count > 0
+        else:
+            assert count == layout.size - quantile_rank(layout.size, whole[name]["method.quantile"], "inf") > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("fedmosaic/hybrid", ["ViT: not said; the small one", "AlexNet: with or without BatchNorm"]),
+        ("fedmosaic/label-skew-practical", ["concentration: not said; 0.1, because"]),
+        ("co-pfl/main", ["training part of cifar10c"]),
+    ],
+)
+def test_what_a_paper_leaves_open_is_named_as_it_is_run(name, words):
+    experiment = Experiment.load(name)
+    assert all(any(word in line for line in experiment.open) for word in words)
+    if name == "fedmosaic/label-skew-practical":
+        assert experiment.config["partition.alpha"] == 0.1
+    assert inspect.signature(models.load("vit")).parameters["size"].default == "small"
+    assert inspect.signature(models.load("alexnet")).parameters["norm"].default == "batch"
+
+
+def test_clients_share_images_where_classes_are_too_small_for_all_and_the_page_says_so():
+    experiment = Experiment.load("co-pfl/main-v2")
+    for cell in experiment.cells:
+        asked = Config(**nested(experiment.values(cell, "full")))
+        rows = partition(published(cell.dataset), asked, 0)
+        short = cell.dataset in ("cifar10c", "mini-imagenet")
+        assert any(line.startswith("partition.reuse: ") for line in rows.warnings) == short
+        assert set(rows.sizes("test")) == {100 * asked.partition.classes}
+    assert any("partition.reuse" in line for line in experiment.open)
+
+
+@pytest.mark.parametrize("name", ["co-pfl/main", "fedobp/resnet18"])
+def test_the_stem_of_resnet18_is_the_one_of_7x7(name):
+    experiment = Experiment.load(name)
+    model = dict(Config(**nested(experiment.values(experiment.cells[0], "full"))).model)
+    assert model["name"] == "resnet18"
+    assert "stem" not in model  # the model's own
+    assert models.load("resnet18")(input_shape=(3, 32, 32), classes=10).body.conv1.kernel_size == (7, 7)
+    assert not any("3x3" in line for line in experiment.open)
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_no_number_of_a_cell_is_left_out(name):
+    experiment = Experiment.load(name)
+    cells = {(cell.dataset, cell.setting) for cell in experiment.cells}
+    left = {(number.dataset, number.setting) for number in experiment.numbers} - cells
+    assert not {setting for _, setting in left if setting}
+
+
+def test_what_an_experiment_is_like_and_what_it_adds():
+    first, second = Experiment.load("fedcac/main-pathological"), Experiment.load("fedcac/main-dirichlet")
+    assert second.config == {**first.config, "partition.name": "dirichlet-fixed"}
+    assert second.open[: len(first.open)] == first.open
+    assert Experiment.load("fedobp/resnet18").open[: len(Experiment.load("fedobp/main").open)]
+
+
+@pytest.mark.parametrize("name", [name for name in RUN if name.startswith("co-pfl/") and "working" not in name])
+def test_every_experiment_of_co_pfl_exists_under_both_readings(name):
+    literal, working = Experiment.load(name), Experiment.load(f"{name}-working")
+    assert (literal.what, working.what) == tuple(
+        literal.what.replace("literal", kind) for kind in ("literal", "working")
+    )
+    assert (literal.config, literal.cells, literal.numbers) == (working.config, working.cells, working.numbers)
+    assert any("`fedbench methods co-pfl`" in line for line in literal.open)
+    reading = {"method.server_rule": "per_index", "method.merge_mask": "client", "method.loo_update": "same_round"}
+    for scale, cell in product(SCALES, literal.cells):
+        for one, other in zip(
+            literal.compared_methods(cell, scale), working.compared_methods(cell, scale), strict=True
+        ):
+            assert other.fixed == {**one.fixed, **(reading if one.method == "co-pfl" else {})}
+            assert (one.label, one.points) == (other.label, other.points)
+
+
+def test_methods_that_the_paper_scores_over_batches_are_scored_so():
+    experiment = Experiment.load("co-pfl/main")
+    found = {c.label: c.fixed for c in experiment.compared_methods(experiment.cells[0], "full")}
+    assert found["co-pfl"]["evaluate.accuracy"] == "batches"
+    assert found["co-pfl"]["evaluate.batch_size"] == 32
+    assert "evaluate.accuracy" not in found["local"]
+
+
+def test_a_key_that_the_user_sets_is_not_tuned_and_wins():
+    experiment = Experiment.load("co-pfl/main")
+    found = {c.label: c for c in experiment.compared_methods(experiment.cells[0], "full", ["train.lr", "train.epochs"])}
+    assert found["local"].points == ({},)
+    assert "train.epochs" not in found["co-pfl"].fixed
+    assert {"train.lr": 0.01} in Experiment.load("co-pfl/main").compared_methods(experiment.cells[0], "full")[0].points
+
+
+def test_options_of_one_method_are_its_own():
+    experiment = Experiment.load("fedcac/main-pathological")
+    found = {c.label: c.fixed for c in experiment.compared_methods(experiment.cells[1], "full")}
+    assert found["fedcac"] == {"method.beta": 170}
+    assert found["fedper"] == {}
+    small = {c.label: c.fixed for c in experiment.compared_methods(experiment.cells[1], "small")}
+    assert small["fedcac"] == {"method.beta": 6}
+
+
+def test_cells_are_chosen_by_data_set_or_word():
+    experiment = Experiment.load("co-pfl/main")
+    assert [cell.dataset for cell in experiment.chosen(["cifar10"])] == ["cifar10"]
+    assert [cell.dataset for cell in experiment.chosen(["clients=20"])] == ["cinic10", "mini-imagenet"]
+    assert len(experiment.chosen([])) == 4
+    with pytest.raises(ConfigError, match="--cells svhn: no cell of co-pfl/main; it has cifar10, clients=10"):
+        experiment.chosen(["svhn"])
+
+
+def test_a_name_that_is_none():
+    with pytest.raises(ConfigError, match=r"co-pfl/mian: no published experiment; .*co-pfl/main"):
+        Experiment.load("co-pfl/mian")

@@ -1,0 +1,72 @@
+"""A published experiment made again on other data, small enough to wait for."""
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench_papers.tables.experiment import Experiment
+from fedbench_papers.tables.reproduce import plan_table, reproduce, slug
+
+SMALL = {
+    "partition": {"clients": 3, "train_size": 20, "test_size": 10},
+    "model": {"name": "mlp", "hidden": 8},
+    "train": {"epochs": 1},
+    "rounds": 2,
+    "seeds": [0],
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Table 4 of FedCAC, its CIFAR-10 column, on the digits."""
+    config = Config(**SMALL, out=tmp_path_factory.mktemp("published") / "out")
+    return reproduce("fedcac/mask-methods", config, cells=["cifar10"], sources={"cifar10": "digits"}, at_once=1)
+
+
+def test_ours_stands_beside_the_papers_numbers(made):
+    table = made.table.set_index("method")
+    assert table["published"].to_dict() == {"pfedgate": 89.15, "perfedmask": 89.2, "fedcac": 89.77}
+    assert table["ours"].between(0, 100).all()
+    assert table.loc["fedcac", "difference"] == pytest.approx(table.loc["fedcac", "ours"] - 89.77)
+    assert set(table["scored_by"]) == {"best round on test"}
+
+
+def test_the_page_says_what_differs_from_the_paper_and_what_it_leaves_open(made):
+    text = made.report.read_text()
+    assert "partition.clients = 3" in text
+    assert "tau: 0.5" in text
+    assert "3 numbers of fedcac/mask-methods made again" in text
+
+
+def test_given_again_nothing_is_run_and_other_cells_stay(made):
+    before = {path: path.stat().st_mtime_ns for path in made.folder.rglob("metrics.jsonl")}
+    config, sources = Config(**SMALL, out=made.folder), {"cifar100": "digits"}
+    again = reproduce("fedcac/mask-methods", config, cells=["cifar100"], sources=sources, at_once=1)
+    assert set(again.table["cell"]) == {"cifar10, pathological 2 classes", "cifar100, pathological 2 classes"}
+    after = {path: path.stat().st_mtime_ns for path in made.folder.rglob("metrics.jsonl")}
+    assert before.items() <= after.items()
+
+
+def test_cells_of_single_clients_have_the_same_runs(tmp_path):
+    experiment = Experiment.load("fedmosaic/feature-shift")
+    first, second, *_ = experiment.cells
+    studies = [plan_table(experiment, c, Config(), "full", {}, tmp_path, tmp_path) for c in (first, second)]
+    assert studies[0].folder == studies[1].folder == tmp_path / "cells" / "office-caltech10"
+    assert [c.client for c in (first, second)] == [0, 1]
+    assert slug(Experiment.load("co-pfl/main").cells[0]) == "cifar10--clients=10-s=2-m-bound=50"
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "line"),
+    [
+        ("fedcac/mask-methods", {"scale": "tiny"}, "--scale tiny: must be full or small"),
+        ("fedobp/settings", {}, "fedobp/settings: nothing is run for it: quantiles .*`fedbench reproduce fedobp/main`"),
+        ("fedobp/score-quantile", {}, "nothing is run for it: best quantiles .*`fedbench claims --only O1,O2`"),
+        ("fedcac/mask-methods", {"cells": ["svhn"]}, "--cells svhn: no cell"),
+        ("co-pfl/main", {"cells": ["cifar10"], "sources": {"cifar10": "parquet:/nowhere"}}, "/nowhere"),
+    ],
+)
+def test_mistakes_are_refused_before_anything_runs(tmp_path, name, more, line):
+    with pytest.raises(ConfigError, match=line):
+        reproduce(name, Config(out=tmp_path / "out"), **more)
+    assert not (tmp_path / "out").exists()
