@@ -2,25 +2,34 @@
 
     python tests/golden.py record DIR [CASE ...] [--jobs 2]
     python tests/golden.py compare DIR [CASE ...] [--jobs 2] [--hosts 2]
+    python tests/golden.py hash [--jobs 2]
 
 Every method runs plain and awkward (`tests/conformance`), then once for each choice of its options, then with what
 stands in MORE. A change that is not meant to change a number keeps all of them to the bit. The records hold on one
 kind of processor with one set of library versions, so they are kept outside the project. CASE: a method, or a case's
 whole name. Ends with 1 where anything differs.
+
+`hash` records the hashes of HASHED in tests/hashes, in the file of this kind of processor;
+tests/conformance/test_golden.py compares them wherever such a file holds.
 """
 
 import argparse
 import gzip
+import json
 import multiprocessing
 import os
+import platform
 import sys
 import tempfile
 from collections.abc import Iterator
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 os.environ |= {"OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 ROOT = Path(__file__).resolve().parent.parent
+HASHES = ROOT / "tests" / "hashes"
 sys.path.insert(0, str(ROOT))
 
 AWKWARD: dict[str, Any] = dict(
@@ -36,6 +45,7 @@ MORE: dict[str, dict[str, Any]] = {
     "fedavg adamw": {"train__optimizer": "adamw"},
     "fedavg module": {"train__optimizer": "module", "train__keep_optimizer": True},
     "fedavg trainer": {"train__engine": "trainer"},
+    "fedavg stack": {"train__engine": "stack", "train__width": 4},
     "fedavg 64-true": {"train__precision": "64-true"},
     "fedavg bf16-mixed": {"train__precision": "bf16-mixed"},
     "fedavg augmented": {"data": {"name": "digits", "augment": ["flip", "crop", "rotate"]}},
@@ -85,6 +95,15 @@ MORE: dict[str, dict[str, Any]] = {
     "perfed-ckt three": {"method__num_clusters": 3, "method__public_batch_size": 8},
 }
 """Beside the choices: what numbers and the configuration of the run can change. Awkward otherwise."""
+HASHED = (
+    *("fedavg steps", "fedavg full batch", "fedavg adam kept", "fedavg adamw", "fedavg module", "fedavg trainer"),
+    *("fedavg stack", "fedavg 64-true", "fedavg bf16-mixed", "fedavg augmented", "fedavg seldom", "fedavg by batches"),
+    *("fedprox stragglers", "lg-fedavg pretrained", "fedper extra", "per-fedavg steps", "pfedme decay", "apfl decay"),
+    *("ditto own", "fedselect kept", "co-pfl decay", "fedobp buffers", "feddpa private", "fedala layers"),
+    *("fedmosaic krr", "fedmosaic xor", "fedmosaic seldom", "fedct weighed", "pfedgate sparse", "perfedmask weak"),
+    *("pfedfda fixed", "floco plus"),
+)
+"""Beside every method's awkward run, the cases whose hashes are kept in the project."""
 
 
 def cases(asked: list[str]) -> dict[str, dict[str, Any]]:
@@ -161,16 +180,51 @@ def on_ray(count: int, known: dict[int, Any] = {}) -> Any:  # noqa: B006
     return known[count]
 
 
+def hashed() -> dict[str, dict[str, Any]]:
+    """The cases whose hashes are kept in the project."""
+    return {name: given for name, given in cases([]).items() if name in HASHED or name.endswith(" awkward")}
+
+
+def hash_of(lines: list[str]) -> str:
+    return sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def bits_are_of() -> dict[str, str]:
+    """What the last bits of a number depend on, beside the code."""
+    import torch
+
+    from fedbench.processor import described_processor, has
+
+    said = described_processor()
+    known = [said[key] for key in ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part") if key in said]
+    return {
+        "processor": "-".join([platform.machine(), *known]).lower(),
+        "instructions": f"{torch.backends.cpu.get_cpu_capability()}, bf16 {has('bf16')}, amx {has('amx')}",
+        "libc": " ".join(platform.libc_ver()),
+        **{name: version(name) for name in ("torch", "torchvision", "lightning", "numpy", "scipy")},
+    }
+
+
+def hash_file() -> Path:
+    """Of this kind of processor."""
+    return HASHES / f"{bits_are_of()['processor']}.json"
+
+
 def main() -> int:
     from fedbench.processor import cores
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["record", "compare"])
-    parser.add_argument("folder", type=Path, help="where the numbers are kept")
-    parser.add_argument("cases", nargs="*", help="methods or whole names; default: all")
-    parser.add_argument("--jobs", type=int, default=cores(), help="runs side by side")
-    parser.add_argument("--hosts", type=int, default=0, help="host processes of each run")
+    commands = parser.add_subparsers(dest="what", required=True)
+    for what in ("record", "compare", "hash"):
+        command = commands.add_parser(what)
+        command.add_argument("--jobs", type=int, default=cores(), help="runs side by side")
+        if what != "hash":
+            command.add_argument("folder", type=Path, help="where the numbers are kept")
+            command.add_argument("cases", nargs="*", help="methods or whole names; default: all")
+            command.add_argument("--hosts", type=int, default=0, help="host processes of each run")
     asked = parser.parse_args()
+    if asked.what == "hash":
+        return write_hashes(asked.jobs)
     jobs = [(name, arguments, asked.hosts) for name, arguments in cases(asked.cases).items()]
     if not jobs:
         parser.error(f"no case {asked.cases[0]}")
@@ -179,6 +233,16 @@ def main() -> int:
         return told(asked, jobs, map(played, jobs))
     with multiprocessing.get_context("spawn").Pool(asked.jobs) as pool:
         return told(asked, jobs, pool.imap(played, jobs))
+
+
+def write_hashes(side_by_side: int) -> int:
+    jobs = [(name, arguments, 0) for name, arguments in hashed().items()]
+    with multiprocessing.get_context("spawn").Pool(side_by_side) as pool:
+        found = dict(zip(hashed(), map(hash_of, pool.imap(played, jobs)), strict=True))
+    HASHES.mkdir(exist_ok=True)
+    hash_file().write_text(json.dumps({"bits_are_of": bits_are_of(), "hashes": found}, indent=1) + "\n")
+    print(f"{len(found)} hashes in {hash_file().relative_to(ROOT)}")
+    return 0
 
 
 def told(asked: Any, jobs: list[tuple[str, dict[str, Any], int]], found: Any) -> int:

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+TESTS = {"fedbench": Path("tests"), "fedbench_papers": Path("tests", "papers")}
+"""Where the tests of a package are."""
 SLOW = ("tests/conformance", "tests/end_to_end")
 """Run only where one of their own files has changed."""
 
@@ -31,11 +33,14 @@ def changed(since: str = "HEAD", root: Path = ROOT) -> list[str]:
 
 def affected(files: Iterable[str], root: Path = ROOT) -> list[str]:
     """The test files of these files, each once."""
-    tests, modules = (
-        {str(p.relative_to(root)): p.read_text() for p in sorted((root / top).rglob(which))}
-        for top, which in (("tests", "test_*.py"), ("fedbench", "*.py"))
-    )
+    tests = texts(root, "tests", "test_*.py")
+    modules = {name: text for package in TESTS for name, text in texts(root, package, "*.py").items()}
     return sorted({test for file in files for test in _affected_by(Path(file), tests, modules)})
+
+
+def texts(root: Path, folder: str, which: str) -> Texts:
+    """By their names, those of all files below a folder."""
+    return {str(path.relative_to(root)): path.read_text() for path in sorted((root / folder).rglob(which))}
 
 
 def _affected_by(file: Path, tests: Texts, modules: Texts) -> Iterable[str]:
@@ -47,13 +52,13 @@ def _affected_by(file: Path, tests: Texts, modules: Texts) -> Iterable[str]:
         return [mirror(file)]
     naming = [test for test in _naming(file, tests) if file.suffix != ".py" or not test.startswith(SLOW)]
     naming += [test for module in _naming(file, modules) if (test := mirror(Path(module))) in tests]
-    beside = str(Path("tests", *file.parts[1:-1]))
-    return naming or [test for test in tests if str(Path(test).parent) == beside and file.parts[0] == "fedbench"]
+    return naming or [test for test in tests if Path(test).parent == Path(mirror(file)).parent]
 
 
 def mirror(module: Path) -> str:
     """Where the tests of a module are: `fedbench/a/b.py` has `tests/a/test_b.py`."""
-    return str(Path("tests", *module.parts[1:-1], f"test_{module.name}"))
+    top, *folders, name = module.parts if len(module.parts) > 1 else ("", module.name)
+    return str(Path(TESTS.get(top, Path(top)), *folders, f"test_{name}"))
 
 
 def _naming(file: Path, texts: Texts) -> Iterator[str]:

@@ -1,15 +1,66 @@
-"""Ways to break a method are ways still: the text that each replaces stands in its file once."""
+"""Methods are broken in every small way that their code allows, and tests notice."""
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.mutants import ROOT, listed, source_of
+from fedbench.methods import names
+from tests.mutants import EACH, KINDS, METHODS, ROOT, equivalents, mutants
 
-TESTS = sorted((ROOT / "tests" / "methods").glob("test_*.py"))
+TOY = """
+class Toy:
+    def check(self):
+        if self.lr > 2:
+            raise ConfigError("more than", 2)
+
+    def train(self, client, model):
+        '''More than 3.'''
+        self.note(client.id, 0.5, strict=True)
+        model.rate = client.lr - 1
+        return -model
+"""
 
 
-@pytest.mark.parametrize("tests", TESTS, ids=lambda path: path.stem.removeprefix("test_"))
-def test_every_mutant_has_its_text(tests):
-    for mutant in listed(tests):
-        what, old, new = mutant[:3]
-        text = source_of(tests.stem.removeprefix("test_"), mutant, ROOT).read_text()
-        assert (what, text.count(old), new != old) == (what, 1, True)
+def file_of(method: str) -> Path:
+    return METHODS / f"{method.replace('-', '_')}.py"
+
+
+def test_every_kind_of_change_and_none_of_words_for_people(tmp_path):
+    (tmp_path / "toy.py").write_text(TOY)
+    assert {mutant.what for mutant in mutants(tmp_path / "toy.py", 99)} == {
+        "Toy.check: self.lr > 2 -> self.lr <= 2",
+        "Toy.check: 2 -> 3",
+        "Toy.train: self.note(client.id, 0.5, strict=True) -> pass",
+        "Toy.train: self.note(client.id, 0.5, strict=True) -> self.note(client.id, 0.5)",
+        "Toy.train: self.note(client.id, 0.5, strict=True) -> self.note(0.5, client.id, strict=True)",
+        "Toy.train: 0.5 -> 1.5",
+        "Toy.train: True -> False",
+        "Toy.train: model.rate = client.lr - 1 -> pass",
+        "Toy.train: client.lr - 1 -> client.lr + 1",
+        "Toy.train: 1 -> 2",
+        "Toy.train: -model -> model",
+    }
+
+
+@pytest.mark.parametrize("method", sorted(set(names()) - {"fedavg", "local"}))
+def test_every_method_has_mutants_and_always_the_same(method):
+    found = mutants(file_of(method))
+    assert found == mutants(file_of(method))
+    assert 1 <= len(found) <= EACH
+    assert len({mutant.source for mutant in found}) == len(found)
+    assert {mutant.kind for mutant in found} <= set(KINDS)
+    for mutant in found:
+        compile(mutant.source, mutant.method, "exec")
+
+
+def test_what_is_said_to_be_without_effect_is_a_mutant():
+    for method, known in equivalents().items():
+        assert set(known) <= {mutant.what for mutant in mutants(file_of(method))}
+
+
+def test_a_broken_method_is_noticed():
+    words = [sys.executable, "tests/mutants.py", "fedper", "--each", "1", "--jobs", "1"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "1 of 1 caught or without effect", done.stdout + done.stderr

@@ -49,6 +49,7 @@ def undisturbed(tmp_path_factory):
     return read(folder)
 
 
+@pytest.mark.night
 def test_a_host_the_driver_and_ray_are_killed(undisturbed, tmp_path):
     out = tmp_path / "out"
     with started(*WORDS, "--hosts", "2", cwd=tmp_path) as command:
@@ -69,7 +70,7 @@ def test_a_host_the_driver_and_ray_are_killed(undisturbed, tmp_path):
     assert Records(out).summary()["complete"]
 
 
-def test_the_command_is_interrupted_then_killed_and_given_again(undisturbed, tmp_path):
+def test_the_command_is_interrupted_loses_its_driver_and_is_killed_and_given_again(undisturbed, tmp_path):
     out = tmp_path / "out"
     with started(*WORDS, "--hosts", "0", cwd=tmp_path) as command:
         command.until(lambda: rounds_in(out) >= 20, "round 10 was recorded")
@@ -77,7 +78,11 @@ def test_the_command_is_interrupted_then_killed_and_given_again(undisturbed, tmp
     first = rounds_in(out)
     assert 20 <= first < 120
     with started(*WORDS, "--hosts", "2", cwd=tmp_path) as command:
-        command.until(lambda: rounds_in(out) >= first + 16, "the run went on")
+        command.until(lambda: rounds_in(out) >= first + 8, "the run went on")
+        command.kill_one("ray::DriverActor")
+        seen = rounds_in(out)
+        command.until(lambda: rounds_in(out) >= seen + 8, "the run went on after the driver died")
+        assert "the driver died" in command.said()
         left = command.family()
         command.kill()
         with started(*WORDS, "--hosts", "0", cwd=tmp_path) as again:
@@ -88,6 +93,7 @@ def test_the_command_is_interrupted_then_killed_and_given_again(undisturbed, tmp
         process.kill()
 
 
+@pytest.mark.night
 @pytest.mark.skipif(not possible(), reason="mount namespaces are not allowed here")
 def test_the_machine_of_the_command_is_lost_and_another_one_goes_on(undisturbed, tmp_path):
     """Both see --out; processes, shared memory and the cache of the first one are gone with it."""

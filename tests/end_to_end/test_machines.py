@@ -11,8 +11,9 @@ from tests.machines import possible
 
 
 @pytest.mark.skipif(not possible(), reason="mount namespaces are not allowed here")
-def test_machines_that_share_neither_memory_nor_files():
+@pytest.mark.parametrize("which", ["fedmosaic", pytest.param("not fedmosaic", marks=pytest.mark.night)])
+def test_machines_that_share_neither_memory_nor_files(which):
     tests = Path(__file__).with_name("on_machines.py")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tests)]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tests), "-k", which]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3 * DEADLINE)
     assert done.returncode == 0, done.stdout
