@@ -98,12 +98,12 @@ class FlatModule:
             for slot in slots:
                 self.buffer(slot).copy_(values[slot.start : slot.stop].view(slot.shape))
 
-    def shown(self, vector: Tensor | None) -> AbstractContextManager[None]:
-        """The parameters as views of another vector `[N]` for a while; none: of `w`, as ever."""
-        return nullcontext() if vector is None else self._shown(vector)
-
     @contextmanager
-    def _shown(self, vector: Tensor) -> Iterator[None]:
+    def shown(self, vector: Tensor | None) -> Iterator[None]:
+        """The parameters as views of another vector `[N]` for a while; none: of `w`, as ever."""
+        if vector is None:
+            yield
+            return
         self._point_to(vector)
         try:
             yield
