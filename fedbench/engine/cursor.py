@@ -40,7 +40,7 @@ class Cursor:
         self._full = None if size == "full" else int(size)
         self._second_size = fit.data.size if isinstance(fit.data, Paired) else None
         self._plan = engine.plan(fit)
-        self._data, self._second = engine.seen_in_training(fit), engine.second_batches(fit)
+        self._data, self._second = engine.training_data(fit), engine.second_batches(fit)
         self._batches = self._walk()
         self.next = next(self._batches, None)
 

@@ -32,17 +32,17 @@ MOMENTUM = "momentum_buffer"
 class Kind:
     """What fits have in common that are stepped together, batches aside.
 
-    needs, edited: names and shapes of what the loss needs, and of what the edit needs beside it.
+    needs, edit_needs: names and shapes of what the loss needs, and of what the edit needs beside it.
     """
 
     function: Any
     constants: tuple[tuple[str, Any], ...]
     needs: tuple[Need, ...]
-    edited: tuple[Need, ...]
+    edit_needs: tuple[Need, ...]
     moving: tuple[bool, ...]
     masked: bool
     frozen: str
-    lone: bool
+    single_sample: bool
     paired: bool
     edit: Any
     rate: float
@@ -51,7 +51,7 @@ class Kind:
     def step_key(self) -> tuple[Any, ...]:
         """What of it decides which code runs in a step."""
         function, moving = (self.function, self.constants, self.needs), (self.moving, self.frozen)
-        return *function, *moving, self.lone, self.paired
+        return *function, *moving, self.single_sample, self.paired
 
 
 def kind_of(engine: Engine, fit: Fit) -> Kind:
@@ -60,7 +60,7 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
     reasons = {
         "the model's own optimiser makes the steps": own_optimizer(engine, fit),
         "the method brings an optimiser": fit.step.rule is not None,
-        f"train.optimizer = {engine.optimizer}": engine.optimizer not in ("sgd", "module"),
+        f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
         "train.precision = bf16-mixed": engine.train.precision == "bf16-mixed",
         "train.batch_size = full: batches of several clients have no size in common": engine.train.batch_size == "full",
         f"the model overrides {', '.join(engine.hooks.calls)}": bool(engine.hooks.calls),
@@ -82,11 +82,11 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
         function=fit.loss and identity_of(fit.loss.function, "loss"),
         constants=tuple(sorted(constants.items())),
         needs=tuple(need for need in shapes if need[0] in own),
-        edited=tuple(need for need in shapes if need[0] not in own),
+        edit_needs=tuple(need for need in shapes if need[0] not in own),
         moving=tuple(mask is None or holds_one(mask[slot.start : slot.stop]) for slot in engine.flat.layout.params),
         masked=mask is not None,
         frozen="train" if fit.move is None else fit.move.frozen,
-        lone=len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1),
+        single_sample=len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1),
         paired=isinstance(data, Paired),
         edit=fit.step.edit and identity_of(fit.step.edit, "edit"),
         rate=rate_of(engine, fit),
@@ -132,7 +132,7 @@ class Group:
         self.engine, self.rows, self.kind, self.requests, self._refusals = engine, rows, kind, requests, refusals
         self.needs = {
             name: torch.zeros(rows.count, *shape, dtype=dtype, device=rows.w.device)
-            for name, shape, dtype in (*kind.needs, *kind.edited)
+            for name, shape, dtype in (*kind.needs, *kind.edit_needs)
         }
         self.mask = torch.zeros_like(rows.w, dtype=torch.bool) if kind.masked else None
         self.start = torch.zeros_like(rows.w) if kind.masked else None

@@ -51,7 +51,7 @@ def test_augmented_ones_are_drawn_one_after_another(stacking, blobs):
     fit = lambda: Fit(stacking.initial(), Augmented(20))  # noqa: E731
     batches, _ = walked(stacking, fit())
     own = fit()
-    seen = stacking.engine.seen_in_training(own)
+    seen = stacking.engine.training_data(own)
     for batch in batches:
         assert torch.equal(batch.tensors[0], seen.batch(batch.index)[0])
 
