@@ -5,18 +5,35 @@ STAMP := .venv/.installed
 # Processes that tests run in side by side; each may hold a Ray of its own with four hosts.
 WORKERS ?= 2
 
-.PHONY: demo test test-fast cluster-test slurm-test lint install clean
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup
+# What `make check` compares with.
+SINCE ?= HEAD
+
+.PHONY: demo check test test-fast test-night mutants cluster-test slurm-test lint install clean
 
 demo: $(STAMP)
 	$(BIN)/python experiments/grid.py --method fedcac
 
-test: lint
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup
+# What the change since the last commit touches; `make check SINCE=main`: the whole branch.
+check: lint
+	$(BIN)/python tests/touched.py $(SINCE) | xargs --no-run-if-empty $(PYTEST) -m "not night"
 
-# The mathematics: no Ray, no fresh process, no large network, no logger. A minute and a half on two cores.
+# Everything but what takes minutes by itself.
+test: lint
+	$(PYTEST) -m "not night"
+
+# The mathematics: no Ray, no fresh process, no large network, no logger.
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore-glob '*log*' tests/aggregation tests/config tests/engine \
-		tests/methods tests/module tests/results tests/tasks
+	$(PYTEST) -m "not night" --ignore-glob '*log*' tests/aggregation tests/config tests/engine tests/methods tests/module \
+		tests/results tests/tasks
+
+# Runs whose processes and machines are killed again and again.
+test-night: $(STAMP)
+	$(PYTEST) -m night
+
+# Every method broken on purpose, eight times each: are there tests that notice?
+mutants: $(STAMP)
+	$(BIN)/python tests/mutants.py
 
 # A cluster of three machines made of namespaces, started by `ray up`: as root, some ten minutes.
 cluster-test: $(STAMP)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 from fedbench.errors import ConfigError, nearest, place_of
@@ -63,11 +64,21 @@ def import_string(path: str, what: str) -> object:
             f"{what} '{path}': only the process that defines {name.partition(AT)[0]} knows it: write it into a file, "
             "or stay in that process, with resources.hosts = 0 and, in a grid or a comparison, at_once=1"
         )
+    found = imported_module(path, what)
+    if (thing := attribute(found, name)) is None:
+        names = [n for n in vars(found) if not n.startswith("_")]
+        raise ConfigError(f"{what} '{path}': module {module} has no {name or 'empty name'}; {nearest(name, names)}")
+    return thing
+
+
+def imported_module(path: str, what: str) -> ModuleType:
+    """The module of `package.module:name`, or `package.module` itself. Raises ConfigError."""
+    module, _, name = path.partition(":")
     if module.endswith(".py") or "/" in module:
         raise ConfigError(f"{what} '{path}': a module is expected, not a file: {_as_module(Path(module), name)}")
     try:
         with _command_line_refused():
-            found: object = import_module(module)
+            return import_module(module)
     except ImportError as error:
         hint = f"; {SAME_CLASSES}" if (error.name or "").partition(".")[0] == OTHER_LIGHTNING else ""
         raise ConfigError(f"{what} '{path}': module {module} cannot be imported ({error}){hint}") from error
@@ -84,10 +95,6 @@ def import_string(path: str, what: str) -> object:
         why = f"{type(error).__name__}: {error}"  # a SyntaxError names its line itself
         why += "" if isinstance(error, SyntaxError) else f", {place_of(error)}"
         raise ConfigError(f"{what} '{path}': importing {module} failed ({why})") from error
-    if (thing := attribute(found, name)) is None:
-        names = [n for n in vars(found) if not n.startswith("_")]
-        raise ConfigError(f"{what} '{path}': module {module} has no {name or 'empty name'}; {nearest(name, names)}")
-    return thing
 
 
 def _as_module(file: Path, attribute: str) -> str:

@@ -1,20 +1,15 @@
-"""What an aggregator is, and which there are: how one model is made of those that the participants of a round share."""
+"""What an aggregator is: how one model is made of those that the participants of a round share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
-from fedbench.aggregation import rules
 from fedbench.aggregation.means import elementwise_max, weighted_mean
 from fedbench.config import AggregatorConfig, Section
-from fedbench.config.words import explain
-from fedbench.errors import ConfigError, nearest
-from fedbench.import_string import import_string
+from fedbench.errors import ConfigError
 from fedbench.module.weights import Weights
 
 MEAN = AggregatorConfig().name
@@ -117,39 +112,3 @@ class Own(Aggregator):
         if not found.isfinite().all():
             raise ConfigError(f"aggregator {self.name}: it returned numbers that are not finite")
         return found.detach().to(current)
-
-
-def load(name: str) -> type[Aggregator]:
-    """The class of an aggregator by its name. Raises ConfigError."""
-    if name not in rules.names():
-        raise ConfigError(
-            f"unknown aggregator '{name}': {nearest(name, rules.names())} (your own: package.module:function)"
-        )
-    module = import_module(f"{rules.__name__}.{name.replace('-', '_')}")
-    own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-    (kind,) = [value for value in own if isinstance(value, type) and issubclass(value, Aggregator)]
-    return kind
-
-
-def checked_options(asked: AggregatorConfig) -> Section:
-    """The chosen aggregator's options with their defaults. Raises ConfigError for unknown or illegal ones."""
-    kind = Aggregator.Options if ":" in asked.name else load(asked.name).Options
-    for key in asked.options:
-        if key not in kind.model_fields:
-            takes = ", ".join(kind.model_fields) or "no options"
-            raise ConfigError(f"unknown key aggregator.{key}: aggregator {asked.name} takes {takes}")
-    try:
-        return kind(**asked.options)
-    except ValidationError as error:
-        raise ConfigError(explain(error, kind, "aggregator.")) from None
-
-
-def make(asked: AggregatorConfig) -> Aggregator:
-    """The aggregator that is asked for. Raises ConfigError."""
-    options = checked_options(asked)
-    if ":" not in asked.name:
-        return load(asked.name)(options, asked.name)
-    function = import_string(asked.name, "aggregator")
-    if not callable(function):
-        raise ConfigError(f"aggregator '{asked.name}' is no function (vectors, weights, current) -> vector")
-    return Own(asked.name, function)

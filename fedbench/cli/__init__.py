@@ -6,12 +6,10 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import wraps
-from importlib import import_module
 
-from fedbench import plugins
 from fedbench.cli.lines import lines
-from fedbench.errors import ConfigError, RunError, nearest
-from fedbench.plugins import installed
+from fedbench.errors import ConfigError, RunError
+from fedbench.plugins import Table
 from fedbench.user_code import told_exit
 
 COMMANDS = {
@@ -24,6 +22,7 @@ COMMANDS = {
     "wandb": "upload a study to W&B with tables, report and a workspace; without an account, show what it would upload",
     "methods": "list the methods, or one method's options with default, range and source",
 }
+TABLE = Table("command", group="fedbench.commands", own={name: f"fedbench.cli.{name}:main" for name in COMMANDS})
 STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
 """OSErrors for which the storage is to blame, not the code."""
 OK, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
@@ -98,15 +97,17 @@ def _import_from_here() -> None:
         sys.path.insert(0, os.getcwd())
 
 
-def first_line(thing: object) -> str:
-    """What a docstring says first."""
-    return (getattr(thing, "__doc__", None) or "").partition("\n")[0]
+def line_of(name: str) -> str:
+    """What a command does: of one of a package the first line of its docstring, or why it cannot be imported."""
+    try:
+        return COMMANDS.get(name) or (TABLE.load(name).__doc__ or "").partition("\n")[0]
+    except ConfigError as error:
+        return str(error)
 
 
 def usage() -> str:
     """The text of `fedbench --help`."""
-    added = {name: first_line(point.load()) for name, point in installed(plugins.COMMANDS).items()}
-    lines = [f"  {name:<9} {line}" for name, line in (COMMANDS | added).items()]
+    lines = [f"  {name:<9} {line_of(name)}" for name in dict.fromkeys((*COMMANDS, *TABLE.names()))]
     first = "fedbench grid --method fedcac   tunes on the digits of scikit-learn, in a few minutes"
     return "\n".join(["usage: fedbench COMMAND ...", "", *lines, "", first, "See fedbench COMMAND --help."])
 
@@ -123,8 +124,5 @@ def main(argv: list[str]) -> int:
         print(f"fedbench {version('fedbench')}")
         return OK
     name, *rest = argv
-    added = installed(plugins.COMMANDS)
-    if name not in {*COMMANDS, *added}:
-        raise ConfigError(f"unknown command '{name}': {nearest(name, {*COMMANDS, *added})}")
-    run: Main = import_module(f"fedbench.cli.{name}").main if name in COMMANDS else added[name].load()
+    run: Main = TABLE.load(name)
     return run(rest)

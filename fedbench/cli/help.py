@@ -51,10 +51,8 @@ def option_rows(options: type[BaseModel], prefix: str) -> list[HelpRow]:
 
 def aggregator_rows(name: str) -> list[HelpRow]:
     """An aggregator's description and one row per option. Raises ConfigError."""
-    from fedbench.aggregation.aggregator import load
-
-    kind = load(name)
-    return [(name, (kind.__doc__ or "").partition("\n")[0]), *option_rows(kind.Options, "--aggregator.")]
+    line = (rules.load(name).__doc__ or "").partition("\n")[0]
+    return [(name, line), *option_rows(rules.options_of(name), "--aggregator.")]
 
 
 def table_lines(rows: Iterable[HelpRow]) -> Iterator[str]:
@@ -107,8 +105,6 @@ def config_text(config: Config) -> str:
     Values that depend on data or machine stay `auto`; a run writes the resolved values next to its results.
     Raises ConfigError for options that the method does not have.
     """
-    from fedbench.aggregation.aggregator import checked_options
-
     kind = methods.load(config.method.name)
     options = methods.checked_options(config.method).model_dump(mode="json")
     defaults = flat(Config().model_dump(mode="json"))
@@ -117,7 +113,7 @@ def config_text(config: Config) -> str:
     tree["method"] = {"name": config.method.name, **options}
     own = {key: v for key, v in kind.train_defaults.items() if key not in config.train.model_fields_set}
     tree["train"] |= own
-    chosen = checked_options(config.aggregator)
+    chosen = rules.checked_options(config.aggregator)
     tree["aggregator"] |= chosen.model_dump(mode="json")
     defaults |= {f"aggregator.{key}": field.get_default() for key, field in type(chosen).model_fields.items()}
     defaults |= {f"train.{key}": value for key, value in own.items()}

@@ -1,6 +1,7 @@
 """`fedbench methods [NAME]`: lists the methods, or one method's options."""
 
 import inspect
+import sys
 import textwrap
 from collections.abc import Iterator
 
@@ -29,13 +30,15 @@ def main(argv: list[str]) -> int:
 
 
 def _all() -> Iterator[str]:
-    from fedbench.methods import load, names
+    from fedbench.methods import METHODS
 
-    every = {name: load(name).about for name in names()}
+    every = {name: kind.about for name, kind in METHODS.working()}
     name_width = max(map(len, every))
     family_width = max(len(about.family) for about in every.values())
     for name, about in sorted(every.items(), key=lambda item: (item[1].year or 0, item[0])):
         yield f"{name:<{name_width}}  {about.year or '':<4}  {about.family:<{family_width}}  {about.line}"
+    for fault in METHODS.faults():
+        print(f"left out: {fault}", file=sys.stderr)
 
 
 def _one(name: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
     config, asked = parse(argv, FLAGS, prog="fedbench run")
     from fedbench.report.scores import as_text
     from fedbench.results.estimators import estimator
-    from fedbench.results.tables import final_table
+    from fedbench.results.tables import Scores, final_table
     from fedbench.studies.run import run
 
     watched = Watched(config)
@@ -32,7 +32,8 @@ def main(argv: list[str]) -> int:
         print(f"already finished: delete {result.folder} to run it again", file=sys.stderr)
     label, metric = config.method.name, result.metric
     kinds = {label: estimator(result.config.model_dump(), metric)}
-    print(as_text(final_table(metric, {label: result.metrics}, {label: result.clients}, estimators=kinds), metric))
+    scores = Scores.of(metric, {label: result.metrics}, {label: result.clients})
+    print(as_text(final_table(scores, kinds), metric))
     for line in result.summary.get("warnings", []):
         print(f"warning: {line}")
     print(f"results: {result.folder}")

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
 from fedbench.engine.fit import Fit, Paired
-from fedbench.engine.lane import Asked, Lane
+from fedbench.engine.lane import Asked, Batch, Lane
 from fedbench.engine.module_optimizer import own_optimizer
 from fedbench.engine.optimizers import rate_of
-from fedbench.engine.traced import Shape, TracedStep, UntraceableError
+from fedbench.engine.row_step import CannotStackError, RowStep, StepNames, check_step
 from fedbench.engine.trainee import Trainee
 from fedbench.module.layout import Slot
 from fedbench.module.masks import choose, holds_one
@@ -50,35 +50,35 @@ class Kind:
     rate: float
 
     @property
-    def traced(self) -> tuple[Any, ...]:
-        """What of it a trace depends on."""
+    def step_key(self) -> tuple[Any, ...]:
+        """What of it decides which code runs in a step."""
         function, moving = (self.function, self.constants, self.needs), (self.moving, self.frozen)
         return *function, *moving, self.lone, self.paired
 
 
 def kind_of(learner: Trainee, fit: Fit) -> Kind:
-    """Raises UntraceableError for a fit that cannot be stacked."""
+    """Raises CannotStackError for a fit that cannot be stacked."""
     assert learner.hooks is not None
     if own_optimizer(learner, fit):
-        raise UntraceableError("the model's own optimiser makes the steps")
+        raise CannotStackError("the model's own optimiser makes the steps")
     if fit.step.rule is not None:
-        raise UntraceableError("the method brings an optimiser")
+        raise CannotStackError("the method brings an optimiser")
     if learner.optimizer != "sgd":
-        raise UntraceableError(f"train.optimizer = {learner.optimizer}")
+        raise CannotStackError(f"train.optimizer = {learner.optimizer}")
     if learner.train.precision == "bf16-mixed":
-        raise UntraceableError("train.precision = bf16-mixed")
+        raise CannotStackError("train.precision = bf16-mixed")
     if learner.train.batch_size == "full":
-        raise UntraceableError("train.batch_size = full: batches of several clients have no size in common")
+        raise CannotStackError("train.batch_size = full: batches of several clients have no size in common")
     if learner.hooks.calls:
-        raise UntraceableError(f"the model overrides {', '.join(learner.hooks.calls)}")
+        raise CannotStackError(f"the model overrides {', '.join(learner.hooks.calls)}")
     if hooked(learner.module):
-        raise UntraceableError("the model has hooks on gradients")
+        raise CannotStackError("the model has hooks on gradients")
     needs = vars(fit.needs(learner.w))
     tensors = {name: value for name, value in needs.items() if isinstance(value, Tensor)}
     constants = {name: value for name, value in needs.items() if name not in tensors}
     for name, value in constants.items():
         if not is_plain(value):
-            raise UntraceableError(f"a loss or an edit of the method needs {name}, which is not a tensor")
+            raise CannotStackError(f"a loss or an edit of the method needs {name}, which is not a tensor")
     mask, data = None if fit.move is None else fit.move.mask, fit.data
     described = [(name, tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())]
     own = fit.loss.needs if fit.loss else {}
@@ -105,14 +105,14 @@ def hooked(module: nn.Module) -> bool:
 
 
 def known(function: Any, what: str) -> Any:
-    """By what a loss or an edit is known again in the next fit. Raises UntraceableError where something hides in it."""
+    """By what a loss or an edit is known again in the next fit. Raises CannotStackError where something hides in it."""
     if isinstance(function, partial):
         told = (*function.args, *function.keywords.items())
         if is_plain((function.func, *told)):
             return function.func, told
     elif is_plain(function):
         return function
-    raise UntraceableError(f"the {what} of the method holds more than constants")
+    raise CannotStackError(f"the {what} of the method holds more than constants")
 
 
 def is_plain(value: Any) -> bool:
@@ -135,22 +135,53 @@ class Group:
         self.mask = torch.zeros_like(stack.w, dtype=torch.bool) if kind.masked else None
         self.start = torch.zeros_like(stack.w) if kind.masked else None
         self.written: set[str] = set()
+        layout = self.learner.layout
+        moves = dict(zip((slot.name for slot in layout.params), kind.moving, strict=True))
+        names = StepNames(
+            moving=tuple(name for name in moves if moves[name]),
+            frozen=tuple(name for name in moves if not moves[name]),
+            buffers=tuple(slot.name for slot in (*layout.buffers, *layout.counters)),
+            needs=(*(name for name, *_ in kind.needs), "index"),
+            constants=dict(kind.constants),
+        )
+        self.step = RowStep(self.learner.module, asked[0].fit.loss, names)
 
     def train(self) -> list[Weights]:
-        """The trained weights of all. Raises UntraceableError where the steps cannot be traced."""
+        """The trained weights of all. Raises CannotStackError where the steps cannot be stacked."""
         stack, learner = self.stack, self.learner
         with learner.in_train_mode(self.asked[0].fit):
             lanes = going = [Lane(learner, asked) for asked in self.asked]
             for lane in lanes:
                 self._load(lane)
-            while going:
-                for lane in going:
-                    while lane.next is not None and (stack.width == 1 or not lane.is_full):
-                        self._step_alone(lane)
-                going = [lane for lane in going if lane.next is not None]
-                if going:
-                    self._step_together(going)
+            self._check(lanes)
+            with self.step.entered():
+                while going:
+                    for lane in going:
+                        while lane.next is not None and (stack.width == 1 or not lane.is_full):
+                            self._step_alone(lane)
+                    going = [lane for lane in going if lane.next is not None]
+                    if going:
+                        self._step_together(going)
         return [self._finished(lane) for lane in lanes]
+
+    def _check(self, lanes: Sequence[Lane]) -> None:
+        """Try the step on a first batch, once for all fits of this kind. Raises CannotStackError."""
+        refusals, key = self.stack.refusals, self.kind.step_key
+        first = next(((lane.row, lane.next) for lane in lanes if lane.next is not None), None)
+        if first is None:
+            return
+        if key not in refusals:
+            refusals[key] = self._refusal(*first)
+        if (refusal := refusals[key]) is not None:
+            raise refusal
+
+    def _refusal(self, row: int, batch: Batch) -> CannotStackError | None:
+        example = self._inputs(row, batch.index, batch.tensors)
+        try:
+            check_step(self.learner.module, self.step.loss, self.step.names, example)
+        except CannotStackError as error:
+            return error
+        return None
 
     def _load(self, lane: Lane) -> None:
         stack, row, fit, layout = self.stack, lane.row, lane.asked.fit, self.learner.layout
@@ -179,7 +210,7 @@ class Group:
         )
         changing = [stack.w, stack.momentum, *stack.buffers, *stack.counters, *self.needs.values()]
         kept = [(whole, whole[resting]) for whole in changing] if resting else []
-        step, losses, logged = self._move(None, index, tensors)
+        losses, logged = self._move(None, index, tensors)
         for whole, before in kept:
             whole[resting] = before
         if resting:
@@ -188,22 +219,20 @@ class Group:
             stack.losses.add_(losses)
         values = [value.unbind(0) for value in logged]
         for lane, batch in zip(lanes, batches, strict=True):
-            lane.log(step.logged, [value[lane.row] for value in values], batch)
+            lane.log(self.step.logged.calls, [value[lane.row] for value in values], batch)
 
     def _step_alone(self, lane: Lane) -> None:
         batch = lane.taken()
-        step, loss, logged = self._move(lane.row, batch.index, batch.tensors)
+        loss, logged = self._move(lane.row, batch.index, batch.tensors)
         self.stack.losses[lane.row].add_(loss)
-        lane.log(step.logged, logged, batch)
+        lane.log(self.step.logged.calls, logged, batch)
 
-    def _move(
-        self, row: int | None, index: Tensor, tensors: Sequence[Tensor]
-    ) -> tuple[TracedStep, Tensor, list[Tensor]]:
-        """A gradient step of one row, or of all: its trace, the loss, and what the module logs."""
-        stack, step = self.stack, self._step(row, index, tensors)
+    def _move(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
+        """A gradient step of one row, or of all: the loss, and what the module logs."""
+        stack = self.stack
         views = stack.views(self.kind.moving, row)
         before = [value._version for value in self.needs.values()]
-        loss, gradients, logged = step(*self._inputs(row, index, tensors))
+        loss, gradients, logged = self.step(self._inputs(row, index, tensors), stacked=row is None)
         g, w = ((whole if row is None else whole[row]) for whole in (stack.g, stack.w))
         with torch.no_grad():
             if views.resting:
@@ -231,7 +260,7 @@ class Group:
         self.written.update(
             name for (name, value), version in zip(self.needs.items(), before, strict=True) if value._version != version
         )
-        return step, loss, logged
+        return loss, logged
 
     def _inputs(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
         views = self.stack.views(self.kind.moving, row)
@@ -244,36 +273,6 @@ class Group:
         if row is not None:
             return {name: value[row] for name, value in self.needs.items()}
         return {name: value.unsqueeze(-1) if value.dim() == 1 else value for name, value in self.needs.items()}
-
-    def _step(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> TracedStep:
-        """Traced for this kind of fits and these shapes, once. Raises UntraceableError."""
-        width = None if row is not None else self.stack.width
-        key = self.kind.traced, width, tuple((tuple(t.shape), t.dtype, t.stride()) for t in tensors)
-        if key not in self.stack.steps:
-            self.stack.steps[key] = self._traced(row, index, tensors, width)
-        found = self.stack.steps[key]
-        if isinstance(found, UntraceableError):
-            raise found
-        return found
-
-    def _traced(
-        self, row: int | None, index: Tensor, tensors: Sequence[Tensor], width: int | None
-    ) -> TracedStep | UntraceableError:
-        layout = self.learner.layout
-        moves = dict(zip((slot.name for slot in layout.params), self.kind.moving, strict=True))
-        shape = Shape(
-            moving=tuple(name for name in moves if moves[name]),
-            resting=tuple(name for name in moves if not moves[name]),
-            buffers=tuple(slot.name for slot in (*layout.buffers, *layout.counters)),
-            needs=(*(name for name, *_ in self.kind.needs), "index"),
-            constants=dict(self.kind.constants),
-            paired=self.kind.paired,
-            width=width,
-        )
-        try:
-            return TracedStep(self.learner.module, self.asked[0].fit.loss, shape, self._inputs(row, index, tensors))
-        except UntraceableError as error:
-            return error
 
     def _finished(self, lane: Lane) -> Weights:
         """Hand over what the fit has changed."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedbench.engine.group import Group, Kind, kind_of
 from fedbench.engine.lane import Asked
-from fedbench.engine.traced import TracedStep, UntraceableError
+from fedbench.engine.row_step import CannotStackError
 from fedbench.engine.trainee import Trainee
 from fedbench.module.layout import Slot
 from fedbench.module.weights import Weights
@@ -39,7 +39,7 @@ class Stack:
             for slots in (layout.buffers, layout.counters)
         )
         self.losses = torch.zeros(width, dtype=torch.float64, device=like.device)
-        self.steps: dict[Any, TracedStep | UntraceableError] = {}
+        self.refusals: dict[Any, CannotStackError | None] = {}
         self._views: dict[Any, Views] = {}
         self.remarks: dict[str, None] = {}
 
@@ -50,7 +50,7 @@ class Stack:
         for place, one in enumerate(asked):
             try:
                 groups[kind_of(self.learner, one.fit)].append(place)
-            except UntraceableError as error:
+            except CannotStackError as error:
                 self._remark(error)
                 found[place] = self._tried(one)
         for kind, places in groups.items():
@@ -64,7 +64,7 @@ class Stack:
         except FAILURES as error:
             if len(asked) > 1:
                 return [found for one in asked for found in self._stacked(kind, [one])]
-            if isinstance(error, UntraceableError):
+            if isinstance(error, CannotStackError):
                 self._remark(error)
             return [self._tried(asked[0])]
 
@@ -76,11 +76,12 @@ class Stack:
             of = lambda whole, moves: [  # noqa: E731
                 cut(whole, slot) for slot, own in zip(layout.params, moving, strict=True) if own is moves
             ]
+            moves = [tensor.requires_grad_() for tensor in of(self.w, True)]
             buffers = [whole if row is None else whole[row] for whole in (*self.buffers, *self.counters)]
-            self._views[key] = Views(of(self.w, True), of(self.w, False), of(self.g, True), buffers)
+            self._views[key] = Views(moves, of(self.w, False), of(self.g, True), buffers)
         return self._views[key]
 
-    def _remark(self, error: UntraceableError) -> None:
+    def _remark(self, error: CannotStackError) -> None:
         self.remarks[f"train.engine = stack: fits are done one client after another: {error}"] = None
 
     def _tried(self, asked: Asked) -> Weights | BaseException:

@@ -1,27 +1,35 @@
-"""With what of the user's own a run is made: code of method, model, data factory and aggregator, and data."""
+"""With what of the user's own a run is made: code of method, model, aggregator, data factory and scheme, and data."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from fedbench.aggregation.rules import RULES
 from fedbench.config import Config
 from fedbench.data import sources
+from fedbench.data.partitions.scheme import SCHEMES
 from fedbench.errors import ConfigError
-from fedbench.models import parts_in
+from fedbench.methods import METHODS
+from fedbench.models import MODELS, parts_in
 from fedbench.user_code import Code, changed, code_of, find_outdated, look_again
 
-SECTIONS = ("method", "model", "data", "aggregator")
-"""What decides the numbers and may be the user's own."""
+SECTIONS: dict[str, Callable[[str], str]] = {
+    "method": METHODS.path,
+    "model": MODELS.path,
+    "data": sources.path_of,
+    "aggregator": RULES.path,
+    "partition": SCHEMES.path,
+}
+"""What decides the numbers and may be the user's own, with what says where it is."""
 
 
 def own_names(config: Config) -> dict[str, str]:
-    """What of a configuration is named as package.module:name, by section."""
-    names = {section: str(getattr(config, section).name) for section in SECTIONS}
-    names |= {f"metric {name}": name for name in config.evaluate.metrics}
+    """What of a configuration is not fedbench's own, as package.module:name, by section."""
+    names = {section: path_of(getattr(config, section).name) for section, path_of in SECTIONS.items()}
+    names |= {f"metric {name}": name for name in config.evaluate.metrics if ":" in name}
     names |= {f"model part {name}": name for name in parts_in(config.model.options)}
-    known = {section: name for section, name in names.items() if ":" in name}
-    return {s: name for s, name in known.items() if s != "data" or sources.module_of(name) == "factory"}
+    return {section: name for section, name in names.items() if name}
 
 
 def code(config: Config) -> dict[str, Code]:
@@ -72,7 +80,7 @@ def check_current(config: Config) -> None:
 
 def begin(config: Config, *methods: str) -> None:
     """A new command goes by what the user's classes and functions are now. methods: further ones, by name."""
-    for name in (*own_names(config).values(), *methods):
+    for name in (*own_names(config).values(), *map(METHODS.path, methods)):
         look_again(name)
 
 

@@ -6,9 +6,10 @@ import torch
 from lightning import LightningModule
 
 from fedbench import methods, models
-from fedbench.aggregation import aggregator
+from fedbench.aggregation import rules
 from fedbench.config import Config
 from fedbench.config.counts import count_of
+from fedbench.data import sources
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.assignment import SamplePool
@@ -38,7 +39,7 @@ def resolve(config: Config) -> ResolvedRun:
     """The run that is asked for, with every default filled in. Raises ConfigError."""
     config = settled(config)
     dataset = Dataset.load(config.data)
-    if ":" in config.data.name:  # what is published is known by its name
+    if config.data.name not in sources.SETS.own:  # what is fedbench's own is known by its name
         config.data.content = dataset.content
     config.partition = with_client_count(config.partition, SamplePool.of(dataset))
     layout(config)
@@ -54,7 +55,7 @@ def settled(config: Config) -> Config:
     config = config.model_copy(deep=True)
     options = methods.checked_options(config.method).model_dump(mode="json")
     config.method = type(config.method)(name=config.method.name, **options)
-    chosen = aggregator.checked_options(config.aggregator).model_dump(mode="json")
+    chosen = rules.checked_options(config.aggregator).model_dump(mode="json")
     config.aggregator = type(config.aggregator)(name=config.aggregator.name, **chosen)
     _train_defaults(config, methods.load(config.method.name))
     checked(config.partition)
@@ -117,7 +118,7 @@ def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
         if key in config.model.options:
             raise ConfigError(f"model.{key}: decided by the data ({config.data.name}); leave it out")
     if config.train.optimizer == "auto":
-        config.train.optimizer = "module" if ":" in config.model.name else "sgd"
+        config.train.optimizer = "module" if models.MODELS.path(config.model.name) else "sgd"
     _check_steps(config)
     if config.train.memory_format == "auto":
         device = "cuda" if config.resources.gpus_per_host else "cpu"

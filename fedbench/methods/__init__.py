@@ -1,8 +1,6 @@
 """The methods: one file each, found by its name: `fed_x.py` holds the one class that `--method fed-x` runs."""
 
-from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
@@ -10,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from fedbench.config import MethodConfig, Section, TrainConfig
 from fedbench.config.words import explain
 from fedbench.errors import CONTRACT, ConfigError, nearest
-from fedbench.import_string import import_string
+from fedbench.plugins import Table, modules, only_class
 
 if TYPE_CHECKING:
     from fedbench.methods.base import Method
@@ -20,30 +18,40 @@ NO_METHODS = (*CONTRACT, "cotraining")
 """The files beside the methods: what every method is written in, and what a family of methods derives from."""
 
 
-@cache
+def _class_in(module: ModuleType) -> Any:
+    from fedbench.methods.base import Method
+
+    return only_class(module, Method)
+
+
+def _check(name: str, thing: Any) -> None:
+    from fedbench.methods.base import Method
+    from fedbench.methods.contract import check_class
+
+    if not (isinstance(thing, type) and issubclass(thing, Method)):
+        raise ConfigError(f"method '{name}' is not a subclass of fedbench.methods.base.Method")
+    check_class(thing)
+
+
+METHODS = Table(
+    "method",
+    group="fedbench.methods",
+    own=modules(__name__, __path__, NO_METHODS),
+    held=_class_in,
+    form="package.module:Class",
+    check=_check,
+)
+
+
 def names() -> list[str]:
     """What `method.name` may be, without importing any."""
-    modules = [module.name for module in iter_modules(__path__)]
-    return sorted(name.replace("_", "-") for name in modules if name not in NO_METHODS)
+    return METHODS.names()
 
 
 def load(name: str) -> "type[Method]":
     """The class of a method by its name, or by package.module:Class. Raises ConfigError."""
-    from fedbench.methods.base import Method
-    from fedbench.methods.contract import check_class
-
-    if ":" in name:
-        found = import_string(name, "method")
-        if not (isinstance(found, type) and issubclass(found, Method)):
-            raise ConfigError(f"method '{name}' is not a subclass of fedbench.methods.base.Method")
-        check_class(found)
-        return found
-    if name not in names():
-        raise ConfigError(f"unknown method '{name}': {nearest(name, names())} (your own: package.module:Class)")
-    module = import_module(f"{__name__}.{name.replace('-', '_')}")
-    own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-    (method,) = [value for value in own if isinstance(value, type) and issubclass(value, Method)]
-    return method
+    kind: type[Method] = METHODS.load(name)
+    return kind
 
 
 def checked_options(config: MethodConfig) -> "Method.Options":
@@ -78,7 +86,7 @@ def full_key(method: str, key: str) -> str:
 
 def _known_options(key: str, method: str, kind: type[Section]) -> str:
     """What a method takes instead of a key; which other methods have it."""
-    owners = [name for name in names() if key in load(name).Options.model_fields]
+    owners = [name for name, other in METHODS.working() if key in other.Options.model_fields]
     if key in TrainConfig.model_fields:
         return f"did you mean train.{key}?"
     hint = nearest(key, kind.model_fields)

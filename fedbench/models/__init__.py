@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import Any
 
 from lightning import LightningModule
@@ -10,17 +9,9 @@ from lightning import LightningModule
 from fedbench.errors import ConfigError, nearest, place_of
 from fedbench.import_string import OTHER_LIGHTNING, SAME_CLASSES, import_string
 from fedbench.models.network import Network
+from fedbench.plugins import Table
 from fedbench.tasks import Task
 
-MODELS = {
-    "mlp": "mlp:Mlp",
-    "avgcnn": "avgcnn:AvgCnn",
-    "resnet8": "resnet:ResNet8",
-    "resnet10": "resnet:ResNet10",
-    "resnet18": "resnet:ResNet18",
-    "alexnet": "alexnet:AlexNet",
-    "vit": "vit:Vit",
-}
 SHAPE = ("input_shape", "classes")
 """What the data decide: given to every constructor that takes an argument of that name."""
 
@@ -95,18 +86,32 @@ def resolve_model(name: str, input_shape: tuple[int, ...]) -> str:
 
 def load(name: str) -> type[LightningModule]:
     """The class of a model: a name of the table, or package.module:Class. Raises ConfigError."""
-    if ":" in name:
-        found = import_string(name, "model")
-    elif name in MODELS:
-        module, _, attribute = MODELS[name].partition(":")
-        found = getattr(import_module(f"fedbench.models.{module}"), attribute)
-    else:
-        raise ConfigError(f"unknown model '{name}': {nearest(name, MODELS)} (your own: package.module:Class)")
-    if not (isinstance(found, type) and issubclass(found, LightningModule)):
-        plain = isinstance(found, type) and any(k.__module__.startswith(OTHER_LIGHTNING) for k in found.__mro__)
+    kind: type[LightningModule] = MODELS.load(name)
+    return kind
+
+
+def _check(name: str, thing: Any) -> None:
+    if not (isinstance(thing, type) and issubclass(thing, LightningModule)):
+        plain = isinstance(thing, type) and any(k.__module__.startswith(OTHER_LIGHTNING) for k in thing.__mro__)
         hint = f"; {SAME_CLASSES}" if plain else ""
         raise ConfigError(f"model '{name}' is not a subclass of lightning.LightningModule{hint}")
-    return found
+
+
+MODELS = Table(
+    "model",
+    group="fedbench.models",
+    own={
+        "mlp": "fedbench.models.mlp:Mlp",
+        "avgcnn": "fedbench.models.avgcnn:AvgCnn",
+        "resnet8": "fedbench.models.resnet:ResNet8",
+        "resnet10": "fedbench.models.resnet:ResNet10",
+        "resnet18": "fedbench.models.resnet:ResNet18",
+        "alexnet": "fedbench.models.alexnet:AlexNet",
+        "vit": "fedbench.models.vit:Vit",
+    },
+    form="package.module:Class",
+    check=_check,
+)
 
 
 def constructor_arguments(kind: type[LightningModule]) -> dict[str, inspect.Parameter]:

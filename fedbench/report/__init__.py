@@ -1,21 +1,23 @@
-"""The page of a study: one HTML file that opens from disk without network."""
+"""Reports of studies: one HTML file each, which opens offline."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 
 def make_report(folder: str | Path) -> Path:
-    """Writes report.html and its tables into the folder of a run or a study of any kind and returns the page's path.
+    """Writes report.html and its tables into the folder of a run or a study and returns the report's path.
 
-    Raises ConfigError when the folder holds none of them.
+    Raises ConfigError if the folder holds neither.
     """
-    logging.getLogger("fedbench").info("writing the page")  # before the libraries for it are loaded
-    from fedbench.plugins import PAGES, installed
+    logging.getLogger("fedbench").info("writing the report")  # before loading the libraries for it
+    from fedbench.plugins import PAGES
     from fedbench.report import matrix, page
     from fedbench.results.matrix import is_matrix
 
     folder = Path(folder)
     if is_matrix(folder):
         return matrix.write_matrix(folder)
-    added = next((point.load() for file, point in installed(PAGES).items() if (folder / file).exists()), None)
-    return (added or page.write_page)(folder)
+    added = next((file for file in PAGES.names() if (folder / file).exists()), None)
+    write: Callable[[Path], Path] = PAGES.load(added) if added else page.write_page
+    return write(folder)

@@ -1,4 +1,4 @@
-"""The words of the page: what was asked, the answer in one sentence, and the numbers beside it."""
+"""The texts of a report: the setting, the answer in one sentence, and key numbers."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -10,16 +10,16 @@ from fedbench.report.study import POINT_NAMES, Study
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.quantities import plural, size
 from fedbench.results.statistics import Interval
-from fedbench.results.tables import BASELINE, LAST, difference
+from fedbench.results.tables import BASELINE, LAST
 from fedbench.tasks import Metric
 
 ENOUGH_SEEDS = 5
-"""From here on pages do not say what was found of intervals over few seeds."""
+"""From this number on, reports omit the remark on intervals over few seeds."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One number of the row of tiles."""
+    """One tile in the row of key numbers."""
 
     value: str
     name: str
@@ -27,12 +27,12 @@ class Tile:
 
 
 def possible(metric: Metric, value: float) -> str:
-    """An end of an interval, which is cut at what a share can be."""
+    """The end of an interval, clipped to the range of a share."""
     return metric.shown(min(1.0, max(0.0, value)) if metric.share else value)
 
 
 def points(metric: Metric) -> str:
-    """What a difference is counted in."""
+    """The unit of a difference."""
     return " points" if metric.share else ""
 
 
@@ -49,7 +49,7 @@ def span(found: Interval | dict[str, Any], form: Any) -> str:
 
 
 def asked(study: Study) -> str:
-    """One line under the title: partition, model, rounds, seeds, and the space of a grid."""
+    """The line under the title: partition, model, rounds, seeds, and the space of a grid."""
     config = study.config
     parts = [_partition(config, study.own.environment() if study.own else {})]
     parts += [f"model {_name(config, 'model')}"] if _name(config, "model") else []
@@ -84,7 +84,7 @@ def _partition(config: dict[str, Any], environment: dict[str, Any]) -> str:
 
 
 def answer(study: Study) -> str:
-    """The answer in one sentence, honest about an interval that includes 0."""
+    """The answer in one sentence; says when an interval includes 0."""
     return compared_answer(study) if study.compared else run_answer(study)
 
 
@@ -116,7 +116,7 @@ def so_far(study: Study) -> str:
 
 
 def compared_answer(study: Study) -> str:
-    """Which point won, by how much it is better than local, and whether collaboration paid."""
+    """Names the winning point and its gain over local, and says whether collaboration helped."""
     plan, tried = study.plan, study.plan.points()
     chosen = plan.choices.get(study.method)
     if tried and chosen is None:
@@ -126,26 +126,26 @@ def compared_answer(study: Study) -> str:
     if study.method not in study.metrics or study.last(study.method).empty:
         value = next((entry.scores.get("val") for entry in tried if entry.values == chosen), None)
         found = study.metric.shown(value) if value is not None else f"{study.metric.label} unknown"
-        lack = "failed" if study.method in study.lost else "are not there yet"
+        lack = "failed" if study.method in study.lost else "are not finished yet"
         return f"{winner} won on validation ({found}); its final runs {lack}."
     reached = study.metric.shown(study.last(study.method)[study.test].mean())
     won = "won the grid with" if tried else "reached"
     begin = f"{so_far(study)}{winner} {won} {reached} {POINT_NAMES[study.point]}"
-    gain = difference(study.metric, study.method, BASELINE, study.point, study.metrics, study.clients)
+    gain = study.scores.difference(study.method, BASELINE, study.point)
     if gain is None:
-        return f"{begin}; without a run of local there is nothing to say about collaboration."
+        return f"{begin}; without a run of local the benefit of collaboration is unknown."
     return f"{begin}, {verdict(study.metric, gain, doubts(study, study.method, BASELINE, gain.mean))}"
 
 
 def doubts(study: Study, method: str, other: str, gain: float) -> str:
-    """Why no winner can be named although one is ahead.
+    """Why no winner can be named although one method is ahead.
 
-    They are scored differently, or lack seeds or rounds, or were unequally tuned, or the loser may not be at its best.
+    Scores differ in kind, seeds or rounds are missing, tuning was unequal, or the loser may not be at its best.
     """
     plan = study.plan
     ours, theirs = (study.estimators.get(label, SAMPLES) for label in (method, other))
     if ours != theirs:
-        return f"{method} is scored by the mean over {ours} and {other} by that over {theirs}"
+        return f"{method} is scored by the mean over {ours} and {other} by the mean over {theirs}"
     if gaps := next((found for label in (method, other) if (found := gaps_of(study, label))), ""):
         return gaps
     if not plan.even(method, other):
@@ -153,12 +153,12 @@ def doubts(study: Study, method: str, other: str, gain: float) -> str:
     loser = other if gain >= 0 else method
     if ends := plan.ends.get(loser):
         chosen = settings({key: plan.choices[loser][key] for key in ends})
-        return f"the best point of {loser} lies at the end of what was tried ({chosen})"
+        return f"the best point of {loser} is at the edge of its search range ({chosen})"
     return ""
 
 
 def gaps_of(study: Study, label: str) -> str:
-    """What of a method's final runs is not in its score; nothing where all of them is."""
+    """Which final runs are missing in a method's score; empty if none."""
     if failed := study.failed_seeds(label):
         known = len(study.last(label)) if label in study.metrics else 0
         return f"{len(failed)} of {plural(known + len(failed), 'seed')} of {label} failed"
@@ -166,29 +166,29 @@ def gaps_of(study: Study, label: str) -> str:
 
 
 def verdict(metric: Metric, gain: Interval, doubt: str = "") -> str:
-    """What a paired gain over local says about collaboration, unless there is a doubt."""
+    """Whether a paired gain over local shows that collaboration helped, unless there is a doubt."""
     better = {True: "above", False: "below"} if metric.higher else {True: "better than", False: "worse than"}
     size_of = metric.difference(abs(gain.mean)).lstrip("+") + points(metric)
-    said = f"{size_of} {better[gain.mean >= 0]} training alone"
+    said = f"{size_of} {better[gain.mean >= 0]} local training"
     between = f"({span(gain, metric.difference)})"
     if gain.low is None:
-        return f"{said} (one seed, so no interval): whether collaboration paid is undecided."
+        return f"{said} (one seed, so no interval): it is undecided whether collaboration helped."
     if gain.sign and doubt:
-        return f"{said} {between}; but {doubt}, so whether collaboration paid is undecided."
+        return f"{said} {between}; but {doubt}, so it is undecided whether collaboration helped."
     if gain.sign > 0:
-        return f"{said} {between}: collaboration paid."
+        return f"{said} {between}: collaboration helped."
     if gain.sign < 0:
-        return f"{said} {between}: collaboration did not pay."
+        return f"{said} {between}: collaboration did not help."
     count = plural(len(gain.values), "seed")
-    return f"{said} {between}; the interval includes 0, so with {count} it is undecided whether collaboration paid."
+    return f"{said} {between}; the interval includes 0, so with {count} it is undecided whether collaboration helped."
 
 
 def besides(study: Study) -> list[str]:
-    """What stands under the answer: the own method against every other reference."""
+    """The lines under the answer: the subject compared with each other reference."""
     others = [method for method in study.metrics if method not in (study.method, BASELINE)]
     lines = []
     for other in others:
-        gap = difference(study.metric, study.method, other, study.point, study.metrics, study.clients)
+        gap = study.scores.difference(study.method, other, study.point)
         if gap is not None:
             said = f"{study.metric.difference(gap.mean)}{points(study.metric)}"
             doubt = doubts(study, study.method, other, gap.mean) if gap.sign else ""
@@ -198,17 +198,17 @@ def besides(study: Study) -> list[str]:
 
 
 def few_seeds(count: int) -> list[str]:
-    """What a simulation found of intervals over few seeds."""
+    """The coverage of intervals over few seeds in a simulation."""
     if not 2 <= count < ENOUGH_SEEDS:
         return []
     return [
-        "In a simulation with three seeds (docs/statistics.md), 95\u00a0% intervals over seeds held the truth in "
-        "95\u00a0% of the cases, but in 89\u00a0% where one seed in ten is far off."
+        "In a simulation with three seeds (docs/statistics.md), 95\u00a0% intervals over seeds contained the true "
+        "value in 95\u00a0% of cases, but only in 89\u00a0% if one seed in ten is an outlier."
     ]
 
 
 def answer_tiles(study: Study) -> list[Tile]:
-    """The row of numbers under the answer."""
+    """The row of key numbers under the answer."""
     if study.method not in study.metrics:
         return []
     rows = study.table[(study.table["method"] == study.method) & (study.table["choice"] == LAST)].set_index("point")
@@ -217,7 +217,7 @@ def answer_tiles(study: Study) -> list[Tile]:
     if at is not None and pd.notna(at["gain"]):
         found = [
             _gain_tile(study.metric, at),
-            Tile(f"{100 * at['share_gains']:.0f}\u00a0%", "of clients gain", "over training alone"),
+            Tile(f"{100 * at['share_gains']:.0f}\u00a0%", "of clients gain", "over local training"),
         ]
         found.insert(0, _score_tile(study.metric, rows, study.point))
     if at is not None and pd.notna(at["worst_tenth"]):
@@ -245,5 +245,5 @@ def _cost_tiles(study: Study) -> list[Tile]:
         parts = f"{size(cost['bytes_up'])} up, {size(cost['bytes_down'] or 0)} down"
         found.append(Tile(size(traffic), "per client and round", parts))
     if seconds is not None:
-        found.append(Tile(f"{seconds:.3g}\u00a0s", "for a round", "median"))
+        found.append(Tile(f"{seconds:.3g}\u00a0s", "per round", "median"))
     return found

@@ -1,6 +1,6 @@
-"""Where a method stands beside the two baselines, training alone and on the pooled data: the colours of tables.
+"""Colours of tables: how a method compares with the two baselines, local training and training on pooled data.
 
-After the coloured tables of FedMosaic (2025), in which a method that collaborates has to earn it against both.
+As in the coloured tables of FedMosaic (2025), a collaborative method has to beat both.
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ TONE_WORDS = {
     "below": "worse than local training",
     "lowest": "worse than the baselines",
 }
-"""By tone, what it says."""
+"""The meaning of each tone."""
 
 
 def baseline_tone(label: str, means: Mapping[str, float], higher: bool = True) -> str:
-    """The tone of a method's mean score among those of a table's column; "" between the baselines, or without local.
+    """The tone of a mean score in a column; "" if it lies between the baselines or local is missing.
 
-    Where there is no model of the pooled data, local training is the only baseline, and worse than it is `below`.
+    Without a pooled model local training is the only baseline, and worse scores are `below`.
     """
     if label in (BASELINE, POOLED):
         return "baseline"

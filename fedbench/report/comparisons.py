@@ -1,4 +1,4 @@
-"""Figures of a comparison: differences with their intervals, and how each method depends on its tuning."""
+"""Figures of a comparison: differences with their intervals, and the spread over tuned points."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -16,7 +16,7 @@ from fedbench.tasks import Metric
 
 
 def height_of(rows: int) -> int:
-    """Of a chart with a row per method, in pixels; thirty of them fit on a sheet of paper."""
+    """Height in pixels of a chart with a row per method; thirty rows fit on a sheet of paper."""
     return 90 + rows * (30 if rows <= 20 else 22)
 
 
@@ -25,13 +25,13 @@ VALUES = ("95 % interval over seeds", "over seeds and clients", "p (Holm)", "the
 
 
 def forest(study: Study, rows: Sequence[Row]) -> go.Figure | None:
-    """By how much each method is better than local."""
+    """The difference of each method to local training."""
     found = {row.label: row.over_local for row in rows if row.over_local is not None}
     return _forest(study, found, "better than local")
 
 
 def behind_best(study: Study, rows: Sequence[Row]) -> go.Figure | None:
-    """By how much the best is better than each other one; none where that is what `forest` shows."""
+    """The difference of the best method to every other; None if `forest` shows the same."""
     found = {row.label: row.behind for row in rows if row.behind is not None}
     if rows[0].label == BASELINE or not set(found) - {BASELINE}:
         return None
@@ -39,7 +39,7 @@ def behind_best(study: Study, rows: Sequence[Row]) -> go.Figure | None:
 
 
 def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Figure | None:
-    """Differences by label: thick the interval over seeds, thin that over seeds and clients; the values have both."""
+    """Differences by label: intervals over seeds (thick), over seeds and clients (thin); the value table has both."""
     if not contrasts:
         return None
     metric, names, found = study.metric, [escape(label) for label in contrasts], [*contrasts.values()]
@@ -62,7 +62,7 @@ def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Fi
 def _spans(
     fig: go.Figure, names: Sequence[str], ends: Sequence[tuple[float, float]], width: float, opacity: float
 ) -> None:
-    """A horizontal line on each row, as one trace."""
+    """One trace with a horizontal line per row."""
     x = [value for pair in ends for value in (*rounded(pair), None)]
     y = [name for name in names for _ in range(3)]
     line = {"color": faded(LIGHT["accent"], opacity), "width": width}
@@ -70,7 +70,7 @@ def _spans(
 
 
 def client_gains(study: Study, rows: Sequence[Row]) -> go.Figure | None:
-    """What the single clients of each method gain over local: thin all of them, thick the middle half, the median."""
+    """Gains of each method's clients over local: range (thin), middle half (thick) and median."""
     metric, gains = study.metric, {}
     for row in rows:
         if row.over_local is not None and len(paired := paired_clients(study, row.label)):
@@ -78,7 +78,7 @@ def client_gains(study: Study, rows: Sequence[Row]) -> go.Figure | None:
     if not gains:
         return None
     names, unit = [escape(label) for label in gains], "points" if metric.share else metric.label
-    xaxis = axis(f"a client is better than at local by, {unit}", zeroline=True)
+    xaxis = axis(f"gain of a client over local training, {unit}", zeroline=True)
     fig = figure(height_of(len(gains)), xaxis=xaxis)
     fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
     fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
@@ -102,7 +102,7 @@ def _colour(gain: float) -> str:
 
 
 def _intervals(found: Contrast) -> list[tuple[float, float] | None]:
-    """Over seeds, and over resampled seeds and clients."""
+    """The intervals over seeds, and over resampled seeds and clients."""
     low, high = found.gain.low, found.gain.high
     return [None if low is None or high is None else (low, high), found.resampled]
 
@@ -115,7 +115,7 @@ def told(metric: Metric, found: Contrast) -> str:
 
 
 def _values(metric: Metric, found: Contrast) -> list[str]:
-    """A difference and its VALUES; what is not known is empty."""
+    """A difference and its VALUES; unknown values are empty."""
     spans = [" to ".join(map(metric.difference, ends or ())) for ends in _intervals(found)]
     p = "" if found.p_holm is None else p_text(found.p_holm).removeprefix("= ")
     resolves = "" if found.resolves is None else metric.difference(found.resolves).lstrip("+")
@@ -123,7 +123,7 @@ def _values(metric: Metric, found: Contrast) -> list[str]:
 
 
 def tuning_strip(study: Study, rows: Sequence[Row]) -> go.Figure | None:
-    """The validation score of every tried point, a line per method: who needs luck; the chosen ones are filled."""
+    """The validation score of every tuned point, one line per method; the chosen points are filled."""
     tried = {row.label: study.plan.points(row.label) for row in rows}
     tried = {label: entries for label, entries in tried.items() if any(entry.scores.get("val") for entry in entries)}
     if not tried:

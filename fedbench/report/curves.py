@@ -1,4 +1,4 @@
-"""Curves: scores and losses over rounds, and scores against what they cost. Colours are those of theme.LIGHT."""
+"""Curves: scores and losses over rounds, and scores against cost. Colours are those of theme.LIGHT."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,73 +11,56 @@ import plotly.graph_objects as go
 
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.theme import LIGHT, axis, dash_of, faded, figure, hover, label_ends, round_axis, score_axis
+from fedbench.results.curves import over_seeds, seed_curve
 from fedbench.results.reader import Records, is_run
-from fedbench.results.summary import per_participant
-from fedbench.tasks import Metric
 
 MOST_POINTS = 200
-"""Points of a drawn curve: about as many as a chart of the page has room for."""
+"""Maximum number of points of a drawn curve, about what a chart has room for."""
 MOST_UNIFIED = 8
-"""Curves whose values are all told where the pointer is; of more only the nearest one's."""
+"""Up to this many curves, hovering shows the values of all; beyond, only the nearest one's."""
 FAR_APART = 20
-"""How many times a method's cost is another one's where an axis of costs is logarithmic."""
-
-
-def seed_curve(metric: Metric, metrics: pd.DataFrame, point: str, split: str = "test") -> pd.DataFrame:
-    """Per round from 1 on, as shown: mean, lowest and highest over seeds, of the rounds that the most seeds reached."""
-    curve = _over_seeds(metrics[metrics["point"] == point], f"{split}_{metric.name}")
-    curve[["mean", "min", "max"]] *= metric.factor
-    return curve
-
-
-def _over_seeds(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
-    rows = metrics[metrics["round"] > 0].dropna(subset=[column])
-    curve = rows.groupby("round")[column].agg(["mean", "min", "max", "count"])
-    return curve[curve["count"] == curve["count"].max()][["mean", "min", "max"]].reset_index()
+"""The axis of costs is logarithmic if methods' costs differ by this factor."""
 
 
 def thinned(frame: pd.DataFrame) -> pd.DataFrame:
-    """MOST_POINTS of its rows, evenly, with the first and the last one; all where there are not more."""
+    """At most MOST_POINTS evenly spaced rows, including the first and the last."""
     if len(frame) <= MOST_POINTS:
         return frame
     return frame.iloc[np.linspace(0, len(frame) - 1, MOST_POINTS).round().astype(int)]
 
 
 def rounded(values: Iterable) -> list:
-    """As plain numbers of five digits, which are more than a chart shows."""
+    """Numbers rounded to five digits, more than a chart shows."""
     return [float(f"{value:.5g}") if isinstance(value, float) else value for value in pd.Series(list(values)).tolist()]
 
 
 def method_curves(study: Study, point: str, limits: list[float]) -> go.Figure | None:
-    """Test score over rounds at one point, a curve per method with the band from lowest to highest seed."""
-    curves = {method: seed_curve(study.metric, frame, point) for method, frame in study.metrics.items()}
+    """Test score over rounds at one point, one curve per method with the band from lowest to highest seed."""
     return _curves(
-        {method: (curve, study.colours[method], dash_of(method)) for method, curve in curves.items()},
+        {method: (study.curves[method, point], study.colours[method], dash_of(method)) for method in study.metrics},
         score_axis(study.metric, limits),
         hover(study.metric),
     )
 
 
 def point_curves(study: Study) -> go.Figure | None:
-    """Test score over rounds of a single method, a curve per evaluation point."""
-    frame = study.metrics.get(study.method)
-    if frame is None:
+    """Test score over rounds of a single method, one curve per evaluation point."""
+    if study.method not in study.metrics:
         return None
     colours = {"after_agg": LIGHT["accent"], "after_fit": LIGHT["c1"], "global": LIGHT["c2"]}
-    curves = {n: (seed_curve(study.metric, frame, p), colours[p], "solid") for p, n in POINT_NAMES.items()}
+    curves = {name: (study.curves[study.method, p], colours[p], "solid") for p, name in POINT_NAMES.items()}
     return _curves(curves, score_axis(study.metric, curve_limits(study)), hover(study.metric))
 
 
 def curve_limits(study: Study) -> list[float]:
-    """Lowest and highest score of all curves as shown, so that panels share their axis."""
-    curves = [seed_curve(study.metric, frame, point) for frame in study.metrics.values() for point in POINT_NAMES]
-    known = [curve for curve in curves if len(curve)]
+    """Lowest and highest shown score of all curves, so that panels share their axis."""
+    known = [curve for curve in study.curves.values() if len(curve)]
     return [min(c["min"].min() for c in known), max(c["max"].max() for c in known)] if known else [0, 100]
 
 
 def loss_curves(study: Study) -> go.Figure | None:
     """Each method's own training loss over rounds, mean over clients, with the band from lowest to highest seed."""
-    curves = {method: _over_seeds(frame, "train_loss") for method, frame in study.metrics.items()}
+    curves = {method: over_seeds(frame, "train_loss") for method, frame in study.metrics.items()}
     highest = [curve["max"].max() for curve in curves.values() if len(curve)]
     if not highest:
         return None
@@ -87,7 +70,7 @@ def loss_curves(study: Study) -> go.Figure | None:
 
 
 def tried_curves(study: Study) -> go.Figure | None:
-    """The validation score over rounds of every point that was tried for the subject, the chosen one in front."""
+    """Validation score over rounds of the subject's tuned points, the chosen one in front."""
     metric, plan = study.metric, study.plan
     curves: dict[str, tuple[pd.DataFrame, str, str]] = {}
     for entry in plan.points():
@@ -106,7 +89,7 @@ def tried_curves(study: Study) -> go.Figure | None:
 def _curves(
     curves: dict[str, tuple[pd.DataFrame, str, str]], yaxis: dict[str, Any], told: str, methods: bool = True
 ) -> go.Figure | None:
-    """A curve by name: its rounds, colour and dash; quiet ones behind the others and without their band."""
+    """Draws curves by name with colour and dash; quiet ones are behind the others and without a band."""
     curves = {name: (thinned(curve), colour, dash) for name, (curve, colour, dash) in curves.items() if len(curve)}
     if not curves:
         return None
@@ -122,7 +105,7 @@ def _curves(
 
 
 def _line(fig: go.Figure, name: str, x: pd.Series, y: pd.Series, colour: str, dash: str) -> None:
-    """`meta` says whose curve it is, by which the page lets a reader choose what stands out."""
+    """Draws one curve; `meta` names its method, so that the reader can highlight it."""
     quiet = colour == LIGHT["quiet"]
     line = {"color": colour, "width": 1.2 if quiet else 2.4, "dash": dash}
     fig.add_scatter(x=rounded(x), y=rounded(y), mode="lines+markers" if len(x) == 1 else "lines", line=line)
@@ -145,24 +128,6 @@ def _label(fig: go.Figure, ends: dict[str, tuple[float, str]]) -> None:
         label_ends(fig, loud)
 
 
-def cost_so_far(study: Study, method: str) -> pd.DataFrame:
-    """What a participant has spent so far, per round and mean over seeds, beside the score as shown (study's point).
-
-    Rounds that were not evaluated count as the next one that was. Columns: round, sent (bytes, both ways), steps (of
-    gradients), score.
-    """
-    frame = study.metrics[method]
-    rows = frame[(frame["point"] == "after_fit") & (frame["round"] > 0)].sort_values(["seed", "round"])
-    rounds = rows.groupby("seed")["round"].diff().fillna(rows["round"])
-    run = study.runs[method]
-    shares = per_participant(run, study.clients[method], run.config(), rows).fillna(0)
-    costs = {"sent": shares["bytes_up"] + shares["bytes_down"], "steps": shares["steps"]}
-    each = rows[["seed", "round"]].assign(**{name: value * rounds for name, value in costs.items()})
-    each[[*costs]] = each.groupby("seed")[[*costs]].cumsum()
-    curve = seed_curve(study.metric, frame, study.point)[["round", "mean"]].rename(columns={"mean": "score"})
-    return each.groupby("round")[[*costs]].mean().reset_index().merge(curve, on="round")
-
-
 UNITS = {"sent": (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1)), "steps": (("steps", 1),)}
 TITLES = {
     "sent": "traffic per participant so far",
@@ -172,7 +137,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Costs:
-    """curves: by method `spent`, in the unit, and `score` as shown; far: whether they need a logarithmic axis."""
+    """curves: `spent` (in the unit) and `score` as shown by method; far: whether a logarithmic axis is needed."""
 
     curves: dict[str, pd.DataFrame]
     unit: str
@@ -181,12 +146,11 @@ class Costs:
 
 
 def costs_of(study: Study, cost: str) -> Costs | None:
-    """What was `sent`, or the `steps`, beside the score; none where nothing was. A method that spends nothing is level.
+    """The cost (`sent` or `steps`) and the score; None if nothing was spent. A method without cost is a level line.
 
-    Its last score is there from the start, as nobody waits for it.
+    Its last score is drawn from the start, because it costs nothing.
     """
-    found = {method: cost_so_far(study, method) for method in study.metrics}
-    known = {method: so_far[[cost, "score"]] for method, so_far in found.items() if len(so_far)}
+    known = {method: so_far[[cost, "score"]] for method, so_far in study.spent.items() if len(so_far)}
     paid = {method: so_far for method, so_far in known.items() if so_far[cost].iloc[-1] > 0}
     if not paid:
         return None
@@ -201,7 +165,7 @@ def costs_of(study: Study, cost: str) -> Costs | None:
 
 
 def cost_curves(study: Study, cost: str) -> go.Figure | None:
-    """Score against `sent` or `steps` so far, a curve per method."""
+    """Score against `sent` or `steps` so far, one curve per method."""
     costs = costs_of(study, cost)
     if costs is None:
         return None
@@ -219,5 +183,5 @@ def cost_curves(study: Study, cost: str) -> go.Figure | None:
 
 
 def behind(study: Study, methods: Iterable[str]) -> list[str]:
-    """In the order in which they are drawn: the quiet ones first."""
+    """Methods in drawing order: quiet ones first."""
     return sorted(methods, key=lambda method: study.colours[method] != LIGHT["quiet"])

@@ -1,4 +1,4 @@
-"""Figures that every study has beside its curves: clients, seconds, partition. Colours are those of theme.LIGHT."""
+"""Further figures of every study: clients, seconds, partition. Colours are those of theme.LIGHT."""
 
 from html import escape
 from typing import Any
@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from fedbench.report.curves import rounded
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.theme import LIGHT, axis, faded, figure, hover, score_axis
-from fedbench.results.tables import BASELINE, LAST, clients_at, pair
+from fedbench.results.tables import BASELINE, clients_at
 from fedbench.tasks import Metric
 
 PHASES = {"train": "s3", "eval": "s2", "comm": "s1", "server": "muted", "log": "quiet"}
@@ -18,12 +18,12 @@ MOST_PAIRS = 1000
 
 
 def last_clients(study: Study, method: str, point: str) -> pd.DataFrame:
-    """The clients of a method at a point in the last evaluated round of each seed."""
+    """A method's clients at a point in the last evaluated round of each seed."""
     return clients_at(study.clients[method], study.last(method, point)).dropna(subset=[study.test])
 
 
 def client_strip(study: Study) -> go.Figure | None:
-    """Every client of a single method, the worst first: both points, joined; the worst tenth is shaded."""
+    """All clients of a single method, worst first: both points, joined; the worst tenth is shaded."""
     fit, agg = (
         last_clients(study, study.method, point).set_index(["seed", "client"])[study.test] * study.metric.factor
         for point in ("after_fit", "after_agg")
@@ -34,7 +34,7 @@ def client_strip(study: Study) -> go.Figure | None:
         return None
     place = list(range(1, len(both) + 1))
     fig = figure(340, yaxis=score_axis(study.metric, [*both["fit"], *both["agg"]]))
-    fig.update_layout(xaxis=axis("clients, the worst first", showgrid=False, range=[0.3, len(both) + 0.7]))
+    fig.update_layout(xaxis=axis("clients, worst first", showgrid=False, range=[0.3, len(both) + 0.7]))
     fig.update_xaxes(dtick=1 if len(both) <= 20 else None)
     fig.add_vrect(x0=0.5, x1=-(-len(both) // 10) + 0.5, fillcolor=faded(LIGHT["alarm"], 0.1), line_width=0)
     _segments(fig, [(p, p) for p in place], list(zip(both["fit"], both["agg"], strict=True)), LIGHT["quiet"], 1.2)
@@ -56,27 +56,27 @@ def legend() -> dict[str, object]:
 
 
 def _segments(fig: go.Figure, xs: list[tuple], ys: list[tuple], colour: str, width: float) -> None:
-    """Many short lines as one trace."""
+    """Draws many short lines as one trace."""
     x = [value for pair_ in xs for value in (*pair_, None)]
     y = [value for pair_ in ys for value in (*pair_, None)]
     fig.add_scatter(x=x, y=y, mode="lines", line={"color": colour, "width": width}, hoverinfo="skip", showlegend=False)
 
 
 def paired_clients(study: Study, method: str) -> pd.DataFrame:
-    """As shown, a row per seed and client that both have: local, after_fit, after_agg (what exists), gains."""
+    """Scores as shown, one row per seed and client in both runs: local, after_fit, after_agg (if present), gains."""
     columns = {}
     for point in ("after_fit", "after_agg"):
-        ours, theirs = pair(study.metric, method, BASELINE, point, LAST, study.metrics, study.clients)
-        columns["local"] = theirs.set_index(["seed", "client"])[study.test] * study.metric.factor
-        columns[point] = ours.set_index(["seed", "client"])[study.test] * study.metric.factor
-    paired = pd.DataFrame(columns).dropna(axis=1, how="all").dropna()
+        if len(both := study.scores.paired(method, BASELINE, point).set_index(["seed", "client"])):
+            columns["local"] = both["theirs"] * study.metric.factor
+            columns[point] = both["ours"] * study.metric.factor
+    paired = pd.DataFrame(columns).dropna()
     if study.point not in paired or "local" not in paired:
         return paired.iloc[:0]
     return paired.assign(gains=study.metric.gain(paired[study.point], paired["local"]) > 0)
 
 
 def slopes(metric: Metric, paired: pd.DataFrame, colour: str, limits: list[float]) -> go.Figure:
-    """Lines from local through both points, one per client; those that do not gain are drawn apart, the mean on top."""
+    """Lines from local through both points, one per client; those without a gain differ, the mean is on top."""
     stops = [name for name in ("local", "after_fit", "after_agg") if name in paired]
     names = {"local": "local", "after_fit": "after<br>training", "after_agg": "after<br>aggregation"}
     yaxis = score_axis(metric, limits)
@@ -98,13 +98,13 @@ def slopes(metric: Metric, paired: pd.DataFrame, colour: str, limits: list[float
 
 
 def seconds(study: Study) -> pd.DataFrame:
-    """Mean seconds per round and phase, a row per method."""
+    """Mean seconds per round and phase, one row per method."""
     means = {method: study.runs[method].timings()[list(PHASES)].apply(pd.to_numeric).mean() for method in study.metrics}
     return pd.DataFrame(means).T.dropna(how="all").fillna(0.0)
 
 
 def time_bars(study: Study) -> go.Figure | None:
-    """Where the seconds of a round go, a bar per method."""
+    """Seconds of a round by phase, one bar per method."""
     table = seconds(study)
     if table.empty or table.to_numpy().sum() == 0:
         return None

@@ -1,4 +1,4 @@
-"""Pictures of a grid: validation accuracy over the tried points."""
+"""Figures of a grid: validation score over the tuned points."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -14,17 +14,17 @@ from fedbench.tasks import Metric
 
 
 def varying(study: Study) -> list[str]:
-    """The keys of the space with more than one tried value: rows first, then columns, then panels."""
+    """Keys of the space with more than one value: rows first, then columns, then panels."""
     return [key for key, values in study.plan.spaces.get(study.method, {}).items() if len(values) > 1]
 
 
 def grid_panels(study: Study) -> Iterator[tuple[str, go.Figure]]:
-    """Title and figure per combination of the third and further keys; a line of dots when a single key varies."""
+    """Title and figure per combination of the third and further keys; a line of dots if only one key varies."""
     keys, tried, space = varying(study), study.plan.points(), study.plan.spaces.get(study.method, {})
     if not keys or not tried:
         return
     best = point_name(study.plan.choices.get(study.method, {"": None}))
-    if len(keys) > 1 and study.plan.search != "grid":  # scattered, so that most of a map would be empty
+    if len(keys) > 1 and study.plan.search != "grid":  # scattered points would leave most of a map empty
         return
     if len(keys) == 1:
         yield "", dots(study.metric, tried, keys[0], best)
@@ -55,7 +55,7 @@ def heat_map(
     best: str,
     limits: list[float | None],
 ) -> go.Figure:
-    """Validation scores per point with their values written in; the best is framed, failed ones say so."""
+    """Validation scores per point as a heat map with values; the best point is framed, failed points are marked."""
     across, down = [str(v) for v in space[columns]], [str(v) for v in space[rows]]
     found = {(str(entry.values[rows]), str(entry.values[columns])): entry for entry in tried}
     z = [[_value(metric, found.get((row, column))) for column in across] for row in down]
@@ -74,7 +74,7 @@ def heat_map(
 
 
 def _value(metric: Metric, entry: Entry | None) -> float | None:
-    """The validation score as it is shown."""
+    """The validation score as shown."""
     value = None if entry is None or entry.status != "done" else entry.scores.get("val")
     return None if value is None else value * metric.factor
 
@@ -85,7 +85,7 @@ def _test(metric: Metric, entry: Entry | None) -> str:
 
 
 def _mark(metric: Metric, fig: go.Figure, entry: Entry, row: int, column: int, best: str) -> None:
-    """A frame around the best point, a word in one without a number."""
+    """A frame around the best point, and a word for a point without a number."""
     box = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5, "type": "rect"}
     if entry.name == best:
         fig.add_shape(**box, line={"color": LIGHT["c1"], "width": 4})
@@ -97,7 +97,7 @@ def _mark(metric: Metric, fig: go.Figure, entry: Entry, row: int, column: int, b
 
 
 def dots(metric: Metric, tried: Sequence[Entry], key: str, best: str) -> go.Figure:
-    """Validation scores over the values of a single key; the best is named, failed ones stand on the axis."""
+    """Validation scores over the values of a single key; the best is named, failed ones are on the axis."""
     done = [entry for entry in tried if _value(metric, entry) is not None]
     values = [value for entry in done if (value := _value(metric, entry)) is not None]
     xaxis = axis(escape(short(key)), showgrid=False, type="category", categoryorder="array")

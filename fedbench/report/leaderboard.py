@@ -1,4 +1,4 @@
-"""The table of a comparison: what every method reached, against local and the best, and what it cost."""
+"""The table of a comparison: scores, comparisons with local and the best, and costs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,6 @@ import pandas as pd
 
 from fedbench.report import typeset
 from fedbench.report.baseline_colour import baseline_tone
-from fedbench.report.curves import cost_so_far, seed_curve
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import Cell, sentence
 from fedbench.results.contrasts import Contrast, family, ranks
@@ -18,20 +17,20 @@ from fedbench.results.estimators import marks, remark
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import point_name
 from fedbench.results.statistics import Interval, interval
-from fedbench.results.tables import BASELINE, REFERENCES, clients_at, pooled_scores
+from fedbench.results.tables import BASELINE, LAST, REFERENCES, pooled_scores
 from fedbench.tasks import Metric
 
 
 @dataclass(frozen=True)
 class Row:
-    """A method. score, other: on test at the last round, at the study's point and at the other one of the two.
+    """A method. score, other: test scores at the last round, at the study's point and at the other point.
 
-    failed, why: seeds that are not in the score, because their run failed or diverged, and why the first did.
-    estimator: what a client's score is a mean over. pooled: the score over all test samples, where they were counted.
-    over_local, behind: against training alone and against the best; None for those two themselves. points: of tuning,
-    and the one that was chosen. steps, traffic (bytes, both ways), seconds: of the whole run, per client but for
-    seconds and the steps of a pooled model. target_round, target_bytes: when the mean curve first reaches local's last
-    score, if ever.
+    failed, why: number of seeds without a score because their run failed or diverged, and the first reason.
+    estimator: what a client's score is averaged over. pooled: the score over all test samples, if counted.
+    over_local, behind: against local training and against the best; None for these two themselves. points, chosen: the
+    number of tuned points and the best one. steps, traffic (bytes, both ways), seconds: of the whole run, per client
+    except for seconds and the steps of a pooled model. target_round, target_bytes: when the mean curve first reaches
+    local's last score, if ever.
     """
 
     label: str
@@ -61,29 +60,29 @@ class Row:
 
     @property
     def mark(self) -> str:
-        """What stands behind a score that lacks seeds."""
+        """The remark after a score that lacks seeds."""
         count = len(self.score.values)
         return f" ({count} of {count + self.failed} seeds)" if self.failed else ""
 
 
 def leaderboard(study: Study) -> list[Row]:
-    """As the study orders them: the best mean first, references last."""
+    """The methods in the study's order: best mean first, references last."""
     labels = study.ordered
     if not labels:
         return []
     local, behind = comparisons(study, labels)
-    order = ranks(study.metric, study.point, {label: study.metrics[label] for label in labels})
+    order = ranks(study.scores, labels, study.point)
     target = study.reached(BASELINE) if BASELINE in labels else None
     return [_row(study, label, local.get(label), behind.get(label), order.get(label), target) for label in labels]
 
 
 def comparisons(study: Study, labels: Sequence[str]) -> tuple[dict[str, Contrast], dict[str, Contrast]]:
-    """Every method against training alone, and the best against every other one that competes, by label.
+    """Every method against local training, and the best against every other competing method, by label.
 
-    Two families of Holm's. A pair in both has one adjusted p, the larger one, so that a page says one thing of it.
+    These are two Holm families. A pair in both gets the larger adjusted p, so that a report states one value.
     """
     best = labels[0]
-    compared = partial(family, study.metric, point=study.point, metrics=study.metrics, clients=study.clients)
+    compared = partial(family, study.scores, point=study.point)
     others = [label for label in labels if label != BASELINE] if BASELINE in labels else []
     local = {c.method: c for c in compared([(label, BASELINE) for label in others])}
     behind = {c.other: c for c in compared([(best, label) for label in labels[1:] if label not in REFERENCES])}
@@ -104,7 +103,7 @@ def _row(
     target: float | None,
 ) -> Row:
     last, other, cost = study.last(label), study.last(label, OTHER[study.point]), study.summaries[label]
-    over_all = pooled_scores(study.metric, clients_at(study.clients[label], last))
+    over_all = pooled_scores(study.metric, study.scores.clients[label, study.point, LAST])
     rounds = study.runs[label].config().get("rounds") or 0
     whole = lambda name: None if cost[name] is None else cost[name] * rounds  # noqa: E731
     reached = None if target is None else first_reaching(study, label, target)
@@ -132,23 +131,23 @@ def _row(
 
 
 def first_reaching(study: Study, label: str, target: float) -> tuple[int, float | None] | None:
-    """The first round whose mean over seeds is as good as the target, and the bytes per participant up to it."""
-    curve = seed_curve(study.metric, study.metrics[label], study.point)
+    """The first round whose mean over seeds reaches the target, and the bytes per participant so far."""
+    curve = study.curves[label, study.point]
     shown = curve["mean"] / study.metric.factor
     good = curve[shown >= target] if study.metric.higher else curve[shown <= target]
     if good.empty:
         return None
     number = int(good["round"].iloc[0])
-    sent = cost_so_far(study, label).set_index("round")["sent"]
+    sent = study.spent[label].set_index("round")["sent"]
     return number, float(sent[number]) if number in sent.index else None
 
 
 NONE: Mapping[str, str] = MappingProxyType({})
-"""Of methods without a score, why there is none: nobody's."""
+"""No failed methods."""
 
 
 def frame(rows: Sequence[Row], failures: Mapping[str, str] = NONE) -> pd.DataFrame:
-    """Numbers, a column each; shares and scores as in records, unknown ones empty. At the end, who has no score."""
+    """Numbers in columns; shares and scores as in records, unknown values empty. Failed methods come last."""
     return pd.DataFrame(
         [
             {
@@ -183,7 +182,7 @@ def frame(rows: Sequence[Row], failures: Mapping[str, str] = NONE) -> pd.DataFra
 
 
 def _numbers(name: str, found: Contrast | None) -> dict[str, float | None]:
-    """Of a difference: its intervals, p, and what seeds could see of it."""
+    """The intervals, p, and detectable size of a difference."""
     low, high = (None, None) if found is None or found.resampled is None else found.resampled
     return {
         **_ends(name, None if found is None else found.gain),
@@ -202,13 +201,13 @@ SCORES = ("method", "score", "sd", "pooled")
 DIFFERENCES = ("worst tenth", "over local", "p (Holm)", "better off")
 COSTS = ("method", "points", "steps", "MB", "seconds", "rounds to local", "MB to local")
 OTHER = {"after_agg": "after_fit", "after_fit": "after_agg"}
-"""The second point beside the one that the answer goes by."""
+"""The evaluation point that the answer does not use."""
 
 
 def laid_out(
     rows: Sequence[Row], metric: Metric, failures: Mapping[str, str] = NONE
 ) -> tuple[list[str], list[list[Cell]]]:
-    """The heads and lines of the table, without columns that nobody fills. At the end, who has no score."""
+    """Heads and rows of the table, without empty columns. Failed methods come last."""
     heads = [*SCORES, *(OTHER[row.point].replace("_", " ") for row in rows[:1]), *DIFFERENCES]
     means = {row.label: row.score.mean for row in rows}
     tones = [baseline_tone(row.label, means, metric.higher) for row in rows]
@@ -221,7 +220,7 @@ def laid_out(
 
 
 def spent(rows: Sequence[Row]) -> tuple[list[str], list[list[Cell]]]:
-    """The heads and lines of what every method cost, without columns that nobody fills."""
+    """Heads and rows of the cost table, without empty columns."""
     lines = [
         [
             row.label,
@@ -239,12 +238,12 @@ def spent(rows: Sequence[Row]) -> tuple[list[str], list[list[Cell]]]:
 
 
 def reasons(failures: Mapping[str, str]) -> list[str]:
-    """Of every method without a score, why there is none."""
+    """Why each method without a score has none."""
     return [f"{label} failed: {why}" for label, why in failures.items()]
 
 
 def note(rows: Sequence[Row], metric: Metric) -> str:
-    """What has to be known to read the table."""
+    """The legend of the table."""
     said = remark(metric, [row.estimator for row in rows])
     return f"{NOTE}; {said}" if said else NOTE
 
@@ -265,7 +264,7 @@ def _line(row: Row, metric: Metric, place: int, tone: str) -> list[Cell]:
 
 
 def where(rows: Sequence[Row]) -> str:
-    """At which point the scores are taken."""
+    """The evaluation point of the scores."""
     return f" {POINT_NAMES[rows[0].point]}" if rows else ""
 
 
@@ -279,7 +278,7 @@ def p_text(p: float) -> str:
 
 
 def as_text(rows: Sequence[Row], metric: Metric, failures: Mapping[str, str] = NONE) -> str:
-    """Aligned plain text; `=` marks what cannot be told from the best."""
+    """Aligned plain text; `=` marks methods that cannot be told from the best."""
     what = f"{metric.label} in %" if metric.share else metric.label
     scores, costs = typeset.plain(*laid_out(rows, metric, failures)), typeset.plain(*spent(rows))
     return f"{scores}\ntest {what}{where(rows)}; {note(rows, metric)}\n\n{costs}\n{SPENT}"
@@ -290,13 +289,13 @@ NOTE = (
     "= cannot be told from the best (Holm)"
 )
 SPENT = (
-    "points tried; steps (of the pooled model: its own) and MB per client, both ways, and seconds of a whole run; "
+    "tuned points; steps (the pooled model's own) and MB per client, both ways, and seconds of a whole run; "
     "rounds and MB per client until the mean curve first reaches local's last score"
 )
 
 
 def write_tables(rows: Sequence[Row], metric: Metric, folder: Path, failures: Mapping[str, str] = NONE) -> None:
-    """table.csv, table.md and table.tex."""
+    """Writes table.csv, table.md and table.tex."""
     heads, table = laid_out(rows, metric, failures)
     said = "; ".join([f"Test {metric.label}{where(rows)}", note(rows, metric), *reasons(failures)])
     costs = typeset.markdown(*spent(rows))

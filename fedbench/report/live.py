@@ -1,4 +1,4 @@
-"""The page of a study that goes on: made anew while it is looked at, and served to this machine alone."""
+"""Live reports of running studies, updated while they are viewed and served to this machine only."""
 
 import mimetypes
 import time
@@ -15,22 +15,22 @@ from fedbench.report import make_report
 from fedbench.report.template import rendered
 
 LINKED = {".csv", ".md", ".tex", ".png", ".svg"}
-"""What pages link to beside them."""
+"""Files that pages link to."""
 SHARE = 10
-"""A page is made again after at least so many times what it took, so that it takes little from the runs."""
+"""A report is updated after at least this many times the seconds it took, to leave time for the runs."""
 LEAST = 5.0
-"""Seconds before a page is made again."""
+"""Minimum seconds between updates of a report."""
 
 
 class LivePage:
-    """The page of a folder. It is made when it is asked for, unless that was a moment ago."""
+    """The report of a folder, written when requested unless it is recent."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.folder, self._clock = folder, clock
         self._due, self._text, self._lock = 0.0, b"", Lock()
 
     def text(self) -> bytes:
-        """The page, or the line that says why there is none yet."""
+        """The report, or a line that says why there is none yet."""
         with self._lock:
             begun = self._clock()
             if begun >= self._due:
@@ -45,17 +45,17 @@ class LivePage:
             return rendered("waiting.html.j2", line=str(error)).encode()
 
     def version(self) -> bytes:
-        """Sixteen hexadecimal digits that change with the page."""
+        """Sixteen hexadecimal digits that change with the report."""
         return sha256(self.text()).hexdigest()[:16].encode()
 
     def linked(self, name: str) -> bytes | None:
-        """A file that pages link to. None for all else."""
+        """A file that reports link to; None for any other."""
         path = self.folder / name
         return path.read_bytes() if path.parent == self.folder and path.suffix in LINKED and path.is_file() else None
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers with the frame, the page in it, the page's version, and files beside it."""
+    """Serves the frame, the report in it, the report's version, and files next to it."""
 
     def __init__(self, page: LivePage, *arguments: object) -> None:
         self.page = page
@@ -83,14 +83,12 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *words: object) -> None:
-        """Nothing: the terminal is the user's."""
+        """Logs nothing, to keep the terminal clean."""
 
 
 def serve(folder: Path, port: int = 0) -> ThreadingHTTPServer:
-    """A server of a folder's page on the loopback address. port 0: any that is free. Raises ConfigError."""
+    """Serves a folder's report on the loopback address. port 0: any free port. Raises ConfigError."""
     try:
         return ThreadingHTTPServer(("127.0.0.1", port), partial(Handler, LivePage(folder)))
     except OSError as error:
-        raise ConfigError(
-            f"--port {port}: cannot be listened at ({error.strerror}); leave it out for a free one"
-        ) from None
+        raise ConfigError(f"--port {port}: cannot be used ({error.strerror}); omit it to use a free port") from None

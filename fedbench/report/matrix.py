@@ -1,4 +1,4 @@
-"""The page of a study over settings: every method in every setting, its mean rank, and who cannot be told apart."""
+"""The report of a study over settings: methods by setting, mean ranks, and ties."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +34,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Survey:
-    """What a study over settings left: by setting its study and its leaderboard."""
+    """The results of a study over settings: its study and leaderboard by setting."""
 
     folder: Path
     matrix: Matrix
@@ -43,7 +43,7 @@ class Survey:
 
     @classmethod
     def load(cls, folder: Path) -> "Survey":
-        """Reads a folder; settings in which nothing was evaluated yet are left out."""
+        """Reads a folder; settings without evaluations are left out."""
         matrix = Matrix.read(folder)
         begun = [setting for setting in matrix.settings if is_study(folder / setting.path)]
         found = {setting.name: Study.load(folder / setting.path) for setting in begun}
@@ -61,7 +61,7 @@ class Survey:
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """A row per setting and seed, a column per competing method, as recorded."""
+        """One row per setting and seed, one column per competing method, as recorded."""
         found = {
             label: pd.concat({name: s.last(label).set_index("seed")[s.test] for name, s in self.studies.items()})
             for label in self.labels
@@ -86,7 +86,7 @@ class Survey:
 
 
 def lines(survey: Survey) -> list[list[Cell]]:
-    """The table: a line per method, a column per setting, and the mean rank."""
+    """The table: one line per method, one column per setting, and the mean rank."""
     columns = [_column(survey, setting.name) for setting in survey.settings]
     ranks = [survey.ranking.ranks.get(label) for label in survey.ordered]
     last = [
@@ -117,12 +117,12 @@ def heads(survey: Survey) -> list[str]:
 
 
 def as_text(survey: Survey) -> str:
-    """For a terminal."""
+    """The table for a terminal."""
     return f"{typeset.plain(heads(survey), lines(survey))}\n{NOTE}" if survey.labels else "nothing was evaluated yet"
 
 
 def frame(survey: Survey) -> pd.DataFrame:
-    """Numbers: a row per setting and method."""
+    """Numbers: one row per setting and method."""
     return pd.DataFrame(
         [
             {
@@ -149,9 +149,7 @@ def frame(survey: Survey) -> pd.DataFrame:
 
 
 def answer(survey: Survey) -> str:
-    """The answer in one sentence: a winner is named only where no other method shares its group, and no setting has a
-    doubt.
-    """
+    """The answer in one sentence; names a winner only if it is alone in its group and no setting has a doubt."""
     found = survey.ranking
     if len(found.ranks) < 2 or not found.blocks:
         return "There is nothing to compare yet."
@@ -169,7 +167,7 @@ def answer(survey: Survey) -> str:
 
 
 def notes(survey: Survey) -> list[str]:
-    """What stands under the answer: the tests, and what so few blocks can tell."""
+    """The lines under the answer: the tests, and their limits with few blocks."""
     found = survey.ranking
     said = []
     if found.friedman is not None:
@@ -178,14 +176,16 @@ def notes(survey: Survey) -> list[str]:
             f"p {p_text(found.friedman)}; pairs by Wilcoxon's signed-rank test with Holm's correction."
         )
     if found.finest >= ALPHA and len(found.ranks) > 1:
-        said.append(f"So few blocks can tell no two of {len(found.ranks)} methods apart: more seeds or settings would.")
+        said.append(
+            f"With so few blocks no two of {len(found.ranks)} methods can be told apart; use more seeds or settings."
+        )
     if found.blocks:
-        said.append("It speaks of these settings only, not of others that they might stand for.")
+        said.append("This holds for these settings only.")
     return said
 
 
 def critical_difference(survey: Survey) -> go.Figure | None:
-    """Mean ranks on a line, the best to the left; a bar joins methods that cannot be told apart (after Demsar 2006)."""
+    """Mean ranks on a line, best to the left; a bar joins methods that cannot be told apart (after Demsar 2006)."""
     found = survey.ranking
     names = list(found.ranks)
     if len(names) < 2 or not found.blocks:
@@ -234,7 +234,7 @@ def write_matrix(folder: Path) -> Path:
 
 
 def values(survey: Survey) -> dict[str, Any]:
-    """What the template shows."""
+    """The values of the template."""
     metric, point = survey.first.metric, POINT_NAMES[survey.first.point]
     counts = plural(len(survey.labels), "method"), plural(len(survey.settings), "setting")
     config = survey.matrix.config
@@ -258,12 +258,12 @@ def values(survey: Survey) -> dict[str, Any]:
 
 
 def rank_part(survey: Survey) -> Part:
-    intro = "Mean rank over settings and seeds, the best to the left. A bar joins methods that cannot be told apart."
-    return Part("ranks", "Who ranks where", charts(("ranks", "", critical_difference(survey), ""), wide=True), intro)
+    intro = "Mean rank over settings and seeds, best to the left. A bar joins methods that cannot be told apart."
+    return Part("ranks", "Ranks", charts(("ranks", "", critical_difference(survey), ""), wide=True), intro)
 
 
 def warnings(survey: Survey) -> list[str]:
-    """Settings without numbers, and what failed in a setting."""
+    """Settings without numbers, and failures in a setting."""
     missing = [s.name for s in survey.matrix.settings if s.name not in survey.boards]
     found = [f"{listed(missing)}: nothing was evaluated yet."] if missing else []
     for name, study in survey.studies.items():

@@ -1,4 +1,4 @@
-"""One self-contained HTML page out of a study: words, table, figures, configuration."""
+"""The report of a study: one self-contained HTML page with texts, tables, figures and configuration."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,16 +23,16 @@ from fedbench.results.files import write_atomically
 from fedbench.results.tables import BASELINE
 
 MOST_SLOPES = 6
-"""Methods whose clients are drawn one by one, the best ones."""
+"""Maximum number of methods whose clients are drawn, best first."""
 LEAST_CHOSEN = 4
-"""Methods among which a reader may want to choose."""
+"""Minimum number of methods for which a reader can choose curves."""
 DECISIONS = "decisions"
-"""The key of environment.json."""
+"""The key in environment.json."""
 PLACE_KEYS = ("out", "name", "resources.", "checkpoint.", "loggers", "wandb.")
 
 
 def write_page(folder: Path) -> Path:
-    """Writes report.html into the folder of a run, a grid or a comparison and returns its path."""
+    """Writes report.html into the folder of a run, grid or comparison and returns its path."""
     study = Study.load(folder)
     rows = leaderboard(study) if study.plan.subject is None else []
     if study.plan.subject is None and (rows or study.failures):
@@ -49,7 +49,7 @@ def write_page(folder: Path) -> Path:
 
 
 def render(study: Study, rows: Sequence[Row] = ()) -> str:
-    """The whole page as text. rows: the leaderboard, where all methods are alike."""
+    """The page as text. rows: the leaderboard, if there is no subject."""
     alike = study.plan.subject is None
     heads, lines = laid_out(rows, study.metric)
     cost_heads, cost_lines = spent(rows)
@@ -86,12 +86,12 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
 
 
 def chips(study: Study) -> list[str]:
-    """The methods among which a reader chooses; none where curves are few enough to be told apart."""
+    """The methods from which a reader can choose; none if there are few curves."""
     return study.ordered if len(study.ordered) >= LEAST_CHOSEN else []
 
 
 def parts(study: Study, rows: Sequence[Row]) -> Iterator[Part]:
-    """The sections with figures, in the order of the page; those without data have no charts."""
+    """The sections with figures in order; sections without data have no charts."""
     if rows:
         yield _difference_part(study, rows)
         yield _tuning_part(study, rows)
@@ -109,43 +109,41 @@ def parts(study: Study, rows: Sequence[Row]) -> Iterator[Part]:
 
 def _difference_part(study: Study, rows: Sequence[Row]) -> Part:
     intro = (
-        "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: seeds and clients drawn again "
-        "and again. Coloured where the difference is decided after Holm's correction. Values: both intervals, what "
-        "these seeds resolve, and how many seeds would tell what is seen from 0."
+        "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: over resampled seeds and "
+        "clients. Coloured if the difference is significant after Holm's correction. Values: both intervals, the "
+        "smallest difference that these seeds can detect, and how many seeds would separate the observed one from 0."
     )
-    of_clients = (
-        "Thin: from the client that gains least to the one that gains most; thick: their middle half; the median."
-    )
+    of_clients = "Thin: from the smallest to the largest gain of a client; thick: the middle half; dot: the median."
     made = charts(
         ("forest", "", forest(study, rows), ""),
         ("behind", "Against the best", behind_best(study, rows), ""),
-        ("gains", "Client by client", client_gains(study, rows), of_clients),
+        ("gains", "Gains of clients", client_gains(study, rows), of_clients),
         wide=True,
     )
-    return Part("differences", "Against training alone and the best", made, intro)
+    return Part("differences", "Differences to local training and to the best", made, intro)
 
 
 def _tuning_part(study: Study, rows: Sequence[Row]) -> Part:
     spent = sum(len(study.plan.points(row.label)) for row in rows)
     intro = (
-        f"{spent} points in all, chosen on validation {POINT_NAMES[study.point]}; filled is what was chosen. "
-        "Widely spread: it needs luck."
+        f"{spent} points in total, chosen on validation {POINT_NAMES[study.point]}; filled: the chosen ones. "
+        "A wide spread means that the method is sensitive to its tuning."
     )
-    return Part("tuning", "What tuning does", charts(("tuning", "", tuning_strip(study, rows), ""), wide=True), intro)
+    return Part("tuning", "Effect of tuning", charts(("tuning", "", tuning_strip(study, rows), ""), wide=True), intro)
 
 
 def _choice_part(study: Study) -> Part:
     panels = list(grids.grid_panels(study))
     made = charts(*((f"grid-{i}", title, fig, "") for i, (title, fig) in enumerate(panels)), wide=len(panels) == 1)
-    over = "Every point over rounds; point at a grey one to read its name."
-    made += charts(("tried", "Over rounds", curves.tried_curves(study), over), wide=len(panels) == 1)
+    over = "Every point over rounds; hover over a grey curve to see its name."
+    made += charts(("tried", "Scores over rounds", curves.tried_curves(study), over), wide=len(panels) == 1)
     intro = f"Validation {study.metric.title} {POINT_NAMES[study.point]}; the chosen point is marked."
     return Part("grid", "The grid", made, intro)
 
 
 def _search_part(study: Study) -> Part:
     intro = searches.intro(study.plan)
-    return Part("search", "What the keys do", charts(*searches.search_charts(study)), intro)
+    return Part("search", "Effect of the hyperparameters", charts(*searches.search_charts(study)), intro)
 
 
 def _curve_part(study: Study) -> Part:
@@ -155,34 +153,34 @@ def _curve_part(study: Study) -> Part:
         limits = curves.curve_limits(study)
         names = {point: POINT_NAMES[point].capitalize() for point in ("after_agg", "after_fit")}
         made = charts(*((f"curve-{p}", t, curves.method_curves(study, p, limits), "") for p, t in names.items()))
-    made += charts(("train-loss", "Training loss", curves.loss_curves(study), "Each method's own."))
+    made += charts(("train-loss", "Training loss", curves.loss_curves(study), "Each method's own loss."))
     several = max(len(study.last(method, p)) for method in study.metrics for p in POINT_NAMES) > 1
-    band = "; bands reach from the lowest to the highest seed" if several else ""
+    band = "; bands: lowest to highest seed" if several else ""
     intro = f"Mean over clients and seeds{band}."
     return Part("curves", f"{sentence(study.metric.label)} over rounds", made, intro, files=_pictures(study, "curves"))
 
 
 def _pictures(study: Study, name: str) -> list[str]:
-    """The files of `write_pictures` that are there."""
+    """The existing files from `write_pictures`."""
     return [file for kind in ("png", "svg") if (study.folder / (file := f"{name}.{kind}")).exists()]
 
 
 def _client_part(study: Study) -> Part:
-    part = Part("clients", "Client by client")
+    part = Part("clients", "Clients")
     shown = [m for m in study.ordered if m != BASELINE][:MOST_SLOPES]
     paired = {m: rows for m in shown if len(rows := _paired(study, m))}
     if paired:
         part.small = True
         part.intro = (
-            "A line is one client of one seed, from training alone through both evaluation points; "
-            "those that do not gain are dotted and red; the thick line is the mean."
+            "Each line is one client of one seed, from local training through both evaluation points; "
+            "clients that do not gain are dotted and red; the thick line is the mean."
         )
         values: Any = pd.concat(paired.values()).drop(columns="gains").stack()
         limits = [float(values.min()), float(values.max())]
         made = ((f"clients-{i}", *_slope(study, m, paired[m], limits)) for i, m in enumerate(paired))
         part.charts = charts(*made)
     elif study.method in study.metrics:
-        part.intro = "A point is one client of one seed, at the last round; the worst tenth is shaded."
+        part.intro = "Each point is one client of one seed at the last round; the worst tenth is shaded."
         part.charts = charts(("clients", "", figures.client_strip(study), ""), wide=True)
     return part
 
@@ -201,17 +199,17 @@ def _lambda_part(study: Study) -> Part:
     made = charts(("lambda", "λ per client", lines, "")) + charts(
         ("losses", "Loss on private and on public data", traces.loss_lines(study), "")
     )
-    intro = "How far each client trusts the consensus: near 0 it trains alone. Mean over seeds."
-    return Part("lambda", "Whom the clients trust", made if lines else [], intro)
+    intro = "Weight of the consensus in each client's loss; near 0 the client trains alone. Mean over seeds."
+    return Part("lambda", "Trust in the consensus", made if lines else [], intro)
 
 
 def _mask_part(study: Study) -> Part:
     name = next((name for name in traces.SHARES if (study.traces["name"] == name).any()), "")
     share = traces.share_lines(study, name, f"{traces.SHARES.get(name)} of the parameters, %")
     layers = traces.layer_bars(study, name, f"{traces.SHARES.get(name)} of the layer, %")
-    common = traces.layer_bars(study, "mask_agreement", "selected by another client too, %")
+    common = traces.layer_bars(study, "mask_agreement", "also selected by another client, %")
     agree = traces.share_lines(study, "agreement", "agreement with the consensus, %")
-    consensus = traces.share_lines(study, "consensus_accuracy", "voted labels that are true, %")
+    consensus = traces.share_lines(study, "consensus_accuracy", "correct voted labels, %")
     partners = traces.count_lines(study, "collaborators", "collaborators per client")
     made = charts(
         ("mask-share", "Share of parameters in the mask", share, ""),
@@ -221,20 +219,18 @@ def _mask_part(study: Study) -> Part:
         ("overlap", "Overlap of masks, %", traces.overlap_matrix(study), "Last round of the first seed."),
         ("weights", "Weights of other clients, %", traces.weight_matrix(study), "Last round of the first seed."),
         ("mixture", "Weights of the endpoints, %", traces.mixture_matrix(study), "Last round of the first seed."),
-        ("sensitivity", "Sensitivity of the classifier's rows, % of the most", traces.head_sensitivity(study), ""),
+        ("sensitivity", "Sensitivity of the classifier's rows, % of the highest", traces.head_sensitivity(study), ""),
         ("collaborators", "Collaborators", partners, ""),
         ("agreement", "Agreement with the consensus", agree, ""),
         (
             "consensus",
             "Accuracy of the consensus",
             consensus,
-            "Against the public set's labels, which nobody learns from.",
+            "Compared with the public set's labels, which no client learns from.",
         ),
         *((f"trace-{i}", name, lines, "") for i, (name, lines) in enumerate(traces.other_lines(study))),
     )
-    return Part(
-        "inside", f"Inside {study.method}", made, "Mean over clients; bands from the lowest to the highest client."
-    )
+    return Part("inside", f"Inside {study.method}", made, "Mean over clients; bands: lowest to highest client.")
 
 
 def _cost_part(study: Study) -> Part:
@@ -253,7 +249,7 @@ def _cost_part(study: Study) -> Part:
         ),
         ("seconds", "Seconds per round", figures.time_bars(study), "Mean over rounds and seeds, on this machine."),
     )
-    return Part("cost", "What it costs", made, files=_pictures(study, "costs"))
+    return Part("cost", "Cost", made, files=_pictures(study, "costs"))
 
 
 def _partition_part(study: Study) -> Part:
@@ -263,11 +259,11 @@ def _partition_part(study: Study) -> Part:
     more = f" The first {figures.MOST_ROWS} of {len(counts)} clients." if len(counts) > figures.MOST_ROWS else ""
     seed = next(iter(study.partition), "")
     intro = f"Training images per client and class, seed {seed}; the largest dot is {most} images.{more}"
-    return Part("partition", "Who holds what", charts(("partition", "", dots, ""), wide=True), intro)
+    return Part("partition", "Partition", charts(("partition", "", dots, ""), wide=True), intro)
 
 
 def differences(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Key, value, default of what decides the numbers and was not left at its default."""
+    """Key, value and default of keys that affect the numbers and differ from their default."""
     defaults = flat(Config().model_dump(mode="json"))
     found = flat(config)
     return [
@@ -278,14 +274,14 @@ def differences(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:
 
 
 def facts(study: Study) -> list[tuple[str, str]]:
-    """The environment of the own method's run as pairs of words."""
+    """The environment of the subject's run as pairs of words."""
     found = study.own.environment() if study.own else {}
     pairs = flat({key: value for key, value in found.items() if key != DECISIONS}).items()
     return [(key, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for key, v in pairs if v is not None]
 
 
 def decisions(study: Study) -> list[tuple[str, tuple[str, ...]]]:
-    """What papers leave open or have otherwise, by the methods of which it is the same."""
+    """What papers leave open or do differently, grouped by methods with the same list."""
     found: dict[tuple[str, ...], list[str]] = {}
     for label, run in study.runs.items():
         if lines := run.environment().get(DECISIONS):
@@ -294,25 +290,25 @@ def decisions(study: Study) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def warnings(study: Study) -> list[str]:
-    """What the runs warned of, unfinished runs, and what could not be read."""
+    """Warnings of the runs, unfinished runs, and unreadable files."""
     found = [f"{m}: {text}" for m, summary in study.summaries.items() for text in summary["warnings"]]
     for method, summary in study.summaries.items():
         if not summary["complete"] and study.runs[method].finished():
             found.append(
-                f"{method}: metrics.jsonl ends before the last round of a run that was finished; the numbers are those "
-                "of what is left. Bring the file back, or delete the folder and run it anew."
+                f"{method}: metrics.jsonl of a finished run ends before the last round; the numbers are those "
+                "of the remaining rounds. Restore the file, or delete the folder and run it again."
             )
         elif not summary["complete"]:
-            found.append(f"{method}: this run is not complete; the numbers are those so far.")
+            found.append(f"{method}: this run is not complete; the numbers are preliminary.")
         if seeds := study.diverged(method):
             named = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"
             what = f"no finite test {study.metric.label} at the last evaluated round"
-            found.append(f"{method}: {what} of {named}, which tables leave out.")
+            found.append(f"{method}: {what} of {named}; tables omit it.")
     return found + searches.notes(study.plan) + study.problems
 
 
 def failed(study: Study) -> list[str]:
-    """Failed cells and clients, in words."""
+    """Failed points and clients in words."""
     found = [
         f"{'Point' if entry.role == 'candidate' else entry.label} {entry.name} failed: "
         f"{entry.error or 'no reason recorded'}"

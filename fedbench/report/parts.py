@@ -1,4 +1,4 @@
-"""The sections of a page that hold charts."""
+"""Report sections with charts."""
 
 import re
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ import plotly.graph_objects as go
 from fedbench.results.quantities import plural
 
 MOST_NAMED = 8
-"""Curves whose ends are said in words."""
+"""Maximum number of curves whose ends are described."""
 
 
 @dataclass
 class Chart:
-    """A figure as JSON, `height` pixels high; `words` say what it shows; `wide` charts take a row of their own."""
+    """A figure as JSON, `height` pixels high; `words` describe it; `wide` charts take a whole row."""
 
     id: str
     title: str
@@ -27,7 +27,7 @@ class Chart:
 
 @dataclass
 class Part:
-    """A section of charts; files: what lies beside the page and holds the same."""
+    """A section of charts; files: the same content as files next to the report."""
 
     id: str
     title: str
@@ -38,7 +38,7 @@ class Part:
 
 
 def charts(*made: tuple[str, str, go.Figure | None, str], wide: bool = False) -> list[Chart]:
-    """Charts out of (id, title, figure, caption), without those that have no figure."""
+    """Charts from (id, title, figure, caption), without those that have no figure."""
     return [
         Chart(i, title, _json(fig), caption, wide, int(fig.layout.height), in_words(fig))
         for i, title, fig, caption in made
@@ -47,14 +47,14 @@ def charts(*made: tuple[str, str, go.Figure | None, str], wide: bool = False) ->
 
 
 def _json(fig: go.Figure) -> str:
-    """For a script element: no `<` can end it early."""
+    """JSON for a script element: contains no `<` that could end it."""
     return str(fig.to_json()).replace("<", "\\u003c")
 
 
 def in_words(fig: go.Figure) -> str:
-    """What a figure shows, for readers who do not see it: its axes, and where its first curves end.
+    """Describes a figure for readers who cannot see it: its axes and the ends of its first curves.
 
-    Where a figure brings the table of its values, because it draws places and not values: what that holds.
+    If a figure has a table of values, because it draws positions, describes the table.
     """
     if table := (fig.layout.meta or {}).get("table"):
         return f"{plural(len(table['rows']), 'row')} of {', '.join(map(plain, table['heads']))}"
@@ -72,5 +72,5 @@ def in_words(fig: go.Figure) -> str:
 
 
 def plain(text: str) -> str:
-    """Without marks of HTML."""
+    """Removes HTML markup."""
     return re.sub(r"<[^>]*>", " ", text)

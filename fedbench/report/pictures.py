@@ -1,4 +1,4 @@
-"""The curves of a comparison as files for papers and slides: PNG, and SVG that scales."""
+"""The curves of a comparison as PNG and SVG files for papers and slides."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,9 +9,11 @@ from typing import Any
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from fedbench.report.curves import UNITS, Costs, behind, costs_of, seed_curve
+from fedbench.report.curves import UNITS, Costs, behind, costs_of
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.theme import LIGHT, dash_of
 from fedbench.results.files import write_atomically
@@ -28,16 +30,16 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "svg.hashsalt": "fedbench",
 }
-"""The salt makes the identifiers in an SVG those of its content."""
+"""The salt makes identifiers in an SVG depend on its content only."""
 DASHES = {"solid": "-", "dash": "--", "dot": ":"}
 Panel = Callable[[Axes], None]
 WIDTH, HEIGHT, DPI = 9.0, 3.6, 200  # inches, dots per inch
 
 
 def write_pictures(study: Study, folder: Path) -> list[str]:
-    """Writes curves.png and .svg (over rounds), costs.png and .svg (against what was spent), and returns their names.
+    """Writes curves.png and .svg (over rounds) and costs.png and .svg (against cost), and returns their names.
 
-    There are none where nothing was evaluated, and no costs where there were none.
+    Writes no curves without evaluations and no costs without costs.
     """
     costs = [found for cost in UNITS if (found := costs_of(study, cost))]
     panels: dict[str, list[Panel]] = {
@@ -51,28 +53,27 @@ def write_pictures(study: Study, folder: Path) -> list[str]:
 
 def _write(study: Study, folder: Path, name: str, panels: list[Panel]) -> list[str]:
     with rc_context(STYLE):
-        fig = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        fig = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, layout="constrained")
         for axes, draw in zip(fig.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True):
             draw(axes)
         fig.axes[0].set_ylabel(f"test {study.metric.title}")
         named = dict(zip(*reversed(fig.axes[0].get_legend_handles_labels()), strict=True))
         shown = [method for method in study.ordered if method in named]
         fig.legend([named[method] for method in shown], shown, loc="outside right upper")
-        return [_saved(fig, folder / f"{name}.{kind}") for kind in ("png", "svg")]
-
-
-def _saved(fig: Figure, path: Path) -> str:
-    """Without a date, so that the same numbers give the same file."""
-    file, kind = BytesIO(), path.suffix[1:]
-    fig.savefig(file, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
-    write_atomically(path, file.getvalue())
-    return path.name
+        png, svg = BytesIO(), BytesIO()
+        FigureCanvasAgg(fig).print_png(png)
+        fig.set_layout_engine("none")  # found with the first file
+        FigureCanvasSVG(fig).print_svg(svg, metadata={"Date": None})  # so that the same numbers give the same file
+    files = {f"{name}.png": png, f"{name}.svg": svg}
+    for file, content in files.items():
+        write_atomically(folder / file, content.getvalue())
+    return [*files]
 
 
 def _over_rounds(study: Study, point: str, axes: Axes) -> None:
     axes.set(title=POINT_NAMES[point], xlabel="round")
     for method in behind(study, study.metrics):
-        curve, colour = seed_curve(study.metric, study.metrics[method], point), study.colours[method]
+        curve, colour = study.curves[method, point], study.colours[method]
         _line(study, axes, method, curve["round"], curve["mean"])
         if colour != LIGHT["quiet"]:
             axes.fill_between(curve["round"], curve["min"], curve["max"], color=colour, alpha=0.14, lw=0)
@@ -85,7 +86,7 @@ def _against(study: Study, costs: Costs, axes: Axes) -> None:
 
 
 def _line(study: Study, axes: Axes, method: str, x: pd.Series, y: pd.Series) -> None:
-    """Quiet methods are thin, grey and without a name."""
+    """Draws a curve; quiet methods are thin, grey and without a name."""
     colour = study.colours[method]
     quiet = colour == LIGHT["quiet"]
     name, width = ("_quiet", 0.7) if quiet else (method, 1.6)

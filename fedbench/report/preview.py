@@ -1,4 +1,4 @@
-"""The page of a data set: a contact sheet, how many images there are of what, and who holds which of them."""
+"""The page of a data set: sample images, counts, and the data of each client."""
 
 import base64
 import io
@@ -13,15 +13,15 @@ from fedbench.report.template import rendered
 from fedbench.results.files import write_atomically
 
 LOSSLESS = 64
-"""Images up to so many pixels a side are shown as they are; larger ones are made smaller."""
+"""Images up to this many pixels a side are shown unchanged; larger ones are scaled down."""
 THUMBNAIL = 96
 WIDTH = 980
-"""Units of a chart's width; a page may show it smaller, or scroll."""
+"""Width of a chart in units; the page may scale it or scroll."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """The pictures of a class. images: uint8 [n, C, H, W]; captions: one per picture, or empty."""
+    """Images of a class, uint8 [n, C, H, W]; captions: one per image, or empty."""
 
     name: str
     counts: str
@@ -31,7 +31,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers of images, int64 [rows, columns], and what is said right of each row."""
+    """Numbers of images, int64 [rows, columns], and remarks to the right of rows."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -41,9 +41,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Preview:
-    """What the page shows.
+    """The contents of the page.
 
-    tiles: (value, name, remark); bars: training and test samples per group, such as a class; noun: of samples.
+    tiles: (value, name, remark); bars: training and test samples per group, such as a class; noun: for samples.
     """
 
     title: str
@@ -63,7 +63,7 @@ class Preview:
 
 
 def write_preview(path: Path, preview: Preview) -> Path:
-    """Writes the page, one file that opens without a network."""
+    """Writes the page as one file that opens offline."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, render_preview(preview))
     return path
@@ -85,7 +85,7 @@ def render_preview(preview: Preview) -> str:
 
 
 def picture(pixels: np.ndarray) -> str:
-    """uint8 [C, H, W] as an address with the picture in it."""
+    """Encodes uint8 [C, H, W] as a data URL."""
     image = Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels[:3].transpose(1, 2, 0)))
     stream = io.BytesIO()
     if max(image.size) <= LOSSLESS:
@@ -100,7 +100,7 @@ def picture(pixels: np.ndarray) -> str:
 
 @dataclass(frozen=True)
 class Mark:
-    """A dot or a bar, and the words that it shows when pointed at."""
+    """A dot or a bar with its tooltip."""
 
     x: float
     y: float
@@ -110,7 +110,7 @@ class Mark:
 
 
 class Bars:
-    """A bar per class: training images below, test images on top."""
+    """One bar per class: training images below, test images on top."""
 
     height, top, bottom = 150, 8, 4
 
@@ -164,7 +164,7 @@ class Dots:
 
 
 def entries(counts: np.ndarray) -> Iterable[tuple[int, int, int]]:
-    """(row, column, number) of all that are not 0."""
+    """(row, column, number) of all nonzero entries."""
     return ((int(r), int(c), int(counts[r, c])) for r, c in np.argwhere(counts))
 
 

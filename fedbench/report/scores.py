@@ -1,4 +1,4 @@
-"""The tables of scores: every method at its points, on a page and in a terminal, and single classes and domains."""
+"""Score tables of methods, classes and domains, for reports and the terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from fedbench.tasks import Metric
 
 @dataclass(frozen=True)
 class Cell:
-    """text, and what stands small beside it; style: strong, quiet or none; title: said where it is pointed at."""
+    """text with a small addition; style: strong, quiet or none; title: the tooltip."""
 
     text: str = ""
     small: str = ""
@@ -25,7 +25,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A method's cells. label: the method and what its row is marked with."""
+    """A method's cells. label: the method and its remark."""
 
     method: str
     label: str
@@ -34,7 +34,7 @@ class Line:
 
 @dataclass
 class Table:
-    """Lines below the name of each evaluation point."""
+    """Rows grouped by evaluation point."""
 
     id: str
     title: str
@@ -53,7 +53,7 @@ EXPLAINED = {
 
 
 def final(study: Study) -> Table:
-    """The final table: the study's own point first, the best mean first."""
+    """The final table: the study's own point first, best mean first."""
     heads, lines = _lines(study.table, study.metric)
     spread = ", sd over seeds" if "sd" in heads else ""
     intro = f"Test {study.metric.title}: mean over clients and seeds ± half of the 95 % interval over seeds{spread}."
@@ -64,7 +64,7 @@ def final(study: Study) -> Table:
         if own := [lines[place] for place in ordered if place[1] == point]:
             table.parts[POINT_NAMES[point]] = own
     table.notes = [
-        f"* Best test {study.metric.label} of any round: chosen on test, so optimistic; printed because some papers "
+        f"* Best test {study.metric.label} of any round: chosen on test, so optimistic; shown because some papers "
         "report it.",
         "Pooled: over the test samples of all clients." if "pooled" in table.heads else "",
         f"{typeset.sentence(study.remark)}." if study.remark else "",
@@ -74,7 +74,7 @@ def final(study: Study) -> Table:
 
 
 def as_text(table: pd.DataFrame, metric: Metric) -> str:
-    """The final table for a terminal, in the table's own order and in ASCII."""
+    """The final table as ASCII text, in its own order."""
     heads, lines = _lines(table, metric)
     shown = [head for head in IN_TEXT if head in heads]
     rows = []
@@ -95,7 +95,7 @@ def _ascii(cell: Cell) -> str:
 
 
 def _lines(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[tuple[str, str], Line]]:
-    """The heads of the columns that somebody fills, and by method and point their line."""
+    """Heads of the non-empty columns, and the row of each method and point."""
     kinds = dict(zip(table["method"], table["estimator"], strict=True))
     mark = dict(zip(kinds, marks([*kinds.values()]), strict=True))
     groups = table.groupby(["method", "point"], sort=False)
@@ -109,7 +109,7 @@ def _lines(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[tuple[s
 
 
 def _cells(metric: Metric, rows: pd.DataFrame) -> dict[str, Cell]:
-    """Of a method at a point, by the heads of their columns. rows: one for every choice of the round."""
+    """The cells of a method at a point by column head. rows: one per choice of the round."""
     by = {str(row["choice"]): row for _, row in rows.iterrows()}
     last, best, test = (by.get(choice) for choice in CHOICES)
     number, half = partial(_number, metric), partial(_half, metric)
@@ -137,22 +137,22 @@ def _half(metric: Metric, row: pd.Series | None, name: str, high: str) -> str:
 
 
 def without_validation(study: Study) -> str:
-    """Why there is no best-val round, where there is none for want of validation images."""
+    """Why there is no best-val round if there are no validation images."""
     held, tuned = ((tree.get("data") or {}).get("val") for tree in (study.config, study.plan.config))
     if held != 0:
         return ""
     if tuned and any(entry.role == "candidate" for entry in study.plan.entries):
         return (
-            "Final runs train on all training images, so there is no best-val round; points were tried with "
+            "Final runs train on all training images, so there is no best-val round; points were tuned with "
             f"{100 * tuned:g} % of them held out."
         )
     return "No images are held out for validation, so there is no best-val round."
 
 
 def of_groups(study: Study) -> list[Table]:
-    """The scores of single classes and of single domains, where they were recorded, best method first.
+    """Scores per class and domain, if recorded, best method first.
 
-    Of many methods at the study's point alone; the file beside the page has the others.
+    With many methods only at the study's point; the file next to the report has the others.
     """
     return [_of_kind(study, str(kind), rows) for kind, rows in study.groups.groupby("by")]
 
@@ -164,7 +164,7 @@ def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> Table:
     note = (
         ""
         if set(study.estimators.values()) <= {SAMPLES}
-        else "Over samples here, also where scores are means over batches."
+        else "These are means over samples, even if other scores are means over batches."
     )
     heads = [f"class {name}" for name in names] if kind == "class" else names
     intro = f"Test {study.metric.title} at the last round, mean {over}."

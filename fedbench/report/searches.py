@@ -1,4 +1,4 @@
-"""How a method depends on its keys: points as lines through all of them, and the share that each key has."""
+"""Figures of a search: points as lines through all keys, and the importance of each key."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -15,39 +15,39 @@ from fedbench.silence import silenced
 from fedbench.tasks import Metric
 
 LEAST_POINTS = 8
-"""Finished ones, for shares that say more than chance."""
+"""Minimum number of finished points for meaningful shares."""
 WIDE = 50
-"""Positive values that span such a factor are drawn and judged on a logarithmic scale."""
+"""Positive values that span more than this factor use a logarithmic scale."""
 TICK_ROOM = 0.09
-"""Of the height of an axis, between two of its words."""
+"""Minimum distance of two labels, as a share of the axis height."""
 SEED = 0
 
 
 def search_charts(study: Study) -> Iterator[tuple[str, str, go.Figure, str]]:
-    """Id, title, figure and caption: lines and shares of every method with more than two keys, or a grid's own."""
+    """Id, title, figure and caption: lines and importance for every method with more than two keys, or for a search."""
     for number, label in enumerate(study.plan.spaces):
         points = [entry for entry in study.plan.points(label) if entry.scores.get("val") is not None]
         keys = [key for key, values in study.plan.spaces[label].items() if len(values) > 1]
         if len(points) < 2 or len(keys) < (3 if study.plan.search == "grid" else 2):
             continue
         chosen = point_name(study.plan.choices.get(label, {"": None}))
-        told = "A line is a point; orange is the chosen one, blue the best third."
+        told = "Each line is a point; orange: the chosen one, blue: the best third."
         yield f"lines-{number}", label, lines(study.metric, points, keys, chosen), told
         if len(points) >= LEAST_POINTS:
             shares = importance(points, keys)
             caption = f"Shares of the variance of {len(points)} validation scores that a forest explains (fANOVA)."
-            yield f"shares-{number}", f"What matters for {label}", bars(shares), caption
+            yield f"shares-{number}", f"Importance of keys for {label}", bars(shares), caption
 
 
 def intro(plan: Plan) -> str:
-    """How points were found."""
-    how = {"grid": "of a grid", "random": "drawn at random", "optuna": "proposed by Optuna from those before them"}
+    """How points were chosen."""
+    how = {"grid": "of a grid", "random": "drawn at random", "optuna": "proposed by Optuna from earlier results"}
     return f"Points {how[plan.search]}, on validation."
 
 
 def notes(plan: Plan) -> list[str]:
-    """What was stopped early or left out."""
-    found = [f"{label} {point} was left out, as no run takes it: {why}" for label, point, why in plan.refused]
+    """Trials stopped early and points left out."""
+    found = [f"{label} {point} was left out because it is invalid: {why}" for label, point, why in plan.refused]
     if stopped := plan.stopped():
         tried = sum(entry.role == "candidate" for entry in plan.entries)
         names = ", ".join(f"{entry.label} {entry.name}" for entry in stopped)
@@ -56,7 +56,7 @@ def notes(plan: Plan) -> list[str]:
 
 
 def lines(metric: Metric, points: Sequence[Entry], keys: Sequence[str], chosen: str) -> go.Figure:
-    """Parallel coordinates: an axis per key, the validation score on the last; plain lines, which need no WebGL."""
+    """Parallel coordinates: one axis per key, the validation score last; plain lines, which need no WebGL."""
     scores = [(entry.scores["val"] or 0.0) * metric.factor for entry in points]
     marks = [f"{score:.1f}" if metric.share else f"{score:.3g}" for score in scores]
     axes = [on_scale([entry.values[key] for entry in points]) for key in keys] + [(scores, marks)]
@@ -83,7 +83,7 @@ def lines(metric: Metric, points: Sequence[Entry], keys: Sequence[str], chosen: 
 
 
 def ticks(heights: Sequence[float], words: Sequence[str]) -> list[tuple[float, str]]:
-    """Where to write what on an axis: the lowest and highest, and as many between as have room."""
+    """Labels of an axis: the lowest and the highest, and as many in between as fit."""
     known = sorted(dict(zip(heights, words, strict=True)).items())
     kept = known[:1]
     for height, word in known[1:-1]:
@@ -98,7 +98,7 @@ def _between_0_and_1(places: Sequence[float]) -> list[float]:
 
 
 def on_scale(values: Sequence[Any]) -> tuple[list[float], list[str]]:
-    """Places on an axis, and what stands there: numbers, their logarithms where they span much, or ranks of words."""
+    """Positions on an axis and their labels: numbers, logarithms for wide ranges, or ranks of words."""
     names = [text_of(value) for value in values]
     if not _are_numbers(values):
         order = list(dict.fromkeys(names))
@@ -108,7 +108,7 @@ def on_scale(values: Sequence[Any]) -> tuple[list[float], list[str]]:
 
 
 def importance(points: Sequence[Entry], keys: Sequence[str]) -> dict[str, float]:
-    """The share that each key has in the variance of the validation score, by Optuna's fANOVA; the largest first."""
+    """Each key's share of the variance of the validation score, by Optuna's fANOVA; the largest first."""
     import optuna
 
     spaces = {key: _distribution([entry.values[key] for entry in points]) for key in keys}
@@ -122,7 +122,7 @@ def importance(points: Sequence[Entry], keys: Sequence[str]) -> dict[str, float]
 
 
 def bars(shares: dict[str, float]) -> go.Figure:
-    """A bar per key, the most important on top."""
+    """One bar per key, the most important on top."""
     fig = figure(90 + 34 * len(shares), xaxis=axis("share of the variance, %", range=[0, 104]))
     fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
     x, names = [100 * share for share in shares.values()], [escape(short(key)) for key in shares]

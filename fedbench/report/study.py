@@ -1,4 +1,4 @@
-"""What one page is about: the runs of a study by method, read once."""
+"""The data of a report: the runs of a study by method, read once."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,12 +9,13 @@ import pandas as pd
 
 from fedbench import tasks
 from fedbench.report.theme import colour_of
+from fedbench.results.curves import cost_so_far, seed_curve
 from fedbench.results.estimators import remark
 from fedbench.results.groups import group_table
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records, at_last_round
 from fedbench.results.summary import summarise
-from fedbench.results.tables import REFERENCES, final_table
+from fedbench.results.tables import REFERENCES, Scores, final_table
 from fedbench.tasks import Metric
 
 POINT_NAMES = {"after_fit": "after local training", "after_agg": "after aggregation", "global": "global model"}
@@ -22,7 +23,7 @@ POINT_NAMES = {"after_fit": "after local training", "after_agg": "after aggregat
 
 @dataclass
 class Study:
-    """A plan, and what its final jobs left by label."""
+    """A plan and the results of its final jobs by label."""
 
     folder: Path
     plan: Plan
@@ -30,34 +31,34 @@ class Study:
 
     @classmethod
     def load(cls, folder: Path) -> "Study":
-        """Reads a folder. Raises ConfigError when it holds neither a study nor a run, and where its plan is damaged."""
+        """Reads a folder. Raises ConfigError if it holds neither a study nor a run, or if its plan is damaged."""
         plan = Plan.read(folder)
         return cls(folder, plan, plan.records(folder))
 
     @cached_property
     def method(self) -> str:
-        """The one that the study is about; where it is about all alike, the one that came out best."""
+        """The study's subject, or the best method if there is none."""
         if self.plan.subject is not None:
             return self.plan.subject
         return next(iter([*self.ordered, *self.plan.labels()]), "")
 
     def reached(self, label: str, point: str | None = None) -> float:
-        """Mean over seeds of the test score at the last round."""
+        """Mean test score over seeds at the last round."""
         return float(self.last(label, point)[self.test].mean())
 
     @cached_property
     def metric(self) -> Metric:
-        """The one that everything goes by."""
+        """The primary metric."""
         return next(iter(self.runs.values())).metric() if self.runs else tasks.load("classification").primary
 
     @property
     def test(self) -> str:
-        """Its column on the test split."""
+        """The metric's test column."""
         return f"test_{self.metric.name}"
 
     @property
     def compared(self) -> bool:
-        """Whether there is more than one method, or a choice between points of one."""
+        """Whether there are several methods, or several points of one method."""
         return len(self.plan.labels()) > 1 or bool(self.plan.points())
 
     @cached_property
@@ -71,26 +72,41 @@ class Study:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return final_table(self.metric, self.metrics, self.clients, estimators=self.estimators)
+        return final_table(self.scores, self.estimators)
+
+    @cached_property
+    def scores(self) -> Scores:
+        return Scores.of(self.metric, self.metrics, self.clients)
+
+    @cached_property
+    def curves(self) -> dict[tuple[str, str], pd.DataFrame]:
+        """By method and point, the test score over rounds."""
+        frames = self.metrics.items()
+        return {(method, p): seed_curve(self.metric, frame, p) for method, frame in frames for p in POINT_NAMES}
+
+    @cached_property
+    def spent(self) -> dict[str, pd.DataFrame]:
+        """By method, what a participant has spent so far, beside the score at the study's point."""
+        return {method: cost_so_far(self.runs[method], self.curves[method, self.point]) for method in self.metrics}
 
     @cached_property
     def groups(self) -> pd.DataFrame:
-        """Scores of single classes and domains, where some were recorded."""
+        """Scores per class and domain, if recorded."""
         return group_table(self.metric, self.metrics, {method: self.runs[method].groups() for method in self.metrics})
 
     @cached_property
     def estimators(self) -> dict[str, str]:
-        """What a client's score is a mean over, by method."""
+        """What each method's client scores are averaged over."""
         return {method: self.runs[method].estimator() for method in self.metrics}
 
     @property
     def remark(self) -> str:
-        """What is to be said of them, if anything."""
+        """The remark about the estimators, if any."""
         return remark(self.metric, [*self.estimators.values()])
 
     @cached_property
     def traces(self) -> pd.DataFrame:
-        """The own method's traces."""
+        """The subject's traces."""
         run = self.own
         return (
             run.traces().dropna(subset=["value"]) if run else pd.DataFrame(columns=["seed", "round", "client", "name"])
@@ -98,17 +114,17 @@ class Study:
 
     @cached_property
     def partition(self) -> dict[str, Any]:
-        """The first partition that a run left; all runs of a study share it."""
+        """The first partition in the runs; all runs of a study share it."""
         return next((found for run in self.runs.values() if (found := run.partition())), {})
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The subject's resolved configuration, or what was asked."""
+        """The subject's resolved configuration, or the plan's."""
         return (self.own.config() if self.own else {}) or self.plan.config
 
     @cached_property
     def summaries(self) -> dict[str, dict[str, Any]]:
-        """Per method: derived anew, with the warnings that the run itself left."""
+        """Summaries by method, recomputed, with the warnings recorded by the run."""
         return {m: summarise(run, run.warnings()) for m, run in self.runs.items()}
 
     @property
@@ -117,7 +133,7 @@ class Study:
 
     @property
     def point(self) -> str:
-        """The evaluation point that the answer is about."""
+        """The evaluation point of the answer."""
         return self.plan.point
 
     @property
@@ -127,25 +143,25 @@ class Study:
 
     @cached_property
     def ordered(self) -> list[str]:
-        """Evaluated methods; those of a study about all alike from the best to the worst, references at the end."""
+        """Evaluated methods; if there is no subject, best first and references last."""
         if self.plan.subject is not None:
             return list(self.metrics)
         known = [label for label in self.metrics if len(self.last(label))]
         sign = -1 if self.metric.higher else 1
         return sorted(known, key=lambda label: (label in REFERENCES, sign * self.reached(label)))
 
-    @property
+    @cached_property
     def colours(self) -> dict[str, str]:
         return colour_of([*dict.fromkeys([*self.ordered, *self.runs])], self.method)
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read, each once; complete only after everything else was asked for."""
+        """Files that could not be read, each once; complete only after all else has been read."""
         named = [(run.path.name, problem) for run in self.runs.values() for problem in run.problems]
         return list(dict.fromkeys(f"{name}/{problem}" for name, problem in named))
 
     def failed_seeds(self, label: str) -> list[int]:
-        """Seeds whose final run failed, or has no finite score at the last evaluated round."""
+        """Seeds whose final run failed or whose score at the last evaluated round is not finite."""
         failed = {entry.seed for entry in self.plan.final(label) if entry.status == "failed"}
         return sorted(failed | set(self.diverged(label)))
 
@@ -159,7 +175,7 @@ class Study:
 
     @cached_property
     def failures(self) -> dict[str, str]:
-        """Why methods have no score, and none to come: all final runs failed, or all points that were tried."""
+        """Reasons why methods have no score: all final runs or all candidates failed."""
         plan = self.plan
         unchosen = [entry.label for entry in plan.entries if plan.choices and entry.label not in plan.choices]
         final = {label: {entry.seed for entry in plan.final(label)} for label in plan.labels()}
@@ -169,16 +185,21 @@ class Study:
 
     @property
     def lost(self) -> list[str]:
-        """Of these, methods that compete."""
+        """The failed methods that are not references."""
         return [label for label in self.failures if label not in REFERENCES]
 
     def reason(self, label: str) -> str:
-        """Why a run of a method failed, the first one that did; "" where none has."""
+        """Why the first failed run of a method failed, or ""."""
         errors = [e.error or "no reason recorded" for e in self.plan.failed() if e.label == label]
         diverged = [f"no finite test {self.metric.label} at the last evaluated round"] * bool(self.diverged(label))
         return next(iter([*errors, *diverged]), "")
 
     def last(self, method: str, point: str | None = None) -> pd.DataFrame:
         """Per seed the metrics row of the last evaluated round at a point (default: the study's)."""
-        frame = self.metrics[method]
-        return at_last_round(frame[frame["point"] == (point or self.point)], self.metric)
+        frame = self._last[method]
+        return frame[frame["point"] == (point or self.point)].reset_index(drop=True)
+
+    @cached_property
+    def _last(self) -> dict[str, pd.DataFrame]:
+        """The same at every point."""
+        return {method: at_last_round(frame, self.metric) for method, frame in self.metrics.items()}

@@ -1,4 +1,4 @@
-"""Pages from templates."""
+"""Renders templates."""
 
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ OWN = Path(__file__).parent
 
 
 def rendered(file: str | Path, **values: Any) -> str:
-    """The text of a template: a name in this folder, or a file elsewhere that may build on those in this folder.
+    """Renders a template: a name in this folder, or a file elsewhere that may build on those in this folder.
 
-    A value that it lacks is an error, and texts are escaped.
+    Missing values are errors, and texts are escaped.
     """
     path = OWN / file
     environment = jinja2.Environment(
@@ -28,5 +28,5 @@ def rendered(file: str | Path, **values: Any) -> str:
 
 
 def page_of(file: str | Path, **values: Any) -> str:
-    """The text of a template that has charts: with their colours in both themes, and what draws them."""
+    """Renders a template with charts: adds their colours in both themes and the drawing code."""
     return rendered(file, **values, palettes={"light": LIGHT, "dark": DARK}, plotly=get_plotlyjs())

@@ -1,7 +1,7 @@
-"""Colours and layout that all figures share.
+"""Colours and layout of all figures.
 
-Figures are built in the light colours; the page swaps every colour of LIGHT for its twin in DARK when the reader's
-theme is dark, so each colour must occur once in LIGHT.
+Figures use the light colours. In a dark theme the page replaces every colour of LIGHT by its counterpart in DARK, so
+each colour must occur only once in LIGHT.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ LINE_HEIGHT = 17  # pixels between two direct labels
 def colour_of(methods: Sequence[str], own: str) -> dict[str, str]:
     """One colour per method, the same in every figure: accent for the study's own, grey for local.
 
-    Where there are more methods than colours, the last ones are quiet.
+    If there are more methods than colours, the last ones are quiet.
     """
     fixed = {BASELINE: LIGHT["local"], own: LIGHT["accent"]}
     others = [method for method in methods if method not in fixed]
@@ -102,7 +102,7 @@ def figure(height: int = 340, right: int = 16, **layout: Any) -> go.Figure:
 
 
 def axis(title: str | None = None, **more: Any) -> dict[str, Any]:
-    """A quiet axis: thin grid, no zero line, no zoom."""
+    """A plain axis: thin grid, no zero line, no zoom."""
     return {
         "title": {"text": title, "font": {"size": 13}, "standoff": 10},
         "gridcolor": LIGHT["grid"],
@@ -116,12 +116,12 @@ def axis(title: str | None = None, **more: Any) -> dict[str, Any]:
 
 
 def round_axis(last: int) -> dict[str, Any]:
-    """An axis of rounds up to the last one, without a tick between two of a short run."""
+    """An axis of rounds up to the last one, with whole-number ticks."""
     return axis("round", showgrid=False, dtick=1 if last <= 8 else None)
 
 
 def score_axis(metric: Metric, values: Sequence[float], split: str = "test") -> dict[str, Any]:
-    """An axis for scores as they are shown, with a little air around them; shares never go beyond 0 and 100 %."""
+    """An axis of scores as shown, with a small margin; shares stay within 0 and 100 %."""
     low, high = min(values), max(values)
     air = max(0.06 * (high - low), 0.8 if metric.share else 0.01 * abs(high))
     ends = [max(low - air, -1), min(high + air, 101)] if metric.share else [low - air, high + air]
@@ -129,14 +129,14 @@ def score_axis(metric: Metric, values: Sequence[float], split: str = "test") -> 
 
 
 def hover(metric: Metric, value: str = "%{y}") -> str:
-    """A score under the pointer."""
+    """The hover text of a score."""
     return f"{value[:-1]}:.1f}} %" if metric.share else f"{value[:-1]}:.3g}}"
 
 
 def label_ends(fig: go.Figure, ends: Sequence[tuple[str, float, str]]) -> None:
-    """Writes names beside the right ends of curves: (name, y, colour), moved apart where they would collide.
+    """Writes names at the right ends of curves: (name, y, colour), moved apart if they would overlap.
 
-    The y axis needs its range set. On a narrow page a legend takes their place (`layout.meta`).
+    The y axis needs its range set. On a narrow page a legend replaces them (`layout.meta`).
     """
     fig.update_layout(meta={"direct": True}, margin_r=20 + round(LETTER * max(len(name) for name, _, _ in ends)))
     low, high = fig.layout.yaxis.range
@@ -144,7 +144,7 @@ def label_ends(fig: go.Figure, ends: Sequence[tuple[str, float, str]]) -> None:
     gap = LINE_HEIGHT * (high - low) / height
     order = sorted(range(len(ends)), key=lambda i: ends[i][1])
     places = spread([ends[i][1] for i in order], gap)
-    # What lies beyond the axis is not drawn.
+    # Values outside the axis are not drawn.
     places = [max(place, low + gap * (i + 0.5)) for i, place in enumerate(places)]
     places = [min(place, high - gap * (len(places) - 1 - i)) for i, place in enumerate(places)]
     for i, y in zip(order, places, strict=True):
@@ -154,7 +154,7 @@ def label_ends(fig: go.Figure, ends: Sequence[tuple[str, float, str]]) -> None:
 
 
 def spread(values: Sequence[float], gap: float) -> list[float]:
-    """Sorted values moved apart to at least `gap`, groups centred where they were."""
+    """Moves sorted values at least `gap` apart and centres groups on their old position."""
     groups: list[list[float]] = []
     for value in values:
         groups.append([value])

@@ -1,4 +1,4 @@
-"""Pictures of what a method records inside: lambda, losses, masks, overlap, collaborators. Read from traces.parquet."""
+"""Figures of method traces: lambda, losses, masks, overlap, collaborators. Read from traces.parquet."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -16,7 +16,7 @@ SHARES = {
     "active_share": "share in use",
     "trained_share": "trained share",
 }
-"""Traces of masks, and what they count; NAME/LAYER within a layer."""
+"""Traces of masks and their labels; NAME/LAYER is the value within a layer."""
 DRAWN = (
     "lambda",
     "loss_private",
@@ -30,9 +30,9 @@ DRAWN = (
     "margin",
     "changed",
 )
-"""Traces with a picture of their own, or that only explain another one."""
+"""Traces with their own figure, or that belong to another trace's figure."""
 LOCATION = "personal_location"
-"""Traces named personal_location/LAYER: the share of all personal numbers that lie in a layer."""
+"""Traces named personal_location/LAYER: the share of all personal parameters that are in a layer."""
 PAIRS = ("weight", "head_weight")
 """Traces named NAME/CLIENT: how much a client takes from another one."""
 
@@ -44,7 +44,7 @@ def by_round(traces: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def lambda_lines(study: Study) -> go.Figure | None:
-    """Lambda over rounds, a line per client; clients with permuted labels stand out by colour and name."""
+    """Lambda over rounds, one line per client; clients with permuted labels are highlighted and named."""
     table = by_round(study.traces, "lambda")
     if table.empty:
         return None
@@ -70,7 +70,7 @@ def _line(fig: go.Figure, values: pd.Series, client: int, stands_out: bool) -> N
 
 
 def _lambda_names(table: pd.DataFrame, flipped: list[int], others: list[int]) -> list[tuple[str, float, str]]:
-    """Names for the flipped clients and, once, for the rest; without flipped ones for every client of a few."""
+    """Names for the flipped clients and, once, for the rest; without flipped clients, for all of a few."""
     last = table.ffill().iloc[-1]
     names = [(f"client {c}: flipped", float(last[c]), LIGHT["alarm"]) for c in flipped]
     if not others:
@@ -110,12 +110,12 @@ def loss_lines(study: Study) -> go.Figure | None:
 
 
 def share_lines(study: Study, name: str, title: str) -> go.Figure | None:
-    """A trace that is a share, in % over rounds: the mean over clients, with the band from lowest to highest client."""
+    """A share over rounds in %: the mean over clients, with the band from lowest to highest client."""
     return _mean_with_band(_whoever(study.traces, name) * 100, title, " %")
 
 
 def count_lines(study: Study, name: str, title: str) -> go.Figure | None:
-    """A trace that is a count over rounds: the mean over clients, with the band from lowest to highest client."""
+    """A count over rounds: the mean over clients, with the band from lowest to highest client."""
     return _mean_with_band(by_round(study.traces, name), title, "")
 
 
@@ -134,7 +134,7 @@ def _mean_with_band(table: pd.DataFrame, title: str, unit: str) -> go.Figure | N
 
 
 def layer_bars(study: Study, name: str, title: str) -> go.Figure | None:
-    """A share of each layer in the last round, in %: mean over clients and seeds, in layer order."""
+    """The share in each layer in the last round, in %: mean over clients and seeds, in layer order."""
     rows = study.traces[study.traces["name"].str.startswith(f"{name}/")]
     if rows.empty:
         return None
@@ -149,11 +149,11 @@ def layer_bars(study: Study, name: str, title: str) -> go.Figure | None:
 
 
 def layer_map(study: Study) -> go.Figure | None:
-    """What share of a layer, or of all that is personal, is in the mask: layers x rounds, over clients and seeds."""
+    """The share of a layer, or of all personal parameters, in the mask: layers x rounds, over clients and seeds."""
     for name in (LOCATION, *SHARES):
         rows = study.traces[study.traces["name"].str.startswith(f"{name}/")]
         if len(rows) and rows["round"].nunique() > 1:
-            what = "of what is personal" if name == LOCATION else SHARES[name]
+            what = "of all personal parameters" if name == LOCATION else SHARES[name]
             layers = [layer.removeprefix(f"{name}/") for layer in rows["name"].unique()]
             table = rows.assign(name=rows["name"].str.removeprefix(f"{name}/")).pivot_table(
                 index="round", columns="name", values="value", aggfunc="mean"
@@ -170,19 +170,19 @@ def layer_map(study: Study) -> go.Figure | None:
 
 
 def head_sensitivity(study: Study) -> go.Figure | None:
-    """How sensitive each class's row of the classifier is, in % of the client's most sensitive: clients x classes."""
+    """The sensitivity of each class's classifier row, in % of the client's most sensitive: clients x classes."""
     table = _by_other(study, "head_sensitivity")
     return None if table.empty else _matrix(table.div(table.max(axis=1), axis=0) * 100, "class")
 
 
 def overlap_matrix(study: Study) -> go.Figure | None:
-    """How far the masks of two clients agree in the last round of the first seed, clients x clients."""
+    """The overlap of two clients' masks in the last round of the first seed, clients x clients."""
     table = _by_other(study, "overlap")
     return None if table.empty else _matrix(table * 100, "other client")
 
 
 def weight_matrix(study: Study) -> go.Figure | None:
-    """How much a client's model takes from each other one in the last round of the first seed, clients x clients."""
+    """How much a client's model takes from each other in the last round of the first seed, clients x clients."""
     for name in PAIRS:
         table = _by_other(study, name)
         if not table.empty:
@@ -197,7 +197,7 @@ def mixture_matrix(study: Study) -> go.Figure | None:
 
 
 def other_lines(study: Study) -> list[tuple[str, go.Figure | None]]:
-    """Every further trace over rounds, by name: the mean over clients and its band, or the server's value."""
+    """Every other trace over rounds by name: the mean over clients and its band, or the server's value."""
     names = [n for n in study.traces["name"].unique() if n not in DRAWN and ("/" not in n or n.startswith("logged/"))]
     return [
         (name.removeprefix("logged/"), _mean_with_band(_whoever(study.traces, name), "", "")) for name in sorted(names)

@@ -1,4 +1,4 @@
-"""Tables as plain text, Markdown and LaTeX: the best, the second, and what cannot be told from the best."""
+"""Tables as plain text, Markdown and LaTeX; they mark the best, the second and ties with the best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cell:
-    """place: 1 for the best of its column, 2 for the second, 0 for others; tied: cannot be told from the best.
+    """place: 1 for the best of its column, 2 for the second, else 0; tied: cannot be told from the best.
 
-    tone: its colour on a page, by where the method stands beside the baselines (`standing`).
+    tone: its colour in reports, by comparison with the baselines (`standing`).
     """
 
     text: str
@@ -22,7 +22,7 @@ LATEX = {"%": r"\%", "_": r"\_", "±": r"$\pm$", "−": "$-$", "\u00a0": "~", "<
 
 
 def plain(heads: Sequence[str], lines: Sequence[Line], left: int = 1) -> str:
-    """Aligned columns, the first ones to the left; `=` marks a tie."""
+    """Aligned columns, the first `left` ones left-aligned; `=` marks a tie."""
     rows = [list(heads), *([cell.text + " =" * cell.tied for cell in line] for line in lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     text = [
@@ -33,7 +33,7 @@ def plain(heads: Sequence[str], lines: Sequence[Line], left: int = 1) -> str:
 
 
 def markdown(heads: Sequence[str], lines: Sequence[Line]) -> str:
-    """A table of GitHub's kind: the best in bold, `=` for a tie."""
+    """A GitHub table: the best in bold, `=` for a tie."""
 
     def shown(cell: Cell) -> str:
         return (f"**{cell.text}**" if cell.place == 1 else cell.text) + " =" * cell.tied
@@ -45,7 +45,7 @@ def markdown(heads: Sequence[str], lines: Sequence[Line]) -> str:
 
 
 def latex(heads: Sequence[str], lines: Sequence[Line]) -> str:
-    """With booktabs: the best in bold, the second underlined, `=` for a tie."""
+    """A booktabs table: the best in bold, the second underlined, `=` for a tie."""
 
     def shown(cell: Cell) -> str:
         mark = {1: r"\textbf{%s}", 2: r"\underline{%s}"}.get(cell.place, "%s")
@@ -62,18 +62,18 @@ def latex(heads: Sequence[str], lines: Sequence[Line]) -> str:
 
 
 def escaped(text: str) -> str:
-    """For LaTeX."""
+    """Escapes text for LaTeX."""
     for found, put in LATEX.items():
         text = text.replace(found, put)
     return text
 
 
 def places(values: Sequence[float | None], higher: bool) -> list[int]:
-    """1 for the best and 2 for the second best of a column; 0 for others and for what is missing."""
+    """1 for the best and 2 for the second best of a column; 0 for others and missing values."""
     known = sorted({value for value in values if value is not None}, reverse=higher)[:2]
     return [0 if value is None or value not in known else known.index(value) + 1 for value in values]
 
 
 def sentence(words: str) -> str:
-    """With a capital letter at the start."""
+    """Capitalises the first letter."""
     return words[:1].upper() + words[1:]

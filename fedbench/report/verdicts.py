@@ -1,4 +1,4 @@
-"""The words of a comparison: who is ahead, of whom that is true, and what these seeds could not see."""
+"""The texts of a comparison: who leads, who cannot be told apart, and which differences the seeds can detect."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from fedbench.tasks import Metric
 
 
 def comparison_answer(study: Study, rows: Sequence[Row]) -> str:
-    """The answer in one sentence: a winner is named only where it beats every rival, and nothing speaks against it."""
+    """The answer in one sentence; names a winner only if it beats every rival and there is no doubt."""
     rivals = [row for row in rows[1:] if row.label not in REFERENCES]
     if not rows:
         return "Every method failed." if study.lost else "No method has been evaluated yet."
@@ -24,7 +24,7 @@ def comparison_answer(study: Study, rows: Sequence[Row]) -> str:
     ahead = f"{reached}, the best of {len(rivals) + 1} methods and {lead(study.metric, rivals[0].behind)}"
     seeds = len(first.score.values)
     if seeds == 1:
-        return f"{ahead}; one seed decides nothing."
+        return f"{ahead}; one seed is not enough to decide."
     if ties := [row.label for row in rivals if row.tied]:
         return f"{ahead}; with {plural(seeds, 'seed')} it cannot be told from {listed(ties)}."
     if doubt := doubts_of_lead(study, first.label, [row.label for row in rivals]):
@@ -33,7 +33,7 @@ def comparison_answer(study: Study, rows: Sequence[Row]) -> str:
 
 
 def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
-    """Why a method that is ahead of all rivals may not be called the best."""
+    """Why a method that is ahead of all rivals may not be the best."""
     if study.lost:
         return f"{listed(study.lost)} failed"
     return next((found for rival in rivals if (found := doubts(study, first, rival, 1.0))), "")
@@ -47,50 +47,50 @@ def lead(metric: Metric, found: Contrast) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """`a, b and c`; a long list is cut."""
+    """`a, b and c`; shortens long lists."""
     shown = names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} others"]
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def comparison_notes(study: Study, rows: Sequence[Row]) -> list[str]:
-    """What stands under the answer: training alone, and what was too small to be seen."""
+    """The lines under the answer: comparison with local training, failures, and the detectable difference."""
     lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows)]
     rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
     if rivals and (found := rivals[0].behind) is not None and found.resolves is not None:
         smallest = study.metric.difference(found.resolves).lstrip("+")
-        line = f"Between the first two, these seeds resolve {smallest}{points(study.metric)} or more"
+        line = f"Between the first two, these seeds can detect differences of {smallest}{points(study.metric)} or more"
         lines.append(f"{line}{left_open(found)}.")
     return [*lines, *few_seeds(len(rows[0].score.values) if rows else 0)]
 
 
 def left_open(found: Contrast) -> str:
-    """Why the difference is not decided: there are too few seeds, or too many comparisons for so few."""
+    """Why the difference is undecided: too few seeds, or too many comparisons."""
     more = found.seeds_needed
     if found.sign or not more:
         return ""
     if more > len(found.gain.values):
-        return f"; {more} would resolve what is seen"
-    return ", which is enough for one comparison, but not for as many as are made here (Holm)"
+        return f"; the observed one would need {more}"
+    return ", which is enough for one comparison but not for this many (Holm)"
 
 
 def _failures(study: Study, rows: Sequence[Row]) -> list[str]:
-    """Who has no score, and who has one of some seeds only."""
+    """Methods without a score, and methods scored on some seeds only."""
     lines = [f"Failed, so not compared: {listed(study.lost)}."] if study.lost else []
     lines += [f"{line}." for line in reasons(study.failures)]
     partly = [f"{row.label}{row.mark}" for row in rows if row.failed]
-    return [*lines, f"Scored on the seeds that did not fail: {listed(partly)}."] if partly else lines
+    return [*lines, f"Scored on the remaining seeds only: {listed(partly)}."] if partly else lines
 
 
 def _at_ends(study: Study, rows: Sequence[Row]) -> list[str]:
-    """Whose best point lies at an end of what was tried."""
+    """Methods whose best point is at the edge of the search range."""
     found = [row.label for row in rows if study.plan.ends.get(row.label) and row.label not in REFERENCES]
-    return [f"At an end of what was tried, so perhaps not at its best: {listed(found)}."] if found else []
+    return [f"Best point at the edge of the search range, so perhaps not optimal: {listed(found)}."] if found else []
 
 
 def _over_local(study: Study, rows: Sequence[Row]) -> list[str]:
-    """Who is better and who is worse than training alone, as far as that is decided."""
+    """Which methods are better or worse than local training, or undecided."""
     known = [row for row in rows if row.over_local is not None and row.label not in REFERENCES]
-    groups: dict[str, list[str]] = {"better than training alone": [], "worse than it": [], "undecided": []}
+    groups: dict[str, list[str]] = {"better than local training": [], "worse than local training": [], "undecided": []}
     doubtful: dict[str, list[str]] = {}
     for row in known:
         assert row.over_local is not None
@@ -98,7 +98,7 @@ def _over_local(study: Study, rows: Sequence[Row]) -> list[str]:
         if sign and (doubt := doubts(study, row.label, BASELINE, row.over_local.gain.mean)):
             doubtful.setdefault(doubt, []).append(row.label)
         else:
-            groups[["undecided", "better than training alone", "worse than it"][sign]].append(row.label)
+            groups[["undecided", "better than local training", "worse than local training"][sign]].append(row.label)
     said = "; ".join(f"{name}: {listed(labels)}" for name, labels in groups.items() if labels)
     lines = [f"{sentence(said)}." if said else ""]
     lines += [f"{listed(labels)}: ahead or behind, but {doubt}." for doubt, labels in doubtful.items()]

@@ -1,15 +1,14 @@
 """Methods against each other: by the seed as the unit, by resampled seeds and clients, corrected for their number."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedbench.results.statistics import CONFIDENCE, Interval, interval, pairs
-from fedbench.results.tables import LAST, chosen, pair
-from fedbench.tasks import Metric
+from fedbench.results.statistics import CONFIDENCE, Interval, interval
+from fedbench.results.tables import LAST, Scores
 
 DRAWS = 4000
 MOST_SEEDS = 1000
@@ -51,16 +50,9 @@ class Contrast:
         return int(np.sign(self.gain.mean)) if decided else 0
 
 
-def contrast(
-    metric: Metric,
-    method: str,
-    other: str,
-    point: str,
-    metrics: Mapping[str, pd.DataFrame],
-    clients: Mapping[str, pd.DataFrame],
-) -> Contrast | None:
+def contrast(scores: Scores, method: str, other: str, point: str) -> Contrast | None:
     """None where nothing can be paired."""
-    joined = pairs(*pair(metric, method, other, point, LAST, metrics, clients), metric)
+    joined = scores.paired(method, other, point)
     if joined.empty:
         return None
     seeds = [own.to_numpy() for _, own in joined.groupby("seed")["difference"]]
@@ -69,15 +61,9 @@ def contrast(
     return Contrast(method, other, gain, resampled(seeds), p_of(gain.values), better)
 
 
-def family(
-    metric: Metric,
-    asked: Sequence[tuple[str, str]],
-    point: str,
-    metrics: Mapping[str, pd.DataFrame],
-    clients: Mapping[str, pd.DataFrame],
-) -> list[Contrast]:
+def family(scores: Scores, asked: Sequence[tuple[str, str]], point: str) -> list[Contrast]:
     """The contrasts of these pairs that exist, with p values adjusted by Holm for all of them."""
-    found = [made for pair_ in asked if (made := contrast(metric, *pair_, point, metrics, clients)) is not None]
+    found = [made for pair in asked if (made := contrast(scores, *pair, point)) is not None]
     adjusted = iter(holm([made.p for made in found if made.p is not None]))
     return [made if made.p is None else replace(made, p_holm=next(adjusted)) for made in found]
 
@@ -149,9 +135,9 @@ def seeds_for(gain: Interval) -> int | None:
     return None
 
 
-def ranks(metric: Metric, point: str, metrics: Mapping[str, pd.DataFrame]) -> dict[str, float]:
+def ranks(scores: Scores, methods: Sequence[str], point: str) -> dict[str, float]:
     """Mean rank of every method over the seeds that all have, 1 the best; ties share."""
-    last = {method: chosen(metric, frame, point, LAST) for method, frame in metrics.items()}
-    table = pd.DataFrame({m: rows.set_index("seed")[f"test_{metric.name}"] for m, rows in last.items() if len(rows)})
-    means = table.dropna().rank(axis=1, ascending=not metric.higher).mean()
+    last = {method: scores.rows[method, point, LAST].set_index("seed") for method in methods}
+    table = pd.DataFrame({method: rows[f"test_{scores.metric.name}"] for method, rows in last.items()})
+    means = table.dropna().rank(axis=1, ascending=not scores.metric.higher).mean()
     return {str(method): float(rank) for method, rank in means.items()}

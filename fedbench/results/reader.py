@@ -52,6 +52,10 @@ class Records:
 
     def task(self) -> Task:
         """What the models learn."""
+        return self._task
+
+    @cached_property
+    def _task(self) -> Task:
         name = self.environment().get("task") or "classification"
         if name not in tasks.names():
             raise ConfigError(
@@ -99,9 +103,9 @@ class Records:
 
         Columns: seed, round, client, point, by (`label`, `class` or `domain`), group, value, n.
         """
+        if not (self.config().get("evaluate") or {}).get("by") and not self.task().by_label:
+            return pd.DataFrame(columns=["seed", "round", "client", "point", "by", "group", "value", "n"])
         rows = self._client_rows()
-        grouped = (self.config().get("evaluate") or {}).get("by") or self.task().by_label
-        rows = rows if grouped else rows[:0]
         name = rows["metric"].str.extract(rf"^{self.metric().name}/(?P<by>\w+)=(?P<group>.*)$", flags=DOTALL)
         whole = rows[CLIENT[:4]].join(name).join(rows[["value", "n"]])
         return whole.dropna(subset=["group"]).reset_index(drop=True)
@@ -130,7 +134,7 @@ class Records:
 
     def seeds(self) -> list[int]:
         """Those that the runs were asked for."""
-        return [seed for folder in self.folders for seed in self._config(folder).get("seeds") or []]
+        return [seed for config in self._configs for seed in config.get("seeds") or []]
 
     def complete(self) -> bool:
         """Whether metrics.jsonl holds the last round of every seed and ends with a whole line."""
@@ -155,11 +159,19 @@ class Records:
 
     def config(self) -> dict[str, Any]:
         """The resolved configuration as a tree, with the seeds of all runs."""
-        found = self._config(self.path)
+        found = self._configs[0]
         return {**found, "seeds": self.seeds()} if found else {}
+
+    @cached_property
+    def _configs(self) -> list[dict[str, Any]]:
+        return [self._config(folder) for folder in self.folders]
 
     def environment(self) -> dict[str, Any]:
         """environment.json: versions, machine, git, task, partition_fingerprint, started, finished."""
+        return self._environment
+
+    @cached_property
+    def _environment(self) -> dict[str, Any]:
         return read_json(self.path / "environment.json", self.problems)
 
     def partition(self) -> dict[str, Any]:

@@ -93,17 +93,11 @@ def pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd.DataFr
     return joined.assign(difference=gain if metric.higher else -gain)
 
 
-def paired_difference(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> Interval | None:
+def paired_difference(paired: pd.DataFrame) -> Interval | None:
     """Mean over seeds of the mean gain over the clients of a seed, with its interval; None without a pair."""
-    joined = pairs(ours, theirs, metric)
-    if joined.empty:
-        return None
-    return interval(joined.groupby("seed")["difference"].mean().tolist())
+    return None if paired.empty else interval(paired.groupby("seed")["difference"].mean().tolist())
 
 
-def share_that_gains(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> float | None:
-    """Share in [0, 1] of clients strictly better off than theirs, mean over seeds; None without a pair."""
-    joined = pairs(ours, theirs, metric)
-    if joined.empty:
-        return None
-    return float((joined["difference"] > 0).groupby(joined["seed"]).mean().mean())
+def share_that_gains(paired: pd.DataFrame) -> float:
+    """Share in [0, 1] of clients strictly better off than theirs, mean over seeds."""
+    return float((paired["difference"] > 0).groupby(paired["seed"]).mean().mean())

@@ -1,6 +1,7 @@
 """The final table: one row per method, evaluation point and choice of round; shown by the report and the terminal."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import pandas as pd
@@ -8,7 +9,7 @@ import pandas as pd
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.reader import at_best_round, at_last_round
 from fedbench.results.schema import POINTS
-from fedbench.results.statistics import Interval, interval, paired_difference, pooled, share_that_gains
+from fedbench.results.statistics import Interval, interval, paired_difference, pairs, pooled, share_that_gains
 from fedbench.tasks import Metric
 
 LAST, BEST_VAL, BEST_TEST = "last", "best_val", "best_test"
@@ -20,14 +21,53 @@ COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORES, 
 BASELINE = "local"
 REFERENCES = ("centralized",)
 """What pools the clients' data is shown, and competes with nobody."""
+PAIRED = ["seed", "client", "ours", "theirs", "difference"]
+Place = tuple[str, str, str]
+"""A row of the final table: method, point, choice."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What methods reached, by method, point and choice of the round, as far as the choice can be made.
+
+    rows: of metrics.jsonl, one per seed. clients: of clients.parquet, at the same seeds and rounds; none where only
+    metrics are known.
+    """
+
+    metric: Metric
+    rows: Mapping[Place, pd.DataFrame]
+    clients: Mapping[Place, pd.DataFrame]
+
+    @classmethod
+    def of(
+        cls, metric: Metric, metrics: Mapping[str, pd.DataFrame], clients: Mapping[str, pd.DataFrame] | None = None
+    ) -> "Scores":
+        rows = {
+            (method, point, choice): found
+            for method, frame in metrics.items()
+            for point in POINTS
+            for choice in CHOICES
+            if len(found := chosen(metric, frame, point, choice))
+        }
+        own = {} if clients is None else {place: clients_at(clients[place[0]], found) for place, found in rows.items()}
+        return cls(metric, rows, own)
+
+    def paired(self, method: str, other: str, point: str, choice: str = LAST) -> pd.DataFrame:
+        """The `pairs` of two methods' clients, each at its own chosen round; none where one of them has no such score.
+
+        Another method that lacks the point is taken after aggregation.
+        """
+        ours = self.clients.get((method, point, choice))
+        theirs = self.clients.get((other, point, choice), self.clients.get((other, "after_agg", choice)))
+        return pd.DataFrame(columns=PAIRED) if ours is None or theirs is None else pairs(ours, theirs, self.metric)
+
+    def difference(self, method: str, other: str, point: str) -> Interval | None:
+        """By how much a method is better than another on test at the last round; None when nothing can be paired."""
+        return paired_difference(self.paired(method, other, point))
 
 
 def final_table(
-    metric: Metric,
-    metrics: Mapping[str, pd.DataFrame],
-    clients: Mapping[str, pd.DataFrame] | None = None,
-    baseline: str = BASELINE,
-    estimators: Mapping[str, str] = MappingProxyType({}),
+    scores: Scores, estimators: Mapping[str, str] = MappingProxyType({}), baseline: str = BASELINE
 ) -> pd.DataFrame:
     """The metric on test of each method at the last round, the best-val round and the best round on test.
 
@@ -39,16 +79,12 @@ def final_table(
     """
     rows = [
         {
-            "method": method,
-            "point": point,
-            "choice": choice,
-            "estimator": estimators.get(method, SAMPLES),
-            **_row(metric, method, point, choice, metrics, clients, baseline),
+            **dict(zip(("method", "point", "choice"), place, strict=True)),
+            "estimator": estimators.get(place[0], SAMPLES),
+            **_reached(scores, place),
+            **(_of_clients(scores, place, baseline) if scores.clients else {}),
         }
-        for method, frame in metrics.items()
-        for point in POINTS
-        for choice in CHOICES
-        if len(chosen(metric, frame, point, choice))
+        for place in scores.rows
     ]
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -65,34 +101,27 @@ def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return clients.merge(rows[["seed", "round", "point"]], on=["seed", "round", "point"])
 
 
-def _row(
-    metric: Metric,
-    method: str,
-    point: str,
-    choice: str,
-    metrics: Mapping[str, pd.DataFrame],
-    clients: Mapping[str, pd.DataFrame] | None,
-    baseline: str,
-) -> dict[str, float | None]:
-    rows = chosen(metric, metrics[method], point, choice)
-    found = interval(rows[f"test_{metric.name}"].tolist())
-    row: dict[str, float | None] = {
+def _reached(scores: Scores, place: Place) -> dict[str, float | None]:
+    rows = scores.rows[place]
+    found = interval(rows[f"test_{scores.metric.name}"].tolist())
+    return {
         "seeds": len(rows),
         "round": rows["round"].mean(),
         "worst_tenth": rows["test_worst_tenth"].mean(),
+        **{name: getattr(found, name) for name in ("mean", "sd", "low", "high")},
     }
-    row |= {"mean": found.mean, "sd": found.sd, "low": found.low, "high": found.high}
-    if clients is None:
-        return row
-    if over_all := pooled_scores(metric, clients_at(clients[method], rows)):
-        row["pooled"] = interval(over_all).mean
-    if method == baseline or baseline not in metrics:
-        return row
-    ours, theirs = pair(metric, method, baseline, point, choice, metrics, clients)
-    gain = paired_difference(ours, theirs, metric)
+
+
+def _of_clients(scores: Scores, place: Place, baseline: str) -> dict[str, float | None]:
+    """The pooled score, and what the clients gain over the baseline."""
+    method, point, choice = place
+    over_all = pooled_scores(scores.metric, scores.clients[place])
+    row: dict[str, float | None] = {"pooled": interval(over_all).mean} if over_all else {}
+    paired = scores.paired(method, baseline, point, choice)
+    gain = None if method == baseline else paired_difference(paired)
     if gain is not None:
         row |= {"gain": gain.mean, "gain_low": gain.low, "gain_high": gain.high}
-        row["share_gains"] = share_that_gains(ours, theirs, metric)
+        row["share_gains"] = share_that_gains(paired)
     return row
 
 
@@ -101,32 +130,3 @@ def pooled_scores(metric: Metric, clients: pd.DataFrame) -> list[float]:
     if not metric.over_samples:
         return []
     return pooled(clients["seed"], clients[f"test_{metric.name}"], clients["test_n"]).tolist()
-
-
-def pair(
-    metric: Metric,
-    method: str,
-    baseline: str,
-    point: str,
-    choice: str,
-    metrics: Mapping[str, pd.DataFrame],
-    clients: Mapping[str, pd.DataFrame],
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The clients of a method and of the baseline at one point, each at its own chosen round."""
-    other = point if len(chosen(metric, metrics[baseline], point, choice)) else "after_agg"
-    ours = clients_at(clients[method], chosen(metric, metrics[method], point, choice))
-    return ours, clients_at(clients[baseline], chosen(metric, metrics[baseline], other, choice))
-
-
-def difference(
-    metric: Metric,
-    method: str,
-    baseline: str,
-    point: str,
-    metrics: Mapping[str, pd.DataFrame],
-    clients: Mapping[str, pd.DataFrame],
-) -> Interval | None:
-    """By how much a method is better than the baseline on test at the last round; None when nothing can be paired."""
-    if baseline not in metrics or method not in metrics:
-        return None
-    return paired_difference(*pair(metric, method, baseline, point, LAST, metrics, clients), metric)

@@ -12,11 +12,11 @@ import wandb
 
 from fedbench.config import Config, WandbConfig
 from fedbench.config.files import load_yaml
-from fedbench.plugins import PAGES, installed
+from fedbench.plugins import PAGES
 from fedbench.results.logged import Spent, by_round, metric_values, trace_distributions, trace_values
 from fedbench.results.plan import Entry, Plan, is_study, study_name
 from fedbench.results.reader import Records, is_run
-from fedbench.results.tables import COLUMNS, final_table
+from fedbench.results.tables import COLUMNS, Scores, final_table
 from fedbench.results.wandb_log import (
     LONGEST,
     WandbLog,
@@ -131,7 +131,8 @@ class WandbStudy:
         metric = next(iter(runs.values())).metric()
         metrics = {label: run.metrics() for label, run in runs.items()}
         clients = {label: run.clients() for label, run in runs.items()}
-        return final_table(metric, metrics, clients, estimators={label: run.estimator() for label, run in runs.items()})
+        kinds = {label: run.estimator() for label, run in runs.items()}
+        return final_table(Scores.of(metric, metrics, clients), kinds)
 
 
 def placed(tree: Mapping[str, Any], place: WandbConfig) -> Config:
@@ -191,7 +192,7 @@ def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[
     run = started(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": title, **more}, warn)
     run.summary["final_table"] = table(rows)
     artifact = wandb.Artifact(f"page-{told}", "report", description=f"page and tables of {name}")
-    for file in (*PAGE, *installed(PAGES)):
+    for file in (*PAGE, *PAGES.names()):
         if (folder / file).exists():
             artifact.add_file(str(folder / file), name=file)
     run.log_artifact(artifact)

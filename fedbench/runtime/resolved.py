@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedbench import methods
-from fedbench.aggregation import aggregator
+from fedbench.aggregation import rules
 from fedbench.aggregation.aggregator import Aggregator
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
@@ -39,7 +39,7 @@ class ResolvedRun:
             dataset,
             methods.load(config.method.name),
             methods.checked_options(config.method),
-            aggregator.make(config.aggregator),
+            rules.make(config.aggregator),
             load(dataset.task, config.evaluate.model_dump()),
         )
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 
-from fedbench import methods
 from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config, TrainConfig
 from fedbench.errors import ConfigError
+from fedbench.methods import METHODS
 from fedbench.methods.base import Method, takes_aggregators
 from fedbench.methods.contract import check_trainers, hook_error, type_in_words
 from fedbench.runtime.exchange import Scores
@@ -17,7 +17,7 @@ def said(method: Method, name: str) -> list[str]:
     """What the method of that name and its aggregator say. Raises ConfigError for what they refuse."""
     context, aggregator = method.context, method.context.aggregator
     if aggregator.name != MEAN and not takes_aggregators(type(method)):
-        able = ", ".join(other for other in methods.names() if takes_aggregators(methods.load(other)))
+        able = ", ".join(other for other, kind in METHODS.working() if takes_aggregators(kind))
         raise ConfigError(
             f"aggregator.name = {aggregator.name}: the server half of method {name} does not average; leave it out, or "
             f"take a method that does: {able}"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 
-from fedbench import methods
+from fedbench import methods, models
 from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config
 from fedbench.config.files import parse_value
@@ -161,7 +161,7 @@ class ComparedMethod:
         optimizer = str(self._seen(asked).get("train.optimizer", "auto"))
         if "train.optimizer" in axes:
             return ()
-        if optimizer == "auto" and ":" in asked.model.name:
+        if optimizer == "auto" and models.MODELS.path(asked.model.name):
             optimizer = "module"
         idle = without_effect(methods.load(self.name), optimizer)
         return tuple(key for key in axes if key in {f"train.{name}" for name in idle})

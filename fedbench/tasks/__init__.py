@@ -4,23 +4,31 @@ A file holds `TASK`. The data set names its task, and so does the record of a ru
 """
 
 from collections.abc import Mapping
-from importlib import import_module
-from pkgutil import iter_modules
+from operator import attrgetter
 from typing import Any
 
+from fedbench.plugins import Table, modules
 from fedbench.tasks.metric import Metric
 from fedbench.tasks.task import Score, Task, mean_of
 
 __all__ = ["Metric", "Score", "Task", "load", "mean_of", "names"]
 
 
+TASKS = Table(
+    "task",
+    group="fedbench.tasks",
+    own=modules(__name__, __path__, ("task", "metric", "further")),
+    held=attrgetter("TASK"),
+)
+
+
 def names() -> list[str]:
     """All tasks."""
-    return sorted(module.name for module in iter_modules(__path__) if module.name not in ("task", "metric", "further"))
+    return TASKS.names()
 
 
 def load(name: str, evaluate: Mapping[str, Any] | None = None) -> Task:
     """The task of that name, with the metrics that `evaluate.*` asks for. Raises ConfigError."""
-    task: Task = import_module(f"fedbench.tasks.{name}").TASK
+    task: Task = TASKS.load(name)
     metrics, primary = (evaluate or {}).get("metrics") or [], (evaluate or {}).get("metric")
     return task.with_metrics(metrics, primary) if metrics or primary else task

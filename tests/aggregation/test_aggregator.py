@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedbench.aggregation import aggregator, rules
-from fedbench.aggregation.aggregator import MEAN, Aggregator, load, make
+from fedbench.aggregation import rules
+from fedbench.aggregation.aggregator import MEAN, Aggregator
+from fedbench.aggregation.rules import load, make
 from fedbench.config import AggregatorConfig, Config
 from fedbench.errors import ConfigError
 from tests.aggregation.rules.models import combine, model
@@ -141,7 +142,7 @@ def test_the_configuration_names_it_like_other_sections():
     asked = Config(aggregator={"name": "krum", "byzantine": 2})
     assert asked.aggregator.options == {"byzantine": 2}
     assert asked.key() != Config().key()
-    assert aggregator.checked_options(asked.aggregator).model_dump() == {"byzantine": 2, "select": 1}
+    assert rules.checked_options(asked.aggregator).model_dump() == {"byzantine": 2, "select": 1}
 
 
 def test_dtypes_are_kept():

@@ -38,11 +38,12 @@ def test_scripts_and_commands_say_the_same(name):
 
 def test_every_command_has_a_script_of_two_lines():
     # A script called wandb.py would be what every script beside it gets from `import wandb`.
-    scripts = {name: name for name in COMMANDS} | {"wandb": "push_wandb"}
-    for name in COMMANDS:
-        lines = [line for line in (ROOT / "experiments" / f"{scripts[name]}.py").read_text().splitlines() if line]
-        assert lines == [f"from fedbench.cli.{name} import main", "raise SystemExit(main())"]
-    assert {path.stem for path in (ROOT / "experiments").glob("*.py")} == set(scripts.values())
+    modules = {"push_wandb" if name == "wandb" else name: f"fedbench.cli.{name}" for name in COMMANDS}
+    modules |= {"claims": "fedbench_papers.claims.command", "reproduce": "fedbench_papers.tables.command"}
+    for name, module in modules.items():
+        lines = [line for line in (ROOT / "experiments" / f"{name}.py").read_text().splitlines() if line]
+        assert lines == [f"from {module} import main", "raise SystemExit(main())"]
+    assert {path.stem for path in (ROOT / "experiments").glob("*.py")} == {*modules}
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("--train.lr", "-1"), ("--nothing", "3")])

@@ -55,5 +55,5 @@ def test_the_first_line_comes_before_what_takes_long(line, tmp_path):
     words = [sys.executable, "-c", END_AT_LIBRARIES, *line.split()]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     first, slow = done.stderr.splitlines()
-    assert first.startswith(("loading PyTorch", "writing the page"))
+    assert first.startswith(("loading PyTorch", "writing the report"))
     assert (slow, done.stdout) == ("slow from here on", "")

@@ -23,7 +23,7 @@ def test_a_folder_without_results_is_one_clear_line(tmp_path: Path, capsys: pyte
         make_report(tmp_path / "nowhere")
     assert main([str(tmp_path)]) == 2
     begun, _ = capsys.readouterr().err.splitlines()
-    assert begun == "writing the page"
+    assert begun == "writing the report"
 
 
 @pytest.mark.parametrize("content", ["[]", '{"entries": 1}', "{"])

@@ -195,8 +195,8 @@ def test_unknown_names(refused, line, parts):
         ("--method fedcac --method.tau 3", "method.tau = 3: must be a number in [0, 1]"),
         ("--method fedcac --method.tau most", "method.tau = 'most': must be a number in [0, 1]"),
         ("--method fedprox --method.mu -1", "method.mu = -1: must be a number >= 0"),
-        ("--seeds 1 1", "seeds = [1, 1]: each seed once"),
-        ("--participation 1.5", "participation = 1.5: a share in (0, 1] or a whole count >= 2"),
+        ("--seeds 1 1", "seeds = [1, 1]: give each seed once"),
+        ("--participation 1.5", "participation = 1.5: must be a share in (0, 1] or a whole count >= 2"),
         ("--participation 20", "participation = 20: there are 10 clients; take at most that many"),
         ("--partition.flip_clients 10", "partition.flip_clients: client 10 does not exist; clients are 0 to 9"),
         (
@@ -205,7 +205,7 @@ def test_unknown_names(refused, line, parts):
         ),
         ("--method fedmosaic", "method fedmosaic needs a public unlabelled set: set public.size"),
         ("--evaluate.clients 200", "evaluate.clients = 200: there are 10 clients; take at most that many"),
-        ("--loggers csv csv", "loggers = ['csv', 'csv']: each logger once"),
+        ("--loggers csv csv", "loggers = ['csv', 'csv']: give each logger once"),
         ("--seeds 99999999999999999999999", "must be a list of whole numbers in [0, 2147483647]"),
         ("--name ../../esc", "name = '../../esc': must be the name of one folder"),
         ("--method.tau 0.5", "unknown key method.tau: method fedavg takes buffers, weighting; fedcac, floco have it"),
@@ -235,7 +235,7 @@ def test_values(refused, line, told):
         ),
         ("practical --partition.total 2000", ["partition.total = 2000", "there are 1797 images"]),
         ("domain", ["the data set has 0 domains"]),
-        ("file", ["partition.path is needed", "--partition.path"]),
+        ("file", ["set partition.path", "--partition.path"]),
         ("file --partition.path none.json", ["none.json: cannot be read (No such file or directory)"]),
     ],
 )

@@ -10,7 +10,6 @@ from tests.end_to_end.commands import DEADLINE
 from tests.machines import possible
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not possible(), reason="mount namespaces are not allowed here")
 def test_machines_that_share_neither_memory_nor_files():
     tests = Path(__file__).with_name("on_machines.py")

@@ -13,7 +13,7 @@ from fedbench.engine.fit import Fit, Loss, Move, Paired, Step
 from fedbench.engine.group import is_plain, kind_of, split, stacked
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
-from fedbench.engine.traced import UntraceableError
+from fedbench.engine.row_step import CannotStackError
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.module.layout import Slot
 
@@ -55,7 +55,7 @@ def test_what_differs_in_more_than_numbers_is_of_another_kind(stacking, blobs):
     assert kind_of(stacking, told[0]) != kind_of(stacking, replace(fit, loss=Loss(partial(own_loss, net="b"))))
     sized = [kind_of(stacking, replace(fit, step=Step(proximal_pull, of=anchor[:n]))) for n in (1, 2)]
     assert sized[0] != sized[1]
-    assert sized[0].traced == sized[1].traced, "a trace does not know what edits need"
+    assert sized[0].step_key == sized[1].step_key, "what edits need changes no loss"
     pulled = [replace(fit, step=Step(proximal_pull, anchor=anchor * n, mu=n)) for n in (1, 2)]
     assert len({kind_of(stacking, other) for other in pulled}) == 1
     scattered = [replace(fit, move=Move(torch.arange(len(anchor)) % 2 == n)) for n in range(2)]
@@ -96,7 +96,7 @@ def test_who_cannot_be_stacked(net, stacking, blobs):
         (Learner(net(), whole, optimizer="sgd"), fit, "batches of several clients have no size in common"),
     ]
     for learner, one, why in asked:
-        with pytest.raises(UntraceableError, match=f"{why}$"):
+        with pytest.raises(CannotStackError, match=f"{why}$"):
             kind_of(learner, one)
 
 

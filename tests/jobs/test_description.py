@@ -71,7 +71,7 @@ def test_what_many_clients_hold_is_kept_as_arrays(tmp_path, monkeypatch):
     config, dataset = resolved.config, resolved.dataset
     counts = partition(dataset, config, 5).class_counts(dataset.labels, 10).tolist()
     assert Records(tmp_path / "a").partition()["5"] == {"class_counts": counts}
-    assert "Who holds what" in (tmp_path / "a" / "report.html").read_text()
+    assert "<h2>Partition</h2>" in (tmp_path / "a" / "report.html").read_text()
 
 
 def test_the_command_is_the_users_also_in_a_worker_of_ray(monkeypatch):

@@ -14,7 +14,7 @@ from fedbench.errors import ConfigError
 from tests.models.making import RGB, built, meta, refused
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", models.MODELS.names())
 def test_one_seed_gives_one_start_model(name):
     first, second, other = (nn.utils.parameters_to_vector(built(s, name).parameters()) for s in (1, 1, 2))
     assert torch.equal(first, second)

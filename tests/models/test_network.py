@@ -10,7 +10,7 @@ from fedbench import models
 from tests.models.making import GREY, RGB, SMALLEST, built, count, meta
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", models.MODELS.names())
 def test_the_head_comes_last_and_features_are_what_it_sees(name):
     module = built(0, name).eval()
     x = torch.randn(2, *SMALLEST.get(name, {}).get("input_shape", RGB))

@@ -15,26 +15,24 @@ from tests.report.reading import Make, page_of
 def test_a_gain_whose_interval_excludes_zero_paid(make_grid: Make) -> None:
     answer = page_of(make_grid(gain=0.1, seeds=(0, 1, 2, 3, 4))).answer
     assert answer.startswith("fedcac with tau = 0.3, beta = 10 and train.lr = 0.01 won the grid with ")
-    assert re.search(r"\d\.\d points above training alone \(95 % interval \+\d+\.\d to \+\d+\.\d\)", answer)
-    assert answer.endswith("collaboration paid.")
+    assert re.search(r"\d\.\d points above local training \(95 % interval \+\d+\.\d to \+\d+\.\d\)", answer)
+    assert answer.endswith("collaboration helped.")
 
 
 def test_a_loss_did_not_pay(make_grid: Make) -> None:
     answer = page_of(make_grid(gain=-0.12, seeds=(0, 1, 2, 3, 4))).answer
-    assert re.search(r"points below training alone \(95 % interval −\d+\.\d to −\d+\.\d\)", answer)
-    assert answer.endswith("collaboration did not pay.")
+    assert re.search(r"points below local training \(95 % interval −\d+\.\d to −\d+\.\d\)", answer)
+    assert answer.endswith("collaboration did not help.")
 
 
 def test_an_interval_that_includes_zero_is_undecided(make_grid: Make) -> None:
     answer = page_of(make_grid(gain=0.02, skew=0.05)).answer
     assert re.search(r"\(95 % interval −\d+\.\d to \+\d+\.\d\)", answer)
-    assert "the interval includes 0, so with 3 seeds it is undecided whether collaboration paid." in answer
+    assert "the interval includes 0, so with 3 seeds it is undecided whether collaboration helped." in answer
 
 
 def test_one_seed_decides_nothing(make_grid: Make) -> None:
-    assert (
-        "(one seed, so no interval): whether collaboration paid is undecided." in page_of(make_grid(seeds=(0,))).answer
-    )
+    assert "(one seed, so no interval): it is undecided" in page_of(make_grid(seeds=(0,))).answer
 
 
 def test_a_grid_whose_cells_all_failed_says_so(make_grid: Make) -> None:
@@ -46,7 +44,7 @@ def test_a_grid_whose_cells_all_failed_says_so(make_grid: Make) -> None:
 
 def test_a_grid_without_final_runs_names_its_winner(make_grid: Make) -> None:
     page = page_of(make_grid(final=False))
-    assert page.answer.endswith("won on validation (83.7 %); its final runs are not there yet.")
+    assert page.answer.endswith("won on validation (83.7 %); its final runs are not finished yet.")
     assert "grid" in page.sections
 
 

@@ -1,16 +1,12 @@
 """Curves: what is drawn of them, their axes, and what stands out."""
 
-import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
-from fedbench.report.curves import MOST_POINTS, cost_so_far, thinned
-from fedbench.report.study import Study
-from fedbench.results.reader import Records
+from fedbench.report.curves import MOST_POINTS, thinned
 from tests.report.reading import Make, page_of
 
 
@@ -69,22 +65,3 @@ def test_the_points_of_a_grid_are_drawn_over_each_other(make_grid: Make) -> None
     traces = page_of(folder).charts["tried"]["data"]
     assert [trace["name"] for trace in traces if trace["showlegend"]] == ["tau=0.3"]
     assert {trace["name"] for trace in traces if "name" in trace} == {"tau=0.1", "tau=0.3"}
-
-
-def test_rounds_that_were_not_evaluated_cost_something_too(make_run: Make) -> None:
-    whole = cost_so_far(Study.load(make_run("whole")), "fedcac")
-    folder = make_run("half")
-    lines = [line for line in (folder / "metrics.jsonl").read_text().splitlines() if json.loads(line)["round"] % 2 == 0]
-    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    half = cost_so_far(Study.load(folder), "fedcac")
-    assert list(half["round"]) == [2, 4, 6]
-    assert list(half["sent"]) == pytest.approx(list(whole["sent"][whole["round"] % 2 == 0]))
-
-
-def test_the_steps_of_the_pooled_model_are_its_own(make_run: Make) -> None:
-    pooled, single = (cost_so_far(Study.load(make_run(name, method=name)), name) for name in ("centralized", "local"))
-    rows = Records(make_run("centralized", method="centralized")).metrics()
-    made = rows[(rows["point"] == "after_fit") & (rows["seed"] == 0)]["steps"].cumsum()
-    assert list(pooled["steps"]) == list(made)
-    assert list(pooled["steps"] / single["steps"]) == [pooled["steps"][0] / single["steps"][0]] * len(made)
-    assert single["steps"][0] < pooled["steps"][0]

@@ -50,5 +50,5 @@ def test_a_folder_without_results_says_so_and_is_looked_at_again(tmp_path):
 
 
 def test_a_port_that_is_taken_is_one_line(tmp_path):
-    with serve(tmp_path) as server, pytest.raises(ConfigError, match=r"--port .*: cannot be listened at"):
+    with serve(tmp_path) as server, pytest.raises(ConfigError, match=r"--port .*: cannot be used"):
         serve(tmp_path, server.server_address[1])

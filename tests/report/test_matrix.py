@@ -63,7 +63,7 @@ def test_nobody_is_ahead_where_blocks_are_too_few(folder):
     survey = Survey.load(folder)
     assert answer(survey).endswith("1.00 of 3; it cannot be told from fedper and local.")
     assert "Friedman's test over 6 blocks" in notes(survey)[0]
-    assert "So few blocks can tell no two of 3 methods apart" in notes(survey)[1]
+    assert "With so few blocks no two of 3 methods can be told apart" in notes(survey)[1]
 
 
 def test_a_winner_is_named_where_it_leads_often_enough(tmp_path):
@@ -80,11 +80,11 @@ def test_a_winner_is_named_where_it_leads_often_enough(tmp_path):
     [
         (
             {"ends": {"local": ["train.lr"]}},
-            "the best point of local lies at the end of what was tried (train.lr = 0.01)",
+            "the best point of local is at the edge of its search range (train.lr = 0.01)",
         ),
         (
             {"asked": {"local": BATCHES}},
-            "fedper is scored by the mean over samples and local by that over batches of 9",
+            "fedper is scored by the mean over samples and local by the mean over batches of 9",
         ),
         ({"fail": {"ditto": (0, 1, 2, 3)}}, "ditto failed"),
     ],

@@ -12,7 +12,7 @@ def test_preview_is_one_page_that_needs_nothing_else(capsys, tmp_path):
     html = page.read_text()
     assert html.count("data:image/png;base64,") == 100
     assert not re.search(r"(src|href)=\"(?!data:)", html)
-    assert "Who holds what" not in html
+    assert "Partition" not in html
     for text in ("1,438", "359", "8 × 8", "measured on the training part"):
         assert text in html
 

@@ -5,7 +5,7 @@ import pytest
 
 from fedbench.report.scores import as_text, final, of_groups, without_validation
 from fedbench.report.study import Study
-from fedbench.results.tables import final_table
+from fedbench.results.tables import Scores, final_table
 from tests.report.reading import Make, page_of
 from tests.results.tabled import ACCURACY, ERROR, both, of_errors, unvalidated
 
@@ -45,7 +45,7 @@ def test_rows_over_samples_and_over_batches_are_marked_and_make_no_winner(make_c
     page, study = page_of(folder), Study.load(folder)
     labels = [line.label for line in final(study).parts["after aggregation"]]
     assert labels == ["fedcac (mean over batches of 32)", "fedper (mean over samples)", "local (mean over samples)"]
-    reason = "but fedcac is scored by the mean over batches of 32 and fedper by that over samples"
+    reason = "but fedcac is scored by the mean over batches of 32 and fedper by the mean over samples"
     assert page.answer.endswith(f"{reason}, so no winner is named.")
     table = pd.read_csv(folder / "table.csv").set_index("method")
     assert table["estimator"].to_dict() == {"fedcac": "batches of 32", "fedper": "samples", "local": "samples"}
@@ -78,7 +78,7 @@ def test_columns_without_numbers_are_absent_from_the_text() -> None:
     text = as_text(unvalidated(), ACCURACY)
     assert "best-val" not in text
     assert "over local" not in text
-    assert as_text(final_table(ACCURACY, {}), ACCURACY).splitlines()[0] == "method  point"
+    assert as_text(final_table(Scores.of(ACCURACY, {})), ACCURACY).splitlines()[0] == "method  point"
 
 
 def test_text_of_errors_has_no_percent_and_names_them() -> None:
@@ -120,7 +120,7 @@ def test_without_such_records_there_is_no_section_and_no_file(make_run: Make) ->
     ("share", "said"),
     [
         (0.1, ""),
-        (0.0, "Final runs train on all training images, so there is no best-val round; points were tried with 10 %"),
+        (0.0, "Final runs train on all training images, so there is no best-val round; points were tuned with 10 %"),
     ],
 )
 def test_a_missing_best_val_round_is_explained(make_comparison: Make, share: float, said: str) -> None:

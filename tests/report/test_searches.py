@@ -63,8 +63,8 @@ def test_places_on_an_axis() -> None:
 def test_what_was_stopped_or_left_out_is_said() -> None:
     entries = [entry({"train.lr": 0.1}, 0.5), entry({"train.lr": 9}, None, "stopped")]
     plan = Plan("grid", "fedcac", {}, entries, search="optuna", refused=[["fedcac", "lr=-1", "must be > 0"]])
-    assert intro(plan) == "Points proposed by Optuna from those before them, on validation."
+    assert intro(plan) == "Points proposed by Optuna from earlier results, on validation."
     assert notes(plan) == [
-        "fedcac lr=-1 was left out, as no run takes it: must be > 0",
+        "fedcac lr=-1 was left out because it is invalid: must be > 0",
         "1 of 2 trials were stopped early and are never chosen: fedcac lr=9.",
     ]

@@ -9,7 +9,7 @@ def test_a_finished_run_that_has_lost_its_end_is_named(make_run: Make) -> None:
     folder = make_run()
     path = folder / "metrics.jsonl"
     path.write_text(path.read_text()[:900])
-    assert "metrics.jsonl ends before the last round of a run that was finished" in page_of(folder).text
+    assert "metrics.jsonl of a finished run ends before the last round" in page_of(folder).text
 
 
 def test_half_written_files_do_not_break_the_page(make_run: Make) -> None:

@@ -28,29 +28,29 @@ def test_a_winner_beats_every_rival(said):
     assert answer.startswith("fedcac reached ")
     assert "the best of 3 methods" in answer
     assert answer.endswith("it is the best of them on this data.")
-    assert "Better than training alone: fedcac and fedper." in notes[0]
+    assert "Better than local training: fedcac and fedper." in notes[0]
 
 
 def test_what_cannot_be_told_apart_is_named(said):
     answer, notes = said({"local": 0.5, "fedper": 0.80, "fedcac": 0.801}, spread=0.08)
     assert "with 3 seeds it cannot be told from" in answer
-    assert "these seeds resolve" in notes[-2]
+    assert "these seeds can detect differences of" in notes[-2]
 
 
 def test_with_few_seeds_it_is_said_where_intervals_do_not_hold(said):
     for count, few in ((1, False), (2, True), (4, True), (5, False)):
         _, notes = said({"local": 0.6, "fedcac": 0.9}, seeds=tuple(range(count)), name=f"of {count}")
-        assert any("in 89\u00a0% where one seed in ten is far off" in note for note in notes) == few
+        assert any("in 89\u00a0% if one seed in ten is an outlier" in note for note in notes) == few
 
 
 def test_one_seed_decides_nothing(said):
-    assert said(seeds=(0,))[0].endswith("one seed decides nothing.")
+    assert said(seeds=(0,))[0].endswith("one seed is not enough to decide.")
 
 
 def test_no_winner_where_a_rival_may_not_be_at_its_best(said):
     answer, _ = said(ends={"fedper": ["train.lr"]})
     assert answer.endswith(
-        "but the best point of fedper lies at the end of what was tried (train.lr = 0.01), so no winner is named."
+        "but the best point of fedper is at the edge of its search range (train.lr = 0.01), so no winner is named."
     )
     assert said(ends={"fedcac": ["train.lr"]})[0].endswith("it is the best of them on this data.")
 
@@ -58,7 +58,7 @@ def test_no_winner_where_a_rival_may_not_be_at_its_best(said):
 def test_no_winner_over_local_where_local_lies_at_an_end(said):
     _, notes = said(ends={"local": ["train.lr"]})
     assert not any("Better than" in note for note in notes)
-    assert "fedcac and fedper: ahead or behind, but the best point of local lies at the end" in " ".join(notes)
+    assert "fedcac and fedper: ahead or behind, but the best point of local is at the edge" in " ".join(notes)
 
 
 def test_no_winner_where_budgets_differ(make_comparison):
@@ -78,7 +78,7 @@ def test_no_winner_over_a_rival_that_lacks_seeds(said):
     answer, notes = said(fail={"fedper": (1,)}, seeds=(0, 1, 2, 3))
     assert "the best of 3 methods" in answer
     assert answer.endswith("but 1 of 4 seeds of fedper failed, so no winner is named.")
-    assert "Scored on the seeds that did not fail: fedper (3 of 4 seeds)." in notes
+    assert "Scored on the remaining seeds only: fedper (3 of 4 seeds)." in notes
 
 
 def test_no_winner_while_a_rival_is_on_its_way(make_comparison):
@@ -106,8 +106,8 @@ def test_a_long_list_is_cut():
     ("values", "p_holm", "words"),
     [
         ([4.0, 4.5, 5.0], 0.01, ""),
-        ([0.1, 4.5, 9.0], 0.2, "; 7 would resolve what is seen"),
-        ([4.0, 4.5, 5.0], 0.2, "enough for one comparison, but not for as many as are made here"),
+        ([0.1, 4.5, 9.0], 0.2, "; the observed one would need 7"),
+        ([4.0, 4.5, 5.0], 0.2, "enough for one comparison but not for this many"),
         ([0.0, 0.0, 0.0], 1.0, ""),
     ],
 )

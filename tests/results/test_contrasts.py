@@ -7,20 +7,22 @@ from scipy import stats
 
 from fedbench.results.contrasts import contrast, family, holm, p_of, ranks, resampled, resolution, seeds_for, too_few
 from fedbench.results.statistics import interval
+from fedbench.results.tables import Scores
 from fedbench.tasks import load
 
 METRIC = load("classification").primary
 
 
-def records(levels: dict[str, list[list[float]]]) -> tuple[dict, dict]:
-    """Metrics and clients of methods whose clients have these test accuracies, seed by seed."""
+def records(levels: dict[str, list[list[float]]]) -> Scores:
+    """Scores of methods whose clients have these test accuracies, seed by seed."""
     metrics, clients = {}, {}
     for method, seeds in levels.items():
         rows = [(s, 1, "after_agg", np.mean(own), min(own)) for s, own in enumerate(seeds)]
         metrics[method] = pd.DataFrame(rows, columns=["seed", "round", "point", "test_accuracy", "test_worst_tenth"])
+        metrics[method]["val_accuracy"] = np.nan
         each = [(s, 1, c, "after_agg", value) for s, own in enumerate(seeds) for c, value in enumerate(own)]
         clients[method] = pd.DataFrame(each, columns=["seed", "round", "client", "point", "test_accuracy"])
-    return metrics, clients
+    return Scores.of(METRIC, metrics, clients)
 
 
 DATA = records(
@@ -53,7 +55,7 @@ def test_enough_seeds_are_not_spoken_of():
 
 
 def test_a_contrast_is_the_paired_t_test_over_seeds():
-    found = contrast(METRIC, "good", "local", "after_agg", *DATA)
+    found = contrast(DATA, "good", "local", "after_agg")
     theirs = stats.ttest_rel([0.75, 0.75, 0.7], [0.55, 0.6, 0.5])
     assert found.gain.mean == pytest.approx(np.mean([0.2, 0.15, 0.2]))
     assert found.p == pytest.approx(theirs.pvalue)
@@ -64,7 +66,7 @@ def test_a_contrast_is_the_paired_t_test_over_seeds():
 
 
 def test_a_family_is_corrected_for_its_size():
-    good, same = family(METRIC, [("good", "local"), ("same", "local")], "after_agg", *DATA)
+    good, same = family(DATA, [("good", "local"), ("same", "local")], "after_agg")
     assert good.p_holm == pytest.approx(2 * good.p)
     assert same.p_holm == pytest.approx(same.p)
     assert (good.sign, same.sign) == (1, 0)
@@ -72,7 +74,7 @@ def test_a_family_is_corrected_for_its_size():
 
 def test_one_seed_decides_nothing():
     one = records({"local": [[0.5, 0.6]], "good": [[0.7, 0.8]]})
-    (found,) = family(METRIC, [("good", "local")], "after_agg", *one)
+    (found,) = family(one, [("good", "local")], "after_agg")
     assert (found.p, found.p_holm, found.resampled, found.resolves, found.sign) == (None, None, None, None, 0)
 
 
@@ -108,5 +110,5 @@ def test_so_many_seeds_would_tell_a_difference():
 
 def test_ranks_are_means_over_seeds_and_ties_share():
     means = {"a": [0.5, 0.5], "b": [0.7, 0.4], "c": [0.5, 0.9]}
-    metrics, _ = records({method: [[value] for value in values] for method, values in means.items()})
-    assert ranks(METRIC, "after_agg", metrics) == {"a": 2.25, "b": 2.0, "c": 1.75}
+    scores = records({method: [[value] for value in values] for method, values in means.items()})
+    assert ranks(scores, ["a", "b", "c"], "after_agg") == {"a": 2.25, "b": 2.0, "c": 1.75}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from torch import nn
 
-from fedbench.aggregation.aggregator import make
+from fedbench.aggregation.rules import make
 from fedbench.config import AggregatorConfig
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve

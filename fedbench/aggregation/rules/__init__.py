@@ -1,8 +1,80 @@
 """The aggregators, one file each: a module `my_rule.py` holds the one class that `--aggregator my-rule` runs."""
 
-from pkgutil import iter_modules
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from fedbench.config import AggregatorConfig, Section
+from fedbench.config.words import explain
+from fedbench.errors import ConfigError
+from fedbench.plugins import Table, modules, only_class
+
+if TYPE_CHECKING:
+    from fedbench.aggregation.aggregator import Aggregator
+
+
+def _class_in(module: ModuleType) -> Any:
+    from fedbench.aggregation.aggregator import Aggregator
+
+    return only_class(module, Aggregator)
+
+
+def _check(name: str, thing: Any) -> None:
+    from fedbench.aggregation.aggregator import Aggregator
+
+    if not (issubclass(thing, Aggregator) if isinstance(thing, type) else callable(thing)):
+        raise ConfigError(
+            f"aggregator '{name}' is no function (vectors, weights, current) -> vector, nor a subclass of "
+            "fedbench.aggregation.aggregator.Aggregator"
+        )
+
+
+RULES = Table(
+    "aggregator",
+    group="fedbench.aggregators",
+    own=modules(__name__, __path__),
+    held=_class_in,
+    form="package.module:function",
+    check=_check,
+)
 
 
 def names() -> list[str]:
     """What `aggregator.name` may be, without importing any."""
-    return sorted(found.name.replace("_", "-") for found in iter_modules(__path__))
+    return RULES.names()
+
+
+def load(name: str) -> Any:
+    """A subclass of Aggregator or a function by its name, or by package.module:name. Raises ConfigError."""
+    return RULES.load(name)
+
+
+def options_of(name: str) -> type[Section]:
+    """The options of an aggregator; a function has none. Raises ConfigError."""
+    from fedbench.aggregation.aggregator import Aggregator
+
+    kind: type[Section] = getattr(load(name), "Options", Aggregator.Options)
+    return kind
+
+
+def checked_options(asked: AggregatorConfig) -> Section:
+    """The chosen aggregator's options with their defaults. Raises ConfigError for unknown or illegal ones."""
+    kind = options_of(asked.name)
+    for key in asked.options:
+        if key not in kind.model_fields:
+            takes = ", ".join(kind.model_fields) or "no options"
+            raise ConfigError(f"unknown key aggregator.{key}: aggregator {asked.name} takes {takes}")
+    try:
+        return kind(**asked.options)
+    except ValidationError as error:
+        raise ConfigError(explain(error, kind, "aggregator.")) from None
+
+
+def make(asked: AggregatorConfig) -> "Aggregator":
+    """The aggregator that is asked for. Raises ConfigError."""
+    from fedbench.aggregation.aggregator import Own
+
+    options, found = checked_options(asked), load(asked.name)
+    made: Aggregator = found(options, asked.name) if isinstance(found, type) else Own(asked.name, found)
+    return made

@@ -18,6 +18,7 @@ from fedbench.data.partitions.rows import ClientRows, Clients, Partition, client
 from fedbench.data.partitions.saved import partition_from_file
 from fedbench.data.partitions.scheme import (
     FILE_SCHEME,
+    SCHEMES,
     checked,
     load,
     names,
@@ -45,7 +46,7 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
         return partition_from_file(dataset, config, seed)
     scheme = load(options.name)
     if not dataset.classes and not scheme.classless:
-        able = [name for name in names() if name == FILE_SCHEME or load(name).classless]
+        able = [*(name for name, scheme in SCHEMES.working() if scheme.classless), FILE_SCHEME]
         raise ConfigError(
             f"partition.name = {options.name}: it deals by class, and the targets of data {dataset.name} are "
             f"{dataset.meaning}; "

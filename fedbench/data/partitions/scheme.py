@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from fedbench.config.words import explain
 from fedbench.data.partitions import schemes
 from fedbench.data.partitions.assignment import Deal, SamplePool
 from fedbench.errors import ConfigError, nearest
+from fedbench.plugins import Table, modules
 
 FILE_SCHEME = "file"
 """The partition that a file says; no scheme draws it."""
@@ -50,17 +50,30 @@ class Scheme:
     headline: tuple[str, ...] = ()
 
 
-@cache
+def _check(name: str, thing: Any) -> None:
+    if not isinstance(thing, Scheme):
+        raise ConfigError(f"scheme '{name}' is no fedbench.data.partitions.scheme.Scheme")
+
+
+SCHEMES = Table(
+    "scheme",
+    group="fedbench.schemes",
+    own=modules(schemes.__name__, schemes.__path__),
+    held=attrgetter("SCHEME"),
+    also=(FILE_SCHEME,),
+    form="package.module:SCHEME",
+    check=_check,
+)
+
+
 def names() -> list[str]:
     """What `partition.name` may be."""
-    return [*sorted(found.name.replace("_", "-") for found in iter_modules(schemes.__path__)), FILE_SCHEME]
+    return SCHEMES.names()
 
 
 def load(name: str) -> Scheme:
-    """A scheme by its name. Raises ConfigError."""
-    if name not in names() or name == FILE_SCHEME:
-        raise ConfigError(f"partition.name = {name!r}: unknown scheme; {nearest(name, names())}")
-    scheme: Scheme = import_module(f"{schemes.__name__}.{name.replace('-', '_')}").SCHEME
+    """A scheme by its name, or by package.module:SCHEME. Raises ConfigError."""
+    scheme: Scheme = SCHEMES.load(name)
     return scheme
 
 
@@ -135,7 +148,7 @@ def ignored_keys(options: PartitionConfig) -> list[str]:
 @cache
 def keys_of_schemes() -> frozenset[str]:
     """The keys that any scheme reads."""
-    return frozenset(COMMON_KEYS.union(FILE_KEYS, *(load(name).reads for name in names() if name != FILE_SCHEME)))
+    return frozenset(COMMON_KEYS.union(FILE_KEYS, *(scheme.reads for _, scheme in SCHEMES.working())))
 
 
 def unused_key_warnings(options: PartitionConfig) -> list[str]:

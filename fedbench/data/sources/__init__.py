@@ -3,10 +3,11 @@
 A module holds `Options` (the keys `data.*` that it takes beside those of all) and `source(config, options, progress)`.
 """
 
-from importlib import import_module
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -14,6 +15,8 @@ from fedbench.config import DataConfig, Section
 from fedbench.config.words import explain
 from fedbench.data.cache import OnProgress, Source
 from fedbench.errors import ConfigError, nearest
+from fedbench.plugins import Table, modules
+from fedbench.user_code import fingerprint
 
 if TYPE_CHECKING:
     from fedbench.data.reading.published import Published
@@ -26,7 +29,7 @@ FORMATS = {
     "parquet": ("parquet:PATH",),
     "folder": ("folder:PATH",),
     "csv": ("csv:PATH",),
-    "factory": ("package.module:factory",),
+    "factory": (),
 }
 """Modules that serve other names than their own."""
 OWN = "package.module:factory, a function that reads it (docs/data.md)"
@@ -36,42 +39,67 @@ FILES = {".csv": "csv:{}", ".parquet": "parquet:{}"} | dict.fromkeys(
 """How a file is named, by its ending."""
 
 
+def _served() -> Mapping[str, str]:
+    found = modules(__name__, __path__)
+    return {name: path for own, path in found.items() for name in FORMATS.get(own, (own,))}
+
+
+def _check(name: str, thing: Any) -> None:
+    if not (callable(thing) or (isinstance(thing, ModuleType) and {"source", "Options"} <= {*vars(thing)})):
+        raise ConfigError(f"data {name}: not a function")
+
+
+FACTORY = "package.module:factory"
+SETS = Table("data set", group="fedbench.data", own=_served(), also=(FACTORY,), form=FACTORY, check=_check)
+
+
 def names() -> list[str]:
     """What `data.name` may be."""
-    modules = [found.name for found in iter_modules(__path__)]
-    found = [name for module in modules for name in FORMATS.get(module, (module.replace("_", "-"),))]
-    return sorted(found, key=lambda name: (":" in name, name))
+    return sorted(SETS.names(), key=lambda name: (":" in name, name))
 
 
 def find_source(config: DataConfig, progress: OnProgress | None = None) -> Source:
     """The source that a configuration names; published files that are missing are downloaded. Raises ConfigError."""
-    module = import_module(f"{__name__}.{module_of(config.name)}")
-    return module.source(config, checked_data_options(config, module.Options), progress)
+    found, path = load(config.name), path_of(config.name)
+    if not isinstance(found, ModuleType):
+        from fedbench.data.sources import factory
+
+        made = factory.source(config, found)
+    else:
+        made = found.source(config, checked_data_options(config, found.Options), progress)
+    return replace(made, options={**made.options, "code": fingerprint(path)}) if path else made
+
+
+def load(name: str) -> Any:
+    """The module of a data set, or the function that makes it. Raises ConfigError."""
+    own = own_name(name)
+    hint = FILES.get(Path(name).suffix.lower()) or ("folder:{}" if Path(name).is_dir() else "")
+    if hint and own not in SETS.names() and ":" not in name:
+        raise ConfigError(f"unknown data set '{name}': write {hint.format(name)}")
+    if own != name and name.endswith(":"):
+        raise ConfigError(f"--data {name} names no path: give one, for example --data {name}pictures")
+    return SETS.load(own)
+
+
+def own_name(name: str) -> str:
+    """What stands for a name in the table: `csv:a/b.csv` -> `csv:PATH`; other names as they are."""
+    form = f"{name.partition(':')[0]}:PATH"
+    return form if ":" in name and form in SETS.own else name
+
+
+def path_of(name: str) -> str:
+    """The package.module:name of a set that is not fedbench's own; empty for others."""
+    return SETS.path(own_name(name))
 
 
 def published_of(name: str) -> "Published | None":
     """What is known of a set that its makers publish; None for other sets. Raises ConfigError for unknown names."""
-    module = import_module(f"{__name__}.{module_of(name)}")
-    return getattr(module, "PUBLISHED", {}).get(name)
+    return getattr(load(name), "PUBLISHED", {}).get(name) if own_name(name) in SETS.own else None
 
 
 def published_names() -> list[str]:
     """The sets that their makers publish."""
-    return [name for name in names() if ":" not in name and published_of(name)]
-
-
-def module_of(name: str) -> str:
-    prefix, colon, path = name.partition(":")
-    known = names()
-    if colon and not path and f"{prefix}:PATH" in known:
-        raise ConfigError(f"--data {name} names no path: give one, for example --data {prefix}:pictures")
-    if colon:
-        return prefix if f"{prefix}:PATH" in known else "factory"
-    if name in known:
-        return next((module for module, served in FORMATS.items() if name in served), name.replace("-", "_"))
-    if hint := FILES.get(Path(name).suffix.lower()) or ("folder:{}" if Path(name).is_dir() else ""):
-        raise ConfigError(f"unknown data set '{name}': write {hint.format(name)}")
-    raise ConfigError(f"unknown data set '{name}': {nearest(name, known)} (your own: package.module:factory)")
+    return [name for name in sorted(SETS.own) if published_of(name)]
 
 
 def checked_data_options(config: DataConfig, kind: type[Section]) -> Section:

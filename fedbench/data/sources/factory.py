@@ -17,27 +17,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from fedbench.config import DataConfig, Section
 from fedbench.config.words import explain
-from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.cache import Block, Content, Source
 from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
 from fedbench.data.reading.items import GivenPart, Keys, checked_target, domain_numbers
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError, RunError, nearest
-from fedbench.import_string import import_string
-from fedbench.user_code import fingerprint
 
 SHARE_OF_COPIES = 0.1
 """Of the test samples, which are training samples too, from which on that is said."""
-
-
-class Options(Section):
-    """Keys `data.*`: those that the factory takes, and those of `Reading`."""
-
-    model_config = ConfigDict(extra="allow")
 
 
 class Reading(Section):
@@ -52,10 +44,8 @@ class Reading(Section):
     user: str | None = Field(None, description="key of the domain or user, where items are dicts (default: likewise)")
 
 
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    factory = import_string(config.name, "data")
-    if not callable(factory):
-        raise ConfigError(f"data {config.name}: not a function")
+def source(config: DataConfig, factory: Any) -> Source:
+    """The data set that a factory makes. Raises ConfigError."""
     own, reading = factory_arguments(config, factory)
     keys = Keys(reading.sample, reading.label, reading.user)
     made = zip(("train", "test"), make_parts(config, factory, own), strict=True)
@@ -64,7 +54,6 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     probed = hashlib.sha256()
     lines = [line for part in parts if (line := part.probe(reader, probed))]
     decided = {
-        "code": fingerprint(config.name),
         "config": config.options,
         "root": config.root,
         "task": config.task,

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from fedbench.config import Config, PartitionConfig
 from fedbench.data import partition
-from fedbench.data.partitions import schemes
 from fedbench.data.partitions.assignment import Assignment
 from fedbench.data.partitions.scheme import (
     COMMON_KEYS,
@@ -31,9 +30,7 @@ def test_every_file_is_a_scheme():
 
 
 def test_an_unknown_name_is_told_what_there_is():
-    with pytest.raises(
-        ConfigError, match=r"partition.name = 'dirichlett': unknown scheme; did you mean dirichlet or dirichlet-fixed\?"
-    ):
+    with pytest.raises(ConfigError, match=r"unknown scheme 'dirichlett': did you mean dirichlet or dirichlet-fixed\?"):
         resolve_scheme_options(PartitionConfig(name="dirichlett"), False)
 
 
@@ -103,7 +100,7 @@ def test_where_the_test_images_come_from_is_said():
 
 @pytest.fixture
 def stripes(monkeypatch) -> None:
-    """A scheme of its own file: client i gets every n-th row, shifted by a key of its own."""
+    """A scheme of the user's: client i gets every n-th row, shifted by a key of its own."""
 
     class Options(PartitionConfig):
         shift: int = Field(0, ge=0, description="where the first client begins")
@@ -112,14 +109,13 @@ def stripes(monkeypatch) -> None:
         owners = lambda rows: (np.arange(len(rows)) + options.shift) % options.clients  # noqa: E731
         return Assignment(source.train, owners(source.train)), Assignment(source.test, owners(source.test))
 
-    module = ModuleType(f"{schemes.__name__}.stripes")
+    module = ModuleType("stripes")
     module.SCHEME = Scheme(deal, Options=Options)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("fedbench.data.partitions.scheme.names", lambda: ["iid", "stripes", "file"])
 
 
 def stripe(**more) -> list[int]:
-    config = Config(partition={"name": "stripes", "clients": 5, **more}, data={"val": 0})
+    config = Config(partition={"name": "stripes:SCHEME", "clients": 5, **more}, data={"val": 0})
     return partition(EVEN, config, 0).clients[0].train[:2].tolist()
 
 
@@ -127,8 +123,8 @@ def stripe(**more) -> list[int]:
 def test_a_scheme_has_keys_of_its_own():
     assert stripe() == [0, 5]
     assert stripe(shift=1) == [4, 9]
-    assert resolve_scheme_options(PartitionConfig(name="stripes", shift=2), False).options == {"shift": 2}
+    assert resolve_scheme_options(PartitionConfig(name="stripes:SCHEME", shift=2), False).options == {"shift": 2}
     with pytest.raises(ConfigError, match=r"partition.shift = -1: must be a whole number >= 0"):
         stripe(shift=-1)
-    with pytest.raises(ConfigError, match=r"unknown key partition.shit: partition stripes .*did you mean shift\?"):
+    with pytest.raises(ConfigError, match=r"unknown key partition.shit: partition stripes:SCHEME .* mean shift\?"):
         stripe(shit=1)

@@ -1,0 +1,210 @@
+"""A gradient step on rows of the stack: the module's own code on given tensors, for one client or, by vmap, for all."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from lightning import LightningModule
+from torch import Tensor, nn
+from torch.func import vmap
+
+from fedbench.engine.fit import Loss
+from fedbench.errors import ConfigError, first_line
+from fedbench.module import seeds
+from fedbench.module.hooks import takes_index
+
+Tensors = Sequence[Tensor]
+
+
+class CannotStackError(Exception):
+    """Why a fit cannot be stacked, in one line."""
+
+
+class Undefined:
+    """Stands for what differs between the clients of one step. Raises CannotStackError when it is used."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise CannotStackError(f"it asks for {self._what}")
+
+    __getattr__ = __bool__ = __int__ = __index__ = __float__ = __hash__ = _refuse
+    __str__ = __repr__ = __format__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __pow__ = __rpow__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
+
+
+@dataclass
+class LogCalls:
+    """What a module logs in one step: the values, and under which names and options."""
+
+    values: list[Tensor] = field(default_factory=list)
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def log(self, name: str, value: Any, *args: Any, **options: Any) -> None:
+        if args or not isinstance(value, Tensor | int | float):
+            raise CannotStackError(f"it logs '{name}', which is not a number")
+        self.values.append(torch.as_tensor(value).detach())
+        self.calls.append((name, options))
+
+    def log_dict(self, dictionary: Mapping[str, Any], *args: Any, **options: Any) -> None:
+        for name, value in dictionary.items():
+            self.log(name, value, *args, **options)
+
+
+@dataclass(frozen=True)
+class StepNames:
+    """The names of a step's tensors, in their order. constants: needs that are no tensors."""
+
+    moving: tuple[str, ...]
+    frozen: tuple[str, ...]
+    buffers: tuple[str, ...]
+    needs: tuple[str, ...]
+    constants: Mapping[str, Any]
+
+
+class RowStep:
+    """`step([moving, frozen, buffers, batch, needs])`, each a list of tensors; in a stack the client is dimension 0.
+
+    Returns the loss, the gradients of the moving parameters, and what the module logs. Buffers, and what the loss
+    writes to, change in place.
+    """
+
+    def __init__(self, module: LightningModule, loss: Loss | None, names: StepNames, randomness: str = "error") -> None:
+        self.module, self.loss, self.names, self._randomness = module, loss, names, randomness
+        self._places = places_of(module, (*names.moving, *names.frozen, *names.buffers))
+        self.logged = LogCalls()
+
+    def __call__(self, tensors: Sequence[Tensors], stacked: bool) -> tuple[Tensor, Tensors, Tensors]:
+        self.logged, (moving, frozen, buffers, batch, needs) = LogCalls(), tensors
+        with torch.enable_grad():
+            one = vmap(self._one, randomness=self._randomness) if stacked else self._one
+            loss, logged = one([*moving, *frozen, *buffers], batch, needs)
+            gradients = torch.autograd.grad(loss.sum(), moving, allow_unused=True, materialize_grads=True)
+        return loss.detach(), gradients, logged
+
+    def _one(self, tensors: Tensors, batch: Tensors, needs: Tensors) -> tuple[Tensor, Tensors]:
+        state = SimpleNamespace(**dict(zip(self.names.needs, needs, strict=True)), **self.names.constants)
+        seen = ((batch[0], batch[1]), (batch[2], batch[3])) if len(batch) == 4 else tuple(batch)
+        with self._holding(tensors):
+            output: Any
+            if self.loss is not None:
+                output = self.loss.function(self.module, seen, state)
+            elif takes_index(self.module):
+                output = self.module.training_step(seen, Undefined("the number of the batch"))
+            else:
+                output = self.module.training_step(seen)
+        loss = output.get("loss") if isinstance(output, dict) and self.loss is None else output
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            raise CannotStackError("its training_step returns no loss")
+        return loss.reshape(()), self.logged.values
+
+    @contextmanager
+    def _holding(self, tensors: Tensors) -> Iterator[None]:
+        """The module with these tensors: `functional_call`, which takes half as long again as a small model."""
+        kept = [held[name] for held, name, _ in self._places]
+        for held, name, number in self._places:
+            held[name] = tensors[number]
+        try:
+            yield
+            if any(held[name] is not tensors[number] for held, name, number in self._places):
+                raise CannotStackError("it puts other tensors in its buffers' places")
+        finally:
+            for (held, name, _), tensor in zip(self._places, kept, strict=True):
+                held[name] = tensor
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """The module logs into this step, and refuses to tell of its trainer."""
+        own = self.module.__dict__
+        given = dict(log=self._log, log_dict=self._log_dict, _trainer=Undefined("self.trainer"))
+        kept = {name: own.get(name) for name in given}
+        own.update(given)
+        try:
+            yield
+        finally:
+            own.update(kept)
+
+    def _log(self, *args: Any, **options: Any) -> None:
+        self.logged.log(*args, **options)
+
+    def _log_dict(self, *args: Any, **options: Any) -> None:
+        self.logged.log_dict(*args, **options)
+
+
+def places_of(module: nn.Module, names: Sequence[str]) -> list[tuple[dict[str, Any], str, int]]:
+    """Where a module holds the tensors of these names, each with its number; several places where it is tied."""
+    places = []
+    tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    numbers = {id(tensor): names.index(name) for name, tensor in tensors if name in names}
+    for name, tensor in tensors:
+        if id(tensor) in numbers:
+            path, _, key = name.rpartition(".")
+            owner = module.get_submodule(path)
+            held: Any = owner._parameters if key in owner._parameters else owner._buffers
+            places.append((held, key, numbers[id(tensor)]))
+    return places
+
+
+def check_step(module: LightningModule, loss: Loss | None, names: StepNames, example: Sequence[Tensors]) -> None:
+    """Try a stacked step twice on copies of everything. Raises CannotStackError.
+
+    example: the tensors of one client's step, as lists.
+    """
+    memo = {id(module._trainer): None} if module._trainer is not None else {}
+    try:
+        twin = deepcopy(module, memo)
+    except Exception as error:
+        raise CannotStackError(f"the module cannot be copied ({type(error).__name__}: {error})") from error
+    step, before = RowStep(twin, loss, names, randomness="different"), _attributes(twin)
+    with seeds.preserved_streams(), step.entered():
+        drawn = _random_states()
+        losses = [_try(step, example) for _ in range(2)]
+        if _random_states() != drawn:
+            raise CannotStackError("it draws random numbers")
+    if _attributes(twin) != before:
+        raise CannotStackError("it changes attributes of the module that are no buffers")
+    if not torch.equal(losses[0].nan_to_num(), losses[1].nan_to_num()):
+        raise CannotStackError("it does something else in every step")
+
+
+def _try(step: RowStep, example: Sequence[Tensors]) -> Tensor:
+    moving, *others = ([torch.stack([tensor.detach()] * 2) for tensor in tensors] for tensors in example)
+    try:
+        return step([[tensor.requires_grad_() for tensor in moving], *others], stacked=True)[0]
+    except (CannotStackError, ConfigError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise CannotStackError(f"{type(error).__name__}: {first_line(error)}") from error
+
+
+def _attributes(module: nn.Module) -> list[tuple[Any, ...]]:
+    """What the attributes of a module and of all inside it hold, buffers and parameters aside.
+
+    Of numbers and texts the value, of containers the length, of tensors which one and how often it was written to.
+    """
+    found: list[tuple[Any, ...]] = []
+    for name, own in module.named_modules():
+        for key, value in vars(own).items():
+            if isinstance(value, Tensor):
+                found.append((name, key, id(value), value._version))
+            elif isinstance(value, list | dict | set):
+                found.append((name, key, len(value)))
+            elif isinstance(value, bool | int | float | str | None):
+                found.append((name, key, value))
+    return found
+
+
+def _random_states() -> tuple[Any, ...]:
+    """Where the global random streams are."""
+    _, state, place, *_ = np.random.get_state()
+    torch_states = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [])]
+    return random.getstate(), np.asarray(state).tobytes(), place, [own.tolist() for own in torch_states]

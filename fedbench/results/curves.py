@@ -1,0 +1,38 @@
+"""Scores and costs over rounds."""
+
+import pandas as pd
+
+from fedbench.results.reader import Records
+from fedbench.results.summary import per_participant
+from fedbench.tasks import Metric
+
+
+def seed_curve(metric: Metric, metrics: pd.DataFrame, point: str, split: str = "test") -> pd.DataFrame:
+    """Per round from 1 on, as shown: mean, lowest and highest over seeds, of the rounds that the most seeds reached."""
+    curve = over_seeds(metrics[metrics["point"] == point], f"{split}_{metric.name}")
+    curve[["mean", "min", "max"]] *= metric.factor
+    return curve
+
+
+def over_seeds(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The same of any column as it is recorded."""
+    rows = metrics[metrics["round"] > 0].dropna(subset=[column])
+    curve = rows.groupby("round")[column].agg(["mean", "min", "max", "count"])
+    return curve[curve["count"] == curve["count"].max()][["mean", "min", "max"]].reset_index()
+
+
+def cost_so_far(run: Records, scores: pd.DataFrame) -> pd.DataFrame:
+    """What a participant has spent so far, per round and mean over seeds, beside the score as shown.
+
+    scores: the run's `seed_curve`. Rounds that were not evaluated count as the next one that was. Columns: round, sent
+    (bytes, both ways), steps (of gradients), score.
+    """
+    metrics = run.metrics()
+    rows = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)].sort_values(["seed", "round"])
+    rounds = rows.groupby("seed")["round"].diff().fillna(rows["round"])
+    shares = per_participant(run, run.clients(), run.config(), rows).fillna(0)
+    costs = {"sent": shares["bytes_up"] + shares["bytes_down"], "steps": shares["steps"]}
+    each = rows[["seed", "round"]].assign(**{name: value * rounds for name, value in costs.items()})
+    each[[*costs]] = each.groupby("seed")[[*costs]].cumsum()
+    curve = scores[["round", "mean"]].rename(columns={"mean": "score"})
+    return each.groupby("round")[[*costs]].mean().reset_index().merge(curve, on="round")
