@@ -1,4 +1,4 @@
-"""What an aggregator is, and which there are: how one model is made of those that the participants of a round share."""
+"""The interface and the table of aggregators, which combine the participants' models into one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -22,28 +22,28 @@ Memory = dict[str, Any]
 
 
 def overtaken(kind: type, trait: str, *hooks: str) -> bool:
-    """Whether a class has one of the hooks from a class that comes before the one which says the trait.
+    """Whether a class inherits one of the hooks from a class that precedes the one that sets the trait.
 
-    Then what was said was said of another hook.
+    The trait then describes another hook.
     """
     place = {name: at for at, one in reversed([*enumerate(kind.__mro__)]) for name in vars(one)}
     return min(place[hook] for hook in hooks) < place[trait]
 
 
 class Aggregator(ABC):
-    """A way to make the next shared model. It sees what is shared, and nothing that stays at a client.
+    """Computes the next shared model. Sees what is shared, and nothing that stays at a client.
 
-    Counters of batches are never averaged: each is the largest one. What a method uploads beside its model, such as
-    statistics of features, it combines by its own rule.
+    Batch counters are not averaged; the largest counts. What a method uploads besides its model, such as feature
+    statistics, is combined by the method.
 
-    mean_suffices: it makes the same of one model, the weighted mean of all, as of all of them; a class with a `combine`
-    of its own must say so.
+    mean_suffices: the weighted mean of all models gives the same result as the models; a class with its own `combine`
+    must set it.
     """
 
     mean_suffices: ClassVar[bool] = False
 
     class Options(Section):
-        """Options as `aggregator.<option>`."""
+        """Options, set as `aggregator.<option>`."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -55,30 +55,30 @@ class Aggregator(ABC):
         self.name = name
 
     def check(self, drawn: int, size: int) -> Iterable[str]:
-        """Lines to say once before round 1. drawn: participants of a round; size: shared parameters.
+        """Lines to print once before round 1. drawn: participants of a round; size: shared parameters.
 
-        Raises ConfigError for what cannot work.
+        Raises ConfigError for options that cannot work.
         """
         return ()
 
     @property
     def fewest(self) -> int:
-        """Uploads that it needs. Where fewer come, because clients failed, the model stays as it was."""
+        """Minimum number of uploads. With fewer, because clients failed, the model stays unchanged."""
         return 1
 
     @abstractmethod
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
-        """The next model, from n >= `fewest` of them, ascending by client.
+        """The next model, from n >= `fewest` models in ascending order of clients.
 
-        weights: of the clients, summing to 1. current: the model that they were sent. memory: what the aggregator keeps
-        from round to round, in checkpoints too: tensors, numbers, text, and lists and dicts of these; empty at first.
+        weights: of the clients, summing to 1. current: the model that they received. memory: state kept across rounds
+        and in checkpoints: tensors, numbers, text, and lists and dicts of these; empty at first.
         """
 
 
 def combined(
     models: Sequence[Weights], rule: Callable[[list[Tensor]], Tensor], params: Tensor | None = None
 ) -> Weights:
-    """Parameters and buffers each by a rule on n vectors `[N]`, or parameters that are made already."""
+    """Applies a rule on n vectors `[N]` to parameters and buffers; `params` if they are computed already."""
     return Weights(
         rule([m.params for m in models]) if params is None else params,
         rule([m.buffers for m in models]),
@@ -87,14 +87,14 @@ def combined(
 
 
 class Own(Aggregator):
-    """A function of the user, `(vectors [n, N], weights [n], current [N]) -> vector [N]`; buffers are averaged."""
+    """A user's function `(vectors [n, N], weights [n], current [N]) -> vector [N]`; buffers are averaged."""
 
     def __init__(self, name: str, function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
         super().__init__(name=name)
         self.function = function
 
     def check(self, drawn: int, size: int) -> Iterable[str]:
-        """Tries the function on vectors of zeros."""
+        """Tries the function on zero vectors."""
         self._called(torch.zeros(size).expand(drawn, size), torch.full((drawn,), 1 / drawn), torch.zeros(size))
         return ()
 
@@ -107,20 +107,20 @@ class Own(Aggregator):
         try:
             found = self.function(vectors, weights, current)
         except Exception as error:
-            raise ConfigError(f"aggregator {self.name}: it failed ({type(error).__name__}: {error})") from error
+            raise ConfigError(f"aggregator {self.name}: failed ({type(error).__name__}: {error})") from error
         if not isinstance(found, Tensor) or found.shape != current.shape:
             what = f"a tensor {list(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
             raise ConfigError(
-                f"aggregator {self.name}: it returned {what}; of vectors {list(vectors.shape)} it must make one "
+                f"aggregator {self.name}: returned {what}; from vectors {list(vectors.shape)} it must make one "
                 f"{list(current.shape)}"
             )
         if not found.isfinite().all():
-            raise ConfigError(f"aggregator {self.name}: it returned numbers that are not finite")
+            raise ConfigError(f"aggregator {self.name}: returned numbers that are not finite")
         return found.detach().to(current)
 
 
 def load(name: str) -> type[Aggregator]:
-    """The class of an aggregator by its name. Raises ConfigError."""
+    """The class of an aggregator by name. Raises ConfigError."""
     if name not in rules.names():
         raise ConfigError(
             f"unknown aggregator '{name}': {nearest(name, rules.names())} (your own: package.module:function)"
@@ -132,7 +132,7 @@ def load(name: str) -> type[Aggregator]:
 
 
 def checked_options(asked: AggregatorConfig) -> Section:
-    """The chosen aggregator's options with their defaults. Raises ConfigError for unknown or illegal ones."""
+    """The aggregator's options with defaults. Raises ConfigError for unknown or illegal ones."""
     kind = Aggregator.Options if ":" in asked.name else load(asked.name).Options
     for key in asked.options:
         if key not in kind.model_fields:
@@ -145,11 +145,11 @@ def checked_options(asked: AggregatorConfig) -> Section:
 
 
 def make(asked: AggregatorConfig) -> Aggregator:
-    """The aggregator that is asked for. Raises ConfigError."""
+    """Creates the configured aggregator. Raises ConfigError."""
     options = checked_options(asked)
     if ":" not in asked.name:
         return load(asked.name)(options, asked.name)
     function = import_string(asked.name, "aggregator")
     if not callable(function):
-        raise ConfigError(f"aggregator '{asked.name}' is no function (vectors, weights, current) -> vector")
+        raise ConfigError(f"aggregator '{asked.name}' is not a function (vectors, weights, current) -> vector")
     return Own(asked.name, function)

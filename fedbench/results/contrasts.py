@@ -1,4 +1,4 @@
-"""Methods against each other: by the seed as the unit, by resampled seeds and clients, corrected for their number."""
+"""Comparisons of methods with seeds as the unit: t tests, resampling, and Holm's correction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,18 +14,18 @@ from fedbench.tasks import Metric
 DRAWS = 4000
 MOST_SEEDS = 1000
 ENOUGH = 10
-"""Seeds that are advised where there are too few."""
+"""Number of seeds recommended if there are too few."""
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """By how much a method is better than another on test at the last round, paired by seed and client.
+    """The advantage of a method over another on test at the last round, paired by seed and client.
 
     gain: mean over seeds of the mean over a seed's clients, with a Student t interval over seeds. resampled: 95 %
     interval of the same mean by resampling seeds, and clients within each. p: two-sided paired t test over seeds;
-    p_holm: adjusted by Holm for all contrasts of a family; both None with one seed. better_off: the chance that a
-    client is strictly better off, over seeds. resolves: the smallest difference that so many seeds would tell from 0;
-    seeds_needed: how many would tell the observed one.
+    p_holm: Holm-adjusted over all contrasts of a family; both None with one seed. better_off: share of clients strictly
+    better off, over seeds. resolves: the smallest difference that these seeds can separate from 0; seeds_needed: how
+    many would separate the observed one.
     """
 
     method: str
@@ -46,7 +46,7 @@ class Contrast:
 
     @property
     def sign(self) -> int:
-        """1 where the method is better and -1 where it is worse, after the correction; 0 where that is undecided."""
+        """1 if the method is better, -1 if it is worse, after the correction; 0 if undecided."""
         decided = self.p_holm is not None and self.p_holm < 1 - CONFIDENCE
         return int(np.sign(self.gain.mean)) if decided else 0
 
@@ -59,7 +59,7 @@ def contrast(
     metrics: Mapping[str, pd.DataFrame],
     clients: Mapping[str, pd.DataFrame],
 ) -> Contrast | None:
-    """None where nothing can be paired."""
+    """Returns None if there are no pairs."""
     joined = pairs(*pair(metric, method, other, point, LAST, metrics, clients), metric)
     if joined.empty:
         return None
@@ -76,14 +76,14 @@ def family(
     metrics: Mapping[str, pd.DataFrame],
     clients: Mapping[str, pd.DataFrame],
 ) -> list[Contrast]:
-    """The contrasts of these pairs that exist, with p values adjusted by Holm for all of them."""
+    """The existing contrasts of these pairs, with Holm-adjusted p values."""
     found = [made for pair_ in asked if (made := contrast(metric, *pair_, point, metrics, clients)) is not None]
     adjusted = iter(holm([made.p for made in found if made.p is not None]))
     return [made if made.p is None else replace(made, p_holm=next(adjusted)) for made in found]
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """p values adjusted by Holm's step-down rule."""
+    """p values adjusted by Holm's step-down method."""
     if not values:
         return []
     from statsmodels.stats.multitest import multipletests
@@ -92,7 +92,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def p_of(values: Sequence[float]) -> float | None:
-    """Two-sided t test that the mean is 0; values without any spread decide by themselves; None for one value."""
+    """Two-sided t test that the mean is 0; without any spread the values decide; None for one value."""
     if len(values) < 2:
         return None
     if np.ptp(values) == 0:
@@ -101,9 +101,9 @@ def p_of(values: Sequence[float]) -> float | None:
 
 
 def resampled(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple[float, float] | None:
-    """95 % percentile interval of the mean of the seeds' means, seeds and then their clients drawn with replacement.
+    """95 % percentile interval of the mean of the seeds' means; resamples seeds and then their clients.
 
-    seeds: differences of the clients of each. None with one seed.
+    seeds: differences of each seed's clients. None with one seed.
     """
     if len(seeds) < 2:
         return None
@@ -117,21 +117,20 @@ def resampled(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple[float, f
 
 
 def resolution(seeds: int) -> float:
-    """The smallest mean difference that a paired t test over so many seeds tells from 0, in standard deviations of the
-    difference over seeds; infinite with one.
+    """The smallest mean difference that a paired t test over these seeds separates from 0; infinite with one seed.
+
+    In standard deviations of the difference over seeds.
     """
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, seeds - 1) / np.sqrt(seeds)) if seeds > 1 else np.inf
 
 
 def too_few(seeds: int) -> str | None:
-    """What is said before a comparison over so many seeds; None where a difference as large as its spread is told."""
+    """The warning before a comparison over this many seeds; None if they detect a difference as large as its spread."""
     least = resolution(seeds)
     if least <= 1:
         return None
     if seeds < 2:
-        return (
-            f"one seed tells no two methods apart: take {ENOUGH} or more, --seeds {' '.join(map(str, range(ENOUGH)))}"
-        )
+        return f"one seed cannot tell methods apart: use {ENOUGH} or more, --seeds {' '.join(map(str, range(ENOUGH)))}"
     return (
         f"{seeds} seeds tell two methods apart only where they differ by {least:.1f} times the standard deviation that "
         f"their difference has over seeds; with {ENOUGH} seeds {resolution(ENOUGH):.1f} times is enough"
@@ -139,7 +138,7 @@ def too_few(seeds: int) -> str | None:
 
 
 def seeds_for(gain: Interval) -> int | None:
-    """How many seeds would tell this mean from 0 if their spread stayed; None where that is not known, or too many."""
+    """How many seeds would separate this mean from 0 at the same spread; None if unknown or too many."""
     if len(gain.values) < 2 or gain.mean == 0:
         return None
     spread = float(np.std(gain.values, ddof=1))
@@ -150,7 +149,7 @@ def seeds_for(gain: Interval) -> int | None:
 
 
 def ranks(metric: Metric, point: str, metrics: Mapping[str, pd.DataFrame]) -> dict[str, float]:
-    """Mean rank of every method over the seeds that all have, 1 the best; ties share."""
+    """Mean rank of every method over the seeds that all have, 1 for the best; ties share ranks."""
     last = {method: chosen(metric, frame, point, LAST) for method, frame in metrics.items()}
     table = pd.DataFrame({m: rows.set_index("seed")[f"test_{metric.name}"] for m, rows in last.items() if len(rows)})
     means = table.dropna().rank(axis=1, ascending=not metric.higher).mean()

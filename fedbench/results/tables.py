@@ -1,4 +1,4 @@
-"""The final table: one row per method, evaluation point and choice of round; shown by the report and the terminal."""
+"""The final table for reports and the terminal: one row per method, evaluation point and choice of round."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,13 +13,13 @@ from fedbench.tasks import Metric
 
 LAST, BEST_VAL, BEST_TEST = "last", "best_val", "best_test"
 CHOICES = {LAST: None, BEST_VAL: "val", BEST_TEST: "test"}
-"""What a round is chosen by: nothing, or the metric on a split."""
+"""The split whose metric chooses the round, or None."""
 GAINS = ["gain", "gain_low", "gain_high", "share_gains"]
 SCORES = ["mean", "sd", "low", "high", "pooled", "worst_tenth"]
 COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORES, *GAINS]
 BASELINE = "local"
 REFERENCES = ("centralized",)
-"""What pools the clients' data is shown, and competes with nobody."""
+"""Methods that pool the clients' data are shown, but do not compete."""
 
 
 def final_table(
@@ -29,13 +29,13 @@ def final_table(
     baseline: str = BASELINE,
     estimators: Mapping[str, str] = MappingProxyType({}),
 ) -> pd.DataFrame:
-    """The metric on test of each method at the last round, the best-val round and the best round on test.
+    """The test metric of each method at the last round, the best-val round and the best round on test.
 
-    Columns: method, point, choice (`last`, `best_val`, `best_test`), estimator (what a client's score is a mean over;
-    unless given, `samples`), seeds (count), round (mean over seeds), mean over clients and seeds, sd (over seeds), low,
-    high (95 % Student t over seeds), pooled (over the test samples of all clients), worst_tenth, and against the
-    baseline, paired client by client: gain, gain_low, gain_high, share_gains. Unknown numbers are NaN. `best_test` is
-    chosen on test: optimistic.
+    Columns: method, point, choice (`last`, `best_val`, `best_test`), estimator (what a client's score is averaged over;
+    default `samples`), seeds (count), round (mean over seeds), mean over clients and seeds, sd (over seeds), low, high
+    (95 % Student t over seeds), pooled (over the test samples of all clients), worst_tenth, and against the baseline,
+    paired by client: gain, gain_low, gain_high, share_gains. Unknown numbers are NaN. `best_test` is chosen on test:
+    optimistic.
     """
     rows = [
         {
@@ -54,14 +54,14 @@ def final_table(
 
 
 def chosen(metric: Metric, metrics: pd.DataFrame, point: str, choice: str) -> pd.DataFrame:
-    """Per seed the metrics row of one point at the chosen round; empty where the choice cannot be made."""
+    """The metrics row of one point at the chosen round per seed; empty if the choice is impossible."""
     at_point = metrics[metrics["point"] == point]
     split = CHOICES[choice]
     return at_last_round(at_point, metric) if split is None else at_best_round(at_point, metric, split)
 
 
 def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of clients.parquet at the seeds, rounds and points of the given rows of metrics."""
+    """The rows of clients.parquet for the seeds, rounds and points of these rows of metrics."""
     return clients.merge(rows[["seed", "round", "point"]], on=["seed", "round", "point"])
 
 
@@ -97,7 +97,7 @@ def _row(
 
 
 def pooled_scores(metric: Metric, clients: pd.DataFrame) -> list[float]:
-    """Per seed the metric over all test samples of these clients; empty where the metric is no mean over samples."""
+    """The metric over all test samples of these clients per seed; empty if it is not a mean over samples."""
     if not metric.over_samples:
         return []
     return pooled(clients["seed"], clients[f"test_{metric.name}"], clients["test_n"]).tolist()
@@ -126,7 +126,7 @@ def difference(
     metrics: Mapping[str, pd.DataFrame],
     clients: Mapping[str, pd.DataFrame],
 ) -> Interval | None:
-    """By how much a method is better than the baseline on test at the last round; None when nothing can be paired."""
+    """How much better a method is than the baseline on test at the last round; None without pairs."""
     if baseline not in metrics or method not in metrics:
         return None
     return paired_difference(*pair(metric, method, baseline, point, LAST, metrics, clients), metric)

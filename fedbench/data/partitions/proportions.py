@@ -1,4 +1,4 @@
-"""Deals in which the classes of the clients differ by a Dirichlet distribution."""
+"""Partitions whose clients have Dirichlet-distributed class proportions."""
 
 import numpy as np
 
@@ -19,14 +19,14 @@ from fedbench.data.partitions.holdings import (
 from fedbench.errors import ConfigError
 
 KEYS = ("alpha", "min_images", "max_draws", "test_size")
-"""Of `partition.*`, what they read."""
+"""Keys `partition.*` that these schemes read."""
 
 
 def cut_by_shares(source: Stock, options: PartitionConfig, rng: np.random.Generator, balanced: bool) -> Deal:
     """The training and test images of both schemes.
 
     Test images are held out of each client's images (pooled), are the test part cut in the same proportions (part), or
-    `test_size` images of the test part in the proportions of the client's classes (drawn).
+    are `test_size` images of the test part in the client's class proportions (drawn).
     """
     anew = pooled(source, options)
     source = sampled(source, options, rng)
@@ -58,11 +58,11 @@ def cut_by_shares(source: Stock, options: PartitionConfig, rng: np.random.Genera
 
 
 def draw_ends(sizes: np.ndarray, options: PartitionConfig, rng: np.random.Generator, balanced: bool) -> np.ndarray:
-    """Where each client's piece of a class ends, as a share of the class, float64 [classes, clients]."""
+    """The end of each client's piece of a class, as a share of the class, float64 [classes, clients]."""
     concentration = np.full(options.clients, options.alpha)
     if not balanced:
         shares = rng.dirichlet(concentration, size=len(sizes))
-        shares[:, -1] = np.inf  # the last client takes what is left
+        shares[:, -1] = np.inf  # the last client gets the rest
         return np.cumsum(shares, axis=1).clip(0, 1)
     ends, held = np.empty((len(sizes), options.clients)), np.zeros(options.clients)
     for label, size in enumerate(sizes):
@@ -76,7 +76,7 @@ def draw_ends(sizes: np.ndarray, options: PartitionConfig, rng: np.random.Genera
 
 
 def pieces(ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Images of each class and client, int64 [classes, clients]: what lies between the ends, cut down to whole images.
+    """Numbers of images per class and client, int64 [classes, clients]: the intervals between ends, rounded down.
 
     sizes: images [classes].
     """
@@ -84,7 +84,7 @@ def pieces(ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def test_sizes(ends: np.ndarray, train: np.ndarray, source: Stock, options: PartitionConfig, anew: bool) -> np.ndarray:
-    """Test images of each client, int64 [clients]."""
+    """Numbers of test images per client, int64 [clients]."""
     held = train.sum(axis=0)
     if anew:
         return (held * options.test_share).astype(np.int64)
@@ -94,14 +94,14 @@ def test_sizes(ends: np.ndarray, train: np.ndarray, source: Stock, options: Part
 
 
 def cut(source: Stock, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Holdings:
-    """These rows, class by class shuffled, in pieces of so many [classes, clients]."""
+    """Shuffles these rows class by class and cuts them into pieces of these sizes [classes, clients]."""
     return together([deal_out(pool, count, rng) for pool, count in zip(source.by_class(rows), counts, strict=True)])
 
 
 def choose_alike(source: Stock, held: np.ndarray, size: int, rng: np.random.Generator) -> Holdings:
-    """size test images per client in the proportions of its classes; clients may share some. held: [clients, classes].
+    """`size` test images per client in its class proportions; clients may share some. held: [clients, classes].
 
-    Raises ConfigError where a class that a client has is not in the test part.
+    Raises ConfigError if a class of a client is not in the test part.
     """
     clients, classes = held.shape
     owners = np.repeat(np.arange(clients), classes)
@@ -115,4 +115,4 @@ def check_no_class_empty(scheme: str, source: Stock, rows: list[tuple[str, np.nd
         empty = np.flatnonzero((source.class_sizes(numbers) == 0) & wanted)
         if len(empty):
             label = source.numbers[empty[0]]
-            raise ConfigError(f"partition {scheme}: class {label} has no {part} image, and a client may draw it")
+            raise ConfigError(f"partition {scheme}: class {label} has no {part} image, but a client may draw it")

@@ -1,4 +1,4 @@
-"""What a scheme of partitioning is, and which there are."""
+"""The interface and the table of partition schemes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,23 +17,22 @@ from fedbench.data.partitions.holdings import Deal, Stock
 from fedbench.errors import ConfigError, nearest
 
 FILE = "file"
-"""The partition that a file says; no scheme draws it."""
+"""The partition in a file, which no scheme draws."""
 FILE_KEYS = {"path", "test"}
 COMMON = {"test", "test_share", "total"}
-"""What all schemes read, and a file does not."""
+"""Keys that all schemes read, and a file does not."""
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """A way to deal samples to clients.
+    """A way to distribute samples to clients.
 
-    deal: from what there is, the keys `partition.*` and a random stream to the training and test samples of all
-    clients, whose two parts have the same classes. reads: which keys it reads of those that not all schemes read.
-    Options: the keys, and some of its own where it adds any. classless: it works where targets are numbers. test: what
-    `partition.test = auto` means to it. drawn: it knows `partition.test = drawn`. sizes: `train_size` and `test_size`
-    where they are not given. image: a number for every row, the same where rows show one image; by default the row.
-    count: how many clients there are where nothing is said; none: the default of `partition.clients`. remarks: what is
-    to be said of the clients.
+    deal: takes the samples, the keys `partition.*` and a random stream, and returns the training and test samples of
+    all clients, whose two parts have the same classes. reads: the keys it reads, of those that not all schemes read.
+    Options: the keys, including any of its own. classless: it works without classes. test: the meaning of
+    `partition.test = auto`. drawn: it supports `partition.test = drawn`. sizes: defaults of `train_size` and
+    `test_size`. image: a number for every row, the same for rows with the same image; by default the row. count: the
+    default number of clients; none: that of `partition.clients`. remarks: lines about the clients.
     """
 
     deal: Callable[[Stock, Any, np.random.Generator], Deal]
@@ -50,12 +49,12 @@ class Scheme:
 
 @cache
 def names() -> list[str]:
-    """What `partition.name` may be."""
+    """The legal values of `partition.name`."""
     return [*sorted(found.name.replace("_", "-") for found in iter_modules(schemes.__path__)), FILE]
 
 
 def load(name: str) -> Scheme:
-    """A scheme by its name. Raises ConfigError."""
+    """The scheme of this name. Raises ConfigError."""
     if name not in names() or name == FILE:
         raise ConfigError(f"partition.name = {name!r}: unknown scheme; {nearest(name, names())}")
     scheme: Scheme = import_module(f"{schemes.__name__}.{name.replace('-', '_')}").SCHEME
@@ -63,7 +62,7 @@ def load(name: str) -> Scheme:
 
 
 def checked(asked: PartitionConfig) -> PartitionConfig:
-    """The keys as the scheme's Options. Raises ConfigError for one that it does not know."""
+    """The keys as the scheme's Options. Raises ConfigError for unknown ones."""
     kind = PartitionConfig if asked.name == FILE else load(asked.name).Options
     for key in asked.options:
         if key not in kind.model_fields:
@@ -78,7 +77,7 @@ def checked(asked: PartitionConfig) -> PartitionConfig:
 
 
 def resolved(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
-    """The keys with what scheme and data decide filled in. one_part: the data are not split into two parts."""
+    """The keys with defaults of scheme and data filled in. one_part: the data have no separate parts."""
     options, filled = checked(asked), dict[str, Any]()
     if asked.name != FILE:
         scheme = load(asked.name)
@@ -86,7 +85,7 @@ def resolved(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
         if asked.test == "auto":
             filled["test"] = "pooled" if one_part else scheme.test
         if asked.test == "drawn" and not scheme.drawn:
-            raise ConfigError(f"partition.test = drawn: {asked.name} does not know it; take part or pooled")
+            raise ConfigError(f"partition.test = drawn: {asked.name} does not support it; use part or pooled")
     elif asked.test == "auto":
         filled["test"] = "pooled" if one_part else "part"
     if asked.test == "drawn":
@@ -95,7 +94,7 @@ def resolved(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
 
 
 def with_client_count(asked: PartitionConfig, source: Stock) -> PartitionConfig:
-    """The resolved keys with as many clients as the data have, where the scheme goes by them and nothing is said."""
+    """The resolved keys with the number of clients in the data, if the scheme uses it and none is set."""
     options = resolved(asked, source.one_part)
     if not clients_by_data(asked):
         return options
@@ -103,12 +102,12 @@ def with_client_count(asked: PartitionConfig, source: Stock) -> PartitionConfig:
 
 
 def clients_by_data(asked: PartitionConfig) -> bool:
-    """Whether the data decide how many clients there are."""
+    """Whether the data determine the number of clients."""
     return asked.name != FILE and load(asked.name).count is not None and "clients" not in asked.model_fields_set
 
 
 def ignored(options: PartitionConfig) -> list[str]:
-    """The keys that are set and that the scheme does not read, given where its test images come from."""
+    """The keys that are set but that the scheme does not read, given the origin of its test images."""
     reads, defaults = set(FILE_KEYS), PartitionConfig()
     if options.name != FILE:
         scheme = load(options.name)
@@ -125,9 +124,9 @@ def known() -> frozenset[str]:
 
 
 def unused(options: PartitionConfig) -> list[str]:
-    """One sentence for each key that was set and changes nothing."""
+    """One sentence for each key that was set without effect."""
     return [
-        f"partition.{key} = {getattr(options, key)} changes nothing: partition {options.name} does not use it"
+        f"partition.{key} = {getattr(options, key)} has no effect: partition {options.name} does not use it"
         + (f" with test = {options.test}" if key in ("test_share", "test_size") and options.name != FILE else "")
         for key in ignored(options)
     ]

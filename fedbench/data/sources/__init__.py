@@ -1,6 +1,6 @@
-"""Where data sets come from: one module per data set, or per format where several have the same.
+"""Data sources: one module per data set, or per format if several data sets share it.
 
-A module holds `Options` (the keys `data.*` that it takes beside those of all) and `source(config, options, progress)`.
+A module holds `Options` (its own keys `data.*`) and `source(config, options, progress)`.
 """
 
 from importlib import import_module
@@ -28,35 +28,35 @@ FORMATS = {
     "csv": ("csv:PATH",),
     "factory": ("package.module:factory",),
 }
-"""Modules that serve other names than their own."""
-OWN = "package.module:factory, a function that reads it (docs/data.md)"
+"""Modules that serve several names."""
+OWN = "package.module:factory, a function that returns the data (docs/data.md)"
 FILES = {".csv": "csv:{}", ".parquet": "parquet:{}"} | dict.fromkeys(
     (".npz", ".npy", ".pt", ".pth", ".pkl", ".h5"), OWN
 )
-"""How a file is named, by its ending."""
+"""How to name a file, by its ending."""
 
 
 def names() -> list[str]:
-    """What `data.name` may be."""
+    """The legal values of `data.name`."""
     modules = [found.name for found in iter_modules(__path__)]
     found = [name for module in modules for name in FORMATS.get(module, (module.replace("_", "-"),))]
     return sorted(found, key=lambda name: (":" in name, name))
 
 
 def find(config: DataConfig, progress: OnProgress | None = None) -> Source:
-    """The source that a configuration names; published files that are missing are downloaded. Raises ConfigError."""
+    """The configured source; downloads missing published files. Raises ConfigError."""
     module = import_module(f"{__name__}.{module_of(config.name)}")
     return module.source(config, checked_data_options(config, module.Options), progress)
 
 
 def published_of(name: str) -> "Published | None":
-    """What is known of a set that its makers publish; None for other sets. Raises ConfigError for unknown names."""
+    """Facts about a published set; None for other sets. Raises ConfigError for unknown names."""
     module = import_module(f"{__name__}.{module_of(name)}")
     return getattr(module, "PUBLISHED", {}).get(name)
 
 
 def published_names() -> list[str]:
-    """The sets that their makers publish."""
+    """The published sets."""
     return [name for name in names() if ":" not in name and published_of(name)]
 
 
@@ -64,7 +64,7 @@ def module_of(name: str) -> str:
     prefix, colon, path = name.partition(":")
     known = names()
     if colon and not path and f"{prefix}:PATH" in known:
-        raise ConfigError(f"--data {name} names no path: give one, for example --data {prefix}:pictures")
+        raise ConfigError(f"--data {name} has no path: give one, for example --data {prefix}:pictures")
     if colon:
         return prefix if f"{prefix}:PATH" in known else "factory"
     if name in known:
@@ -75,7 +75,7 @@ def module_of(name: str) -> str:
 
 
 def checked_data_options(config: DataConfig, kind: type[Section]) -> Section:
-    """The further keys `data.*`, which the chosen source must know."""
+    """The source's own keys `data.*`. Raises ConfigError for unknown ones."""
     known = kind.model_fields
     for key in config.options:
         if key not in known and kind.model_config.get("extra") != "allow":
