@@ -32,7 +32,7 @@ def asked_of(method: str, source: Path, rounds: int, out: Path) -> Any:
         method=method,
         data=f"parquet:{source}",
         partition={"name": "shards", "clients": 10, "classes": 2, "images": 50, "test_images": 40},
-        public={"size": PUBLIC if kind.needs_public else 0},
+        public={"size": PUBLIC if "public" in kind.needs else 0},
         model="avgcnn",
         train={key: value for key, value in TRAIN.items() if key not in own},
         rounds=rounds,

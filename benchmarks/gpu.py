@@ -99,16 +99,15 @@ class Ours:
     """Rounds of fedbench in this process, evaluation off."""
 
     def __init__(self, workload: Workload, device: str, **train: Any) -> None:
+        from fedbench.jobs.resolve import resolve
         from fedbench.runtime.driver import Driver
         from fedbench.runtime.hosts import InProcess
         from fedbench.runtime.recorder import Recorder
-        from fedbench.studies.resolve import resolve
-        from fedbench.tasks import load
 
         resources = {"hosts": 0, "gpus_per_host": 1 if device == "cuda" else 0}
-        config, dataset = resolve(asked(workload, train, resources))
+        resolved = resolve(asked(workload, train, resources))
         folder = Path(tempfile.mkdtemp(prefix="fedbench-gpu-"))
-        self.run = Driver.of(config, 0, InProcess(dataset), dataset, Recorder(folder, load(dataset.task)))
+        self.run = Driver.of(resolved, InProcess(), Recorder(folder, resolved.task))
         self.run.begin()
 
     def round(self) -> None:
@@ -181,7 +180,7 @@ def methods(device: str, quick: bool) -> Iterator[dict[str, Any]]:
     from fedbench import methods as known
 
     for name in known.names():
-        needs = {"public": {"size": 40}} if known.load(name).needs_public else {}
+        needs = {"public": {"size": 40}} if "public" in known.load(name).needs else {}
         found: dict[str, Any] = {}
         row: dict[str, Any] = {"what": name}
         for place in dict.fromkeys(("cpu", device)):

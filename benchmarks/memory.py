@@ -57,7 +57,7 @@ def main() -> None:
     if asked.rounds < 1:
         parser.error("--rounds is at least 1")
     from fedbench.config import Config
-    from fedbench.runtime import cluster
+    from fedbench.runtime.ray import cluster
 
     os.chdir(Path(__file__).resolve().parent.parent)
     workload = Workload("avgcnn", (3, 32, 32), 50, 100, 100, 50, 1, method=asked.method)

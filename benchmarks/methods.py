@@ -54,14 +54,13 @@ class Rounds:
     def __init__(self, method: str, images: int, clients: int, passes: Passes, batch: int = BATCH) -> None:
         from fedbench import methods
         from fedbench.config import Config
+        from fedbench.jobs.resolve import resolve
         from fedbench.runtime.driver import Driver
         from fedbench.runtime.hosts import InProcess
         from fedbench.runtime.recorder import Recorder
-        from fedbench.studies.resolve import resolve
-        from fedbench.tasks import load
 
-        public = PUBLIC if methods.load(method).needs_public else 0
-        config, dataset = resolve(
+        public = PUBLIC if "public" in methods.load(method).needs else 0
+        resolved = resolve(
             Config(
                 method=method,
                 data={"name": "benchmarks.throughput:random_images", "val": 0, "images": images * clients + public},
@@ -76,7 +75,7 @@ class Rounds:
             )
         )
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-methods-"))
-        self.run = Driver.of(config, 0, InProcess(dataset), dataset, Recorder(self.folder, load(dataset.task)))
+        self.run = Driver.of(resolved, InProcess(), Recorder(self.folder, resolved.task))
         self.run.begin()
         self.counted, self.done, self.steps, self.passes = passes, 0, [], []
 

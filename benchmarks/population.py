@@ -95,14 +95,13 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
     """One population, in a process of its own: starts, makes a round whenever it is asked to, and says its memory."""
     from fedbench.config import Config
     from fedbench.data.dataset import Dataset
-    from fedbench.runtime import cluster
+    from fedbench.jobs.description import describe
+    from fedbench.jobs.resolve import check, resolve
     from fedbench.runtime.driver import Driver
     from fedbench.runtime.hosts import InProcess
-    from fedbench.runtime.ray_hosts import RayHosts
+    from fedbench.runtime.ray import cluster
+    from fedbench.runtime.ray.hosts import RayHosts
     from fedbench.runtime.recorder import Recorder
-    from fedbench.studies.description import describe
-    from fedbench.studies.resolve import check, resolve
-    from fedbench.tasks import load
 
     asked = Config(**config)
     Dataset.load(asked.data)  # decoded once per machine, which is no part of a start
@@ -113,10 +112,11 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
         if count:
             ray.get([actor.__ray_ready__.remote() for actor in hosts._actors])
         begun, clock = time.perf_counter(), time.process_time()
-        asked, dataset = resolve(asked)
-        hosts = hosts or InProcess(dataset)
-        describe(folder, asked, dataset, check(asked, dataset))
-        driver = Driver.of(asked, 0, hosts, dataset, Recorder(folder, load(dataset.task)))
+        resolved = resolve(asked)
+        asked = resolved.config
+        hosts = hosts or InProcess()
+        describe(folder, resolved, check(resolved))
+        driver = Driver.of(resolved, hosts, Recorder(folder, resolved.task))
         driver.begin()
         pipe.send((time.perf_counter() - begun, time.process_time() - clock))
         processes = [p for p in process_tree(os.getpid()) if named(p, "ray::HostActor")]

@@ -51,20 +51,21 @@ def measure(method: str, participants: int, rounds: int, hosts: int) -> dict[str
 
     from fedbench.config import Config
     from fedbench.data.partitions import partition
+    from fedbench.jobs.resolve import resolve
     from fedbench.runtime.allocator import keep_freed_memory
-    from fedbench.runtime.build import assembled, make_method
+    from fedbench.runtime.build import build_parts, make_method
     from fedbench.runtime.host import resident_mb
     from fedbench.runtime.sums import Total, gathered, shares_of
-    from fedbench.studies.resolve import resolve
 
     torch.set_num_threads(1)
     keep_freed_memory()
     data = {"name": "benchmarks.throughput:random_images", "val": 0}
     asked = Config(method=method, data=data, partition="iid", model="avgcnn", resources={"hosts": 0})
-    config, dataset = resolve(asked)
-    parts = assembled(config, dataset, partition(dataset, config, 0), 0)
+    resolved = resolve(asked)
+    config, dataset = resolved.config, resolved.dataset
+    parts = build_parts(resolved, partition(dataset, config, 0), 0)
     context = replace(parts.context, sizes=(50,) * participants, drawn=participants)
-    parts = replace(parts, context=context, method=make_method(config, context))
+    parts = replace(parts, context=context, method=make_method(resolved, context))
     server, before = parts.method.start(parts.learner.initial()), resident_mb()
     walls, clocks, added = [], [], [0.0]
     shares = shares_of(parts.method, range(participants))

@@ -139,16 +139,15 @@ class Ours:
     """The engine with Ray hosts, evaluation off."""
 
     def __init__(self, workload: Workload, hosts: int, precision: str) -> None:
+        from fedbench.jobs.resolve import resolve
         from fedbench.runtime.driver import Driver
-        from fedbench.runtime.ray_hosts import RayHosts
+        from fedbench.runtime.ray.hosts import RayHosts
         from fedbench.runtime.recorder import Recorder
-        from fedbench.studies.resolve import resolve
-        from fedbench.tasks import load
 
-        config, dataset = resolve(asked(workload, {"precision": precision}, {"hosts": hosts}))
+        resolved = resolve(asked(workload, {"precision": precision}, {"hosts": hosts}))
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-throughput-"))
         self.hosts = RayHosts(hosts, 1, 0.0)
-        self.run = Driver.of(config, 0, self.hosts, dataset, Recorder(self.folder, load(dataset.task)))
+        self.run = Driver.of(resolved, self.hosts, Recorder(self.folder, resolved.task))
         self.run.begin()
 
     def round(self) -> dict[str, Any]:
@@ -213,7 +212,7 @@ def main() -> None:
     if given.starts > given.rounds:
         parser.error(f"--starts {given.starts}: every start needs a round, and --rounds is {given.rounds}")
     from fedbench.config import Config
-    from fedbench.runtime import cluster
+    from fedbench.runtime.ray import cluster
 
     os.chdir(Path(__file__).resolve().parent.parent)
     sys.path.insert(0, os.getcwd())

@@ -117,7 +117,7 @@ def _command_line_refused() -> Iterator[None]:
         raise CommandLineError(message)
 
     before = ArgumentParser.error
-    ArgumentParser.error = error  # type: ignore[method-assign]
+    ArgumentParser.error = error  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

@@ -39,7 +39,7 @@ def local_ray() -> Iterator[Any]:
     import ray
 
     quiet: dict[str, Any] = dict(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    from fedbench.runtime.cluster import patiently
+    from fedbench.runtime.ray.cluster import patiently
 
     patiently(lambda: ray.init(address="local", num_cpus=6, object_store_memory=200 * 2**20, **quiet), ray.shutdown)
     yield ray

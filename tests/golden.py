@@ -153,7 +153,7 @@ def on_ray(count: int, known: dict[int, Any] = {}) -> Any:  # noqa: B006
     if not known:
         import ray
 
-        from fedbench.runtime.ray_hosts import RayHosts
+        from fedbench.runtime.ray.hosts import RayHosts
 
         quiet: dict[str, Any] = dict(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         ray.init(address="local", num_cpus=count, object_store_memory=200 * 2**20, **quiet)

@@ -142,8 +142,8 @@ def hosts_on(count: int, strategy: str) -> Iterator[Any]:
     """So many hosts, on as few machines as hold them or on as many."""
     from ray.util import remove_placement_group
 
-    from fedbench.runtime.ray_hosts import RayHosts
-    from fedbench.runtime.room import reserve
+    from fedbench.runtime.ray.hosts import RayHosts
+    from fedbench.runtime.ray.placement_groups import reserve
 
     group = reserve(count, 1, 0, strategy)
     hosts = RayHosts(count, 1, 0, group)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,34 +16,29 @@ MEAN = AggregatorConfig().name
 Memory = dict[str, Any]
 
 
-def overtaken(kind: type, trait: str, *hooks: str) -> bool:
-    """Whether a class has one of the hooks from a class that comes before the one which says the trait.
+Hook = TypeVar("Hook", bound=Callable[..., Any])
 
-    Then what was said was said of another hook.
+
+def mean_suffices(hook: Hook) -> Hook:
+    """Marks a hook that makes the same of one model, the weighted mean of all, as of all of them.
+
+    Then hosts may add models up (of whole numbers the largest counts). A hook that takes the place of a marked one has
+    no mark, until it is marked too.
     """
-    place = {name: at for at, one in reversed([*enumerate(kind.__mro__)]) for name in vars(one)}
-    return min(place[hook] for hook in hooks) < place[trait]
+    vars(hook)["mean_suffices"] = True
+    return hook
 
 
 class Aggregator(ABC):
     """A way to make the next shared model. It sees what is shared, and nothing that stays at a client.
 
     Counters of batches are never averaged: each is the largest one. What a method uploads beside its model, such as
-    statistics of features, it combines by its own rule.
-
-    mean_suffices: it makes the same of one model, the weighted mean of all, as of all of them; a class with a `combine`
-    of its own must say so.
+    statistics of features, it combines by its own rule. A `combine` that needs no more than the mean is marked by
+    `mean_suffices`.
     """
-
-    mean_suffices: ClassVar[bool] = False
 
     class Options(Section):
         """Options as `aggregator.<option>`."""
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
-        if overtaken(cls, "mean_suffices", "combine"):
-            cls.mean_suffices = False
 
     def __init__(self, options: Any = None, name: str = MEAN) -> None:
         self.options: Any = self.Options() if options is None else options
@@ -55,6 +50,11 @@ class Aggregator(ABC):
         Raises ConfigError for what cannot work.
         """
         return ()
+
+    @property
+    def needs_mean_only(self) -> bool:
+        """Whether its `combine` makes the same of the weighted mean as of all models."""
+        return getattr(self.combine, "mean_suffices", False)
 
     @property
     def fewest(self) -> int:

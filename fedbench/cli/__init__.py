@@ -1,4 +1,4 @@
-"""The commands: flags -> Config -> experiment, and nothing else."""
+"""The commands: flags -> Config -> study."""
 
 import errno
 import os
@@ -13,29 +13,29 @@ from fedbench.plugins import Table
 from fedbench.user_code import told_exit
 
 COMMANDS = {
-    "run": "one run: one method, one data set, one partition, one or more seeds",
-    "grid": "the grid of a method's tune space, then its best point over the seeds beside the baselines",
-    "compare": "many methods under one protocol and one budget of tuning, with statistics",
-    "data": "fetch or import a data set, check it, say what it holds",
-    "report": "(re)make the page of a run, a grid or a comparison",
-    "watch": "show the page of a run, a grid or a comparison live in a browser",
-    "wandb": "send a study to W&B, with tables, page and a workspace; without an account, say what it would do",
-    "methods": "list the methods; the options of one with default, range and source",
+    "run": "run one method on one data set and partition, with one or more seeds",
+    "grid": "search a method's tune space, then run its best point and the baselines over the seeds",
+    "compare": "compare methods under one protocol and equal tuning budgets, with statistics",
+    "data": "download or import a data set, check and summarise it",
+    "report": "write the report of a run, grid or comparison again",
+    "watch": "show the report of a run, grid or comparison live in a browser",
+    "wandb": "upload a study to W&B with tables, report and a workspace; without an account, show what it would upload",
+    "methods": "list the methods, or one method's options with default, range and source",
 }
 TABLE = Table("command", group="fedbench.commands", own={name: f"fedbench.cli.{name}:main" for name in COMMANDS})
 STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
-"""What is said of a file where the storage is at fault, not the code."""
+"""OSErrors for which the storage is to blame, not the code."""
 OK, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
 
 Main = Callable[[list[str]], int]
 
 
 class Printed(SystemExit):
-    """Nothing was asked for but what has been printed, such as --help."""
+    """Exit after printing, for example after --help."""
 
 
-def command(body: Main) -> Callable[[Sequence[str] | None], int]:
-    """Makes a command's main: a user's mistake is one line on stderr; everything ends in an exit code."""
+def command(body: Main) -> Callable[..., int]:
+    """Wraps a command's main: reports a user's mistake in one line on stderr and always returns an exit code."""
 
     @wraps(body)
     def main(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +46,7 @@ def command(body: Main) -> Callable[[Sequence[str] | None], int]:
             with lines():
                 return body(arguments)
         except RunError as error:
-            if debug and error.__cause__ is not None:  # in this process: for a debugger as it was raised
+            if debug and error.__cause__ is not None:  # in this process: as it was raised, for a debugger
                 raise error.__cause__ from None
             print(error.trace if debug else "", f"fedbench: error: {error}", sep="", file=sys.stderr)
             return FAILED
@@ -58,12 +58,12 @@ def command(body: Main) -> Callable[[Sequence[str] | None], int]:
         except KeyboardInterrupt:
             print("fedbench: interrupted", file=sys.stderr)
             return INTERRUPTED
-        except BrokenPipeError:  # `| head` has seen enough
+        except BrokenPipeError:  # for example `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
         except Printed:
             return OK
-        except SystemExit as stop:  # of a user's code: nothing that was asked for is done
+        except SystemExit as stop:  # a user's code exited, so the command has not finished
             if "--debug" in arguments:
                 traceback.print_exc()
             print(f"fedbench: error: {told_exit(stop)}", file=sys.stderr)
@@ -86,13 +86,13 @@ def command(body: Main) -> Callable[[Sequence[str] | None], int]:
 def _unwritten(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
     return (
-        f"{where}{error.strerror}; make room there, or let it be written to, then give the same command again: it "
-        "goes on from the last checkpoint"
+        f"{where}{error.strerror}; free some space or make it writable and repeat the command: it "
+        "continues from the last checkpoint"
     )
 
 
 def _import_from_here() -> None:
-    """A user's module in the working directory can be imported, whatever script was started."""
+    """Makes modules in the working directory importable from every script."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
 
@@ -106,10 +106,10 @@ def line_of(name: str) -> str:
 
 
 def usage() -> str:
-    """What `fedbench --help` prints."""
+    """The text of `fedbench --help`."""
     lines = [f"  {name:<9} {line_of(name)}" for name in dict.fromkeys((*COMMANDS, *TABLE.names()))]
-    first = "fedbench grid --method fedcac   tunes on the digits that come with scikit-learn, in a few minutes"
-    return "\n".join(["usage: fedbench COMMAND ...", "", *lines, "", first, "fedbench COMMAND --help says more."])
+    first = "fedbench grid --method fedcac   tunes on the digits of scikit-learn, in a few minutes"
+    return "\n".join(["usage: fedbench COMMAND ...", "", *lines, "", first, "See fedbench COMMAND --help."])
 
 
 @command

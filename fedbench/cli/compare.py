@@ -1,4 +1,4 @@
-"""`fedbench compare`: many methods under one protocol."""
+"""`fedbench compare`: compares methods under one protocol."""
 
 from argparse import Namespace
 from collections.abc import Iterable
@@ -18,24 +18,28 @@ if TYPE_CHECKING:
 FLAGS = (
     Flag(
         "methods",
-        "what is compared, beside local, centralized and fedavg-ft: NAME, a variant NAME:key=value,..., or "
+        "methods to compare besides local, centralized and fedavg-ft: NAME, a variant NAME:key=value,..., or "
         "package.module:Class",
         "NAME,...",
         many=True,
     ),
     Flag(
         "over",
-        "values of a key of data, partition, public, model, train, rounds or participation; may be repeated: the "
-        "comparison is made in every combination",
+        "values of a key of data, partition, public, model, train, rounds or participation; may be repeated: one "
+        "comparison for each combination",
         "KEY=V1,V2",
         many=True,
     ),
-    Flag("tune", "points tried of each method's space [whole number >= 0; default: the size of the smallest]", "N"),
+    Flag(
+        "tune",
+        "number of points of each method's space to try [whole number >= 0; default: the size of the smallest]",
+        "N",
+    ),
     Flag(
         "budget-steps",
-        "fewer points for methods whose runs make more gradient steps, so that points times steps are about equal",
+        "give methods with more gradient steps fewer points, so that points times steps are about equal",
     ),
-    Flag("space", "paper: the grids of the methods' papers, where they name one", "paper"),
+    Flag("space", "paper: the grids of the methods' papers, if they have one", "paper"),
     *TUNING,
     side_by_side("trials"),
 )
@@ -43,7 +47,7 @@ FLAGS = (
 
 @command
 def main(argv: list[str]) -> int:
-    """Runs or goes on with a comparison; prints its table, the answer, and where the results are."""
+    """Runs or continues a comparison; prints its table, the answer and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench compare", preview=preview)
     names = read_methods(asked.methods)
     from fedbench.studies.compare import compare
@@ -66,24 +70,24 @@ def main(argv: list[str]) -> int:
 
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
-    """What --print-config shows of the comparison. Raises ConfigError."""
+    """The output of --print-config for a comparison. Raises ConfigError."""
     from fedbench.results.contrasts import too_few
-    from fedbench.studies.compare import contests_of
+    from fedbench.studies.compare import plan_comparisons
     from fedbench.studies.tuning import Tuning, asked_with_seeds
 
     tuning = Tuning.named(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
-    contests, _, _ = contests_of(config, read_methods(asked.methods), tuning, **study_of(asked))
-    few = too_few(len(contests[0].config.seeds))
-    return asked_with_seeds(config), [*outlook(contests), *([few] if few else [])]
+    studies, _, _ = plan_comparisons(config, read_methods(asked.methods), tuning, **study_of(asked))
+    few = too_few(len(studies[0].config.seeds))
+    return asked_with_seeds(config), [*outlook(studies), *([few] if few else [])]
 
 
 def study_of(asked: Namespace) -> dict[str, Any]:
-    """The flags that a comparison alone has."""
+    """The flags that only compare has."""
     return given(over=read_values("over", asked.over), space=asked.space)
 
 
 def plans(folder: Path) -> "list[Plan]":
-    """That of a comparison, or those of its settings."""
+    """The plan of a comparison, or the plans of its settings."""
     from fedbench.results.matrix import Matrix, is_matrix
     from fedbench.results.plan import Plan
 
@@ -93,7 +97,7 @@ def plans(folder: Path) -> "list[Plan]":
 
 
 def told(folder: Path) -> tuple[str, int]:
-    """The table and the answer, and the exit code: whether every method came to a score."""
+    """The table and the answer, and an exit code: whether every method has a score."""
     from fedbench.results.matrix import is_matrix
 
     if is_matrix(folder):
@@ -113,15 +117,15 @@ def told(folder: Path) -> tuple[str, int]:
 
 
 def read_methods(texts: list[str]) -> list[str]:
-    """`["a,b:x=1,y=2,c"]` -> `["a", "b:x=1,y=2", "c"]`: a word with `=` and no colon goes on with a variant."""
+    """`["a,b:x=1,y=2,c"]` -> `["a", "b:x=1,y=2", "c"]`: a word with `=` and no colon continues a variant."""
     names: list[str] = []
     for word in words(texts):
         if "=" in word and ":" not in word.partition("=")[0]:
             if not names or "=" not in names[-1]:
-                raise ConfigError(f"--methods {word}: belongs to no method; a variant is written NAME:key=value,...")
+                raise ConfigError(f"--methods {word}: no method; variants are NAME:key=value,...")
             names[-1] += f",{word}"
         else:
             names.append(word)
     if not names:
-        raise ConfigError("--methods is missing: name what is to be compared, for example --methods fedper,fedcac")
+        raise ConfigError("--methods is missing: name the methods to compare, for example --methods fedper,fedcac")
     return names

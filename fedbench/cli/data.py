@@ -1,4 +1,4 @@
-"""`fedbench data NAME`: fetch or import a data set, decode it, check it, show it."""
+"""`fedbench data NAME`: downloads or imports a data set, decodes, checks and summarises it."""
 
 import sys
 import textwrap
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 
 FLAGS = (
     Flag(
-        "from", "folder, archive (tar, zip) or folder of archives with the published files: copied to the cache", "PATH"
+        "from",
+        "folder, archive (tar, zip) or folder of archives with the published files, to copy to the cache",
+        "PATH",
     ),
-    Flag("check", "compare the published files and the decoded images with their checksums"),
-    Flag("preview", "write a page with a contact sheet and the counts of classes and domains"),
+    Flag("check", "check the published files and the decoded images against their checksums"),
+    Flag("preview", "write a page with sample images and the counts of classes and domains"),
 )
 USAGE = """usage: fedbench data NAME [--from PATH] [--check] [--preview] [--partition SCHEME] [--out DIR] [--data.KEY V]
 
-Fetches or imports a data set, decodes it once for this machine and prints what it holds. With --preview, or with the
-keys of a partition (--partition dirichlet --partition.alpha 0.1 ...), it also writes results/data/NAME/preview.html.
+Downloads or imports a data set, decodes it once per machine and prints a summary. With --preview, or with keys of a
+partition (--partition dirichlet --partition.alpha 0.1 ...), it also writes results/data/NAME/preview.html.
 """
 PAUSE = 0.1
 """Seconds between two updates of a line on a terminal."""
@@ -37,12 +39,12 @@ LONG_PAUSE = 10.0
 
 @command
 def main(argv: list[str]) -> int:
-    """Prints counts, classes, shape and cache; fails where a check fails."""
+    """Prints counts, classes, shape and cache; returns a failure if a check fails."""
     if not argv or "-h" in argv or "--help" in argv:
         print("\n".join(help_lines()))
         return OK
     if argv[0].startswith("-"):
-        raise ConfigError(f"data {argv[0]}: the name of the data set comes first, for example `fedbench data cifar10`")
+        raise ConfigError(f"data {argv[0]}: give the name of the data set first, for example `fedbench data cifar10`")
     config, asked = parse(["--data", *argv], FLAGS, "fedbench data")
     from fedbench.data import Dataset, importing, partition
 
@@ -66,7 +68,7 @@ def main(argv: list[str]) -> int:
 
 
 def help_lines() -> Iterator[str]:
-    """What the command does, and which data sets and schemes there are."""
+    """The command's help, with the list of data sets and schemes."""
     from fedbench.data import partitions, sources
 
     yield USAGE
@@ -103,13 +105,13 @@ def named(count: int, names: tuple[str, ...]) -> str:
 
 
 def checks(dataset: "Dataset", config: "Config") -> Iterator[tuple[bool, str]]:
-    """Whether each check passed, and what it says."""
+    """The result of each check, and its description."""
     from fedbench.data import cache, importing
 
     assert dataset.folder is not None
-    intact = cache.intact(dataset.folder)
-    yield intact, "decoded images: " + ("as decoded" if intact else "damaged: delete the folder and start again")
-    published, text = importing.checksums(config.data)
+    intact = cache.is_intact(dataset.folder)
+    yield intact, "decoded images: " + ("intact" if intact else "damaged: delete the folder and run this again")
+    published, text = importing.compare_checksums(config.data)
     yield published, f"files: {text}"
 
 
@@ -136,7 +138,7 @@ def page(dataset: "Dataset", config: "Config", parted: "Partition | None") -> Pa
 
 
 class Shown:
-    """Progress on stderr: a line that counts up on a terminal, a line now and then elsewhere."""
+    """Progress on stderr: a counting line on a terminal, occasional lines elsewhere."""
 
     def __init__(self) -> None:
         self.what, self.last, self.terminal = "", 0.0, sys.stderr.isatty()
@@ -157,5 +159,5 @@ class Shown:
 
 
 def amount(what: str, count: int) -> str:
-    """A download counts bytes."""
+    """Formats a count; downloads count bytes."""
     return f"{count / 1e6:,.1f} MB" if what.startswith("downloading") else f"{count:,}"

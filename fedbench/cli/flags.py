@@ -1,4 +1,4 @@
-"""Flags: every key of the configuration under its dotted name, read off the pydantic tree; no second list of keys."""
+"""Flags: every configuration key by its dotted name, taken from the pydantic models."""
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ KeyValues = dict[str, Any]
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag beside the configuration's keys. Without a `metavar` it is a switch; `many` collects several values."""
+    """A flag besides the configuration keys. Without `metavar` it is a switch; `many` collects several values."""
 
     name: str
     description: str
@@ -39,11 +39,11 @@ class Flag:
 
 
 COMMON = (
-    Flag("config", "YAML file with the same keys; flags beat the file, the file beats the preset", "FILE"),
+    Flag("config", "YAML file with the same keys; flags override the file, the file overrides the preset", "FILE"),
     Flag("preset", f"start from a published protocol: {', '.join(PRESET_NAMES)}", "NAME"),
-    Flag("print-config", "print the resolved configuration, what differs from the defaults marked, and stop"),
-    Flag("debug", "show the stack trace of a mistake"),
-    Flag("help", "this list; with --method NAME also the method's own options"),
+    Flag("print-config", "print the resolved configuration, mark what differs from the defaults, and stop"),
+    Flag("debug", "show the stack trace of an error"),
+    Flag("help", "show this list; with --method NAME also the method's options"),
 )
 
 
@@ -54,7 +54,7 @@ def sections() -> dict[str, type[BaseModel]]:
 
 
 def keys() -> dict[str, FieldInfo]:
-    """Every key of the configuration by dotted name, sections in their order, single keys where they stand."""
+    """Every configuration key by dotted name, in order."""
     found: dict[str, FieldInfo] = {}
     for name, field in Config.model_fields.items():
         inside = sections()[name].model_fields if name in sections() else None
@@ -70,7 +70,7 @@ SHORT |= {name: f"{name}.name" for name in sections() if f"{name}.name" in KEYS}
 
 
 def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, KeyValues]:
-    """The command's own flags, and the configuration's keys with their values. Raises ConfigError."""
+    """Reads the command's own flags and the configuration keys with their values. Raises ConfigError."""
     asked = Namespace(
         **{flag.attribute: [] if flag.many else None if flag.metavar else False for flag in flags.values()}
     )
@@ -86,7 +86,7 @@ def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, KeyVal
 
 
 def layered(preset: str | None, file: str | None, pairs: KeyValues) -> KeyValues:
-    """Preset, file and flags, the later ones winning."""
+    """Merges preset, file and flags; later ones override earlier ones."""
     layers = [_preset(preset) if preset else {}, normal(load_yaml(file)) if file else {}, pairs]
     result: KeyValues = {}
     for layer in layers:
@@ -95,15 +95,15 @@ def layered(preset: str | None, file: str | None, pairs: KeyValues) -> KeyValues
 
 
 def normal(tree: dict[str, Any]) -> KeyValues:
-    """A configuration tree as pairs, `method: fedcac` as `method.name`. Raises ConfigError where a section is none."""
+    """Flattens a tree, with `method: fedcac` as `method.name`. Raises ConfigError for a section of a wrong type."""
     for name, value in tree.items():
         if name in sections() and f"{name}.name" not in KEYS and not isinstance(value, dict):
-            Config(**{name: value})  # says what the section takes
+            Config(**{name: value})  # raises with the legal values
     return {f"{key}.name" if f"{key}.name" in KEYS else key: value for key, value in flat(tree).items()}
 
 
 def _without_stale_options(pairs: KeyValues, layer: KeyValues) -> KeyValues:
-    """Another method, model or data set drops the options that a lower layer gave to the one that it named."""
+    """Drops the options of a method, model or data set that a higher layer replaces."""
     named = {section: f"{section}.name" for section in OPEN}
     changed = {s for s, name in named.items() if name in layer and layer[name] != pairs.get(name, layer[name])}
     return {key: v for key, v in pairs.items() if key in KEYS or key.split(".")[0] not in changed}
@@ -132,7 +132,7 @@ def _tokens(argv: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 def _set(asked: Namespace, flag: Flag, values: list[str]) -> None:
     if flag.many:
         if not values:
-            raise ConfigError(f"--{flag.name}: one or more values are missing, {flag.metavar}")
+            raise ConfigError(f"--{flag.name}: needs one or more values, {flag.metavar}")
         getattr(asked, flag.attribute).extend(values)
     elif bool(flag.metavar) != (len(values) == 1) or len(values) > 1:
         takes = f"takes one value, {flag.metavar}" if flag.metavar else "takes no value"
@@ -142,43 +142,43 @@ def _set(asked: Namespace, flag: Flag, values: list[str]) -> None:
 
 
 def _key(name: str, flags: dict[str, Flag]) -> str:
-    """The dotted key that a flag names."""
+    """The dotted key that a flag sets."""
     key = name.replace("-", "_")
     key = SHORT.get(key, key)
     section, dot, option = key.partition(".")
     if key in KEYS or (section in OPEN and dot and option):
         return key
-    if plural := plural_of(key, KEYS):  # --seed 3 is --seeds 3
+    if plural := plural_of(key, KEYS):  # --seed 3 means --seeds 3
         return plural[0]
     raise ConfigError(f"unknown flag --{name}: {_nearest_flag(name, flags)}")
 
 
 def _nearest_flag(name: str, flags: dict[str, Flag]) -> str:
-    """`--lr` is most likely `--train.lr`; otherwise what is spelt alike."""
+    """Suggests `--train.lr` for `--lr`, otherwise the most similar flag."""
     last = name.rpartition(".")[2].replace("-", "_")
     same = [f"--{key}" for key in KEYS if key.rpartition(".")[2] == last]
     known = [f"--{key}" for key in (*KEYS, *flags, *SHORT)]
     hint = nearest(f"--{name}", same or known) if not same else f"did you mean {' or '.join(same)}?"
-    return hint if hint.startswith("did you mean") else "--help lists them all"
+    return hint if hint.startswith("did you mean") else "see --help"
 
 
 def _value(name: str, key: str, values: list[str]) -> Any:
-    """What the words behind a flag mean for its key."""
+    """The value of a key, from the words after its flag."""
     field = KEYS.get(key)
     if not values and (field is None or field.annotation is bool):
         return True
     if not values:
-        raise ConfigError(f"--{name}: a value is missing ({legal_of(field) if field else 'any'})")
+        raise ConfigError(f"--{name}: needs a value ({legal_of(field) if field else 'any'})")
     if field is not None and get_origin(field.annotation) is list:
         return _items(values, text=_is_text(get_args(field.annotation)[0]))
     if len(values) > 1 and field is not None:
-        raise ConfigError(f"--{name} {' '.join(values)}: one value is expected ({legal_of(field)})")
+        raise ConfigError(f"--{name} {' '.join(values)}: takes one value ({legal_of(field)})")
     read = [v if field and _is_text(field.annotation) else parse_value(v) for v in values]
     return read[0] if len(read) == 1 else read
 
 
 def _items(values: list[str], text: bool) -> list[Any]:
-    """`0 1 2`, `0,1,2` and `[0, 1, 2]` alike."""
+    """Accepts `0 1 2`, `0,1,2` and `[0, 1, 2]`."""
     joined = " ".join(values).strip()
     if joined.startswith("["):
         return list(parse_value(joined) or [])
@@ -187,17 +187,17 @@ def _items(values: list[str], text: bool) -> list[Any]:
 
 
 def words(texts: Sequence[str]) -> list[str]:
-    """What a flag of many values names: `["a", "b,c"]` -> `["a", "b", "c"]`."""
+    """Splits the values of a flag at commas: `["a", "b,c"]` -> `["a", "b", "c"]`."""
     return [word for text in texts for word in text.split(",") if word]
 
 
 def _is_text(annotation: Any) -> bool:
-    """Whether a key takes nothing but text, so that `--name 007` stays what was typed."""
+    """Whether a key takes text only, so that `--name 007` remains text."""
     kinds = get_args(annotation) or (annotation,)
     return all(kind in (str, Path, type(None)) for kind in kinds)
 
 
 def yaml_value(value: Any) -> str:
-    """A value on one line of YAML."""
+    """A value as one line of YAML."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6, sort_keys=False).strip()
     return text.removesuffix("...").strip()

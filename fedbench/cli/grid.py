@@ -1,4 +1,4 @@
-"""`fedbench grid`: a method's tune space, then its best point beside the baselines."""
+"""`fedbench grid`: searches a method's tune space, then runs its best point and the baselines."""
 
 from argparse import Namespace
 from collections.abc import Iterable
@@ -13,23 +13,21 @@ from fedbench.config import Config
 FLAGS = (
     Flag(
         "space",
-        "tried values of a method.* or train.* key, or a distribution such as 'loguniform(1e-4, 1e-1)', instead of the "
-        "method's tune space; may be repeated; or paper: the grid of the method's paper",
+        "values of a method.* or train.* key to try, or a distribution such as 'loguniform(1e-4, 1e-1)', instead of "
+        "the method's tune space; may be repeated; paper: the grid of the method's paper",
         "KEY=V1,V2",
         many=True,
     ),
     side_by_side("trials"),
-    Flag("tune", "most points of each method's space [whole number >= 1; default: all of the method's]", "N"),
+    Flag("tune", "maximum number of points of each method's space [whole number >= 1; default: all]", "N"),
     *TUNING,
-    Flag(
-        "baselines", "methods beside the best point, or none [default local,centralized,fedavg-ft]", "NAME", many=True
-    ),
+    Flag("baselines", "baselines to run, or none [default local,centralized,fedavg-ft]", "NAME", many=True),
 )
 
 
 @command
 def main(argv: list[str]) -> int:
-    """Runs or goes on with a grid; prints the final table, what failed or was stopped, and where the results are."""
+    """Runs or continues a grid; prints the final table, failed and stopped trials, and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench grid", preview=preview)
     from fedbench.report.scores import as_text
     from fedbench.report.study import Study
@@ -52,20 +50,20 @@ def main(argv: list[str]) -> int:
 
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
-    """What --print-config shows of the grid. Raises ConfigError."""
-    from fedbench.studies.grid import contest_of
+    """The output of --print-config for a grid. Raises ConfigError."""
+    from fedbench.studies.grid import plan_grid
     from fedbench.studies.tuning import Tuning, asked_with_seeds
 
-    return asked_with_seeds(config), outlook([contest_of(config, Tuning.named(**tuning_of(asked)), **study_of(asked))])
+    return asked_with_seeds(config), outlook([plan_grid(config, Tuning.named(**tuning_of(asked)), **study_of(asked))])
 
 
 def study_of(asked: Namespace) -> dict[str, Any]:
-    """The flags that a grid alone has."""
+    """The flags that only grid has."""
     return given(space=read_space(asked.space), baselines=read_baselines(asked.baselines))
 
 
 def read_baselines(texts: list[str]) -> list[str] | None:
-    """The methods to run beside the best point, `none` for none; None when not given. Raises ConfigError."""
+    """Reads the baselines; `none` means an empty list, None that the flag was not given. Raises ConfigError."""
     names = words(texts)
     if names == ["none"]:
         return []

@@ -1,4 +1,4 @@
-"""What --help and --print-config show, read off the same pydantic models that check the values."""
+"""The output of --help and --print-config, made from the pydantic models that validate the values."""
 
 import shutil
 import textwrap
@@ -14,20 +14,21 @@ from fedbench.cli.flags import COMMON, KEYS, SHORT, Flag, sections, yaml_value
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.config.words import legal_of
+from fedbench.data.partitions.scheme import readers
 
 HelpRow = tuple[str, str]
 INDENT = 30
 ABOUT = {
-    "method": "--method.OPTION for the options of the method: `fedbench methods NAME` or `--method NAME --help`",
-    "data": "--data.OPTION for what a source of data takes; `fedbench data --help` lists data sets",
-    "partition": "--partition.OPTION for what a scheme of your own takes; `fedbench data --help` lists schemes",
-    "aggregator": f"names: {', '.join(rules.names())}; the options of one: `--aggregator NAME --help`",
-    "model": "--model.ARGUMENT for the arguments of the model's constructor",
+    "method": "--method.OPTION sets an option of the method: `fedbench methods NAME` or `--method NAME --help`",
+    "data": "--data.OPTION sets an option of the data source; `fedbench data --help` lists data sets",
+    "partition": "--partition.OPTION sets an option of the scheme; `fedbench data --help` lists schemes",
+    "aggregator": f"names: {', '.join(rules.names())}; options: `--aggregator NAME --help`",
+    "model": "--model.ARGUMENT sets an argument of the model's constructor",
 }
 
 
 def help_text(prog: str, extra: Sequence[Flag], method: str | None, aggregator: str | None, about: str = "") -> str:
-    """All flags by section, with description, default and range; options of a method or aggregator that is named."""
+    """All flags by section with description, default and range, and the options of the given method and aggregator."""
     lines = [f"usage: {prog} [--KEY VALUE ...]", "", *([about, ""] if about else [])]
     lines += [*_table("options", [_flag_row(flag) for flag in (*extra, *COMMON)])]
     loose = [key for key in KEYS if "." not in key]
@@ -49,13 +50,13 @@ def option_rows(options: type[BaseModel], prefix: str) -> list[HelpRow]:
 
 
 def aggregator_rows(name: str) -> list[HelpRow]:
-    """An aggregator with its line, and one row for each of its options. Raises ConfigError."""
+    """An aggregator's description and one row per option. Raises ConfigError."""
     line = (rules.load(name).__doc__ or "").partition("\n")[0]
     return [(name, line), *option_rows(rules.options_of(name), "--aggregator.")]
 
 
 def table_lines(rows: Iterable[HelpRow]) -> Iterator[str]:
-    """Two columns, the right one wrapped to the terminal."""
+    """Formats two columns and wraps the right one to the terminal."""
     width = terminal_width()
     for left, right in rows:
         wrapped = textwrap.wrap(right, width - INDENT) or [""]
@@ -68,7 +69,7 @@ def table_lines(rows: Iterable[HelpRow]) -> Iterator[str]:
 
 
 def terminal_width() -> int:
-    """Columns for text that is wrapped."""
+    """The number of columns of wrapped text."""
     return max(60, min(110, shutil.get_terminal_size((100, 24)).columns))
 
 
@@ -86,19 +87,22 @@ def _flag_row(flag: Flag) -> HelpRow:
 
 def _key_row(key: str, field: FieldInfo) -> HelpRow:
     short = {long: short for short, long in SHORT.items()}.get(key, key)
-    return f"--{short.replace('_', '-') if '.' not in short else short}", _said(field)
+    said = _said(field, readers(key.removeprefix("partition.")) if key.startswith("partition.") else ())
+    return f"--{short.replace('_', '-') if '.' not in short else short}", said
 
 
-def _said(field: FieldInfo) -> str:
+def _said(field: FieldInfo, schemes: Sequence[str] = ()) -> str:
+    """schemes: those of partitioning that read the key."""
     default = field.get_default(call_default_factory=True)
     shown = "none" if default is None else yaml_value(default)
-    return f"{field.description or ''} [{legal_of(field)}; default {shown}]".strip()
+    about = f"{field.description or ''}" + (f" ({', '.join(schemes)})" if schemes else "")
+    return f"{about} [{legal_of(field)}; default {shown}]".strip()
 
 
 def config_text(config: Config) -> str:
-    """The configuration with the method's own defaults, as YAML that --config reads; comments mark what was changed.
+    """The configuration with the method's defaults, as YAML that --config reads; comments mark changed values.
 
-    What depends on data or machine stays `auto`: a run writes what it was resolved to next to its results.
+    Values that depend on data or machine stay `auto`; a run writes the resolved values next to its results.
     Raises ConfigError for options that the method does not have.
     """
     kind = methods.load(config.method.name)

@@ -1,4 +1,4 @@
-"""What takes long says so on stderr before it begins, while a command runs."""
+"""Announces slow steps on stderr while a command runs."""
 
 import logging
 import sys
@@ -9,7 +9,7 @@ log = logging.getLogger("fedbench")
 
 
 class Lines(logging.Handler):
-    """A line for each message, above a progress bar where there is one; the same remark once."""
+    """Prints one line per message, above any progress bar, and each remark once."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -24,7 +24,7 @@ class Lines(logging.Handler):
 
 @contextmanager
 def lines() -> Iterator[None]:
-    """fedbench's own log is written to stderr in a block; a block inside another one changes nothing."""
+    """Writes fedbench's log to stderr within the block; nested blocks change nothing."""
     if any(isinstance(handler, Lines) for handler in log.handlers):
         yield
         return
@@ -38,7 +38,7 @@ def lines() -> Iterator[None]:
         log.setLevel(before)
 
 
-def loading(what: str = "checking what is asked") -> None:
-    """Says what comes before the first step where PyTorch has to be loaded for it, which takes seconds."""
+def loading(what: str = "checking the configuration") -> None:
+    """Announces the next step if PyTorch has to be loaded for it, which takes seconds."""
     if "torch" not in sys.modules:
         log.info(f"loading PyTorch, {what}")

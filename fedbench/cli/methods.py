@@ -1,4 +1,4 @@
-"""`fedbench methods [NAME]`: the table of methods, the options of one."""
+"""`fedbench methods [NAME]`: lists the methods, or one method's options."""
 
 import inspect
 import sys
@@ -11,7 +11,7 @@ from fedbench.errors import ConfigError
 
 USAGE = (
     "usage: fedbench methods [NAME]\n\n"
-    "Lists the methods, or says of one where it decides, and its options with default, range and source."
+    "Lists the methods, or one method's own decisions and its options with default, range and source."
 )
 
 
@@ -22,11 +22,9 @@ def main(argv: list[str]) -> int:
     if "-h" in asked or "--help" in asked:
         print(USAGE)
     elif len(asked) > 1 or any(name.startswith("-") for name in asked):
-        raise ConfigError(
-            f"methods {' '.join(asked)}: at most one name is expected, for example `fedbench methods fedcac`"
-        )
+        raise ConfigError(f"methods {' '.join(asked)}: give at most one name, for example `fedbench methods fedcac`")
     else:
-        loading("which methods are written with")
+        loading("which methods use")
         print("\n".join(_one(asked[0]) if asked else _all()))
     return OK
 
@@ -46,25 +44,16 @@ def _all() -> Iterator[str]:
 def _one(name: str) -> Iterator[str]:
     from fedbench.cli.help import option_rows, table_lines, terminal_width
     from fedbench.config import TrainConfig
+    from fedbench.jobs.decisions import decisions
     from fedbench.methods import load
-    from fedbench.methods.base import WHERE
-    from fedbench.studies.decisions import decisions
+    from fedbench.methods.base import NEEDS, WHERE
 
     kind = load(name)
     if kind.about.line:
         source = f" ({kind.about.paper}{f' {kind.about.year}' if kind.about.year else ''})" if kind.about.paper else ""
         yield f"{name}: {kind.about.line}{source}"
     yield from inspect.cleandoc(kind.__doc__ or name).splitlines()
-    needs = [
-        what
-        for what, needed in (
-            ("a classifier head", kind.needs_head),
-            ("a public set", kind.needs_public),
-            ("classes", kind.needs_classes),
-        )
-        if needed
-    ]
-    if needs:
+    if needs := [words for need, words in NEEDS.items() if need in kind.needs]:
         yield f"Needs {' and '.join(needs)}."
     if kind.train_defaults:
         yield "Own defaults: " + ", ".join(f"train.{key} {value}" for key, value in kind.train_defaults.items())

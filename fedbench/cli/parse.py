@@ -1,4 +1,4 @@
-"""A command line as a configuration."""
+"""Converts a command line to a configuration."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
@@ -20,10 +20,10 @@ def parse(
     preview: Callable[[Config, Namespace], tuple[Config, Iterable[str]]] = lambda config, asked: (config, ()),
     about: str = "",
 ) -> tuple[Config, Namespace]:
-    """The configuration that the flags ask for, and the flags that are not part of it.
+    """The configuration from the flags, and the flags that are not part of it.
 
-    Prints and exits for --help and --print-config. preview: the configuration that the second shows, and lines beside
-    it. about: what --help says of the command. Raises ConfigError.
+    Prints and exits for --help and --print-config. preview: returns the configuration to print, and extra lines.
+    about: the command's description in --help. Raises ConfigError.
     """
     flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
     asked, pairs = read(argv, flags)
@@ -40,10 +40,10 @@ def parse(
 
 
 def study_folder(argv: Sequence[str], command: str) -> Path:
-    """The folder that a command's words begin with. Raises ConfigError."""
+    """The folder given as the first word of a command. Raises ConfigError."""
     if not argv or argv[0].startswith("-"):
         raise ConfigError(
-            f"{command}: the folder of a study is expected first, for example `fedbench {command} results/grid/NAME`"
+            f"{command}: give the folder of a study first, for example `fedbench {command} results/grid/NAME`"
         )
     folder = Path(argv[0]).expanduser()
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""`fedbench report DIR`: (re)makes the page of a run or a study."""
+"""`fedbench report DIR`: writes the report of a run or a study again."""
 
 from pathlib import Path
 
@@ -8,18 +8,18 @@ from fedbench.report import make_report
 
 USAGE = """usage: fedbench report DIR
 
-(Re)makes report.html in the folder of a run or of a study from the records there, and prints its path."""
+Writes report.html of a run or a study again from its records, and prints its path."""
 
 
 @command
 def main(argv: list[str]) -> int:
-    """Writes report.html into the folder and prints its path; a folder without results is a mistake."""
+    """Writes report.html into the folder and prints its path. Raises ConfigError for a folder without results."""
     words = [word for word in argv if word != "--debug"]
     if "-h" in words or "--help" in words:
         print(USAGE)
         return OK
     if len(words) != 1 or words[0].startswith("-"):
         asked = " ".join(["report", *words])
-        raise ConfigError(f"{asked}: one folder is expected, for example `fedbench report results/run/NAME`")
+        raise ConfigError(f"{asked}: give one folder, for example `fedbench report results/run/NAME`")
     print(make_report(Path(words[0]).expanduser()))
     return OK

@@ -11,12 +11,12 @@ from fedbench.cli.parse import parse
 from fedbench.config import Config
 from fedbench.results.progress import Progress
 
-FLAGS = (Flag("resume", "go on with the run in the output folder; a mistake where there is none"),)
+FLAGS = (Flag("resume", "continue the run in the output folder; an error if there is none"),)
 
 
 @command
 def main(argv: list[str]) -> int:
-    """Runs what the flags ask for; prints the final table and where the results are."""
+    """Runs the configuration; prints the final table and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench run")
     from fedbench.report.scores import as_text
     from fedbench.results.estimators import estimator
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     finally:
         watched.progress.stop()
     if not watched.begun:
-        print(f"done already, nothing was run: delete {result.folder} to run it anew", file=sys.stderr)
+        print(f"already finished: delete {result.folder} to run it again", file=sys.stderr)
     label, metric = config.method.name, result.metric
     kinds = {label: estimator(result.config.model_dump(), metric)}
     print(as_text(final_table(metric, {label: result.metrics}, {label: result.clients}, estimators=kinds), metric))
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
 
 
 class Watched:
-    """The progress of a run, shown from its first event on, so that a refused configuration is one line only."""
+    """The progress of a run, shown from its first event on, so that an invalid configuration prints one line only."""
 
     def __init__(self, config: Config) -> None:
         self.config, self.progress, self.begun = config, Progress(Console(stderr=True)), False
@@ -56,7 +56,7 @@ class Watched:
 
 
 def title(config: Config) -> str:
-    """What runs where, in one line; where that is left open, the run says it."""
+    """Describes the run in one line; if hosts is auto, the run reports them."""
     from fedbench.data.partitions.scheme import clients_by_data
 
     partition, hosts = config.partition, config.resources.hosts

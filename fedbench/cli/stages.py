@@ -1,4 +1,4 @@
-"""What the commands that tune have in common: their flags as values, and their progress."""
+"""Flags and progress of the commands that tune."""
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,17 +15,16 @@ from fedbench.results.quantities import duration, plural
 
 if TYPE_CHECKING:
     from fedbench.results.plan import Plan
-    from fedbench.studies.contest import Contest
+    from fedbench.studies.tuning_study import TuningStudy
 
 TUNING = (
-    Flag("tune-seeds", "seeds on which points are tried, none of the final ones [default 90]", "SEED", many=True),
+    Flag("tune-seeds", "seeds for tuning, different from the final ones [default 90]", "SEED", many=True),
     Flag(
         "search",
-        "how points are found: all of a grid, at random, or by Optuna from what is known [grid, random or optuna; "
-        "default grid]",
+        "search method: a grid, random points, or Optuna's proposals [grid, random or optuna; default grid]",
         "KIND",
     ),
-    Flag("samples", "points of each method's space that random or optuna tries [whole number >= 1]", "N"),
+    Flag("samples", "number of points of each method's space for random or optuna [whole number >= 1]", "N"),
     Flag(
         "scheduler",
         "asha stops trials that fall behind at a ninth and a third of the rounds [asha or none; default none]",
@@ -33,25 +32,26 @@ TUNING = (
     ),
     Flag(
         "point",
-        "evaluation point by which points are chosen, and which the answer is about [after_agg or after_fit; default "
-        "after_agg]",
+        "evaluation point for choosing points and for the answer [after_agg or after_fit; default after_agg]",
         "NAME",
     ),
     Flag(
         "final-val",
-        "share of training images that final runs hold out, 0 to train on all [number in [0, 1); default data.val]",
+        "share of training images held out in final runs; 0: train on all [number in [0, 1); default data.val]",
         "SHARE",
     ),
 )
 
 
 def side_by_side(what: str) -> Flag:
-    """The flag for how many trials, or runs, are made at once; `read_count` reads it."""
-    return Flag("trials", f"most {what} side by side [whole number >= 1 or auto; default auto: as many as fit]", "N")
+    """The flag for the number of parallel trials or runs; `read_count` reads it."""
+    return Flag(
+        "trials", f"maximum number of parallel {what} [whole number >= 1 or auto; default auto: as many as fit]", "N"
+    )
 
 
 def tuning_of(asked: Namespace, least: int = 1, **more: Any) -> dict[str, Any]:
-    """What the flags of tuning say, by the keywords of the calls. least: that --tune may be. Raises ConfigError."""
+    """The tuning flags as keyword arguments. least: minimum of --tune. Raises ConfigError."""
     return given(
         search=asked.search,
         samples=read_count("samples", asked.samples),
@@ -65,16 +65,16 @@ def tuning_of(asked: Namespace, least: int = 1, **more: Any) -> dict[str, Any]:
 
 
 def given(**keywords: Any) -> dict[str, Any]:
-    """Those that have a value."""
+    """The keywords whose value is not None."""
     return {name: value for name, value in keywords.items() if value is not None}
 
 
 MOST_NAMED = 5
-"""Stopped trials that are named."""
+"""Maximum number of stopped trials to name."""
 
 
 class Stages:
-    """The progress of both stages: trials of points, then the final runs. config: says on which machines."""
+    """The progress of both stages, tuning trials and final runs. config: tells on which machines."""
 
     def __init__(self, what: str, config: Config) -> None:
         self.what, self.config = what, config
@@ -83,12 +83,12 @@ class Stages:
         self._progress: GridProgress | None = None
 
     def begin(self, what: str) -> None:
-        """Another study, whose first stage is called so."""
+        """Starts another study, whose first stage has this name."""
         self.stop()
         self.what, self._jobs = what, []
 
     def update(self, outcomes: Mapping[str, Any], running: Mapping[str, float]) -> None:
-        """What became of each job so far (`status` and `error`), and how far those are that run."""
+        """Takes the outcome of each job so far (`status` and `error`), and the progress of running ones."""
         names = list(outcomes)
         if self._jobs and self._progress is not None and names[: len(self._jobs)] == self._jobs:
             self._jobs = names
@@ -107,15 +107,15 @@ class Stages:
             self._progress.stop()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the display: Tune writes whoever watches its trials to disk, and a terminal cannot be written."""
+        """Omits the display: Tune pickles its callbacks, and a terminal cannot be pickled."""
         return {**vars(self), "_progress": None}
 
     def _next(self, jobs: list[str]) -> None:
-        from fedbench.studies.execute import where
+        from fedbench.jobs.schedule import describe_cluster
 
         self.stop()
         stage = "final runs over the seeds" if self._jobs else self.what
-        place = None if self._jobs else where(self.config)
+        place = None if self._jobs else describe_cluster(self.config)
         self._jobs, self._progress = jobs, GridProgress(len(jobs), Console(stderr=True))
         self._progress.start(f"{stage}: {plural(len(jobs), 'run')}")
         if place:
@@ -123,7 +123,7 @@ class Stages:
 
 
 def asides(plan: "Plan") -> Iterator[str]:
-    """Lines about trials that failed or were stopped early, and points that were left out."""
+    """Lines about failed and stopped trials and points left out."""
     failed: dict[tuple[str, str], list[str]] = {}
     for entry in plan.failed():
         name = f"{entry.label} {entry.name} seed {entry.seed}"
@@ -132,32 +132,32 @@ def asides(plan: "Plan") -> Iterator[str]:
         more = f" and {plural(len(names) - 1, 'more run')}" if len(names) > 1 else ""
         yield f"failed:  {names[0]}{more}: {error}"
     if stopped := plan.stopped():
-        names = "; ".join(f"{entry.label} {entry.name} ({entry.error})" for entry in stopped[:MOST_NAMED])
+        some = "; ".join(f"{entry.label} {entry.name} ({entry.error})" for entry in stopped[:MOST_NAMED])
         more = f"; and {len(stopped) - MOST_NAMED} more" if len(stopped) > MOST_NAMED else ""
-        yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {names}{more}"
+        yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {some}{more}"
     yield from (f"left out: {label} {point}: {why}" for label, point, why in plan.refused)
 
 
-def outlook(contests: Sequence["Contest"]) -> Iterator[str]:
-    """Lines about a study before it is run: points, runs, and the time that they may take."""
+def outlook(studies: Sequence["TuningStudy"]) -> Iterator[str]:
+    """Lines about a planned study: points, runs, and estimated time."""
     from fedbench.studies.cost import hours_of, steps_of
 
-    for contest in contests:
-        inside = f"{contest.setting}: " if contest.setting else ""
-        for contender in contest.contenders:
-            count = contender.tries
-            keys = ", ".join(contest.points[contender.label][0]) or "its defaults"
-            lent = contender.space.lent if contender.space else ""
-            whose = f", the space of {lent}, from which it derives" if lent else ""
-            yield f"{inside}{contender.label}: {plural(count, 'point')} of {keys}{whose}"
-        yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in contest.plan.refused)
-    runs = [config for contest in contests for config in contest.expected()]
+    for study in studies:
+        inside = f"{study.setting}: " if study.setting else ""
+        for method in study.compared:
+            count = method.tries
+            keys = ", ".join(study.points[method.label][0]) or "its defaults"
+            lent = method.space.lent if method.space else ""
+            whose = f", the space of its base method {lent}" if lent else ""
+            yield f"{inside}{method.label}: {plural(count, 'point')} of {keys}{whose}"
+        yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in study.plan.refused)
+    runs = [config for study in studies for config in study.expected()]
     steps, hours = sum(map(steps_of, runs)), hours_of(runs)
-    yield f"{plural(len(runs), 'run')}, {steps:.2g} gradient steps, about {duration(hours * 3600)}, a run on every core"
+    yield f"{plural(len(runs), 'run')}, {steps:.2g} gradient steps, about {duration(hours * 3600)}, one run per core"
 
 
 def read_count(flag: str, text: str | None, least: int = 1) -> int | None:
-    """A count; None: as many as there are, or fit."""
+    """Reads a count; None means as many as exist or fit."""
     if text is None or text == "auto":
         return None
     value = parse_value(text)
@@ -167,7 +167,7 @@ def read_count(flag: str, text: str | None, least: int = 1) -> int | None:
 
 
 def read_seeds(texts: list[str]) -> list[int] | None:
-    """`0 1 2` or `0,1,2`; None when not given."""
+    """Reads `0 1 2` or `0,1,2`; None if not given."""
     values = [parse_value(word) for word in words(texts)]
     if not texts:
         return None
@@ -178,7 +178,7 @@ def read_seeds(texts: list[str]) -> list[int] | None:
 
 
 def read_values(flag: str, texts: list[str]) -> dict[str, list[Any]] | None:
-    """`["method.tau=0.3,0.5"]` -> `{"method.tau": [0.3, 0.5]}`; None when there is none.
+    """`["method.tau=0.3,0.5"]` -> `{"method.tau": [0.3, 0.5]}`; None if there is none.
 
     A call such as `loguniform(1e-4, 1e-1)` is a distribution of Ray Tune.
     """
@@ -188,19 +188,17 @@ def read_values(flag: str, texts: list[str]) -> dict[str, list[Any]] | None:
     for text in texts:
         key, equals, values = text.partition("=")
         if not (key and equals and values):
-            raise ConfigError(
-                f"--{flag} {text}: a key and its values are expected, for example --{flag} train.epochs=1,5"
-            )
+            raise ConfigError(f"--{flag} {text}: give a key and its values, for example --{flag} train.epochs=1,5")
         if key in found:
-            raise ConfigError(f"--{flag} {key}: given twice; name all its values at once, {key}=V1,V2")
+            raise ConfigError(f"--{flag} {key}: given twice; give all its values at once, {key}=V1,V2")
         found[key] = distribution(values) or list(parse_value(values if values.startswith("[") else f"[{values}]"))
     return found or None
 
 
 def read_space(texts: list[str]) -> dict[str, Any] | str | None:
-    """`paper`, or values and distributions by key; None when not given. Raises ConfigError."""
+    """Reads `paper`, or values and distributions by key; None if not given. Raises ConfigError."""
     if "paper" not in texts:
         return read_values("space", texts)
     if len(texts) > 1:
-        raise ConfigError("--space paper: is the whole space; leave the other --space out")
+        raise ConfigError("--space paper: is the whole space; remove the other --space")
     return "paper"

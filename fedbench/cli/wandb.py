@@ -1,4 +1,4 @@
-"""`fedbench wandb STUDY`: studies sent to W&B out of their records, with a workspace laid out."""
+"""`fedbench wandb STUDY`: uploads studies to W&B from their records and creates a workspace."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -15,22 +15,22 @@ from fedbench.errors import ConfigError
 if TYPE_CHECKING:
     from fedbench.results.wandb_study import WandbStudy
 
-FLAGS = (Flag("dry-run", "say what would be sent and laid out, and send nothing"),)
+FLAGS = (Flag("dry-run", "show what would be uploaded, and upload nothing"),)
 KEYS = ("project", "entity", "group", "run_name", "tags", "mode")
 USAGE = """usage: fedbench wandb STUDY [--dry-run] [--wandb.project NAME] [--wandb.entity NAME] [--wandb.mode offline]
 
-Sends the finished runs of a study (the folder of a run, a grid, a comparison, a row of claims, or a folder with several
-of them) to W&B: a W&B run per seed, grouped by study, with the method as job type; a run for the final table and the
-page; a workspace of curves by method, worst tenth, cost, traces and tables. What W&B has already is not sent again.
+Uploads the finished runs of a study (the folder of a run, grid, comparison or row of claims, or a folder with several
+of them) to W&B: one W&B run per seed, grouped by study, with the method as job type; a run for the final table and the
+report; a workspace with curves by method, worst tenth, cost, traces and tables. Runs that W&B has are skipped.
 
-Without an account on this machine it says what it would do. --wandb.mode offline writes offline files instead, and the
-command that sends them. --wandb.group and --wandb.tags replace the study's own.
+Without an account on this machine, shows what it would upload. --wandb.mode offline writes offline files instead and
+prints the command that uploads them. --wandb.group and --wandb.tags override the study's own.
 """
 
 
 @command
 def main(argv: list[str]) -> int:
-    """Sends the studies below a folder, or says what would be sent."""
+    """Uploads the studies below a folder, or shows what would be uploaded."""
     if "-h" in argv or "--help" in argv:
         print(USAGE)
         return OK
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     for key in given:
         if key != "wandb":
             raise ConfigError(
-                f"--{key}: a study was run as it was run; wandb takes {', '.join(f'--wandb.{k}' for k in KEYS)}"
+                f"--{key}: a finished study cannot be changed; wandb takes {', '.join(f'--wandb.{k}' for k in KEYS)}"
             )
     from fedbench.results.plan import studies_in
     from fedbench.results.wandb_study import WandbStudy, is_overview, send_overview
@@ -52,34 +52,34 @@ def main(argv: list[str]) -> int:
     for study in studies:
         print("\n".join(plan_lines(study)))
     for _ in overviews:
-        print(f"{folder}: one run for table and page over these")
+        print(f"{folder}: one run for the overall table and report")
     if asked.dry_run:
         return OK
     if how == "online":
         for study in studies:
             online(study)
         for send in overviews:
-            print(f"table and page over all: {send().url}")
+            print(f"overall table and report: {send().url}")
     else:
         print("\n".join(offline(studies, overviews) if how == "offline" else nothing_sent(how, argv)))
     return OK
 
 
 def way(asked: str) -> str:
-    """online or offline where that is asked for or possible; disabled by the environment; none without an account."""
+    """online or offline, as requested or possible; disabled by the environment; none without an account."""
     from fedbench.results.wandb_log import has_account, mode
 
     return "none" if asked != "offline" and mode(asked) != "disabled" and not has_account() else mode(asked)
 
 
 def plan_lines(study: "WandbStudy") -> Iterator[str]:
-    """What of a study goes to W&B, and how the workspace looks."""
+    """Lists what W&B gets of a study and how its workspace looks."""
     from fedbench.results.wandb_log import described
     from fedbench.results.wandb_workspace import told, workspace
 
     place = study.place
     project = f"{place.entity}/{place.project}" if place.entity else place.project
-    runs = f"{len(study.seeds)} runs and one for table and page"
+    runs = f"{len(study.seeds)} runs and one for table and report"
     yield f"{study.folder}: {runs}, to project {project}, group {study.group}"
     for seed in study.seeds:
         own = described(seed.config, seed.entry)
@@ -92,7 +92,7 @@ def plan_lines(study: "WandbStudy") -> Iterator[str]:
 
 
 def online(study: "WandbStudy") -> None:
-    """Send a study and lay out its workspace; says what was sent as it goes. Raises ConfigError without a network."""
+    """Uploads the study and creates its workspace, and reports progress. Raises ConfigError without a network."""
     from fedbench.results.wandb_log import described
     from fedbench.results.wandb_study import send, send_study
     from fedbench.results.wandb_workspace import save
@@ -100,15 +100,15 @@ def online(study: "WandbStudy") -> None:
     for seed in study.seeds:
         print(f"{described(seed.config, seed.entry)['name']}: {send(seed)} rounds sent")
     run = send_study(study)
-    print(f"table and page: {run.url}")
+    print(f"table and report: {run.url}")
     try:
         print(f"workspace: {save(study, run.entity)}")
-    except Exception as error:  # the runs are there, and can be looked at without it
-        print(f"warning: the workspace could not be laid out ({type(error).__name__}: {error})")
+    except Exception as error:  # the runs are uploaded, and usable without it
+        print(f"warning: the workspace could not be created ({type(error).__name__}: {error})")
 
 
 def offline(studies: "list[WandbStudy]", overviews: Sequence[Callable[[], Any]]) -> Iterator[str]:
-    """Write what is missing of offline files; the command that sends them all. overviews: write the pages over them."""
+    """Writes the missing offline files and yields the command that uploads them. overviews: write the reports."""
     from fedbench.results.wandb_study import send, send_study
 
     paths: list[str] = []
@@ -116,27 +116,27 @@ def offline(studies: "list[WandbStudy]", overviews: Sequence[Callable[[], Any]])
         for seed in study.seeds:
             if not seed.sent_offline():
                 send(seed)
-            paths += [quote(str(path)) for path in seed.segments()]
+            paths += [quote(str(path)) for path in seed.offline_parts()]
         paths += [_folder(send_study(study))]
     paths += [_folder(write()) for write in overviews]
-    yield "to send them, on a machine with an account that sees these folders:"
+    yield "to upload them, on a machine with an account and access to these folders:"
     yield " \\\n  ".join(["  wandb sync", *dict.fromkeys(paths)])
 
 
 def _folder(run: Any) -> str:
-    """Of the offline files of a run."""
+    """The folder of a run's offline files."""
     return quote(str(Path(run.dir).parent))
 
 
 def nothing_sent(how: str, argv: list[str]) -> list[str]:
-    """Why, and what to do next."""
+    """Explains why nothing was uploaded, and what to do next."""
     if how == "disabled":
-        return ["WANDB_MODE=disabled: nothing was sent"]
+        return ["WANDB_MODE=disabled: nothing was uploaded"]
     again = f"  fedbench wandb {' '.join(map(quote, argv))}"
     return [
-        "there is no W&B account on this machine: nothing was sent. To send it:",
+        "no W&B account on this machine: nothing was uploaded. To upload it:",
         "  wandb login",
         again,
-        "or, for another machine that sees these folders, write offline files and get the command that sends them:",
+        "or, to upload from another machine with access to these folders, write offline files and get the command:",
         f"{again} --wandb.mode offline",
     ]

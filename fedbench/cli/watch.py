@@ -1,4 +1,4 @@
-"""`fedbench watch DIR`: the page of a run or a study, live in a browser."""
+"""`fedbench watch DIR`: shows the report of a run or a study live in a browser."""
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import COMMON, Flag, read
@@ -8,34 +8,33 @@ from fedbench.errors import ConfigError
 
 USAGE = """usage: fedbench watch DIR [--port N]
 
-Serves the page of a run, a grid or a comparison at an address of this machine, and makes it anew while it is open in a
-browser and runs go on; Ctrl-C ends it. Other machines cannot reach the address, but by a tunnel: with --port 8420 here,
-`ssh -L 8420:localhost:8420 HOST` there.
+Serves the report of a run, grid or comparison on this machine and updates it while it is open in a browser and runs
+continue; Ctrl-C stops it. Other machines need a tunnel: with --port 8420 here, `ssh -L 8420:localhost:8420 HOST` there.
 """
-PORT = Flag("port", "port to listen at [whole number from 0 to 65535; default 0: any that is free]", "N")
+PORT = Flag("port", "port to listen on [whole number from 0 to 65535; default 0: any free port]", "N")
 FLAGS = {flag.name: flag for flag in (PORT, *COMMON) if flag.name in ("port", "debug")}
 
 
 @command
 def main(argv: list[str]) -> int:
-    """Serves until it is interrupted."""
+    """Serves the report until interrupted."""
     if "-h" in argv or "--help" in argv:
         print(USAGE)
         return OK
     folder = study_folder(argv, "watch").absolute()
     asked, pairs = read(argv[1:], FLAGS)
     if pairs:
-        raise ConfigError(f"--{next(iter(pairs))}: watch takes --port alone")
+        raise ConfigError(f"--{next(iter(pairs))}: watch takes only --port")
     from fedbench.report.live import serve
 
     with serve(folder, read_port(asked.port)) as server:
-        print(f"http://127.0.0.1:{server.server_address[1]}/ shows {folder}; Ctrl-C ends it", flush=True)
+        print(f"http://127.0.0.1:{server.server_address[1]}/ shows {folder}; Ctrl-C stops it", flush=True)
         server.serve_forever()
     return OK
 
 
 def read_port(text: str | None) -> int:
-    """A port, 0 for any. Raises ConfigError."""
+    """Reads a port; 0 means any. Raises ConfigError."""
     value = 0 if text is None else parse_value(text)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**16:
         raise ConfigError(f"--port {text}: must be a whole number from 0 to 65535")

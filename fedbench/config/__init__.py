@@ -1,4 +1,4 @@
-"""The configuration of a run: its keys, how they are written and what is said of mistakes."""
+"""The configuration of a run: keys, validation and error messages."""
 
 from fedbench.config.schema import (
     AggregatorConfig,

@@ -1,10 +1,10 @@
-"""How many clients a share of them is, the same wherever it is asked."""
+"""The number of participating clients."""
 
 from math import floor
 
 
 def count_of(clients: int, participation: float) -> int:
-    """How many clients take part in a round.
+    """The number of clients that take part in a round.
 
     participation: a share in (0, 1], rounded to the nearest count and at least 1, or a count >= 2.
     """

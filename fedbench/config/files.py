@@ -1,4 +1,4 @@
-"""Configurations as YAML: files, and values on a command line."""
+"""Configurations as YAML: files and command-line values."""
 
 import re
 from pathlib import Path
@@ -11,21 +11,21 @@ from fedbench.errors import ConfigError, first_line
 
 
 class PlainLoader(yaml.SafeLoader):
-    """YAML 1.2's idea of plain values: `1e-3` is a number; `on`, `yes`, `1:30`, `007` and dates are text."""
+    """YAML 1.2 scalars: `1e-3` is a number; `on`, `yes`, `1:30`, `007` and dates are text."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - the name and type are PyYAML's
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Keys are text, and each is there once."""
+        """Refuses keys that are not text and duplicate keys."""
         seen: set[str] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
                 raise ConstructorError(
-                    problem=f"key {key} is no text; keys are names, as rounds", problem_mark=key_node.start_mark
+                    problem=f"key {key} is not text; keys are names such as rounds", problem_mark=key_node.start_mark
                 )
             if key in seen:
-                raise ConstructorError(problem=f"key {key} is there twice; keep one", problem_mark=key_node.start_mark)
+                raise ConstructorError(problem=f"duplicate key {key}; keep one", problem_mark=key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -43,7 +43,7 @@ PlainLoader.add_implicit_resolver(
 
 
 def parse_value(text: str) -> Any:
-    """A value from a command line: YAML. Raises ConfigError."""
+    """Parses a command-line value as YAML. Raises ConfigError."""
     try:
         return yaml.load(text, PlainLoader)
     except yaml.YAMLError as error:
@@ -51,7 +51,7 @@ def parse_value(text: str) -> Any:
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
-    """The tree in a configuration file. Raises ConfigError when it cannot be read."""
+    """Reads a configuration file. Raises ConfigError if it cannot be read."""
     try:
         tree = yaml.load(Path(path).read_text(), PlainLoader)
     except (OSError, UnicodeDecodeError) as error:

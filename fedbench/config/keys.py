@@ -1,4 +1,4 @@
-"""Trees of keys, and the same with dotted keys."""
+"""Conversion between trees of keys and dotted keys."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def nested(pairs: dict[str, Any]) -> dict[str, Any]:
-    """The inverse of `flat`; a section given by name and by keys is merged."""
+    """The inverse of `flat`; merges a section given by name and by keys."""
     tree: dict[str, Any] = {}
     for dotted, value in pairs.items():
         *path, last = dotted.split(".")

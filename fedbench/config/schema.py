@@ -1,7 +1,7 @@
-"""The whole configuration tree: every default, range and unit lives here.
+"""The configuration tree, with every default, range and unit.
 
-A method's own options live in its file (`Method.Options`) and appear here as `method.<option>`; a model's or a data
-source's constructor arguments appear as `model.<argument>` and `data.<argument>`.
+A method's own options are in its file (`Method.Options`) and appear here as `method.<option>`. Constructor arguments
+of a model or data source are `model.<argument>` and `data.<argument>`.
 """
 
 import hashlib
@@ -21,97 +21,87 @@ from fedbench.user_code import objects_to_send, receive_objects
 
 
 def absolute(value: Path | None) -> Path | None:
-    """Processes of a cluster work in other directories."""
+    """Makes a path absolute, because cluster processes run in other directories."""
     return value and value.expanduser().absolute()
 
 
 class MethodConfig(OpenSection):
-    name: str = Field("fedavg", description="method to run: a name of `fedbench methods`, or package.module:Class")
+    name: str = Field("fedavg", description="method: a name from `fedbench methods`, or package.module:Class")
 
 
 class DataConfig(OpenSection):
     name: str = Field(
         "digits",
-        description="data set: a name of `fedbench data --help`, parquet:PATH, folder:PATH, or package.module:factory",
+        description="data set: a name from `fedbench data --help`, parquet:PATH, folder:PATH, or "
+        "package.module:factory",
     )
     root: Path | None = Field(None, description="folder with the data set's published files (default: the cache)")
     task: Literal["auto", "classification", "multilabel", "regression"] = Field(
-        "auto", description="what is learnt: one class, several labels at once, or numbers; auto: what the targets are"
+        "auto", description="classification, multilabel or regression; auto: chosen by the targets"
     )
     content: str | None = Field(
         None,
-        description="hash of what was read of data of your own, by which a run is known; filled in where not given",
+        description="hash of your own data, part of the run's identity; filled in automatically",
     )
     val: float = Field(
         0.1,
         ge=0,
         lt=1,
-        description="share of each client's training images held out for validation, unless the data have a validation "
-        "part; 0: none, and such a part is trained on",
+        description="share of each client's training images held out for validation, unless the data have a "
+        "validation part; 0: no validation, such a part is used for training",
     )
-    mean: list[float] = Field([], description="mean of pixels in [0, 1], per channel or for all; empty: the set's own")
-    std: list[Annotated[float, Field(gt=0)]] = Field([], description="deviation, likewise")
+    mean: list[float] = Field([], description="mean of pixels in [0, 1], one or per channel; empty: the set's own")
+    std: list[Annotated[float, Field(gt=0)]] = Field([], description="standard deviation, likewise")
     augment: list[Literal["flip", "rotate", "crop"]] = Field(
-        [], description="random changes of training images: flip (left, right), rotate, crop (from a black frame)"
+        [], description="augmentation of training images: flip (left-right), rotate, crop (from a black frame)"
     )
     crop_padding: PositiveInt = Field(4, description="width of the frame for crop, in pixels")
-    rotate_degrees: float = Field(15.0, gt=0, le=180, description="largest angle of rotate")
+    rotate_degrees: float = Field(15.0, gt=0, le=180, description="maximum angle of rotate")
 
 
 class PartitionConfig(OpenSection):
-    """What several schemes read stands here; a scheme may have further keys of its own."""
+    """Keys that several schemes use; a scheme may add its own."""
 
-    name: str = Field(
-        "dirichlet", description="how the images are dealt to the clients: a scheme of `fedbench data --help`"
-    )
+    name: str = Field("dirichlet", description="partition scheme: a name from `fedbench data --help`")
     clients: PositiveInt = Field(10, description="number of clients")
-    classes: PositiveInt = Field(2, description="classes per client (shards, pathological, domain-shards, corruption)")
+    classes: PositiveInt = Field(2, description="classes per client")
     deal: Literal["even", "shuffled", "random"] = Field(
         "even",
-        description="classes of the clients (shards, domain-shards, corruption): even: each class equally often, none "
-        "twice at a client; shuffled: a client may get one twice; random: each client draws its own",
+        description="how classes are assigned to clients: even: each class equally often, no duplicates per client; "
+        "shuffled: duplicates are possible; random: each client draws its own",
     )
-    images: PositiveInt | None = Field(
-        None, description="training images per class and client (shards, domain-shards, corruption); none: all"
-    )
-    test_images: PositiveInt | None = Field(
-        None, description="test images per class and client (shards, domain-shards, corruption); none: all"
-    )
+    images: PositiveInt | None = Field(None, description="training images per class and client; none: all")
+    test_images: PositiveInt | None = Field(None, description="test images per class and client; none: all")
     reuse: bool = Field(
         False,
-        description="deal images to several clients where there are too few for all, never one in both parts (shards, "
-        "domain-shards, corruption)",
+        description="share images between clients if there are too few, but never between train and test",
     )
-    alpha: float = Field(0.5, gt=0, description="concentration per class (dirichlet, dirichlet-fixed, practical)")
-    min_images: int = Field(
-        10, ge=1, description="fewest images per client, all its parts (dirichlet, practical): drawn again below it"
-    )
+    alpha: float = Field(0.5, gt=0, description="concentration per class")
+    min_images: int = Field(10, ge=1, description="fewest images per client, all its parts: drawn again below it")
     train_size: PositiveInt | None = Field(
-        None, description="training images per client; none: 500 (dirichlet-fixed, pathological), all (iid, domain)"
+        None, description="training images per client; none: all, or as many as the scheme says"
     )
     test_size: PositiveInt | None = Field(
-        None,
-        description="test images per client; none: 100 (dirichlet-fixed, pathological, where test = drawn), all (iid, "
-        "domain)",
+        None, description="test images per client; none: all, or as many as the scheme says; 100 if test = drawn"
     )
     total: PositiveInt | None = Field(
-        None, description="images to deal in all, of the train part (pooled: of both); none: all there are"
+        None, description="total number of images of the train part (pooled: of both); none: all"
     )
     test: Literal["auto", "part", "pooled", "drawn"] = Field(
         "auto",
-        description="test images: part: the data set's test part; pooled: both parts merged, test_share of the images "
-        "held out; drawn: test_size of the test part in each client's class proportions (dirichlet, practical); auto: "
-        "pooled for dirichlet and practical and where one part is empty, else part",
+        description="test images: part: the data set's test part; pooled: both parts merged, test_share held out; "
+        "drawn: test_size of the test part in each client's class proportions (dirichlet, practical); auto: pooled "
+        "for dirichlet and practical or if one part is empty, else part",
     )
-    test_share: float = Field(0.25, gt=0, lt=1, description="share of test images where test = pooled")
-    max_draws: PositiveInt = Field(10_000, description="draws before a partition is given up (dirichlet, practical)")
+    test_share: float = Field(0.25, gt=0, lt=1, description="share of test images if test = pooled")
+    max_draws: PositiveInt = Field(10_000, description="maximum number of draws of a partition")
     path: Path | None = Field(
-        None, description="file that says who holds which rows (file): a run's partition.json or partition.npz"
+        None, description="file with the rows of each client: a run's partition.json or partition.npz"
     )
     seed: Seed | None = Field(None, description="seed of the partition; none: the run's seed")
     flip_clients: list[int] = Field([], description="clients whose labels are permuted, c -> (c + 1) mod classes")
-    noise_clients: list[int] = Field([], description="clients with wrong labels among training and validation images")
-    noise_rate: float = Field(0.2, ge=0, le=1, description="share of wrong labels at noise_clients")
+    noise_clients: list[int] = Field([], description="clients with wrong labels in training and validation")
+    noise_rate: float = Field(0.2, ge=0, le=1, description="share of wrong labels of noise_clients")
 
     _absolute = field_validator("path")(absolute)
 
@@ -123,25 +113,25 @@ class PublicConfig(Section):
         description="classes: equally many of each; domains: of each domain and class; dirichlet: classes skewed by "
         "alpha; none: any images",
     )
-    alpha: float = Field(0.5, gt=0, description="concentration per class where balance = dirichlet")
+    alpha: float = Field(0.5, gt=0, description="Dirichlet concentration per class if balance = dirichlet")
     reserve: PositiveInt | None = Field(
-        None, description="images kept from the clients, of which the public set is a part; none: size"
+        None, description="images withheld from clients, including the public set; none: size"
     )
 
 
 class ModelConfig(OpenSection):
-    """A class may be written as LightningCLI writes it: `class_path: pkg.mod.Net` and `init_args: {...}`."""
+    """Also accepts LightningCLI's `class_path: pkg.mod.Net` and `init_args: {...}`."""
 
     name: str = Field(
         "auto",
         description="mlp, avgcnn, resnet8, resnet10, resnet18, alexnet, vit, or package.module:Class of a "
-        "LightningModule; auto: avgcnn, or mlp for images of less than 16 pixels a side",
+        "LightningModule; auto: avgcnn, or mlp for images below 16 pixels a side",
     )
     head: str | None = Field(None, description="dotted name of the classifier submodule (default: the model's own)")
     weights: Path | None = Field(
         None,
-        description="file with a state dict that every client starts from (torch.save, safetensors, or a checkpoint of "
-        "Lightning); on a cluster, where all machines see it",
+        description="file with the initial state dict of every client (torch.save, safetensors, or a Lightning "
+        "checkpoint); on a cluster, a path that all machines can read",
     )
 
     _absolute = field_validator("weights")(absolute)
@@ -164,21 +154,23 @@ class TrainConfig(Section):
     lr: float = Field(0.01, gt=0, description="learning rate")
     momentum: float = Field(0.5, ge=0, lt=1, description="heavy-ball momentum of sgd")
     weight_decay: float = Field(5e-4, ge=0, description="coupled weight decay")
-    lr_decay: float = Field(1.0, gt=0, le=1, description="every learning rate in round t is times lr_decay^(t-1)")
+    lr_decay: float = Field(1.0, gt=0, le=1, description="learning rates of round t are multiplied by lr_decay^(t-1)")
     batch_size: PositiveInt | Literal["full"] = Field(50, description="images per gradient step, or full")
     epochs: int = Field(5, ge=0, description="local epochs per round")
     steps: PositiveInt | None = Field(None, description="local gradient steps per round, instead of epochs")
     shuffle: bool = Field(True, description="shuffle a client's images every epoch")
     keep_optimizer: bool = Field(
-        False, description="keep optimiser state at the client across rounds, and the place of a model's schedule"
+        False, description="keep the client's optimiser state and learning-rate schedule across rounds"
     )
-    precision: Literal["32-true", "64-true", "bf16-mixed"] = Field("32-true", description="arithmetic of training")
+    precision: Literal["32-true", "64-true", "bf16-mixed"] = Field(
+        "32-true", description="arithmetic precision of training"
+    )
     memory_format: Literal["auto", "contiguous", "channels_last"] = Field(
-        "auto", description="layout of images and convolutions; auto: by model and device"
+        "auto", description="memory layout of images and convolutions; auto: by model and device"
     )
     engine: Literal["loop", "stack", "trainer"] = Field(
         "loop",
-        description="loop: fedbench's own; stack: the same for several clients in one step, faster for tiny models; "
+        description="loop: fedbench's own loop; stack: trains several clients in one step, faster for tiny models; "
         "trainer: lightning.Trainer, slower, for modules that need it",
     )
     width: int = Field(10, ge=1, le=1000, description="clients in one step (engine = stack)")
@@ -188,94 +180,97 @@ class TrainConfig(Section):
 class AggregatorConfig(OpenSection):
     name: str = Field(
         "mean",
-        description="how the server makes one model of those of a round, where the method averages: a name that "
-        "`fedbench run --help` lists, or package.module:function",
+        description="aggregator, for methods that average: a name from `fedbench run --help`, or "
+        "package.module:function",
     )
 
 
 class EvaluateConfig(Section):
-    every: PositiveInt = Field(1, description="evaluate every so many rounds, and always after the last")
+    every: PositiveInt = Field(1, description="evaluate every N rounds and after the last")
     batch_size: PositiveInt = Field(500, description="images per evaluation batch")
     clients: PositiveInt | Literal["all"] | None = Field(
-        None, description="evaluate a fixed random sample of so many clients, or all; none: all, or 1000 of more"
+        None, description="evaluate a fixed random sample of N clients, or all; none: all, or 1000 if there are more"
     )
-    accuracy: Literal["samples", "batches"] = Field("samples", description="mean over images, or over batches")
+    accuracy: Literal["samples", "batches"] = Field(
+        "samples", description="average accuracy over images or over batches"
+    )
     metrics: list[str] = Field(
         [],
-        description="further metrics of every client: balanced_accuracy, f1_macro, auroc, top5, or "
-        "package.module:function",
+        description="additional metrics: balanced_accuracy, f1_macro, auroc, top5, or package.module:function",
     )
     metric: str | None = Field(
-        None, description="metric by which points are chosen, and tables and pages go; none: the first of the task"
+        None, description="primary metric, for choosing points, tables and reports; none: the task's first"
     )
     by: list[Literal["class", "domain"]] = Field(
-        [], description="test scores of each class (as the client sees it) and each domain too, in clients.parquet"
+        [], description="also record test scores per class (as the client sees it) and per domain, in clients.parquet"
     )
 
 
 class ResourcesConfig(Section):
     hosts: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         "auto",
-        description="client host processes; 0: run in the calling process without Ray; auto: fill the machine, or what "
-        "the cluster has free; on one machine 0 where the whole run is less work than the start of Ray",
+        description="client host processes; 0: run in the calling process without Ray; auto: as many as the machine "
+        "or cluster has room for; on one machine 0 if starting Ray would take longer than the run",
     )
     cpus_per_host: float = Field(1, gt=0, description="CPU cores reserved per host")
     gpus_per_host: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
         "auto", description="fraction of a GPU per host; auto: by hosts and GPUs"
     )
-    address: str = Field("local", description="Ray cluster to join: local, auto, or host:port")
+    address: str = Field("local", description="Ray cluster: local, auto, or host:port")
     strategy: Literal["pack", "spread"] = Field(
-        "pack", description="hosts on as few machines of the cluster as have room for them, or on as many"
+        "pack", description="pack: hosts on as few machines as possible; spread: on as many as possible"
     )
     states: Literal["auto", "memory", "disk"] = Field(
         "auto",
-        description="private states of clients between rounds: in their host's memory, or in files; auto: files where "
-        "hosts are processes of their own, so that a host's death costs no state, and where they may exceed 1 GB",
+        description="private states of clients between rounds: in the host's memory or in files; auto: files if hosts "
+        "are separate processes, so that no state is lost when a host dies, or if states may exceed 1 GB",
     )
     scratch: Path | None = Field(
         None,
-        description="folder for these files and for messages; none: shared memory, or /tmp where that is small, and "
-        "for states that may exceed 1 GB",
+        description="folder for these files and for messages; none: shared memory, or /tmp if that is small or states "
+        "may exceed 1 GB",
     )
 
 
 class CheckpointConfig(Section):
     every: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         "auto",
-        description="rounds between checkpoints; auto: as often as they take a twentieth of the time at most; 0: none",
+        description="rounds between checkpoints; auto: at most a twentieth of the time is spent on them; 0: no "
+        "checkpoints",
     )
 
 
 def _variable(name: str, otherwise: str | None = None) -> Callable[[], str | None]:
-    """A default that an environment variable of W&B's sets."""
+    """The default from one of W&B's environment variables."""
     return lambda: os.environ.get(name) or otherwise
 
 
 class WandbConfig(Section):
     project: str = Field(
         default_factory=cast(Callable[[], str], _variable("WANDB_PROJECT", "fedbench")),
-        description="W&B project, or by WANDB_PROJECT",
+        description="W&B project [default from WANDB_PROJECT]",
     )
     entity: str | None = Field(
-        default_factory=_variable("WANDB_ENTITY"), description="W&B team or user, or by WANDB_ENTITY"
+        default_factory=_variable("WANDB_ENTITY"), description="W&B team or user [default from WANDB_ENTITY]"
     )
     group: str | None = Field(
         default_factory=_variable("WANDB_RUN_GROUP"),
-        description="W&B group, or by WANDB_RUN_GROUP; none: the study's name, for a run data set and partition",
+        description="W&B group [default from WANDB_RUN_GROUP]; none: the study's name, or data set and partition of a "
+        "single run",
     )
     run_name: str | None = Field(
         default_factory=_variable("WANDB_NAME"),
-        description="what names of W&B runs begin with, before method and seed, or by WANDB_NAME",
+        description="prefix of W&B run names, before method and seed [default from WANDB_NAME]",
     )
     tags: list[str] = Field(
         default_factory=lambda: [tag for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag],
-        description="W&B tags, or by WANDB_TAGS",
+        description="W&B tags [default from WANDB_TAGS]",
     )
     mode: Literal["auto", "online", "offline"] = Field("auto", description="auto: online with an account, else offline")
 
 
 class Config(Section):
-    """A validated request. `Config(method="fedcac", rounds=50)` is what the commands build from their flags."""
+    """A validated configuration. `Config(method="fedcac", rounds=50)` is what the commands build from their flags."""
 
     method: MethodConfig = MethodConfig()
     data: DataConfig = DataConfig()
@@ -290,34 +285,34 @@ class Config(Section):
     seeds: list[Seed] = Field(
         [0],
         min_length=1,
-        description="seeds, each a full run: partition, start model, batches; grid and compare: of final runs, where "
-        "none are given 0 1 2",
+        description="random seeds, one run each: partition, initial weights, batches; for grid and compare, seeds of "
+        "the final runs (default 0 1 2)",
     )
     resources: ResourcesConfig = ResourcesConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     keep_results: bool = Field(
-        False, description="take what is kept although your code of the method, model, data or aggregator has changed"
+        False, description="reuse results even if your code of the method, model, data or aggregator has changed"
     )
     save_models: bool = Field(
-        False, description="keep the last personal model of every evaluated client, at both points, as a state dict"
+        False, description="save the last personal model of every evaluated client, at both points, as a state dict"
     )
     loggers: list[str] = Field([], description="wandb, csv, tensorboard, or package.module:Class of a Lightning Logger")
     wandb: WandbConfig = WandbConfig()
-    name: str | None = Field(None, description="name of the run; none: made from what was asked")
+    name: str | None = Field(None, description="name of the run; none: generated from the configuration")
     out: Path | None = Field(None, description="folder for the results; none: results/<experiment>/<name>")
 
     @field_validator("participation")
     @classmethod
     def _share_or_count(cls, value: float) -> float:
         if value > 1 and value != int(value):
-            raise ValueError("a share in (0, 1] or a whole count >= 2")
+            raise ValueError("must be a share in (0, 1] or a whole count >= 2")
         return value
 
     @field_validator("seeds", "loggers")
     @classmethod
     def _distinct(cls, value: list[Any], info: ValidationInfo) -> list[Any]:
         if len(set(value)) != len(value):
-            raise ValueError(f"each {str(info.field_name).removesuffix('s')} once")
+            raise ValueError(f"give each {str(info.field_name).removesuffix('s')} once")
         return value
 
     @field_validator("name")
@@ -326,7 +321,7 @@ class Config(Section):
         return value if value is None else folder_name(value)
 
     def __init__(self, **values: Any) -> None:
-        """Raises ConfigError, one line, for unknown keys, wrong types and values out of range."""
+        """Raises ConfigError with a one-line message for unknown keys, wrong types and values out of range."""
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -334,15 +329,15 @@ class Config(Section):
 
     @classmethod
     def of(cls, asked: "Config | Mapping[str, Any]") -> "Config":
-        """A request, or one that is written as a mapping of its keys. Raises ConfigError."""
+        """Returns the Config, built from a mapping of keys if necessary. Raises ConfigError."""
         if isinstance(asked, cls):
             return asked
         if not isinstance(asked, Mapping):
-            raise ConfigError(f"a Config or a dict of its keys is expected, not a {type(asked).__name__}")
+            raise ConfigError(f"expected a Config or a dict of its keys, not {type(asked).__name__}")
         return cls(**asked)
 
     def __getstate__(self) -> dict[Any, Any]:
-        """With the classes and functions that only this process knows, for others that it is sent to."""
+        """Includes classes and functions that only this process has, for the receiving process."""
         names = [str(section.name) for section in (self.method, self.data, self.model, self.aggregator)]
         return {**super().__getstate__(), "objects": objects_to_send([*names, *self.evaluate.metrics])}
 
@@ -351,9 +346,9 @@ class Config(Section):
         super().__setstate__(state)
 
     def decisive(self) -> dict[str, Any]:
-        """What decides the numbers of a run: everything but seeds, place, loggers, checkpoints and resources.
+        """The keys that affect the numbers: all but seeds, output, loggers, checkpoints and resources.
 
-        The user's code and data decide them too, and are known by what is in their files.
+        The user's code and data affect them too, and are identified by their content.
         """
         tree = self.model_dump(mode="json")
         del tree["data"]["content"]
@@ -362,16 +357,16 @@ class Config(Section):
         return tree
 
     def key(self) -> str:
-        """Twelve hexadecimal digits that name what was asked, seeds aside."""
+        """Twelve hexadecimal digits that identify the configuration without its seeds."""
         return hashlib.sha256(json.dumps(self.decisive(), sort_keys=True).encode()).hexdigest()[:12]
 
     def to_yaml(self) -> str:
-        """Without what only this command was to do."""
+        """The configuration as YAML, without keys that concern this command only."""
         return yaml.safe_dump(self.model_dump(mode="json", exclude={"keep_results"}), sort_keys=False)
 
 
 def folder_name(value: str) -> str:
-    """A name that is one folder's below the one it is put in. Raises ValueError."""
+    """Checks that a name is a single folder name. Raises ValueError."""
     if value in ("", ".", "..") or "/" in value or not value.isprintable():
-        raise ValueError("must be the name of one folder, without / and line breaks; --out takes a path")
+        raise ValueError("must be the name of one folder, without / and line breaks; use --out for a path")
     return value

@@ -1,4 +1,4 @@
-"""Sections of a configuration: what pydantic checks and how strictly."""
+"""Base classes of configuration sections, with strict validation."""
 
 from pathlib import Path
 from types import FunctionType, NoneType
@@ -19,15 +19,15 @@ from fedbench.user_code import name_of
 
 PositiveInt = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
-"""Records hold seeds in 32 bits."""
+"""Records store seeds in 32 bits."""
 OTHERS: dict[type, tuple[type, ...]] = {int: (bool, float, str), float: (bool, str)}
-"""What pydantic would make such a number of; its strict mode would refuse NumPy's numbers as well."""
+"""Types that pydantic would convert to such a number; its strict mode would refuse NumPy's numbers too."""
 
 
 class Section(BaseModel):
-    """A group of keys; unknown keys are refused; `none` means no value where a key may have none.
+    """A group of keys; unknown keys are refused; `none` means no value if the key is optional.
 
-    Words with commas between them stand for a list of text.
+    Comma-separated words are a list of text.
     """
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False, coerce_numbers_to_str=True)
@@ -47,25 +47,25 @@ class Section(BaseModel):
     @field_validator("*", mode="wrap")
     @classmethod
     def _as_written(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-        """A whole number is not made of true, 1.0 or "1", a number not of true or "1"."""
+        """Refuses true, 1.0 and "1" for integers, and true and "1" for floats."""
         found = check(value)
         pairs = zip(found, value, strict=False) if isinstance(found, list) else [(found, value)]
         if any(isinstance(written, OTHERS.get(type(taken), ())) for taken, written in pairs):
-            raise PydanticCustomError("written_otherwise", "not a number of this kind")
+            raise PydanticCustomError("written_otherwise", "not a number of this type")
         return found
 
     @field_validator("*", mode="before")
     @classmethod
     def _no_null_byte(cls, value: Any) -> Any:
         if isinstance(value, str | Path) and "\0" in str(value):
-            raise ValueError("a null byte is in it; leave it out")
+            raise ValueError("contains a null byte; remove it")
         return value
 
 
 class OpenSection(Section):
-    """A group with further keys of its own, checked by the class that `name` selects.
+    """A section with additional keys, which the class named by `name` checks.
 
-    A plain string stands for `name`: `method: fedcac`; so does a class or a function in Python.
+    A plain string sets `name` (`method: fedcac`); in Python a class or function does so too.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -82,5 +82,5 @@ class OpenSection(Section):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The further keys."""
+        """The additional keys."""
         return dict(self.model_extra or {})

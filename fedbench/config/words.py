@@ -1,4 +1,4 @@
-"""What a key takes, and what is wrong with a value, in words."""
+"""Descriptions of legal values and validation errors in words."""
 
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
@@ -11,11 +11,11 @@ from pydantic.fields import FieldInfo
 from fedbench.errors import nearest
 
 MOST_SHOWN = 100
-"""Characters of a value that is shown."""
+"""Maximum number of characters shown of a value."""
 
 
 def legal(annotation: Any, metadata: Iterable[Any] = ()) -> str:
-    """What a key takes, in words: `number in [0, 1)`, `whole number >= 1 or none`, `sgd, adam or adamw`."""
+    """Describes legal values: `number in [0, 1)`, `whole number >= 1 or none`, `sgd, adam or adamw`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return legal(arguments[0], [*metadata, *arguments[1:]])
@@ -32,7 +32,7 @@ def legal(annotation: Any, metadata: Iterable[Any] = ()) -> str:
 
 
 def legal_of(field: FieldInfo) -> str:
-    """What a key takes, in words."""
+    """Describes the legal values of a field."""
     return legal(field.annotation, field.metadata)
 
 
@@ -41,7 +41,7 @@ def _either(words: list[str]) -> str:
 
 
 def _bounds(metadata: Iterable[Any]) -> str:
-    """`in [0, 1)`, `>= 1` or nothing."""
+    """Returns `in [0, 1)`, `>= 1` or an empty string."""
     limits: dict[str, Any] = {}
     for item in metadata:
         for part in getattr(item, "metadata", [item]):
@@ -58,7 +58,7 @@ def _plain(value: float) -> str:
 
 
 def explain(error: ValidationError, root: type[BaseModel], prefix: str = "") -> str:
-    """The first problem of a pydantic error in one line: key, value, what is legal, the nearest known name."""
+    """Describes the first error in one line: key, value, legal values, nearest known name."""
     problem = error.errors()[0]
     section, field, path = _walk(root, [str(part) for part in problem["loc"]])
     key, value = prefix + ".".join(path), problem["input"]
@@ -71,7 +71,7 @@ def explain(error: ValidationError, root: type[BaseModel], prefix: str = "") -> 
     if problem["type"] == "value_error":
         return f"{key} = {_cut(value)}: {problem['msg'].removeprefix('Value error, ')}"
     if problem["type"] == "missing":
-        return f"{key}: a value is needed"
+        return f"{key}: a value is required"
     if field is None:
         name = "a name, a class or a function, or " if "name" in section.model_fields else ""
         return f"{key} = {_cut(value)}: must be {name}a mapping of the keys {', '.join(section.model_fields)}"
@@ -82,7 +82,7 @@ def explain(error: ValidationError, root: type[BaseModel], prefix: str = "") -> 
 
 
 def _cut(value: Any) -> str:
-    """A value as Python writes it, in one line that is not too long; of an object that is none of a file its type."""
+    """The value as Python writes it, shortened to one line; for other objects, the type."""
     if not isinstance(value, str | int | float | list | tuple | dict | Path | None):
         return f"an object of type {type(value).__name__}"
     text = " ".join(repr(value).split()) if not isinstance(value, str) else repr(value)
@@ -90,7 +90,7 @@ def _cut(value: Any) -> str:
 
 
 def _walk(root: type[BaseModel], loc: list[str]) -> tuple[type[BaseModel], FieldInfo | None, list[str]]:
-    """The innermost section, the key's field (None for a whole section) and the known part of the path."""
+    """The innermost section, the key's field (None for a section) and the known part of the path."""
     section, field, path = root, None, []
     for part in loc:
         if part not in section.model_fields:
@@ -105,12 +105,12 @@ def _walk(root: type[BaseModel], loc: list[str]) -> tuple[type[BaseModel], Field
 
 
 def plural_of(name: str, known: Container[str]) -> list[str]:
-    """The known name that is written as a plural, as seeds is for seed; nothing where there is none."""
+    """The known plural of a name (seeds for seed), or nothing."""
     return [f"{name}s"] if f"{name}s" in known else []
 
 
 def keys_called(name: str, section: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The dotted keys of a section, and of those in it, whose last part is a name."""
+    """Dotted keys of a section and its subsections that end in this name."""
     for key, field in section.model_fields.items():
         kind = field.annotation
         if key == name:
@@ -120,7 +120,7 @@ def keys_called(name: str, section: type[BaseModel], prefix: str = "") -> Iterat
 
 
 def _close(value: Any, field: FieldInfo) -> str:
-    """`; did you mean dirichlet?` for a misspelt choice."""
+    """Suggests a misspelt choice: `; did you mean dirichlet?`"""
     choices = [c for c in get_args(field.annotation) if isinstance(c, str)]
     hint = nearest(value, choices) if isinstance(value, str) and len(choices) > 1 else ""
     return f"; {hint}" if hint.startswith("did you mean") else ""

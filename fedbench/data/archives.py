@@ -34,14 +34,16 @@ def extract(path: Path, folder: Path, wanted: Wanted, progress: OnProgress | Non
             with zipfile.ZipFile(path) as archive:
                 members = archive.infolist()
                 check_members(path, (member.filename for member in members))
-                for member in shown(path, [m for m in members if not m.is_dir() and wanted(m.filename)], progress):
+                for member in with_progress(
+                    path, [m for m in members if not m.is_dir() and wanted(m.filename)], progress
+                ):
                     archive.extract(member, folder)
         elif tarfile.is_tarfile(path):
             with tarfile.open(path) as tar:
                 entries = tar.getmembers()
                 check_members(path, (entry.name for entry in entries))
                 check_links(path, entries)
-                for entry in shown(path, [e for e in entries if e.isfile() and wanted(e.name)], progress):
+                for entry in with_progress(path, [e for e in entries if e.isfile() and wanted(e.name)], progress):
                     tar.extract(entry, folder, filter="data")
         else:
             raise ConfigError(f"{path}: neither a folder nor a tar or zip archive")
@@ -53,7 +55,7 @@ def extract(path: Path, folder: Path, wanted: Wanted, progress: OnProgress | Non
         raise ConfigError(f"{path}: the archive is damaged or not whole ({first_line(error)})") from error
 
 
-def shown(path: Path, members: list, progress: OnProgress | None) -> Iterable:
+def with_progress(path: Path, members: list, progress: OnProgress | None) -> Iterable:
     for number, member in enumerate(members, 1):
         yield member
         if progress:
@@ -75,7 +77,7 @@ def check_links(path: Path, entries: Iterable[tarfile.TarInfo]) -> None:
             raise ConfigError(f"{path}: refused, its member {entry.name!r} is neither a file nor a folder")
 
 
-def put(path: Path, target: Path, wanted: Wanted, move: bool) -> None:
+def move_or_copy(path: Path, target: Path, wanted: Wanted, move: bool) -> None:
     """Move or copy a file, or the wanted files of a folder."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if move:

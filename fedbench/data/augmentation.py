@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-KINDS = ("flip", "rotate", "crop")
+AUGMENTATIONS = ("flip", "rotate", "crop")
 """In the order in which they are applied."""
 
 
@@ -29,17 +29,17 @@ class Augmentation:
     def __call__(self, pixels: Tensor, stream: torch.Generator) -> Tensor:
         """uint8 or float [b, C, H, W] -> the same shape and type on the same device."""
         count, device = len(pixels), pixels.device
-        for kind in KINDS:
+        for kind in AUGMENTATIONS:
             if kind not in self.kinds:
                 continue
             if kind == "flip":
                 pixels = flipped(pixels, (torch.rand(count, generator=stream) < 0.5).to(device))
             elif kind == "rotate":
                 turns = (torch.rand(count, generator=stream) * 2 - 1) * (self.degrees / 180 * pi)
-                pixels = rotated(pixels, turns.to(device))
+                pixels = rotate(pixels, turns.to(device))
             else:
                 corners = torch.randint(0, 2 * self.padding + 1, (count, 2), generator=stream)
-                pixels = cropped(pixels, corners.to(device), self.padding)
+                pixels = crop(pixels, corners.to(device), self.padding)
         return pixels
 
 
@@ -48,7 +48,7 @@ def flipped(pixels: Tensor, chosen: Tensor) -> Tensor:
     return torch.where(chosen[:, None, None, None], pixels.flip(3), pixels)
 
 
-def cropped(pixels: Tensor, corners: Tensor, padding: int) -> Tensor:
+def crop(pixels: Tensor, corners: Tensor, padding: int) -> Tensor:
     """The window whose upper left corner (int64 [b, 2], in [0, 2 * padding]) lies there in the framed image."""
     count, channels, height, width = pixels.shape
     framed = F.pad(pixels, (padding,) * 4)
@@ -58,7 +58,7 @@ def cropped(pixels: Tensor, corners: Tensor, padding: int) -> Tensor:
     return kept.gather(3, columns.expand(count, channels, height, width))
 
 
-def rotated(pixels: Tensor, angles: Tensor) -> Tensor:
+def rotate(pixels: Tensor, angles: Tensor) -> Tensor:
     """Turned counter-clockwise around the centre by angles [b] in radians; nearest pixel, black outside."""
     height, width = pixels.shape[2:]
     cos, sin, zero = angles.cos(), angles.sin(), torch.zeros_like(angles)

@@ -5,7 +5,6 @@ there are domains domains.npy, and meta.json. It is written beside its place and
 """
 
 import errno
-import fcntl
 import hashlib
 import json
 import logging
@@ -20,9 +19,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
+from filelock import FileLock
 
-from fedbench.data.normalisation import MeanAndDeviation, constants_of
-from fedbench.data.reading.targets import NAMED, Targets
+from fedbench.data.normalisation import MeanAndDeviation, moments_of
+from fedbench.data.reading.targets import NAMES_SHOWN, Targets
 from fedbench.errors import ConfigError
 
 OnProgress = Callable[[str, int, int], None]
@@ -109,26 +109,28 @@ def prepare(source: Source, progress: OnProgress | None = None) -> Path:
     """
     slug = re.sub(r"[^\w.-]+", "-", source.name).strip("-")[-60:]
     folder = root() / "decoded" / f"{slug}-{source.key()}"
-    if not usable(folder):
-        with locked(folder.with_name(f"{folder.name}.lock")):
-            if not usable(folder):
+    if not is_usable(folder):
+        with hold_lock(folder.with_name(f"{folder.name}.lock")):
+            if not is_usable(folder):
                 build_folder(source, folder, progress)
     return folder
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Hold a lock between processes. Raises ConfigError where the cache cannot be written."""
-    with writing(path.parent):
+    lock = FileLock(path)
+    with refuse_disk_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 @contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
+def replace_folder(folder: Path) -> Iterator[Path]:
     """An empty folder to fill, which takes the place of `folder` at the end, or vanishes after an exception."""
     part = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed: whoever holds the lock is alone here
@@ -142,7 +144,7 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def refuse_disk_errors(folder: Path) -> Iterator[None]:
     """What goes wrong with the disk in this block is a ConfigError."""
     try:
         yield
@@ -162,8 +164,8 @@ def build_folder(source: Source, folder: Path, progress: OnProgress | None) -> N
         raise ConfigError(
             f"data {source.name}: {content.train} training and {content.test} test samples; both are needed"
         )
-    with writing(folder.parent), replacing(folder) as part:
-        write(source, content, part, progress)
+    with refuse_disk_errors(folder.parent), replace_folder(folder) as part:
+        write_decoded(source, content, part, progress)
 
 
 @dataclass
@@ -181,7 +183,7 @@ class Tally:
     digest: Any = field(default_factory=hashlib.sha256)
 
     def add(self, block: Block, samples: np.ndarray) -> None:
-        self.constants = self.constants or constants_of(samples, self.categories)
+        self.constants = self.constants or moments_of(samples, self.categories)
         self.constants.add(samples[: max(0, self.train - self.rows)])
         self.digest.update(samples.data)
         self.targets.append(block.targets)
@@ -190,29 +192,29 @@ class Tally:
         self.rows += len(samples)
 
 
-def write(source: Source, content: Content, folder: Path, progress: OnProgress | None) -> None:
+def write_decoded(source: Source, content: Content, folder: Path, progress: OnProgress | None) -> None:
     """Samples first, as a stream; then targets, domains and what was learnt on the way."""
     tally, rows = Tally(content.train, content.categories), content.train + content.test
     with (folder / "samples.npy").open("wb") as file:
         for block in content.blocks:
             if not tally.shape:
-                tally.shape, tally.kind = (rows, *block.samples.shape[1:]), kind_of(block.samples.dtype)
+                tally.shape, tally.kind = (rows, *block.samples.shape[1:]), kind_of_dtype(block.samples.dtype)
                 write_header(file, block.samples.dtype, tally.shape)
             samples = np.ascontiguousarray(block.samples)
             tally.add(block, samples)
             file.write(samples.data)
             if progress:
                 progress(f"decoding {source.name}", tally.rows, rows)
-        synced(file)
+        flush_to_disk(file)
     if tally.rows != rows:
         raise ConfigError(f"data {source.name}: {tally.rows} samples were read where {rows} were announced")
     meaning = TargetsAndDomains.of(source, content, tally)
-    save(folder / "targets.npy", meaning.targets.values)
+    save_array(folder / "targets.npy", meaning.targets.values)
     if meaning.domains is not None:
-        save(folder / "domains.npy", meaning.domains)
+        save_array(folder / "domains.npy", meaning.domains)
     with (folder / "meta.json").open("w") as text:
         json.dump(describe_cache(source, content, tally, meaning), text, indent=1)
-        synced(text)
+        flush_to_disk(text)
 
 
 @dataclass(frozen=True)
@@ -246,11 +248,11 @@ def absent_classes(targets: Targets) -> Iterator[str]:
     numbers = np.flatnonzero(np.bincount(targets.values, minlength=targets.classes) == 0)
     if len(numbers):
         names = [targets.names[number] if targets.names else str(number) for number in numbers]
-        more = ", ..." if len(names) > NAMED else ""
-        yield f"{len(names)} of {targets.classes} classes have no samples: {', '.join(names[:NAMED])}{more}"
+        more = ", ..." if len(names) > NAMES_SHOWN else ""
+        yield f"{len(names)} of {targets.classes} classes have no samples: {', '.join(names[:NAMES_SHOWN])}{more}"
 
 
-def kind_of(dtype: np.dtype) -> str:
+def kind_of_dtype(dtype: np.dtype) -> str:
     """What samples of this type are where nothing else is said."""
     if dtype == np.uint8:
         return "image"
@@ -263,16 +265,16 @@ def write_header(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> Non
     np.lib.format.write_array_header_1_0(file, {"descr": described, "fortran_order": False, "shape": shape})
 
 
-def synced(file: Any) -> None:
+def flush_to_disk(file: Any) -> None:
     """On the disk before the folder is renamed, so that a power cut leaves no whole-looking folder with holes."""
     file.flush()
     os.fsync(file.fileno())
 
 
-def save(path: Path, values: np.ndarray) -> None:
+def save_array(path: Path, values: np.ndarray) -> None:
     with path.open("wb") as file:
         np.save(file, values)
-        synced(file)
+        flush_to_disk(file)
 
 
 def describe_cache(source: Source, content: Content, tally: Tally, meaning: TargetsAndDomains) -> dict[str, Any]:
@@ -305,9 +307,9 @@ def describe_cache(source: Source, content: Content, tally: Tally, meaning: Targ
     }
 
 
-def usable(folder: Path) -> bool:
+def is_usable(folder: Path) -> bool:
     try:
-        read(folder)
+        read_prepared(folder)
     except ConfigError:
         return False
     return True
@@ -318,11 +320,11 @@ def digest_of(folder: Path) -> str:
     return str(json.loads((folder / "meta.json").read_text())["sha256"])
 
 
-def read(folder: Path) -> dict[str, Any]:
+def read_prepared(folder: Path) -> dict[str, Any]:
     """The fields of a Dataset from its folder. Raises ConfigError."""
     try:
         meta = json.loads((folder / "meta.json").read_text())
-        samples = np.load(folder / "samples.npy", mmap_mode=mapping(folder / "samples.npy"))
+        samples = np.load(folder / "samples.npy", mmap_mode=mmap_mode(folder / "samples.npy"))
         targets = np.load(folder / "targets.npy")
         domains = np.load(folder / "domains.npy") if (folder / "domains.npy").exists() else None
         if list(samples.shape) != meta["shape"] or len(targets) != len(samples):
@@ -339,7 +341,7 @@ def read(folder: Path) -> dict[str, Any]:
     return {"samples": samples, "targets": targets, "domains": domains, **names, **fixed}
 
 
-def mapping(path: Path) -> Literal["c", "r"]:
+def mmap_mode(path: Path) -> Literal["c", "r"]:
     """Copy-on-write, because torch warns about read-only arrays; nobody writes, so all processes share the pages.
 
     Read-only for files that the memory could not hold if somebody did write: the system refuses to map them otherwise.
@@ -348,9 +350,9 @@ def mapping(path: Path) -> Literal["c", "r"]:
     return "c" if path.stat().st_size < memory // 4 else "r"
 
 
-def intact(folder: Path) -> bool:
+def is_intact(folder: Path) -> bool:
     """Whether samples, targets and domains are still those that were written."""
-    fields = read(folder)
+    fields = read_prepared(folder)
     digest = hashlib.sha256()
     for start in range(0, len(fields["samples"]), 1000):
         digest.update(np.ascontiguousarray(fields["samples"][start : start + 1000]).data)

@@ -8,7 +8,7 @@ own deviation.
 from typing import NamedTuple
 
 EXAMPLES = "all pixels of the published training part, as in the examples of PyTorch and most federated code"
-MEASURED = "no constants are published or usual: measured on the training part when it is decoded"
+NOT_PUBLISHED = "no constants are published or usual: measured on the training part when it is decoded"
 
 
 class Constants(NamedTuple):
@@ -22,7 +22,7 @@ class Constants(NamedTuple):
 CIFAR10 = Constants((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), EXAMPLES)
 MEDMNIST = Constants((0.5,), (0.5,), "the experiments of MedMNIST's authors")
 CONSTANTS = {
-    "digits": Constants(None, None, MEASURED),
+    "digits": Constants(None, None, NOT_PUBLISHED),
     "mnist": Constants((0.1307,), (0.3081,), EXAMPLES),
     "fmnist": Constants((0.2860,), (0.3530,), EXAMPLES),
     "emnist": Constants((0.1736,), (0.3317,), f"{EXAMPLES} (byclass)"),
@@ -33,16 +33,16 @@ CONSTANTS = {
     "cinic10": Constants(
         (0.47889522, 0.47227842, 0.43047404), (0.24205776, 0.23828046, 0.25874835), "the authors' own README"
     ),
-    "mini-imagenet": Constants(None, None, MEASURED),
+    "mini-imagenet": Constants(None, None, NOT_PUBLISHED),
     "tiny-imagenet": Constants((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821), EXAMPLES),
     "organamnist": MEDMNIST,
     "organcmnist": MEDMNIST,
-    "office-caltech10": Constants(None, None, MEASURED),
-    "domainnet10": Constants(None, None, MEASURED),
-    "pacs": Constants(None, None, MEASURED),
+    "office-caltech10": Constants(None, None, NOT_PUBLISHED),
+    "domainnet10": Constants(None, None, NOT_PUBLISHED),
+    "pacs": Constants(None, None, NOT_PUBLISHED),
 }
 
 
-def constants_of(name: str) -> Constants:
+def published_constants(name: str) -> Constants:
     """Those of a data set; measured where nothing is known."""
-    return CONSTANTS.get(name, Constants(None, None, MEASURED))
+    return CONSTANTS.get(name, Constants(None, None, NOT_PUBLISHED))

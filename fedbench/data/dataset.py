@@ -56,7 +56,7 @@ class Dataset:
     @classmethod
     def load(cls, config: "DataConfig", progress: OnProgress | None = None) -> "Dataset":
         """The data set that a configuration names, decoded at the first call on this machine. Raises ConfigError."""
-        dataset = cls.open(cache.prepare(sources.find(config, progress), progress))
+        dataset = cls.open(cache.prepare(sources.find_source(config, progress), progress))
         if config.task not in ("auto", dataset.task):
             raise ConfigError(f"data.task = {config.task}: data {config.name} is for {dataset.task}; leave it out")
         if config.content and config.content != dataset.content:
@@ -69,7 +69,7 @@ class Dataset:
     @classmethod
     def open(cls, folder: Path) -> "Dataset":
         """The prepared data set in a folder of the cache. Raises ConfigError."""
-        return cls(**cache.read(folder), folder=folder)
+        return cls(**cache.read_prepared(folder), folder=folder)
 
     def normalised(self, mean: Sequence[float], std: Sequence[float]) -> "Dataset":
         """With other constants, one for all channels or one each; those that are empty stay. Raises ConfigError."""
@@ -90,7 +90,7 @@ class Dataset:
     def __reduce__(self) -> tuple:
         if self.folder is None:
             return super().__reduce__()  # type: ignore[return-value]
-        return reopened, (self.folder, self.mean, self.std)
+        return reopen_dataset, (self.folder, self.mean, self.std)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -177,7 +177,7 @@ class Dataset:
         return (1 / (self.unit * std)).to(device, dtype), (-mean / std).to(device, dtype)
 
 
-def reopened(folder: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:
+def reopen_dataset(folder: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:
     """A data set that travelled as its folder."""
     return Dataset.open(folder).normalised(mean, std)
 

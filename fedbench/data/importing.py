@@ -11,15 +11,15 @@ from fedbench.data import archives, cache
 from fedbench.data.cache import OnProgress
 from fedbench.data.reading.published import (
     Published,
+    changed_files,
     check_pickles,
-    folders,
-    lacking,
-    locate,
-    seal,
-    search,
-    store,
-    take,
-    unlike,
+    find_at,
+    find_below,
+    folder_in_cache,
+    folders_below,
+    mark_complete,
+    missing_text,
+    take_files,
 )
 from fedbench.data.sources import published_names, published_of
 from fedbench.errors import ConfigError
@@ -36,31 +36,31 @@ def import_files(name: str, path: Path, progress: OnProgress | None = None) -> P
         raise ConfigError(f"--from is for {', '.join(published_names())}; give {name} its path instead")
     if not path.exists():
         raise ConfigError(f"--from {path}: no such file or folder")
-    folder = store(name)
-    with cache.locked(folder.with_name(f"{name}.lock")), gathered(published, path, progress) as (place, ours):
-        found = search(published, place)
+    folder = folder_in_cache(name)
+    with cache.hold_lock(folder.with_name(f"{name}.lock")), files_to_import(published, path, progress) as (place, ours):
+        found = find_below(published, place)
         if found is None:
-            raise ConfigError(f"--from {path}: {lacking(published, list(folders(place)))}")
+            raise ConfigError(f"--from {path}: {missing_text(published, list(folders_below(place)))}")
         if published.pickled:
             check_pickles(published, found)
-        with cache.writing(folder.parent), cache.replacing(folder) as part:
-            take(published, found, part, move=ours)
-            seal(part)
+        with cache.refuse_disk_errors(folder.parent), cache.replace_folder(folder) as part:
+            take_files(published, found, part, move=ours)
+            mark_complete(part)
     return folder
 
 
 @contextmanager
-def gathered(published: Published, path: Path, progress: OnProgress | None) -> Iterator[tuple[Path, bool]]:
+def files_to_import(published: Published, path: Path, progress: OnProgress | None) -> Iterator[tuple[Path, bool]]:
     """A folder in which to look for the set, and whether it is a copy that may be taken apart."""
     place = path.parent if path.is_file() and published.has(path.name) else path
-    packed = packed_in(published, place)
+    packed = archives_to_unpack(published, place)
     if not packed:
         yield place, False
         return
-    with cache.writing(cache.root()):
-        temporary = Path(tempfile.mkdtemp(prefix="import-", dir=store("x").parent))
+    with cache.refuse_disk_errors(cache.root()):
+        temporary = Path(tempfile.mkdtemp(prefix="import-", dir=folder_in_cache("x").parent))
     try:
-        with cache.writing(cache.root()):
+        with cache.refuse_disk_errors(cache.root()):
             for archive in packed:
                 archives.extract(archive, temporary, published.wanted, progress)
             for file in loose_files(published, path):
@@ -70,11 +70,11 @@ def gathered(published: Published, path: Path, progress: OnProgress | None) -> I
         archives.remove_tree(temporary)
 
 
-def packed_in(published: Published, place: Path) -> list[Path]:
+def archives_to_unpack(published: Published, place: Path) -> list[Path]:
     """What to unpack: nothing where the set is there as it is; of a folder's archives the published ones, else all."""
     if place.is_file():
         return [place]
-    if search(published, place) is not None:
+    if find_below(published, place) is not None:
         return []
     found = [p for p in sorted(place.iterdir()) if not published.has(p.name) and archives.is_archive(p)]
     known = {wanted.name for wanted in published.downloads()}
@@ -89,16 +89,16 @@ def loose_files(published: Published, folder: Path) -> list[Path]:
     return sorted({p for pattern in patterns for p in folder.glob(Path(pattern).name) if p.is_file()})
 
 
-def checksums(config: DataConfig) -> tuple[bool, str]:
+def compare_checksums(config: DataConfig) -> tuple[bool, str]:
     """Whether the published files are as published, or at least nothing says otherwise; and a few words on it."""
     published = published_of(config.name)
     if published is None:
         return True, "no published checksums to compare with"
-    folder = locate(published, config.root.expanduser().absolute()) if config.root else store(config.name)
+    folder = find_at(published, config.root.expanduser().absolute()) if config.root else folder_in_cache(config.name)
     sums = published.sums()
     if folder is None or not sums:
         return True, "no published checksums to compare with"
-    changed = unlike(published, folder)
+    changed = changed_files(published, folder)
     if changed:
         return False, f"MD5 is not the published one: {', '.join(path.name for path in changed)}"
     return True, "MD5 as published"

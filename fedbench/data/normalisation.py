@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fedbench.data.reading.targets import NAMED
+from fedbench.data.reading.targets import NAMES_SHOWN
 
 CODES = 1000
 """Whole numbers below this may be codes of categories; larger ones are amounts."""
@@ -23,19 +23,19 @@ class MeanAndDeviation(Protocol):
         """What readers should know of it."""
 
 
-def constants_of(samples: np.ndarray, categories: bool = False) -> MeanAndDeviation:
+def moments_of(samples: np.ndarray, categories: bool = False) -> MeanAndDeviation:
     """What fits samples like these: pixels for uint8, features for floats, nothing for whole numbers (tokens).
 
     categories: whether columns of rows may hold codes of categories.
     """
     if samples.dtype == np.uint8:
-        return Pixels()
+        return PixelMoments()
     if not np.issubdtype(samples.dtype, np.floating):
-        return Tokens()
-    return Rows(samples.shape[1]) if categories and samples.ndim == 2 else Features()
+        return TokenMoments()
+    return RowMoments(samples.shape[1]) if categories and samples.ndim == 2 else FeatureMoments()
 
 
-class Pixels:
+class PixelMoments:
     """Of pixels in [0, 1]; the deviation of a constant channel counts as 1."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Pixels:
         return ()
 
 
-class Features:
+class FeatureMoments:
     """Of numbers as they are, in float64; the deviation of a constant feature counts as 1."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Features:
         return ()
 
 
-class Rows(Features):
+class RowMoments(FeatureMoments):
     """Features of rows [b, C], of which some columns may hold codes of categories, which stay as they are.
 
     Codes are small whole numbers from 0 or 1 that use most of their range, in a row whose other columns hold anything
@@ -131,10 +131,10 @@ class Rows(Features):
 
 
 def _listed(columns: np.ndarray) -> str:
-    return ", ".join(map(str, columns[:NAMED])) + (", ..." if len(columns) > NAMED else "")
+    return ", ".join(map(str, columns[:NAMES_SHOWN])) + (", ..." if len(columns) > NAMES_SHOWN else "")
 
 
-class Tokens:
+class TokenMoments:
     """Whole numbers stay as they are."""
 
     def add(self, samples: np.ndarray) -> None:

@@ -32,7 +32,7 @@ class Prepared:
     def found(self) -> Dataset | None:
         """The data set as it lies on this machine: in the same place, on a shared path say, or in its own cache."""
         for folder in (self.folder, self._own, self._copied):
-            if cache.usable(folder) and cache.digest_of(folder) == self.digest:
+            if cache.is_usable(folder) and cache.digest_of(folder) == self.digest:
                 return Dataset.open(folder).normalised(self.mean, self.std)
         return None
 
@@ -42,10 +42,10 @@ class Prepared:
 
     def written(self, files: Mapping[str, np.ndarray]) -> Dataset:
         """The data set out of its files, in this machine's cache from now on. Raises ConfigError."""
-        with cache.locked(self._copied.with_name(f"{self._copied.name}.lock")):
+        with cache.hold_lock(self._copied.with_name(f"{self._copied.name}.lock")):
             if (here := self.found()) is not None:
                 return here
-            with cache.writing(self._copied.parent), cache.replacing(self._copied) as part:
+            with cache.refuse_disk_errors(self._copied.parent), cache.replace_folder(self._copied) as part:
                 for name, content in files.items():
                     content.tofile(part / name)
         here = self.found()

@@ -29,10 +29,12 @@ def _check(name: str, thing: Any) -> None:
     check_class(thing)
 
 
+NO_METHODS = (*CONTRACT, "cotraining")
+"""The files beside the methods: what every method is written in, and what a family of methods derives from."""
 METHODS = Table(
     "method",
     group="fedbench.methods",
-    own=modules(__name__, __path__, CONTRACT),
+    own=modules(__name__, __path__, NO_METHODS),
     held=_class_in,
     form="package.module:Class",
     check=_check,

@@ -2,15 +2,15 @@
 
 import sys
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from pydantic import Field
 from torch import nn
 
-from fedbench.aggregation.aggregator import overtaken
+from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.aggregation.means import normalised
 from fedbench.config import Section, TrainConfig
 from fedbench.engine.fit import AMOUNT
@@ -28,6 +28,34 @@ WEIGHTS_TOLERANCE = 1e-6
 """By which a sum of weights may miss 1."""
 WHERE = "Where we decide:"
 """The line of a module's docstring under which its decisions stand, as a list."""
+NEEDS = {
+    "head": "a classifier head",
+    "public": "a public set",
+    "classes": "classes",
+    "epochs": "epochs in place of train.steps",
+}
+"""What a method may need, in words."""
+
+Hook = TypeVar("Hook", bound=Callable[..., Any])
+
+
+def uses_aggregator(hook: Hook) -> Hook:
+    """Marks an `aggregate` that makes the shared model by `Method.aggregate`, so that any aggregator may be chosen.
+
+    An `aggregate` that takes the place of a marked one has no mark, until it is marked too.
+    """
+    vars(hook)["uses_aggregator"] = True
+    return hook
+
+
+def takes_aggregators(kind: "type[Method]") -> bool:
+    """Whether any aggregator may be chosen for a method."""
+    return getattr(kind.aggregate, "uses_aggregator", False)
+
+
+def needs_mean_only(kind: "type[Method]") -> bool:
+    """Whether hosts may add uploads up by `weights`: its server half makes the same of their mean as of all of them."""
+    return all(getattr(hook, "mean_suffices", False) for hook in (kind.aggregate, kind.weights))
 
 
 @dataclass(frozen=True)
@@ -43,25 +71,13 @@ class About:
 class Method:
     """A federated method: the client half, the server half and its options. The base class is FedAvg.
 
-    State: what a client keeps; Server: what the server keeps; both dataclasses.
+    Options: as `method.<name>`; State: what a client keeps; Server: what the server keeps; both dataclasses.
 
-    Hooks, each with FedAvg's answer. Of the client: private, begin, receive, train, personal, resting; of the server:
-    start, send, aggregate, weights, global_model; of both: check, adapt_model, steps.
+    Hooks, each with FedAvg's answer. Of the client: private, begin, receive, train, personal, idle_model; of the
+    server: start, send, aggregate, weights, global_model; of both: check, adapt_model, steps.
 
-    Traits. about: for the table of methods. train_defaults: its own defaults of `train.*` keys. trains: who trains
-    in a round: the clients drawn for it, all, or one model on the pooled data. after_fit: where the scores of the
-    point after_fit come from: the fit, or another point that is the same by definition. has_global: whether there
-    is a global model to evaluate; none: if everything is shared. needs_head, needs_public, needs_classes,
-    needs_numbers: what it cannot do without; the last are samples of numbers, not of tokens. looks_once: its loss
-    keeps what it sees of a batch, so that an optimiser that looks several times at one is refused. own_epochs: it
-    names its epochs itself and refuses `train.steps`. own_steps: it makes its steps itself (`Client.training`) and
-    refuses lightning.Trainer. plain_steps: these are plain ones, so that the optimiser, its momentum, decay and
-    memory have no part in them. own_optimizer: it brings an optimiser, so that the module's own is never used.
-    averages: its `aggregate` is the one here, or calls it for the shared model, so that it takes any aggregator; a
-    class with an `aggregate` of its own must say so. mean_suffices: its `aggregate` makes the same of one upload,
-    the weighted mean of all (of whole numbers the largest), as of all of them, so that hosts may add them up by
-    `weights`, which are asked for beforehand, of uploads without a field; a class with an `aggregate` or `weights`
-    of its own must say so too.
+    Traits, each with its default and, in brackets, who asks: needs, after_fit, optimizer, trainers, makes_steps, and
+    two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices` (aggregate and weights).
     """
 
     about: ClassVar[About] = About("")
@@ -80,27 +96,23 @@ class Method:
     Server: ClassVar[type[ServerState]] = ServerState
 
     train_defaults: ClassVar[dict[str, Any]] = {}
-    trains: Literal["drawn", "all", "pooled"] = "drawn"
+    """Its own defaults of `train.*` keys (resolve)."""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """What it cannot do without, of NEEDS (resolve, `fedbench methods`)."""
     after_fit: ClassVar[Literal["fit", "after_agg", "global"]] = "fit"
-    has_global: bool | None = None
-    needs_head: ClassVar[bool] = False
-    needs_public: ClassVar[bool] = False
-    needs_classes: ClassVar[bool] = False
-    needs_numbers: bool = False
-    looks_once: bool = False
-    own_epochs: ClassVar[bool] = False
-    own_steps: bool = False
-    plain_steps: ClassVar[bool] = False
-    own_optimizer: ClassVar[bool] = False
-    averages: ClassVar[bool] = True
-    mean_suffices: ClassVar[bool] = True
+    """Where the scores of after_fit come from: the fit, or another point that is the same by definition (driver)."""
+    optimizer: ClassVar[Literal["run", "own", "plain"]] = "run"
+    """Whose steps train the model: the run's optimiser, its own, or plain steps without one (warnings, spaces)."""
 
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
-        if overtaken(cls, "averages", "aggregate"):
-            cls.averages = False
-        if overtaken(cls, "mean_suffices", "aggregate", "weights"):
-            cls.mean_suffices = False
+    @classmethod
+    def trainers(cls, options: Any) -> Literal["drawn", "all", "pooled"]:
+        """Who trains in a round: the clients drawn for it, all, or one model on the pooled data (driver, estimates)."""
+        return "drawn"
+
+    @classmethod
+    def makes_steps(cls, options: Any) -> bool:
+        """Whether it makes its steps itself, by `Client.training`, which no other engine can (resolve, warnings)."""
+        return False
 
     def __init__(self, options: Any, context: Context) -> None:
         self.options, self.context = options, context
@@ -174,6 +186,8 @@ class Method:
         """What client number `client` is sent. Tensors that several clients share are sent to a host once."""
         return model_message(server.params, server.buffers, server.counters)
 
+    @uses_aggregator
+    @mean_suffices
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         """Turn the uploads of a round, ascending by client and never empty, into the server's next state.
 
@@ -190,6 +204,7 @@ class Method:
         model = aggregator.combine(models, weights, weights_of(server), server.aggregator)
         server.params, server.buffers, server.counters = model.params, model.buffers, model.counters
 
+    @mean_suffices
     def weights(self, uploads: Sequence[Upload]) -> list[float]:
         """Weights of the uploads, summing to 1: by training images, or uniform."""
         if self.options.weighting == "uniform":
@@ -212,11 +227,12 @@ class Method:
             place_of_code(self.weights),
         )
 
-    def resting(self, client: Client) -> Weights:
+    def idle_model(self, client: Client) -> Weights:
         """What is evaluated as trained at a client that sits out, where no score of a fit is known.
 
-        Before its first training: the start model as the client has it. `client.round` is the round of the model that
-        was delivered, with which this is evaluated.
+        Before its first training: the start model as the client has it. A method with an answer of its own is asked
+        again after every extra pass. `client.round` is the round of the model that was delivered, with which this is
+        evaluated.
         """
         initial, state = client.initial, client.state
         return initial.replace(
@@ -242,10 +258,11 @@ class Method:
         return Upload(client.id, client.samples, trained, traces, **{**fields, **more})
 
     def global_model(self, server: Any, initial: Weights) -> Weights | None:
-        """The global model, where the method has one."""
-        everything = self.shared.all and self.shared_buffers.all
-        if self.has_global is False or (self.has_global is None and not everything):
-            return None
+        """The global model, where there is one to evaluate: by default where everything is shared."""
+        return self.completed(server, initial) if self.shared.all and self.shared_buffers.all else None
+
+    def completed(self, server: Any, initial: Weights) -> Weights:
+        """The shared model of the server, with the initial numbers where it has none."""
         return Weights(
             params=self.shared.put(initial.params, server.params),
             buffers=self.shared_buffers.put(initial.buffers, server.buffers),

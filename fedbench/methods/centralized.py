@@ -4,10 +4,11 @@ Nothing is counted as traffic: the raw data are pooled. The optimiser is kept fr
 run cut into rounds. With `ft_epochs`, after_agg is a throwaway fine-tuned copy for each client.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.engine.fit import Amount
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client
@@ -26,9 +27,11 @@ class Centralized(Method):
         ft_epochs: int = Field(0, ge=0, description="epochs of throwaway fine-tuning per client before evaluation")
 
     train_defaults: ClassVar[dict[str, Any]] = {"keep_optimizer": True}
-    trains = "pooled"
-    averages = False
     after_fit = "global"
+
+    @classmethod
+    def trainers(cls, options: Any) -> Literal["pooled"]:
+        return "pooled"
 
     def personal(self, client: Client, model: Weights, point: Point) -> Weights:
         if not self.options.ft_epochs:
@@ -37,6 +40,11 @@ class Centralized(Method):
 
     def send(self, server: Any, client: int) -> Message:
         return free(super().send(server, client))
+
+    @mean_suffices
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+        """One model comes, and no aggregator has a part in it."""
+        super().aggregate(server, uploads)
 
     def train(self, client: Client, received: Weights) -> Upload:
         upload = super().train(client, received)

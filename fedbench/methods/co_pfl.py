@@ -24,26 +24,26 @@ Where we decide:
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.aggregation.leave_one_out import cut_alike, deviation, deviations, leave_out
 from fedbench.aggregation.means import masked_mean, normalised
 from fedbench.aggregation.packed import bits_to_mask, mask_counts, mask_to_bits
 from fedbench.aggregation.ranks import floored_share, largest
 from fedbench.config import TrainConfig
+from fedbench.engine.fit import Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, encoded, sparse, uncounted
-from fedbench.methods.parts.contributions import cut_alike, deviation, deviations, leave_out
-from fedbench.methods.parts.mask_shares import by_tensor
-from fedbench.methods.parts.moments import Pairs, fresh, train_part
 from fedbench.methods.server import ServerState
-from fedbench.module.masks import choose, holds_one, without
+from fedbench.module.layout import shares_by_tensor
+from fedbench.module.masks import bitmask, choose, holds_one, without
 from fedbench.module.weights import Weights
 
 LEAST_SHARED = 0.1
@@ -58,6 +58,9 @@ READINGS = {
 ALL = 1 - 1e-12
 """Weight of a client in the last mean from which nobody else was in it."""
 
+Pairs = dict[str, dict[str, Any]]
+"""By phase (or "both"): means of gradients `u` and of their squares `v` `[N]`, and how often they were updated."""
+
 
 class CoPFL(Method):
     """Personal parameters by change, trained with moments of their own; the others weighted by contribution."""
@@ -68,7 +71,7 @@ class CoPFL(Method):
         "Xing et al., preprint",
         2025,
     )
-    needs_classes = True
+    needs = frozenset({"classes"})
 
     class Options(Method.Options):
         personalization_rate: float = Field(
@@ -127,8 +130,7 @@ class CoPFL(Method):
         "batch_size": 32,
         "epochs": 3,
     }
-    own_optimizer = True
-    has_global = False  # the server's vector stands still where anybody's mask is 1: no client holds it
+    optimizer = "own"
 
     @dataclass
     class State(PrivateState):
@@ -154,9 +156,9 @@ class CoPFL(Method):
         name = next((name for name, reading in READINGS.items() if reading == taken), "neither literal nor working")
         return [f"Reading: {name} ({' '.join(f'{k}={v}' for k, v in taken.items())}).", *super().decisions(options)]
 
-    @property
-    def own_steps(self) -> bool:  # type: ignore[override]
-        return self.options.moments == "shared"
+    @classmethod
+    def makes_steps(cls, options: Any) -> bool:
+        return bool(options.moments == "shared")
 
     @classmethod
     def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
@@ -266,6 +268,9 @@ class CoPFL(Method):
             message.add(previous=uncounted(server.previous) if client in server.alphas else server.previous)
         return message
 
+    def global_model(self, server: Any, initial: Weights) -> None:
+        """None: the server's vector stands still where anybody's mask is 1, and no client holds it."""
+
     def weights(self, uploads: Sequence[Upload]) -> list[float]:
         """Weights by contribution (eq. 10); uniform where no score says anything."""
         scores = [float(u.score) for u in uploads]
@@ -305,7 +310,9 @@ class CoPFL(Method):
         server.trace("live_share", live)
         if server.traced:
             counts = mask_counts(masks, self.context.layout.size)
-            for name, share in by_tensor("personal_share", self.context.layout.params, counts, len(masks)).items():
+            for name, share in shares_by_tensor(
+                "personal_share", self.context.layout.params, counts, len(masks)
+            ).items():
                 server.trace(name, share)
         for client, alpha in server.alphas.items():
             server.trace("alpha", alpha, client)
@@ -315,3 +322,48 @@ class CoPFL(Method):
                 "personal for somebody: from here on it is nearly local training; take the working reading "
                 "(`fedbench methods co-pfl`), or lower method.personalization_budget, to share more"
             )
+
+
+def train_part(
+    client: Client, start: Weights, phase: str, part: Tensor, options: Any, pairs: Pairs
+) -> tuple[Weights, int]:
+    """Train a part `[N]` of the parameters; the model and the number of steps. Its moments in `pairs` go on."""
+    decay, ledger = client.learner.train.weight_decay, client.learner.ledger
+    before, dtype = ledger.steps, start.params.dtype
+    edit = partial(masked_gradient, decay=decay)
+    if options.moments == "none":
+        step = Step(edit, rule=torch.optim.SGD, memory={}, part=part.to(dtype))
+        return client.fit(start, client.train, phase, step=step), ledger.steps - before
+    adam = partial(torch.optim.Adam, betas=(options.beta1, options.beta2), eps=options.eps)
+    pair = pairs.setdefault("both" if options.moments == "shared" else phase, fresh(start.params))
+    counter = start.params.new_tensor(pair["steps"], dtype=torch.float32)  # fused steps want it on the device
+    memory: dict[str, Any] = {"optimizer": {"exp_avg": pair["u"], "exp_avg_sq": pair["v"], "step": counter}}
+    if options.moments == "mask_aware":
+        inside = part.to(dtype)
+        memory["optimizer"]["exp_avg"] = pair["u"] * inside  # the others only lose weight, below
+        model = client.fit(start, client.train, phase, step=Step(edit, rule=adam, memory=memory, part=inside))
+    else:
+        bits = bitmask(part, start.params)
+        step = Step(rule=partial(adam, weight_decay=decay), memory=memory)
+        with client.training(start, client.train, phase, step=step) as training:
+            for batch in training:
+                training.step(batch)
+                choose(bits, training.w, start.params, in_place=True)
+        model = training.weights
+    steps, after = ledger.steps - before, memory["optimizer"]
+    if options.moments == "mask_aware":
+        after["exp_avg"].add_(pair["u"] * (1 - inside), alpha=options.beta1**steps)
+    pair.update({"u": after["exp_avg"], "v": after["exp_avg_sq"], "steps": pair["steps"] + steps})
+    return model, steps
+
+
+def fresh(like: Tensor) -> dict[str, Any]:
+    """Moments before the first step."""
+    return {"u": torch.zeros_like(like), "v": torch.zeros_like(like), "steps": 0}
+
+
+def masked_gradient(g: Tensor, w: Tensor, s: Any, decay: float = 0.0) -> None:
+    """The gradient of a part, with weight decay; `[N]`, or a stack of clients `[K, N]`."""
+    if decay:
+        g.add_(w, alpha=decay)
+    g.mul_(s.part)

@@ -1,7 +1,7 @@
 """What the code of a method keeps to: how its class is written, what its hooks return, and what they leave as it is."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from functools import cache, cached_property
@@ -16,7 +16,7 @@ from torch import Tensor
 from fedbench.config import TrainConfig
 from fedbench.config.words import explain
 from fedbench.errors import ConfigError, RunError, place_of_code
-from fedbench.methods.base import ExtraPass, Method
+from fedbench.methods.base import NEEDS, ExtraPass, Method
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Message, Upload
 from fedbench.methods.server import ServerState
@@ -27,7 +27,7 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "receive": ((Weights,), "the weights that the client has"),
     "train": ((Upload,), "an upload, `return self.upload(client, trained)`"),
     "personal": ((Weights, Predictor, NOTHING), "weights, a Predictor, or None"),
-    "resting": ((Weights,), "weights"),
+    "idle_model": ((Weights,), "weights"),
     "answer": ((Message,), "a Message"),
     "start": ((ServerState,), "the method's Server, `return self.Server(...)`"),
     "send": ((Message,), "a Message"),
@@ -37,7 +37,24 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "conclude": ((NOTHING,), "nothing: what it makes is written to the server"),
 }
 """By hook, what it returns, in words too."""
-TRAITS = {"trains": ("drawn", "all", "pooled"), "after_fit": ("fit", "after_agg", "global")}
+OTHER_HOOKS = {"private", "begin", "check", "weights", "steps", "adapt_model", "trainers", "makes_steps"}
+TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}
+TRAINERS = ("drawn", "all", "pooled")
+FORMER = {
+    **{f"needs_{what}": f'needs = frozenset({{"{what}"}})' for what in ("head", "public", "classes")},
+    "needs_numbers": "a check() of self.context.samples",
+    "looks_once": "a check() of self.context.looks_again",
+    "own_epochs": 'needs = frozenset({"epochs"})',
+    "own_steps": "the class method makes_steps(cls, options)",
+    "plain_steps": 'optimizer = "plain"',
+    "own_optimizer": 'optimizer = "own"',
+    "trains": "the class method trainers(cls, options)",
+    "has_global": "the hook global_model(self, server, initial)",
+    "averages": "@uses_aggregator of fedbench.methods.base above aggregate",
+    "mean_suffices": "@mean_suffices of fedbench.aggregation.aggregator above aggregate, and above weights",
+    "resting": "the hook idle_model(self, client)",
+}
+"""What classes said of themselves in earlier versions, and what says it now."""
 PARTS = ("params", "buffers", "counters")
 
 
@@ -47,17 +64,32 @@ def check_class(kind: type[Method]) -> None:
     _check_state(kind, "Server", ServerState)
     if not (isinstance(kind.Options, type) and issubclass(kind.Options, Method.Options)):
         raise _mistake(kind.Options, f"{kind.__name__}.Options must derive from Method.Options")
-    for name in RETURNS.keys() | {"private", "begin", "check", "weights", "steps", "adapt_model"}:
+    for name in RETURNS.keys() | OTHER_HOOKS:
         _check_hook(kind, name)
-    for name, legal in TRAITS.items():
-        own = inspect.getattr_static(kind, name)
-        if not isinstance(own, property) and own not in legal:
-            raise _mistake(kind, f"{kind.__name__}.{name} = {own!r}: must be one of {', '.join(legal)}")
+    _check_traits(kind)
     try:
         TrainConfig(**kind.train_defaults)
     except ValidationError as error:
         line = explain(error, TrainConfig, "train.")
         raise _mistake(kind, f"{kind.__name__}.train_defaults: {line}") from None
+
+
+def _check_traits(kind: type[Method]) -> None:
+    """Whether what a class says of itself is known, and said as it is said now."""
+    for part in kind.__mro__:
+        for name in vars(part).keys() & FORMER.keys():
+            raise _mistake(part, f"{kind.__name__}.{name} means nothing any more: write {FORMER[name]}")
+    for name, legal in TRAITS.items():
+        if (value := getattr(kind, name)) not in legal:
+            raise _mistake(kind, f"{kind.__name__}.{name} = {value!r}: must be one of {', '.join(legal)}")
+    if not isinstance(kind.needs, Set) or kind.needs - NEEDS.keys():
+        raise _mistake(kind, f"{kind.__name__}.needs = {kind.needs!r}: must be a frozenset of {', '.join(NEEDS)}")
+
+
+def check_trainers(method: Method) -> None:
+    """Raises RunError for a method that says of nobody that he trains."""
+    if (found := method.trainers(method.options)) not in TRAINERS:
+        raise wrong(method, "trainers", f"must return one of {', '.join(TRAINERS)}; it returned {found!r}")
 
 
 def _check_state(kind: type[Method], name: str, base: type[PrivateState | ServerState]) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -30,7 +31,6 @@ from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.methods.messages import Message, Upload
-from fedbench.methods.parts.similarity import attention, softmax_of_cosines, squared_distances
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
@@ -89,8 +89,6 @@ class FedAMP(Method):
         model_buffers: dict[int, Tensor] = field(default_factory=dict)
         clouds: list[Tensor] = field(default_factory=list)
         cloud_buffers: list[Tensor] = field(default_factory=list)
-
-    has_global = False  # every client has its own mixture
 
     def check(self) -> tuple[str, ...]:
         options = self.options
@@ -155,6 +153,9 @@ class FedAMP(Method):
                 if i != j and pairs:
                     server.trace(f"weight/{j}", weight, i)
 
+    def global_model(self, server: Any, initial: Weights) -> None:
+        """None: every client has its own mixture."""
+
     def mixing(self, server: Any, products: Tensor) -> Tensor:
         """xi `[M, M]` of the round after this one, from the products of all models."""
         sigma, own = self.options.sigma, self.options.self_weight
@@ -169,3 +170,35 @@ class FedAMP(Method):
                 "lower method.alpha, or raise method.sigma"
             )
         return weights
+
+
+def squared_distances(products: Tensor) -> Tensor:
+    """|w_i - w_j|^2 `[M, M]` from the products w_i w_j."""
+    norms = products.diagonal()
+    return (norms[:, None] + norms - 2 * products).clamp_(min=0).fill_diagonal_(0)
+
+
+def attention(squared: Tensor, alpha: float, sigma: float) -> tuple[Tensor, bool]:
+    """xi `[M, M]` of Algorithm 1 from squared distances, and whether a row's own weight would have been negative."""
+    # NumPy, because the order of a torch sum depends on the number of threads.
+    xi = alpha / sigma * np.exp(-squared.numpy() / sigma)
+    np.fill_diagonal(xi, 0)
+    others = xi.sum(1, keepdims=True)
+    xi /= np.maximum(others, 1)
+    np.fill_diagonal(xi, np.maximum(1 - others[:, 0], 0))
+    return torch.from_numpy(xi), bool((others > 1).any())
+
+
+def softmax_of_cosines(products: Tensor, sigma: float, own: float) -> Tensor:
+    """xi `[M, M]` of HeurFedAMP: `own` for oneself, the rest by exp(sigma cos(w_i, w_j)) among the others."""
+    p = products.numpy()
+    if len(p) == 1:
+        return torch.ones_like(products)
+    norms = np.sqrt(p.diagonal().clip(min=0))
+    scale = np.outer(norms, norms)
+    scores = sigma * np.divide(p, scale, out=np.zeros_like(p), where=scale > 0)
+    np.fill_diagonal(scores, -np.inf)
+    xi = np.exp(scores - scores.max(1, keepdims=True))
+    xi *= (1 - own) / xi.sum(1, keepdims=True)
+    np.fill_diagonal(xi, own)
+    return torch.from_numpy(xi)

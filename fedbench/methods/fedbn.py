@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fedbench.methods.base import About, Method
+from fedbench.methods.base import About, Method, uses_aggregator
 from fedbench.methods.messages import Upload
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
@@ -38,8 +38,6 @@ class FedBN(Method):
             "batch", description="BatchNorm layers, or every kind of normalisation layer"
         )
 
-    averages = True
-
     @dataclass
     class Server(ServerState):
         trained: list[int] = field(default_factory=list)
@@ -57,6 +55,7 @@ class FedBN(Method):
     def _norm(self, layout: Layout) -> Masks:
         return layout.masks("any_norm" if self.options.norm_types == "all" else "norm")
 
+    @uses_aggregator
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         server.trained = sorted({*server.trained, *(upload.client for upload in uploads)})

@@ -31,7 +31,7 @@ from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
-from fedbench.methods.parts.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
+from fedbench.methods.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 
@@ -40,7 +40,7 @@ class FedCT(CoTraining):
     """Training on private images and on public ones with the labels that most clients voted for."""
 
     about = About("clients vote on labels of public images", "co-training", "Abourayya et al., AAAI", 2025)
-    needs_classes = True
+    needs = frozenset({"public", "classes"})
 
     class Options(CoTraining.Options):
         combine: Literal["union", "paired", "sum"] = Field(

@@ -24,16 +24,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.aggregation.means import weighted_mean
 from fedbench.aggregation.ranks import above_quantile, min_max
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Move
+from fedbench.engine.pulls import pull_to
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, uncounted
-from fedbench.methods.parts.mask_shares import by_tensor
-from fedbench.methods.parts.pulls import pull_to
+from fedbench.module.layout import shares_by_tensor
 from fedbench.module.masks import choose, holds_one
 from fedbench.module.weights import Weights
 
@@ -54,7 +55,6 @@ class FedDPA(Method):
         "Yang et al., NeurIPS",
         2023,
     )
-    mean_suffices = True
 
     class Options(Method.Options):
         threshold: float = Field(
@@ -123,7 +123,7 @@ class FedDPA(Method):
         joint = self.options.training == "joint"
         trained = client.fit(received, client.train) if joint else self.alternate(client, received)
         client.state.local = trained.params
-        shares = by_tensor("personal_share", self.context.layout.params, received.mask)
+        shares = shares_by_tensor("personal_share", self.context.layout.params, received.mask)
         shares["personal_share"] = float(received.mask.sum()) / len(received.mask)
         return self.upload(client, trained, traces=shares, params=self.update(client, trained.params))
 
@@ -160,6 +160,7 @@ class FedDPA(Method):
     def send(self, server: Any, client: int) -> Message:
         return super().send(server, client).add(participants=uncounted(len(server.participants)))
 
+    @mean_suffices
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         before = server.params
         super().aggregate(server, uploads)

@@ -18,24 +18,26 @@ Where we decide:
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
-from math import log
-from typing import Literal
+from math import exp, inf, log
+from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
+from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.aggregation.privacy import LabelNoise, NumberNoise, epsilon_at
 from fedbench.engine.fit import Batches, Loss, Paired
+from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
+from fedbench.methods.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
 from fedbench.methods.messages import Encoded, Upload, encoded
 from fedbench.methods.messages import Field as MessageField
-from fedbench.methods.parts.account import Account
-from fedbench.methods.parts.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
-from fedbench.methods.parts.privacy import NumberNoise
-from fedbench.methods.parts.trust import RoundMeans, certainty, class_shares, step_trusted_loss, trust
 from fedbench.module.weights import Weights
 
 
@@ -48,7 +50,7 @@ class FedMosaic(CoTraining):
         "anonymous submission",
         2025,
     )
-    needs_classes = True
+    needs = frozenset({"public", "classes"})
 
     class Options(CoTraining.Options):
         expertise: Literal["class_frequency", "entropy", "equal"] = Field(
@@ -67,9 +69,9 @@ class FedMosaic(CoTraining):
         privacy_delta: float = Field(1e-5, gt=0, lt=1, description="delta of the budgets that are reported")
         expertise_bits: int = Field(32, ge=1, le=32, description="bits counted for one expertise number")
 
-    @property
-    def own_steps(self) -> bool:  # type: ignore[override]
-        return self.options.lambda_update == "epoch"
+    @classmethod
+    def makes_steps(cls, options: Any) -> bool:
+        return bool(options.lambda_update == "epoch")
 
     def check(self) -> Iterable[str]:
         lines, options = super().check(), self.options
@@ -88,7 +90,7 @@ class FedMosaic(CoTraining):
         means = RoundMeans(client.learner.device)
         if public is None:
             trained = client.fit(received, client.train)
-        elif self.own_steps:
+        elif self.makes_steps(self.options):
             trained = self._by_epoch(client, received, public, means)
         elif (loss := self._loss(client, received, public, means)) is None:
             trained = client.fit(received, client.train)
@@ -96,7 +98,7 @@ class FedMosaic(CoTraining):
             trained = client.fit(received, Paired(client.train, public, self._public_batch), loss=loss)
         return trained, means.traces()
 
-    def _loss(self, client: Client, received: Weights, public: Relabelled, means: RoundMeans) -> Loss | None:
+    def _loss(self, client: Client, received: Weights, public: Relabelled, means: "RoundMeans") -> Loss | None:
         """The loss of every step of a round; none where lambda is 0: the client's own."""
         if self.options.lambda_update == "step":
             eps = torch.full_like(means.count, self.options.lambda_eps)
@@ -104,7 +106,7 @@ class FedMosaic(CoTraining):
         lam = self._trust(client, received, public, means)
         return Loss(weighted_sum, lam=lam) if lam > 0 else None
 
-    def _by_epoch(self, client: Client, received: Weights, public: Relabelled, means: RoundMeans) -> Weights:
+    def _by_epoch(self, client: Client, received: Weights, public: Relabelled, means: "RoundMeans") -> Weights:
         """Where lambda is 0, the public images rest for the epoch, and go on behind it where they were."""
         s_lam = received.params.new_zeros(())
         orders = client.learner.orders(public, "public", self._public_batch)
@@ -118,7 +120,7 @@ class FedMosaic(CoTraining):
                     training.step((batch, next(others) if lam > 0 else None))
         return training.weights
 
-    def _trust(self, client: Client, weights: Weights, public: Batches, means: RoundMeans) -> float:
+    def _trust(self, client: Client, weights: Weights, public: Batches, means: "RoundMeans") -> float:
         """lambda (eq. 3) from the losses of these weights on all private and all public images."""
         own, others = client.learner.loss(weights, client.train), client.learner.loss(weights, public)
         fixed = self.options.lambda_mode == "fixed"
@@ -159,7 +161,7 @@ class FedMosaic(CoTraining):
         return upload.expertise if "expertise" in upload else super().weight(upload)
 
     @cached_property
-    def account(self) -> Account:
+    def account(self) -> "Account":
         options = self.options
         most = log(self.context.classes) if options.expertise == "entropy" else 1.0
         noise = NumberNoise(options.expertise_sigma, most, self.context.public, options.privacy_delta)
@@ -170,3 +172,111 @@ class FedMosaic(CoTraining):
 
     def budget_lines(self) -> list[str]:
         return self.account.lines(self.most_uploads)
+
+
+TRACED = ("lambda", "loss_private", "loss_public")
+
+
+def trust(private: float, public: float, eps: float) -> float:
+    """lambda in [0, e): 1 where both losses are equal, less where the public labels are the harder ones (eq. 3)."""
+    return exp(-(public - private) / (private + eps))
+
+
+class RoundMeans:
+    """Means over a round of lambda and of the two losses that it comes from. sums: float64 `[3]`; count: `[]`."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.sums = torch.zeros(3, dtype=torch.float64, device=device)
+        self.count = torch.zeros((), dtype=torch.float64, device=device)
+
+    def add(self, lam: float, private: float, public: float) -> None:
+        self.sums.add_(self.sums.new_tensor([lam, private, public]))
+        self.count.add_(1)
+
+    def traces(self) -> dict[str, float]:
+        """By name; not a number where there was no lambda."""
+        return dict(zip(TRACED, (self.sums / self.count).tolist(), strict=True))
+
+
+def step_trusted_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
+    """Both losses with lambda computed from them, for this step's batches and without gradient.
+
+    s.eps: float64 `[]`; s.sums, s.count: of the round's means, to be added to.
+    """
+    private, (images, voted) = batch
+    own = task_loss(net, private)
+    others = F.cross_entropy(net(images), voted)
+    losses = torch.stack([own.detach(), others.detach()]).to(torch.float64)
+    lam = torch.exp((losses[0] - losses[1]) / (losses[0] + s.eps))
+    s.sums.add_(torch.cat([lam[None], losses]))
+    s.count.add_(1)
+    return own + lam.to(others.dtype) * others
+
+
+def certainty(logits: Tensor) -> Tensor:
+    """log C - H of the predictions `[U, C]`, float64 `[U]`: 0 for a uniform one, log C for a sure one."""
+    logs = logits.to(torch.float64).log_softmax(1)
+    return log(logits.shape[1]) + (logs.exp() * logs).sum(1)
+
+
+def class_shares(labels: Tensor, own: Tensor, classes: int) -> Tensor:
+    """For each label `[U]` its share among a client's own ones, float64."""
+    return own.bincount(minlength=classes).to(torch.float64)[labels] / len(own)
+
+
+@dataclass(frozen=True)
+class Account:
+    """Of uploads with a label and, if `expertise_sent`, an expertise number for every public image."""
+
+    labels: LabelNoise
+    expertise: NumberNoise
+    expertise_sent: bool
+
+    @property
+    def in_the_clear(self) -> str | None:
+        """Which of labels and expertise is sent without noise."""
+        if self.labels.kind == "none":
+            return "labels are sent without noise (method.label_privacy)"
+        if self.expertise_sent and not self.expertise.sigma:
+            return "expertise is sent without noise (method.expertise_sigma, or method.expertise=equal)"
+        return None
+
+    def spent(self, uploads: int) -> dict[str, float]:
+        """epsilon: of so many uploads, at the expertise's delta; epsilon_basic, delta_basic: the paper's times uploads.
+
+        Infinite where one of labels and expertise has noise and the other is sent without; nothing where both are.
+        """
+        labels, expertise, delta = self.labels.budget, self.expertise.budget, self.expertise.delta
+        if not labels + expertise:
+            return {}
+        if uploads and self.in_the_clear:
+            return {"epsilon": inf, "epsilon_basic": inf, "delta_basic": inf}
+        return {
+            "epsilon": self._accounted(uploads),
+            "epsilon_basic": uploads * (labels + expertise),
+            "delta_basic": uploads * delta if expertise else 0.0,
+        }
+
+    def _accounted(self, uploads: int) -> float:
+        """Epsilon of so many uploads by Rényi accounting, or the sum of the labels' own where that is less."""
+        of_labels, of_expertise, delta = self.labels.divergence, self.expertise.divergence, self.expertise.delta
+        together = epsilon_at(uploads * (of_labels + of_expertise), delta)
+        return min(together, uploads * self.labels.budget + epsilon_at(uploads * of_expertise, delta))
+
+    def lines(self, uploads: int) -> list[str]:
+        """What one upload and all of a client's uploads spend, to be said before round 1; nothing without noise."""
+        labels, expertise, delta = self.labels.budget, self.expertise.budget, self.expertise.delta
+        if not labels + expertise:
+            return []
+        lines = [
+            f"fedmosaic: one upload spends epsilon {labels + expertise:.6g} (labels {labels:.6g}, expertise "
+            f"{expertise:.6g}) with delta {delta:g}, all {uploads} of them {uploads} times both by basic composition"
+        ]
+        if (clear := self.in_the_clear) is None:
+            spent = self.spent(uploads)["epsilon"]
+            lines[0] += f", and epsilon {spent:.6g} with delta {delta:g} by Rényi accounting"
+        else:
+            lines.append(f"fedmosaic: {clear}, so that nothing is promised for an upload as a whole")
+        if expertise > 1:
+            lines.append(f"fedmosaic: the epsilon of the expertise, {expertise:.6g}, is proved for values up to 1 only")
+        return lines

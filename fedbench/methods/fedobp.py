@@ -17,8 +17,8 @@ Where we decide:
   `include_buffers` does that with the statistics.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -31,7 +31,6 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Upload
-from fedbench.methods.parts.mask_shares import behind, mask_traces
 from fedbench.module.layout import Slot
 from fedbench.module.masks import Entries, choose
 from fedbench.module.weights import Weights
@@ -180,3 +179,31 @@ class FedOBP(Method):
         if self.options.score_ema and merged is not None:
             state.ema = merged.scores
         return self.upload(client, trained, traces=mask_traces(self.slots, None if merged is None else merged.mask))
+
+
+def behind(slots: Iterable[Slot], size: int) -> list[Slot]:
+    """The same tensors in a vector that has so many numbers before them."""
+    return [replace(slot, start=slot.start + size, stop=slot.stop + size) for slot in slots]
+
+
+def mask_traces(slots: Iterable[Slot], mask: Tensor | None) -> dict[str, float]:
+    """How many numbers are personal (fig. 5 and 10): in all, and by layer, whose tensors count together.
+
+    `personal_count`, and the `personal_location` of all personal ones that lie in a layer (0 if there are none);
+    `personal_share`: personal share of the model, or of a layer. No mask is an empty one.
+    """
+    counts: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    slots = list(slots)
+    found = [0] * len(slots) if mask is None else torch.stack([mask[s.start : s.stop].sum() for s in slots]).tolist()
+    for slot, count in zip(slots, found, strict=True):
+        layer = slot.name.rpartition(".")[0] or slot.name
+        counts[layer] = counts.get(layer, 0) + count
+        sizes[layer] = sizes.get(layer, 0) + slot.size
+    total = sum(counts.values())
+    traces = {"personal_count": float(total), "personal_share": total / sum(sizes.values())}
+    for layer, count in counts.items():
+        traces[f"personal_count/{layer}"] = float(count)
+        traces[f"personal_location/{layer}"] = count / total if total else 0.0
+        traces[f"personal_share/{layer}"] = count / sizes[layer]
+    return traces

@@ -23,6 +23,8 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
@@ -30,11 +32,11 @@ from fedbench.aggregation.means import weighted_mean
 from fedbench.aggregation.mixes import head_mixes
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Loss, Move, Step
+from fedbench.engine.losses import task_loss_through
 from fedbench.errors import ConfigError
-from fedbench.methods.base import About, Method
+from fedbench.methods.base import About, Method, uses_aggregator
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload, encoded, uncounted
-from fedbench.methods.parts.class_features import aligned_loss, class_means, global_centroids, head_statistics
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Entries, Masks
@@ -50,7 +52,7 @@ class FedPAC(Method):
         "Xu et al., ICLR",
         2023,
     )
-    needs_classes = True
+    needs = frozenset({"head", "classes", "epochs"})
 
     class Options(Method.Options):
         lam: float = Field(1.0, ge=0, description="weight of the alignment of features, lambda; 0: none")
@@ -74,9 +76,6 @@ class FedPAC(Method):
         head: Tensor | None = None
         heads: dict[int, Tensor] = field(default_factory=dict)
         centroids: Tensor | None = None
-
-    needs_head = averages = True
-    own_epochs = True
 
     @classmethod
     def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
@@ -155,6 +154,7 @@ class FedPAC(Method):
             message.add(centroids=server.centroids)
         return message
 
+    @uses_aggregator
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         if self.options.lam:
@@ -178,3 +178,36 @@ def trace(server: Any, clients: Sequence[int], mixes: np.ndarray, pairs: bool) -
         if pairs:
             for other, weight in zip(clients, mixes[i], strict=True):
                 server.trace(f"head_weight/{other}", weight, client)
+
+
+def class_means(features: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Mean features of each class `[C, d]`, zero rows where there is none, and the class counts `[C]`, float64."""
+    member = F.one_hot(labels, classes).to(torch.float64)  # [n, C]
+    counts = member.sum(0)
+    return member.T @ features / counts.clamp(min=1)[:, None], counts
+
+
+def head_statistics(features: Tensor, labels: Tensor, classes: int) -> dict[str, Tensor]:
+    """moments: h `[C, d]`, the class means times their shares of the images; spread: V, the variance of that."""
+    means, counts = class_means(features, labels, classes)
+    squares, _ = class_means(features.square().sum(1, keepdim=True), labels, classes)  # [C, 1]
+    shares = counts[:, None] / len(features)
+    moments = shares * means
+    spread = ((shares * squares).sum() - moments.square().sum()).clamp(min=0) / len(features)
+    return {"moments": moments, "spread": spread}
+
+
+def global_centroids(centroids: Sequence[Tensor], counts: Sequence[Tensor]) -> Tensor:
+    """Means `[C, d]` of local centroids by class counts, not a number where no client has the class."""
+    total = torch.zeros_like(centroids[0], dtype=torch.float64)
+    images = torch.zeros_like(counts[0], dtype=torch.float64)
+    for centroid, count in zip(centroids, counts, strict=True):
+        total += count.to(torch.float64)[:, None] * centroid
+        images += count
+    return (total / images[:, None]).to(centroids[0].dtype)
+
+
+def aligned_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
+    """The client's own loss plus lambda times the mean squared distance of features to their class's target."""
+    loss, features, _ = task_loss_through(net, batch, s.head)
+    return loss + s.weight * F.mse_loss(features.flatten(1), s.targets[batch[1]])

@@ -25,7 +25,7 @@ class FedPer(Method):
             "common", description="first head: the run's, or drawn anew at every client"
         )
 
-    needs_head = True
+    needs = frozenset({"head"})
 
     def private(self, layout: Layout) -> Masks:
         return layout.masks("head") | layout.under(self.options.extra_private)

@@ -12,12 +12,13 @@ from typing import Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.engine.fit import Step
-from fedbench.methods.base import About, ExtraPass, Method
+from fedbench.aggregation.ranks import floored_share
+from fedbench.engine.fit import Amount, Step
+from fedbench.methods.base import About, ExtraPass, Method, uses_aggregator
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload, encoded, uncounted
-from fedbench.methods.parts.stragglers import amount_of, stragglers
-from fedbench.methods.server import ServerState
+from fedbench.methods.server import Context, ServerState
+from fedbench.module import seeds
 from fedbench.module.weights import Weights
 
 
@@ -33,8 +34,6 @@ class FedProx(ExtraPass):
         )
         straggler_fraction: float = Field(0.0, ge=0, le=1, description="share of participants with less work, sec. 5.2")
         straggler_policy: Literal["keep", "drop"] = Field("keep", description="average partial work, or drop it")
-
-    averages = True
 
     @dataclass
     class Server(ServerState):
@@ -62,6 +61,7 @@ class FedProx(ExtraPass):
         work = {"work": uncounted(late[client])} if client in late else {}
         return super().send(server, client).add(mu=uncounted(server.mu), **work)
 
+    @uses_aggregator
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         if self.options.straggler_policy == "drop":
             late = stragglers(self.context, server, self.options.straggler_fraction)
@@ -101,3 +101,22 @@ class FedProx(ExtraPass):
 def proximal_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Add mu (w - anchor) to the gradient; `[N]`, or a stack of clients `[K, N]`."""
     g.addcmul_(w - s.anchor, s.mu)
+
+
+def stragglers(context: Context, server: ServerState, fraction: float) -> dict[int, int]:
+    """Epochs (or steps) of this round's stragglers, from 1 to the full amount. fraction: of the participants."""
+    count = floored_share(fraction, len(server.participants))
+    if not count:
+        return {}
+    draw = seeds.numpy_generator(context.seed, server.round, "stragglers")
+    chosen = sorted(draw.choice(server.participants, count, replace=False).tolist())
+    most = context.train.steps or context.train.epochs
+    return {client: int(draw.integers(1, most + 1)) if most else 0 for client in chosen}
+
+
+def amount_of(client: Client) -> Amount:
+    """What the client has time for: `work` of its message, all where there is none."""
+    if "work" not in client.message:
+        return Amount()
+    work = int(client.message.work)
+    return Amount(steps=work) if client.learner.train.steps else Amount(epochs=work)

@@ -46,8 +46,7 @@ class FedRep(Method):
         order: Literal["head_first", "body_first"] = Field("head_first", description="which phase comes first")
 
     train_defaults: ClassVar[dict[str, Any]] = {"weight_decay": 0.0}
-    needs_head = True
-    own_epochs = True
+    needs = frozenset({"head", "epochs"})
 
     @classmethod
     def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:

@@ -15,6 +15,7 @@ Where we decide:
 - A pass over an empty part is not run; the code runs it, which moves running statistics.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -26,14 +27,14 @@ from torch import Tensor
 
 from fedbench.aggregation.means import masked_mean
 from fedbench.aggregation.packed import bits_to_mask, mask_counts, mask_to_bits
+from fedbench.aggregation.ranks import floored_share, largest
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Upload, sparse
-from fedbench.methods.parts.growth import grown, scopes
-from fedbench.methods.parts.mask_shares import by_tensor
+from fedbench.module.layout import Layout, shares_by_tensor
 from fedbench.module.masks import choose, holds_one, without
 from fedbench.module.weights import Weights
 
@@ -83,8 +84,7 @@ class FedSelect(Method):
         )
 
     train_defaults: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "lr": 0.01, "momentum": 0.0, "weight_decay": 0.0}
-    own_epochs = True
-    has_global = False
+    needs = frozenset({"epochs"})
 
     @dataclass
     class State(PrivateState):
@@ -172,6 +172,9 @@ class FedSelect(Method):
         rate, limit = options.personalization_rate, options.personalization_limit
         return grown(mask, (trained - start).abs(), compete, rate, limit)
 
+    def global_model(self, server: Any, initial: Weights) -> None:
+        """None: every client holds numbers of its own."""
+
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         before, layout = server.params, self.context.layout
         super().aggregate(server, uploads)
@@ -179,7 +182,7 @@ class FedSelect(Method):
         server.params = masked_mean([u.params for u in uploads], shared, self.weights(uploads), before)
         if server.traced:
             counts = mask_counts(torch.stack([u.mask for u in uploads]), layout.size)
-            for name, share in by_tensor("personal_share", layout.params, counts, len(uploads)).items():
+            for name, share in shares_by_tensor("personal_share", layout.params, counts, len(uploads)).items():
                 server.trace(name, share)
 
 
@@ -192,3 +195,33 @@ def part_of_edited(g: Tensor, w: Tensor, s: Any) -> None:
     """Clip the whole gradient, add decay, and leave a part of both; shapes as above."""
     g.mul_((s.limit / (g.norm(dim=-1, keepdim=True) + 1e-6)).clamp_(max=1))
     g.add_(w * s.weight_decay).mul_(s.part)
+
+
+Scope = slice | Tensor
+
+
+def scopes(layout: Layout, scope: str, mask_biases: bool) -> list[Scope]:
+    """Places of the entries that compete with each other: a slice for each layer, or one mask `[N]` of all."""
+    layers = [slot for slot in layout.params if mask_biases or slot.name.endswith("weight")]
+    parts: list[Scope] = [slice(slot.start, slot.stop) for slot in layers]
+    if scope == "layer":
+        return parts
+    everything = torch.zeros(layout.size, dtype=torch.bool)
+    for part in parts:
+        everything[part] = True
+    return [everything]
+
+
+def grown(mask: Tensor, change: Tensor, scopes: Sequence[Scope], rate: float, limit: float) -> Tensor:
+    """The mask, bool `[N]`, and the entries of each scope that changed most (`change` `[N]`).
+
+    rate: share of a scope's free entries that turn personal; limit: largest share of a scope that is personal then.
+    """
+    out = mask.clone()
+    for scope in scopes:
+        personal = mask[scope]
+        free = int((~personal).sum())
+        count = free - round((1 - rate) * free)
+        room = floored_share(limit, len(personal)) - (len(personal) - free)
+        out[scope] |= largest(change[scope], min(count, room), ~personal)
+    return out

@@ -16,6 +16,7 @@ Where we decide:
   uses updates of the round before instead of a pass of its own.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -26,17 +27,18 @@ from typing import Any, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from fedbench.aggregation.columns import use_one_core
+from fedbench.aggregation.simplex import project, walk
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Loss, Step
+from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, ExtraPass, Method, Point
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.methods.messages import Encoded, Message, Upload, uncounted
-from fedbench.methods.parts.mixed_head import mix_head, mixed_loss, mixture_masks
-from fedbench.methods.parts.simplex import project, walk
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
@@ -84,12 +86,7 @@ class Floco(ExtraPass):
 
         centres: dict[int, Tensor] | None = None
 
-    needs_head = True
-
-    @property
-    def has_global(self) -> bool:  # type: ignore[override]
-        """The mixture at the middle of the simplex, where the initial buffers hold it."""
-        return self.options.buffers == "average"
+    needs = frozenset({"head"})
 
     @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Any, seed: int) -> None:
@@ -182,13 +179,17 @@ class Floco(ExtraPass):
             return model
         return self.for_evaluation(client, self._private(client) if self.options.personal_epochs else model)
 
-    def resting(self, client: Client) -> Weights:
+    def idle_model(self, client: Client) -> Weights:
         """The model trained last, at the centre that the client has got since."""
-        return self.for_evaluation(client, client.state.personal or client.state.last or super().resting(client))
+        return self.for_evaluation(client, client.state.personal or client.state.last or super().idle_model(client))
 
     def for_evaluation(self, client: Client, mixture: Weights) -> Weights:
         """The mixture at the centre, or, of the round before the projection, at the middle."""
         return self.at(mixture, self.middle if client.round == self.options.tau else self.centre(client))
+
+    def global_model(self, server: Any, initial: Weights) -> Weights | None:
+        """The mixture at the middle of the simplex, where the initial buffers hold it."""
+        return self.completed(server, initial) if self.options.buffers == "average" else None
 
     def send(self, server: Any, client: int) -> Message:
         message = super().send(server, client)
@@ -218,10 +219,79 @@ class Floco(ExtraPass):
         with ThreadPoolExecutor(1, initializer=use_one_core) as pool:
             centres = pool.submit(project, rows, self.options.endpoints).result()
         server.centres = dict(zip(sorted(answers), centres.unbind(), strict=True))
-        server.restated = True
 
 
 def own_amount(options: Any, train: TrainConfig) -> Amount:
     """What the private mixture is trained (Floco+)."""
     work = options.personal_epochs
     return Amount(steps=work) if train.steps else Amount(epochs=work)
+
+
+class Mixture(nn.Module):
+    """A weight as `sum_m a_m W_m`; `coordinates` holds a `[M]`, the endpoints W `[M, *shape]` are the parameter."""
+
+    coordinates: Tensor
+
+    def __init__(self, count: int, like: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("coordinates", torch.full((count,), 1 / count, dtype=like.dtype, device=like.device))
+
+    def forward(self, endpoints: Tensor) -> Tensor:
+        return (endpoints * self.coordinates.view(-1, *[1] * (endpoints.dim() - 1))).sum(0)
+
+    def right_inverse(self, weight: Tensor) -> Tensor:
+        return weight.expand(len(self.coordinates), *weight.shape).clone()
+
+
+def mix_head(module: nn.Module, layout: Layout, count: int, init: str, seed: int) -> None:
+    """Make `count` endpoints of every weight of the classifier; biases stay one.
+
+    init: xavier draws the endpoints anew, jitter adds noise to the weight. Each endpoint has a stream of its own.
+    """
+    places = weights_of_head(module, layout)
+    for owner, name in places:
+        parametrize.register_parametrization(owner, name, Mixture(count, getattr(owner, name)))
+    endpoints = [owner.get_parameter(f"parametrizations.{name}.original").data for owner, name in places]
+    for number in range(count):
+        stream = torch.Generator().manual_seed(seed + number)
+        for target in endpoints:
+            drawn = torch.empty(target.shape[1:], dtype=target.dtype)
+            if init == "xavier":
+                target[number] = nn.init.xavier_normal_(drawn, generator=stream)
+            else:
+                target[number] += 0.1 * drawn.normal_(generator=stream)
+
+
+def weights_of_head(module: nn.Module, layout: Layout) -> list[tuple[nn.Module, str]]:
+    """Owner and name of every trainable matrix of the classifier. Raises ConfigError where it cannot be mixed."""
+    layout.mask("head")
+    head = module.get_submodule(layout.head_name or "")
+    found = [(m, n, p) for m in head.modules() for n, p in m.named_parameters(recurse=False)]
+    matrices = [(m, n, p) for m, n, p in found if p.dim() > 1 and p.requires_grad]
+    owners = Counter(id(p) for _, p in module.named_parameters(remove_duplicate=False))
+    parametrized = any(parametrize.is_parametrized(part) for part in head.modules())
+    if not matrices or parametrized or any(owners[id(p)] > 1 for _, _, p in matrices):
+        raise ConfigError(
+            f"floco mixes the weight of the classifier '{layout.head_name}': it must have one that is trainable, not "
+            "shared with another layer and not parametrized; name another classifier with --model.head"
+        )
+    return [(owner, name) for owner, name, _ in matrices]
+
+
+def mixture_masks(layout: Layout) -> Masks:
+    """The endpoints among the parameters, and the coordinates among the buffers.
+
+    No other parametrization of the classifier is there: `mix_head` refuses them.
+    """
+    slots = (*layout.params, *layout.buffers)
+    return layout.under(slot.name for slot in slots if slot.head and ".parametrizations." in slot.name)
+
+
+def mixed_loss(net: Any, batch: Any, s: Any) -> Tensor:
+    """The task's loss at the next coordinates of `s.path` `[steps, M]`; s.step `[1]` counts."""
+    place = s.path.index_select(0, s.step)[0]
+    s.step.copy_((s.step + 1) % len(s.path))  # an optimiser may try several times in a step
+    for module in net.modules():
+        if isinstance(module, Mixture):
+            module.coordinates.copy_(place)
+    return task_loss(net, batch)

@@ -14,18 +14,21 @@ Where we decide:
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import sqrt
+from operator import attrgetter
 from typing import Any, Literal
 
 import torch
+from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
 from fedbench.engine.fit import Amount, Loss, Move, Step
+from fedbench.engine.losses import task_loss, task_loss_through
 from fedbench.errors import ConfigError
-from fedbench.methods.base import About, Method
+from fedbench.methods.base import About, Method, uses_aggregator
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload, encoded
-from fedbench.methods.parts.collapse import as_rows, collapse_distance, collapse_step, regularised_loss
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Entries, Masks
@@ -41,7 +44,7 @@ class FLUTE(Method):
         "Liu et al., ICML",
         2024,
     )
-    needs_classes = True
+    needs = frozenset({"head", "classes"})
 
     class Options(Method.Options):
         lambda_1: float = Field(0.25, ge=0, description="weight of the head's distance to collapse")
@@ -60,8 +63,6 @@ class FLUTE(Method):
 
         head: Tensor | None = None
         heads: dict[int, Tensor] = field(default_factory=dict)
-
-    needs_head = averages = True
 
     def check(self) -> tuple[str, ...]:
         if self.context.classes < 2:
@@ -127,6 +128,7 @@ class FLUTE(Method):
     def send(self, server: Any, client: int) -> Message:
         return super().send(server, client).add(head=server.heads.get(client, server.head))
 
+    @uses_aggregator
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         rate = self.options.server_lr / (len(uploads) if self.options.server_scale == "mean" else 1)
@@ -134,3 +136,49 @@ class FLUTE(Method):
             head = collapse_step(as_rows(u.head, u.present), u.present, rate)
             server.heads[u.client] = head.flatten().to(u.head.dtype)
             server.trace("collapse_distance_stepped", float(collapse_distance(head, u.present)), u.client)
+
+
+def collapse_distance(weight: Tensor, present: Tensor) -> Tensor:
+    """D: how far the normalised W W' of a head `[m, H]` is from a simplex frame of the classes present, bool `[m]`.
+
+    0, with a gradient of 0, where W W' is 0 or D is no more than rounding.
+    """
+    classes, some = len(weight), present.to(weight.dtype)
+    gram = weight @ weight.T  # [m, m]
+    size = gram.norm()
+    frame = torch.eye(classes, dtype=weight.dtype, device=weight.device) - 1 / classes
+    target = frame * torch.outer(some, some) / sqrt(classes - 1)
+    distance = (gram / torch.where(size > 0, size, 1) - target).norm()
+    defined = (size > 0) & (distance > 8 * torch.finfo(weight.dtype).eps)
+    return torch.where(defined, distance, torch.zeros_like(distance))
+
+
+def collapse_step(weight: Tensor, present: Tensor, rate: float) -> Tensor:
+    """One gradient step of a head `[m, H]` towards collapse."""
+    with torch.enable_grad():
+        weight = weight.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(collapse_distance(weight, present), weight)
+    return weight.detach() - rate * gradient
+
+
+def as_rows(head: Tensor, present: Tensor) -> Tensor:
+    """The weight of a head as a matrix `[m, H]`, float64."""
+    return head.view(len(present), -1).to(torch.float64)
+
+
+def regularised_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
+    """The client's own loss, the head's distance to collapse, its squared norm, and that of what goes into it.
+
+    s.weight: name of the head's weight; s.head: the head's name, or none for a loss without features.
+    """
+    loss, features, _ = (task_loss(net, batch), None, None) if s.head is None else task_loss_through(net, batch, s.head)
+    with torch.autocast(loss.device.type, enabled=False):
+        w = attrgetter(s.weight)(net)
+        loss = loss + s.lambda_1 * collapse_distance(w, s.present) + s.lambda_2 * w.square().sum()
+        return loss if features is None else loss + s.lambda_3 * feature_penalty(features.to(w), s.feature_norm)
+
+
+def feature_penalty(features: Tensor, norm: str) -> Tensor:
+    """Squared norms of a batch of features, their sum or mean over the batch."""
+    total = features.square().sum()
+    return total / len(features) if norm == "mean" else total

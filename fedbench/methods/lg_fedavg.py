@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.errors import ConfigError
-from fedbench.methods.base import About, Method
+from fedbench.methods.base import About, Method, uses_aggregator
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload, model_message, uncounted
 from fedbench.methods.server import Context, ServerState
@@ -47,7 +47,7 @@ class LGFedAvg(Method):
         start: dict[str, Tensor] = field(default_factory=dict)
         waiting: list[int] = field(default_factory=list)
 
-    needs_head = averages = True
+    needs = frozenset({"head"})
 
     def __init__(self, options: Any, context: Context) -> None:
         super().__init__(options, context)
@@ -96,6 +96,7 @@ class LGFedAvg(Method):
             message.add(**{f"start_{name}": uncounted(part) for name, part in server.start.items()})
         return message
 
+    @uses_aggregator
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         if server.round <= self.options.pretrain_rounds:
             server.params, server.buffers = server.start["params"], server.start["buffers"]

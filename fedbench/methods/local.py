@@ -5,7 +5,9 @@ Private: everything. Traffic: none. Both evaluation points are the same vector.
 
 from typing import Any, ClassVar
 
+from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.methods.base import About, Method
+from fedbench.methods.messages import Upload
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 
@@ -20,7 +22,10 @@ class Local(Method):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: nothing is sent
 
     after_fit = "after_agg"
-    averages = False
 
     def private(self, layout: Layout) -> Masks:
         return layout.everything()
+
+    @mean_suffices
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+        """Nothing is sent."""

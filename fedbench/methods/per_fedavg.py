@@ -55,7 +55,11 @@ class PerFedAvg(Method):
         )
 
     train_defaults: ClassVar[dict[str, Any]] = {"momentum": 0.0, "weight_decay": 0.0}
-    own_steps = plain_steps = True
+    optimizer = "plain"
+
+    @classmethod
+    def makes_steps(cls, options: Any) -> bool:
+        return True
 
     @classmethod
     def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:

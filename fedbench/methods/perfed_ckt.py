@@ -27,8 +27,8 @@ from fedbench.engine.fit import Batches, Loss, Paired
 from fedbench.engine.losses import task_loss
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
+from fedbench.methods.cotraining import PublicExchange, Relabelled, public_batch
 from fedbench.methods.messages import Message, Upload
-from fedbench.methods.parts.cotraining import PublicExchange, Relabelled, public_batch
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 
@@ -39,7 +39,7 @@ class PerFedCKT(PublicExchange):
     about = About(
         "clusters of clients share their logits on public images", "distillation", "Cho et al., preprint", 2021
     )
-    needs_classes = True
+    needs = frozenset({"public", "classes"})
 
     class Options(PublicExchange.Options):
         lam: float = Field(0.1, ge=0, description="weight of the squared distance to the cluster's signal")

@@ -24,19 +24,27 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.aggregation.layer_masks import layer_masks
 from fedbench.aggregation.means import elementwise_max, masked_mean
 from fedbench.engine.fit import Amount, Move, Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Encoded, Message, Upload, sparse, uncounted
-from fedbench.methods.parts.layer_search import Layer, body_layers, layer_masks
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
 
 Capability = Annotated[float, Field(gt=0, le=1)]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What is trained together or not at all. names: of its tensors; size: elements of its parameters."""
+
+    names: tuple[str, ...]
+    size: int
 
 
 class PerFedMask(Method):
@@ -66,8 +74,7 @@ class PerFedMask(Method):
 
         told: list[int] = field(default_factory=list)
 
-    needs_head = True
-    has_global = True
+    needs = frozenset({"head"})
 
     def check(self) -> Iterator[str]:
         if len(self.capabilities) != self.context.clients:
@@ -142,6 +149,10 @@ class PerFedMask(Method):
         message = super().send(server, client)
         return message.add(params=Encoded(body, body.nbytes + head), layers=uncounted(layers))
 
+    def global_model(self, server: Any, initial: Weights) -> Weights:
+        """The shared body under the head that nobody trains."""
+        return self.completed(server, initial)
+
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         """The mean of every layer over the participants that trained it."""
         weights, trained = self.weights(uploads), [self.trained_by(u.layers) for u in uploads]
@@ -151,3 +162,16 @@ class PerFedMask(Method):
         server.buffers = masked_mean([u.buffers for u in uploads], buffers, weights, server.buffers)
         server.counters = elementwise_max([u.counters for u in uploads])
         server.told = sorted({*server.told, *(u.client for u in uploads)})
+
+
+def body_layers(layout: Layout) -> list[Layer]:
+    """The layers of the body, in order. Raises ConfigError where the model's own declaration leaves some out."""
+    params, buffers = ([s for s in slots if not s.head] for slots in (layout.params, layout.buffers))
+    for slot in [*params, *buffers]:
+        if slot.name not in layout.groups:
+            raise ConfigError(f"the model's layer_groups leave out '{slot.name}': name all tensors but the head's")
+    found = []
+    for number in sorted({layout.groups[slot.name] for slot in params}):
+        own, statistics = ([s for s in slots if layout.groups[s.name] == number] for slots in (params, buffers))
+        found.append(Layer(tuple(s.name for s in [*own, *statistics]), sum(s.size for s in own)))
+    return found

@@ -13,22 +13,36 @@ Where we decide:
 - FL-bench's port sets no head before training and computes no statistics in it: its body is trained as FedAvg's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import torch
+from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
+from fedbench.aggregation.aggregator import mean_suffices
+from fedbench.aggregation.cross_validation import Betas, Rows, best_betas, fold_held_out, split
+from fedbench.aggregation.gaussians import (
+    Gaussians,
+    Moments,
+    discriminant,
+    label_prior,
+    mixed_gaussians,
+    one_thread,
+    packed_triangle,
+    shrunk,
+    statistics,
+    unpacked_triangle,
+)
 from fedbench.aggregation.means import weighted_mean
-from fedbench.engine.fit import Move
+from fedbench.engine.fit import Loss, Move
+from fedbench.engine.losses import task_loss_through
 from fedbench.errors import ConfigError
-from fedbench.methods.base import About, Method, Point
+from fedbench.methods.base import About, Method, Point, uses_aggregator
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, encoded
-from fedbench.methods.parts.gaussians import Gaussians, discriminant, label_prior, packed_triangle, unpacked_triangle
-from fedbench.methods.parts.interpolation import Betas, interpolated
-from fedbench.methods.parts.recorded_features import recorded, recording
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
@@ -46,7 +60,7 @@ class PFedFDA(Method):
         "McLaughlin and Su, NeurIPS",
         2024,
     )
-    needs_classes = True
+    needs = frozenset({"head", "classes"})
 
     class Options(Method.Options):
         single_beta: bool = Field(False, description="one weight for means and covariance (ablation)")
@@ -77,18 +91,17 @@ class PFedFDA(Method):
         means: Tensor | None = None
         covariance: Tensor | None = None
 
-    needs_head = averages = mean_suffices = True
-
-    @property
-    def looks_once(self) -> bool:  # type: ignore[override]
-        return bool(self.options.features_from == "training")
-
     def check(self) -> tuple[str, ...]:
         options = self.options
         if options.local_beta and options.beta is not None:
             raise ConfigError(f"method.beta = {options.beta}: method.local_beta = true means 1, give one of the two")
         if options.single_beta and isinstance(options.beta, list):
             raise ConfigError(f"method.beta = {options.beta}: method.single_beta = true takes one number, not a pair")
+        if options.features_from == "training" and self.context.looks_again:
+            raise ConfigError(
+                "method pfedfda keeps what its loss sees of each batch, and LBFGS of the model's configure_optimizers "
+                "looks several times at one: take another optimiser, for example --train.optimizer sgd"
+            )
         if self.context.layout.linear_head()[1] is None:
             raise ConfigError("method.name = pfedfda: the model's classifier needs a bias, for the prior of labels")
         return ()
@@ -168,8 +181,68 @@ class PFedFDA(Method):
     def send(self, server: Any, client: int) -> Message:
         return super().send(server, client).add(means=server.means, covariance=server.covariance)
 
+    @uses_aggregator
+    @mean_suffices
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         super().aggregate(server, uploads)
         weights = self.weights(uploads)
         server.means = weighted_mean([u.means for u in uploads], weights)
         server.covariance = weighted_mean([u.covariance for u in uploads], weights)
+
+
+def recording(head: str | None, rows: int, batch: int, width: int, like: Tensor) -> Loss:
+    """The client's own loss, which writes down what goes into `head`.
+
+    rows, batch, width: at most so many samples in a whole training and in a batch, and features of each; like: of the
+    kind of the parameters.
+    """
+    labels = torch.empty(rows, dtype=torch.int64, device=like.device)
+    following = torch.arange(batch, device=like.device)  # the rows of the next batch
+    return Loss(recorded_loss, head=head, features=like.new_empty(rows, width), labels=labels, rows=following)
+
+
+def recorded_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
+    """The batch's features and labels are written behind those of the batches before."""
+    loss, features, _ = task_loss_through(net, batch, s.head)
+    rows = s.rows[: len(features)]
+    s.features.index_copy_(0, rows, features.detach().flatten(1).to(s.features.dtype))
+    s.labels.index_copy_(0, rows, batch[1])
+    s.rows += len(features)
+    return loss
+
+
+def recorded(loss: Loss) -> tuple[Tensor, Tensor]:
+    """Features `[n, d]` and labels `[n]` that a `recording` loss has written, in the order of the training."""
+    rows = int(loss.needs["rows"][0])
+    return loss.needs["features"][:rows], loss.needs["labels"][:rows]
+
+
+@one_thread
+def interpolated(rows: Rows, common: Gaussians, prior: Tensor, last: Betas, options: Any) -> tuple[Gaussians, Betas]:
+    """Statistics of rows mixed with the global ones, and the weights of both.
+
+    prior: of labels `[C]`; last: the weights where the solver fails; options: those of pFedFDA.
+    """
+    classes, eps = len(common.means), options.eps
+
+    def local(moments: Sequence[Moments]) -> Gaussians:
+        return statistics(moments, common.means, options.num_folds, options.cov_offset, options.cov_ridge)
+
+    parts = split(*rows, options.num_folds, classes)
+    moments = [Moments.of(*part, classes) for part in parts]
+    betas = fixed_betas(options)
+    if betas is None:
+        start = shrunk(common, eps)
+        folds = fold_held_out(parts[:-1], moments[:-1], local, start, eps)
+        limits = options.beta_max_iter, options.beta_gtol
+        betas = best_betas(folds, start, prior, options.single_beta, *limits) or last
+    return mixed_gaussians(betas, local(moments), common), betas
+
+
+def fixed_betas(options: Any) -> Betas | None:
+    """The weights that the options fix; none: they are solved for."""
+    beta = 1.0 if options.local_beta else options.beta
+    if beta is None:
+        return None
+    means, covariance = beta if isinstance(beta, list) else (beta, beta)
+    return means, covariance

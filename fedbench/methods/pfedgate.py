@@ -16,7 +16,7 @@ Where we decide:
 - `gate=false` is fedavg, without clipping.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
@@ -25,19 +25,19 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Batches, OneBatch, Step
+from fedbench.engine.loop import Training
+from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Encoded, Upload
-from fedbench.methods.parts.blocks import Blocks, selected
-from fedbench.methods.parts.gate_training import GateTraining, through_gate
-from fedbench.methods.parts.gates import Gate, copied
-from fedbench.methods.parts.mask_shares import by_tensor
 from fedbench.module import seeds
+from fedbench.module.blocks import Blocks, selected
+from fedbench.module.layout import shares_by_tensor
 from fedbench.module.masks import choose
 from fedbench.module.weights import Weights
 
@@ -80,19 +80,9 @@ class PFedGate(Method):
 
     train_defaults: ClassVar[dict[str, Any]] = {"lr": 0.1}
 
-    @property
-    def own_steps(self) -> bool:  # type: ignore[override]
-        return bool(self.options.gate)
-
-    @property
-    def needs_numbers(self) -> bool:  # type: ignore[override]
-        """The gate multiplies samples by its weights."""
-        return bool(self.options.gate)
-
-    @property
-    def has_global(self) -> bool | None:  # type: ignore[override]
-        """Under a gate the shared model is nobody's predictor."""
-        return False if self.options.gate else None
+    @classmethod
+    def makes_steps(cls, options: Any) -> bool:
+        return bool(options.gate)
 
     @classmethod
     def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
@@ -114,7 +104,16 @@ class PFedGate(Method):
             raise ConfigError("method.sparsity < 1 with method.gate = false: no gate says which blocks to keep")
         if options.gate and self.context.train.batch_size == 1:
             raise ConfigError("train.batch_size = 1: the gate has BatchNorm and trains on 2 images or more at a time")
+        if options.gate and self.context.samples == "token":
+            raise ConfigError(
+                "method pfedgate computes with the samples themselves, and those of the data are whole tokens: take "
+                "another method"
+            )
         return ()
+
+    def global_model(self, server: Any, initial: Weights) -> Weights | None:
+        """None under a gate, where the shared model is nobody's predictor."""
+        return None if self.options.gate else super().global_model(server, initial)
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -124,7 +123,7 @@ class PFedGate(Method):
         if self.options.gate:
             client.state.gate = copied(self.gate(client))
 
-    def gate(self, client: Client) -> Gate:
+    def gate(self, client: Client) -> "Gate":
         """The client's gate in evaluation mode: as it keeps it, or a first one from a stream of its own."""
         start = client.initial.params
         shape = client.train.batch(torch.arange(0, device=start.device))[0].shape[1:]
@@ -175,7 +174,7 @@ class PFedGate(Method):
         client.state.gate = copied(gate.gate)
         return self._packed(client, received, training.weights, gate)
 
-    def _packed(self, client: Client, received: Weights, trained: Weights, gate: GateTraining) -> Upload:
+    def _packed(self, client: Client, received: Weights, trained: Weights, gate: "GateTraining") -> Upload:
         """The upload: of a sparse model the blocks that some step has kept; the others stay as received."""
         traces = {"gate": float(torch.stack(gate.means).mean())} if gate.means else {}
         if self.sparsity(client) == 1:
@@ -184,7 +183,7 @@ class PFedGate(Method):
         params = choose(kept, trained.params, received.params)
         size = params.element_size() * int(kept.sum()) + ceil(len(gate.kept) / 8)
         traces["active_share"] = float(kept.sum()) / len(kept)
-        traces |= by_tensor("active_share", self.context.layout.params, kept)
+        traces |= shares_by_tensor("active_share", self.context.layout.params, kept)
         return self.upload(client, trained.replace(params=params), traces=traces, params=Encoded(params, size))
 
     def personal(self, client: Client, model: Weights, point: Point) -> Weights | Predictor:
@@ -197,7 +196,7 @@ class PFedGate(Method):
         totals = [len(batch) * gate(batch.x).detach() for batch in in_order(client.train, client)]
         return self.adapted(client, model, torch.stack(totals).sum(0) / client.samples)
 
-    def scores(self, client: Client, model: Weights, gate: Gate, data: Batches) -> Tensor:
+    def scores(self, client: Client, model: Weights, gate: "Gate", data: Batches) -> Tensor:
         """Class scores `[n, C]` of the model under a gate."""
         found = []
         for batch in in_order(data, client):
@@ -218,3 +217,133 @@ def in_order(data: Batches, client: Client) -> Iterator[OneBatch]:
     """All data, as many at a time as an evaluation looks at."""
     for index in torch.arange(len(data), device=client.initial.params.device).split(client.learner.evaluate_batch):
         yield OneBatch(*data.batch(index), data.key)
+
+
+class SwitchNorm(nn.Module):
+    """Switchable normalisation of images `[n, c, h, w]`: learned mixtures of instance, layer and batch statistics."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.mean_mix, self.var_mix = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+        self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, var = x.mean((2, 3)), x.var((2, 3))  # [n, c]
+        square = var + mean.square()
+        layer_mean = mean.mean(1, keepdim=True)
+        layer_var = square.mean(1, keepdim=True) - layer_mean.square()
+        batch_mean, batch_var = self.running_mean, self.running_var
+        if self.training:
+            batch_mean = mean.mean(0)
+            batch_var = square.mean(0) - batch_mean.square()
+            self.running_mean.lerp_(batch_mean, 0.1)
+            self.running_var.lerp_(batch_var, 0.1)
+        a, b = self.mean_mix.softmax(0), self.var_mix.softmax(0)
+        mean = a[0] * mean + a[1] * layer_mean + a[2] * batch_mean
+        var = b[0] * var + b[1] * layer_var + b[2] * batch_var
+        scale = self.weight * (var + 1e-5).rsqrt()
+        return x * scale[..., None, None] + (self.bias - mean * scale)[..., None, None]
+
+
+class Gate(nn.Module):
+    """Factors `[L]` of the blocks for a batch: the mean over it of sigmoid(BatchNorm(Linear(flat input)))."""
+
+    def __init__(self, shape: Sequence[int], blocks: int, switch: bool) -> None:
+        super().__init__()
+        self.norm = SwitchNorm(shape[0]) if switch else nn.Identity()
+        self.linear = nn.Linear(torch.Size(shape).numel(), blocks)
+        self.batchnorm = nn.BatchNorm1d(blocks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.batchnorm(self.linear(self.norm(x).flatten(1)))
+        return scores.sigmoid().mean(0)
+
+
+def copied(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+class GateTraining:
+    """A client's gate and its optimiser beside the training of the model.
+
+    keep: given the factors of the blocks, 1 for those that stay and 0 for the others `[L]`. options: those of the
+    method. kept: bool `[L]`, the blocks that a step of the model has kept; means: the mean factor in every such step.
+    """
+
+    def __init__(
+        self, client: Client, gate: Gate, blocks: Blocks, keep: Callable[[Tensor], Tensor], options: Any
+    ) -> None:
+        self.client, self.gate, self.blocks, self.clip = client, gate, blocks, options.clip
+        self.joint, self.memory = options.alternation == "joint", client.memory("gate")
+        self.kept = torch.zeros(len(blocks.sizes), dtype=torch.bool, device=gate.linear.weight.device)
+        self.means: list[Tensor] = []
+        self._keep = keep
+        momentum = client.learner.train.momentum
+        self._optimizer = torch.optim.SGD(gate.parameters(), client.rate(options.lr_gate), momentum=momentum)
+        if self.memory:
+            self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": self.memory["optimizer"]})
+
+    def steps(self, training: Training, places: Iterable[Tensor]) -> None:
+        """Step (a) of the algorithm on each of these batches: the model is frozen and in evaluation mode."""
+        with training.paused() as model:
+            for index in places:
+                batch = self.client.train.batch(index)
+                self._look(batch[0], train=True)
+                adapted = model.replace(params=self.blocks.scaled(model.params, self.scale))
+                loss, gradient = self.client.learner.gradient(adapted, batch, task_loss)
+                self._descend(gradient, model.params)
+                self.client.learner.ledger.add(loss)
+
+    def step_model(self, training: Training, batch: Any) -> None:
+        """Step (b): the gradient is taken at the adapted model, which the module's own hooks around it see."""
+        training.step(batch, at=partial(self._adapted, batch[0]))
+
+    def edit(self, g: Tensor, w: Tensor) -> None:
+        """Of the gradient at the adapted model make that of the shared one, no longer than `clip`."""
+        if self.joint:
+            self._descend(g, w)
+        g.copy_(self.blocks.scaled(g, self.scale))
+        shorten(g, self.clip)
+
+    def finish(self) -> None:
+        """Keep the state of the gate's optimiser."""
+        if self.memory is not None:
+            self.memory["optimizer"] = self._optimizer.state_dict()["state"]
+
+    def _adapted(self, x: Tensor, w: Tensor) -> Tensor:
+        self._look(x, train=self.joint)
+        self.kept |= self.stays.bool()
+        self.means.append(self.factors.detach().mean())
+        return self.blocks.scaled(w, self.scale)
+
+    def _look(self, x: Tensor, train: bool) -> None:
+        """The factors for a batch; a batch of one never moves the gate's BatchNorm."""
+        self.gate.train(train and len(x) > 1)
+        with torch.enable_grad():
+            self.factors: Tensor = self.gate(x)
+        self.stays = self._keep(self.factors)
+        self.scale = self.factors.detach() * self.stays
+
+    def _descend(self, g: Tensor, w: Tensor) -> None:
+        """A step of the gate. The slope of a factor is its block's product with the gradient at the adapted model."""
+        self._optimizer.zero_grad()
+        self.factors.backward(self.blocks.products(g, w) * self.stays)
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_(self.gate.parameters(), self.clip)
+        self._optimizer.step()
+
+
+def through_gate(g: Tensor, w: Tensor, s: Any) -> None:
+    """What the training of a gate, `s.gate`, makes of a gradient."""
+    s.gate.edit(g, w)
+
+
+def shorten(g: Tensor, limit: float | None) -> None:
+    """Bring a gradient to the norm `limit`, if it is longer."""
+    if limit is not None:
+        g.mul_((limit / (g.norm() + 1e-6)).clamp(max=1))

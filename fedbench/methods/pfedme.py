@@ -26,7 +26,7 @@ from fedbench.aggregation.means import weighted_mean
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Step
 from fedbench.errors import ConfigError
-from fedbench.methods.base import About, Method, Point
+from fedbench.methods.base import About, Method, Point, uses_aggregator
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, uncounted
 from fedbench.module.weights import Weights
@@ -64,11 +64,15 @@ class PFedMe(Method):
 
     train_defaults: ClassVar[dict[str, Any]] = {"lr": 0.005, "momentum": 0.0, "weight_decay": 0.0}
     after_fit = "after_agg"
-    own_steps = plain_steps = averages = True
+    optimizer = "plain"
 
-    @property
-    def trains(self) -> Literal["drawn", "all"]:  # type: ignore[override]
-        return "all" if self.options.update_all else "drawn"
+    @classmethod
+    def trainers(cls, options: Any) -> Literal["drawn", "all"]:
+        return "all" if options.update_all else "drawn"
+
+    @classmethod
+    def makes_steps(cls, options: Any) -> bool:
+        return True
 
     @classmethod
     def steps(cls, options: Any, train: TrainConfig, samples: int, public: int) -> int:
@@ -110,6 +114,7 @@ class PFedMe(Method):
     def send(self, server: Any, client: int) -> Message:
         return super().send(server, client).add(drawn=uncounted(torch.tensor(client in server.participants)))
 
+    @uses_aggregator
     def aggregate(self, server: Any, uploads: list[Upload]) -> None:
         uploads = [u for u in uploads if "params" in u]
         if not uploads:

@@ -20,7 +20,8 @@ MOST_PAIRS, MOST_LAST_PAIRS = 20, 200
 class Context:
     """What both halves know of a run.
 
-    sizes: training images per client; public: public images; `rounds` is T; drawn: participants of a round.
+    sizes: training images per client; public: public images; `rounds` is T; drawn: participants of a round. samples:
+    image, feature or token; looks_again: whether the model's optimiser looks several times at a batch in a step.
     aggregator: how methods that average do it. grade: the share of given labels of the public images [U] that are the
     true ones, which nobody else knows: to be traced, never to learn from; None where they have no true ones.
     """
@@ -33,6 +34,8 @@ class Context:
     sizes: tuple[int, ...]
     public: int = 0
     drawn: int = 1
+    samples: str = "image"
+    looks_again: bool = False
     aggregator: Aggregator = Mean()  # noqa: RUF009
     grade: Callable[[Tensor], float] | None = None
 
@@ -46,8 +49,7 @@ class ServerState(Declared):
     """The server half's state, which checkpoints keep; a method adds fields, each with a default.
 
     Fields hold what private states may hold. params, buffers, counters: what is shared of the global model. round: the
-    round under way, from 1; participants: the clients drawn for it, ascending. restated: the scores of earlier fits no
-    longer hold, and clients that sit out are evaluated anew (`Method.resting`). aggregator: what the aggregator keeps
+    round under way, from 1; participants: the clients drawn for it, ascending. aggregator: what the aggregator keeps
     from round to round. traces, warnings, traced: of this round, kept by nobody.
     """
 
@@ -56,7 +58,6 @@ class ServerState(Declared):
     counters: Tensor
     round: int = 0
     participants: list[int] = field(default_factory=list)
-    restated: bool = False
     aggregator: dict[str, Any] = field(default_factory=dict)
     traces: dict[tuple[int, str], float] = field(default_factory=dict, init=False)
     warnings: list[str] = field(default_factory=list, init=False)

@@ -29,16 +29,16 @@ def build(
     another task are other numbers. task: gives built-in networks their loss. options: further arguments of the
     constructor.
     """
-    kind = load(resolve(name, input_shape))
+    kind = load(resolve_model(name, input_shape))
     if kind.__module__.startswith(f"{__name__}.") and name not in ("auto", "mlp") and len(input_shape) != 3:
         raise ConfigError(
             f"model {name}: it is for images, and the data have samples of {input_shape}; model mlp takes any"
         )
     given = {"input_shape": tuple(input_shape), "classes": classes}
-    shape = {key: given[key] for key in SHAPE if key in arguments(kind)}
+    shape = {key: given[key] for key in SHAPE if key in constructor_arguments(kind)}
     check_options(name, kind, shape | options)
     try:
-        module = kind(**shape, **{key: made(name, value) for key, value in options.items()})
+        module = kind(**shape, **{key: construct(name, value) for key, value in options.items()})
     except ConfigError:
         raise
     except Exception as error:
@@ -49,14 +49,14 @@ def build(
     return module
 
 
-def made(name: str, value: Any) -> Any:
+def construct(name: str, value: Any) -> Any:
     """An object out of `{"class_path": "pkg.mod.Net", "init_args": {...}}`, as LightningCLI has it; else the value."""
     if not is_part(value):
         return value
     kind = import_string(part_name(value), f"a part of model {name},")
     if not callable(kind):
         raise ConfigError(f"model {name}: {value['class_path']} is no class")
-    return kind(**{key: made(name, inner) for key, inner in (value.get("init_args") or {}).items()})
+    return kind(**{key: construct(name, inner) for key, inner in (value.get("init_args") or {}).items()})
 
 
 def is_part(value: Any) -> bool:
@@ -77,7 +77,7 @@ def parts_in(options: Mapping[str, Any]) -> Iterator[str]:
             yield from parts_in(value.get("init_args") or {})
 
 
-def resolve(name: str, input_shape: tuple[int, ...]) -> str:
+def resolve_model(name: str, input_shape: tuple[int, ...]) -> str:
     """The name that `auto` stands for: avgcnn for images of 16 pixels a side, else mlp; other names as they are."""
     if name != "auto":
         return name
@@ -114,7 +114,7 @@ MODELS = Table(
 )
 
 
-def arguments(kind: type[LightningModule]) -> dict[str, inspect.Parameter]:
+def constructor_arguments(kind: type[LightningModule]) -> dict[str, inspect.Parameter]:
     """The constructor's named arguments."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {key: p for key, p in inspect.signature(kind).parameters.items() if p.kind in named}
@@ -122,7 +122,7 @@ def arguments(kind: type[LightningModule]) -> dict[str, inspect.Parameter]:
 
 def check_options(name: str, kind: type[LightningModule], options: dict[str, Any]) -> None:
     """Raises ConfigError for an argument that the constructor does not take, or needs and has not got."""
-    accepted = arguments(kind)
+    accepted = constructor_arguments(kind)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(kind).parameters.values())
     for key in options:
         if key not in accepted and not takes_any:

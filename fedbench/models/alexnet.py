@@ -10,11 +10,13 @@ from fedbench.errors import ConfigError
 from fedbench.models import pretrained as published
 from fedbench.models.network import Grey, Network, check_choice, entrance
 
-CONVOLUTIONS = ((64, 11, 4, 2, True), (192, 5, 1, 2, True), (384, 3, 1, 1, False), (256, 3, 1, 1, False))
-CONVOLUTIONS += ((256, 3, 1, 1, True),)
+CONVOLUTIONS = (
+    *((64, 11, 4, 2, True), (192, 5, 1, 2, True)),
+    *((384, 3, 1, 1, False), (256, 3, 1, 1, False), (256, 3, 1, 1, True)),
+)
 """Channels, kernel, stride, padding, and whether 3x3 max pooling of stride 2 follows."""
 SMALLEST = 63
-PUBLISHED = {"0": "conv1", "3": "conv2", "6": "conv3", "8": "conv4", "10": "conv5"}
+TORCHVISION_LAYERS = {"0": "conv1", "3": "conv2", "6": "conv3", "8": "conv4", "10": "conv5"}
 """torchvision's numbers of the convolutions; its hidden linear layers have 1 and 4."""
 
 
@@ -60,7 +62,7 @@ class AlexNet(Network):
         self.body = nn.Sequential(OrderedDict(layers))
         self.head = nn.Linear(4096, classes)
         if pretrained:
-            published.load(self.body, AlexNet_Weights.IMAGENET1K_V1, alexnet_name)
+            published.load_pretrained(self.body, AlexNet_Weights.IMAGENET1K_V1, alexnet_name)
 
 
 def activation(number: str, norm: nn.Module | None) -> dict[str, nn.Module]:
@@ -71,5 +73,5 @@ def alexnet_name(name: str) -> str | None:
     """torchvision's name of a tensor as ours; None for its head."""
     part, number, kind = name.split(".")
     if part == "features":
-        return f"{PUBLISHED[number]}.{kind}"
+        return f"{TORCHVISION_LAYERS[number]}.{kind}"
     return {"1": f"fc1.{kind}", "4": f"fc2.{kind}"}.get(number)

@@ -10,7 +10,7 @@ INNER = "_orig_mod"
 """The name that a wrapper of torch.compile has for what is inside."""
 
 
-def plain(name: str) -> str:
+def unwrapped_name(name: str) -> str:
     """A dotted name without the wrappers on its way."""
     return ".".join(part for part in name.split(".") if part != INNER)
 

@@ -9,7 +9,7 @@ from torchvision.models import WeightsEnum
 from fedbench.errors import ConfigError
 
 
-def load(
+def load_pretrained(
     body: nn.Module, weights: WeightsEnum, names: Callable[[str], str | None], edit: Callable[[dict], dict] = dict
 ) -> None:
     """Copy published weights into a body.

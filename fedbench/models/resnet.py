@@ -37,7 +37,7 @@ class ResNet(Network):
         layers, channels = entrance(input_shape[0], grey)
         layers |= stem_layers(channels, stem)
         for number, count in enumerate(self.blocks):
-            layers[f"stage{number + 1}"] = stage(WIDTHS[max(0, number - 1)], WIDTHS[number], count)
+            layers[f"stage{number + 1}"] = make_stage(WIDTHS[max(0, number - 1)], WIDTHS[number], count)
         layers |= {"average": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
         self.body = nn.Sequential(OrderedDict(layers))
         self.head = nn.Linear(WIDTHS[len(self.blocks) - 1], classes)
@@ -79,7 +79,7 @@ class ResNet18(ResNet):
             published.check_fits(entrance(input_shape[0], grey)[1], stem=(stem, "imagenet"))
         super().__init__(input_shape, classes, stem, grey)
         if pretrained:
-            published.load(self.body, ResNet18_Weights.IMAGENET1K_V1, resnet_name)
+            published.load_pretrained(self.body, ResNet18_Weights.IMAGENET1K_V1, resnet_name)
 
 
 def resnet_name(name: str) -> str | None:
@@ -94,7 +94,7 @@ def stem_layers(channels: int, stem: str) -> dict[str, nn.Module]:
     return layers | {"pool": nn.MaxPool2d(3, 2, 1)} if large else layers
 
 
-def stage(before: int, width: int, blocks: int) -> nn.Sequential:
+def make_stage(before: int, width: int, blocks: int) -> nn.Sequential:
     """Blocks of one width; the first halves the map, except in the stage that keeps the width of the stem."""
     stride = 1 if before == width else 2
     shortcut = None

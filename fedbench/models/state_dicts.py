@@ -12,19 +12,19 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fedbench.errors import ConfigError, nearest
-from fedbench.models.compiled import plain
+from fedbench.models.compiled import unwrapped_name
 
 LIGHTNING = "state_dict"
 """Under which a checkpoint of Lightning has it."""
 
 
-def load(module: nn.Module, path: Path) -> None:
+def load_state_dict(module: nn.Module, path: Path) -> None:
     """Copy the tensors of a file into a module that has the same ones, compiled or not.
 
     Raises ConfigError where it has not.
     """
-    names = {plain(name): name for name in module.state_dict()}
-    given = {plain(name): tensor for name, tensor in read(path).items()}
+    names = {unwrapped_name(name): name for name in module.state_dict()}
+    given = {unwrapped_name(name): tensor for name, tensor in read_state_dict(path).items()}
     own = {name: module.state_dict()[names[name]] for name in names}
     where = f"model.weights = {path}"
     for name in sorted(own.keys() - given.keys()):
@@ -42,7 +42,7 @@ def load(module: nn.Module, path: Path) -> None:
     module.load_state_dict({names[name]: tensor for name, tensor in given.items()})
 
 
-def read(path: Path) -> dict[str, Tensor]:
+def read_state_dict(path: Path) -> dict[str, Tensor]:
     """Tensors by name, of which nothing is executed. Raises ConfigError for what is no state dict."""
     where, found = f"model.weights = {path}", None
     try:
@@ -69,7 +69,7 @@ def encoded(state: dict[str, Any]) -> bytes:
     return sink.getvalue()
 
 
-def fingerprint(path: Path) -> str:
+def weights_fingerprint(path: Path) -> str:
     """Sixteen hexadecimal digits that name the content of a file. Raises ConfigError."""
     try:
         return sha256(path.read_bytes()).hexdigest()[:16]

@@ -13,7 +13,7 @@ from fedbench.models import pretrained as published
 from fedbench.models.network import Grey, Network, check_choice, entrance
 
 PATCH = 16
-SIZES = {"tiny": (3, 192, 768), "small": (6, 384, 1536), "base": (12, 768, 3072)}
+VIT_SIZES = {"tiny": (3, 192, 768), "small": (6, 384, 1536), "base": (12, 768, 3072)}
 """Heads of attention, width, width of the hidden layer of a block; twelve blocks each."""
 
 
@@ -38,7 +38,7 @@ class Vit(Network):
         pretrained: bool = False,
     ) -> None:
         super().__init__()
-        check_choice("size", size, tuple(SIZES))
+        check_choice("size", size, tuple(VIT_SIZES))
         check_choice("pretrained", pretrained, (True, False))
         _, height, width = input_shape
         if height != width or height % PATCH:
@@ -49,22 +49,23 @@ class Vit(Network):
         layers, channels = entrance(input_shape[0], grey)
         if pretrained:
             published.check_fits(channels, size=(size, "base"))
-        heads, hidden, mlp = SIZES[size]
+        heads, hidden, mlp = VIT_SIZES[size]
         transformer = VisionTransformer(height, PATCH, 12, heads, hidden, mlp, num_classes=1)
         transformer.heads = nn.Identity()
         if channels != 3:
             transformer.conv_proj = patches_of(channels, transformer.conv_proj)
         if pretrained:
             fit = partial(interpolate_embeddings, height, PATCH)
-            published.load(transformer, ViT_B_16_Weights.IMAGENET1K_V1, vit_name, fit)
+            published.load_pretrained(transformer, ViT_B_16_Weights.IMAGENET1K_V1, vit_name, fit)
         self.body = nn.Sequential(OrderedDict(layers | {"transformer": transformer}))
         self.head = nn.Linear(hidden, classes)
 
 
-def patches_of(channels: int, like: nn.Module) -> nn.Conv2d:
+def patches_of(channels: int, like: nn.Conv2d) -> nn.Conv2d:
     """The first layer for images with so many channels, with torchvision's initial weights."""
     conv = nn.Conv2d(channels, like.out_channels, PATCH, PATCH)
     nn.init.trunc_normal_(conv.weight, std=(1 / (channels * PATCH**2)) ** 0.5)
+    assert conv.bias is not None
     nn.init.zeros_(conv.bias)
     return conv
 

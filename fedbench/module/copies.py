@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.optim.swa_utils import AveragedModel
 
-from fedbench.models.compiled import plain
+from fedbench.models.compiled import unwrapped_name
 
 Parameters = Mapping[str, nn.Parameter]
 
@@ -27,7 +27,10 @@ def copies_in(module: nn.Module) -> dict[str, str | None]:
             copies[f"{name}.module"] = _original(module, name, part.module, _alike) if same is None else same
         elif _frozen(part) and (original := _original(module, name, part, _equal)) is not None:
             copies[name] = original
-    return {plain(copy): original if original is None else plain(original) for copy, original in copies.items()}
+    return {
+        unwrapped_name(copy): original if original is None else unwrapped_name(original)
+        for copy, original in copies.items()
+    }
 
 
 def is_under(name: str, prefix: str) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from fedbench.errors import ConfigError
-from fedbench.models.compiled import plain, unwrap
+from fedbench.models.compiled import unwrap, unwrapped_name
 from fedbench.module.copies import copies_in, is_under
 from fedbench.module.layout import Layout, Slot
 from fedbench.module.weights import Weights
@@ -35,7 +35,7 @@ class FlatModule:
         copies: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
         _refuse(module)
-        self._published = {plain(name): (name, tensor.shape) for name, tensor in module.state_dict().items()}
+        self._published = {unwrapped_name(name): (name, tensor.shape) for name, tensor in module.state_dict().items()}
         unwrap(module)
         self.copies = {**copies_in(module), **copies}
         for copy in self.copies:

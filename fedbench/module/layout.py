@@ -8,13 +8,14 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from fedbench.errors import ConfigError, nearest
-from fedbench.models.compiled import plain, unwrap
+from fedbench.models.compiled import unwrap, unwrapped_name
 from fedbench.module.copies import is_under, with_originals
 from fedbench.module.masks import Masks
 
@@ -72,7 +73,7 @@ class Layout:
         and is called as without it.
         """
         unwrap(module)
-        head = plain(head or ("head" if isinstance(getattr(module, "head", None), nn.Module) else "")) or None
+        head = unwrapped_name(head or ("head" if isinstance(getattr(module, "head", None), nn.Module) else "")) or None
         roles = {
             "head": _members(module, [head] if head else []),
             "norm": _members(module, _of_type(module, _BatchNorm)),
@@ -120,7 +121,7 @@ class Layout:
 
     def under(self, prefixes: Iterable[str]) -> Masks:
         """The entries whose name starts with one of the dotted prefixes."""
-        prefixes = tuple(map(plain, prefixes))
+        prefixes = tuple(map(unwrapped_name, prefixes))
         names = {slot.name for slot in self.params + self.buffers}
         for prefix in prefixes:
             if not any(is_under(name, prefix) for name in names):
@@ -189,7 +190,7 @@ def _groups(module: nn.Module) -> dict[str, int]:
     names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
     declared = getattr(module, "layer_groups", None)
     if isinstance(declared, list | tuple):
-        groups = [tuple(map(plain, [item] if isinstance(item, str) else item)) for item in declared]
+        groups = [tuple(map(unwrapped_name, [item] if isinstance(item, str) else item)) for item in declared]
         numbers = {n: [i for i, prefixes in enumerate(groups) if any(is_under(n, p) for p in prefixes)] for n in names}
         return {name: found[0] for name, found in numbers.items() if found}
     owners, count = {}, 0
@@ -229,3 +230,8 @@ def _slots(tensors: Sequence[tuple[str, Tensor]], roles: dict[str, set[int]]) ->
         slots.append(Slot(name, tuple(tensor.shape), start, stop, **owned))
         start = stop
     return tuple(slots)
+
+
+def shares_by_tensor(name: str, slots: Iterable[Slot], ones: Tensor | np.ndarray, masks: int = 1) -> dict[str, float]:
+    """`NAME/TENSOR`: the share of ones in every tensor. ones: of so many masks together `[N]`, bool or counted."""
+    return {f"{name}/{s.name}": float(ones[s.start : s.stop].sum()) / (s.size * masks) for s in slots}

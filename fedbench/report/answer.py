@@ -13,19 +13,6 @@ from fedbench.results.statistics import Interval
 from fedbench.results.tables import BASELINE, LAST, difference
 from fedbench.tasks import Metric
 
-PARTITION_KEYS = {
-    "iid": [],
-    "shards": ["classes", "images"],
-    "pathological": ["classes", "train_size"],
-    "dirichlet": ["alpha"],
-    "dirichlet-fixed": ["alpha", "train_size"],
-    "practical": ["alpha", "total"],
-    "domain": ["train_size"],
-    "domain-shards": ["classes", "images"],
-    "corruption": ["classes", "images"],
-    "file": ["path"],
-}
-
 ENOUGH_SEEDS = 5
 """From here on pages do not say what was found of intervals over few seeds."""
 
@@ -64,7 +51,7 @@ def span(found: Interval | dict[str, Any], form: Any) -> str:
 def asked(study: Study) -> str:
     """One line under the title: partition, model, rounds, seeds, and the space of a grid."""
     config = study.config
-    parts = [_partition(config)]
+    parts = [_partition(config, study.own.environment() if study.own else {})]
     parts += [f"model {_name(config, 'model')}"] if _name(config, "model") else []
     parts += [plural(config["rounds"], "round")] if config.get("rounds") else []
     seeds = study.plan.config.get("seeds") or config.get("seeds") or []
@@ -82,12 +69,15 @@ def _name(config: dict[str, Any], section: str) -> str:
     return str(value.get("name", "")) if isinstance(value, dict) else str(value or "")
 
 
-def _partition(config: dict[str, Any]) -> str:
+def _partition(config: dict[str, Any], environment: dict[str, Any]) -> str:
+    """Clients, scheme, and the keys that the scheme names; records of older versions do not say which those are."""
     values = config.get("partition") or {}
     name = values.get("name")
     if not name:
         return ""
-    keys = [f"{key} {values[key]}" for key in PARTITION_KEYS.get(name, []) if values.get(key) is not None]
+    headline = environment.get("partition_headline")
+    shown = headline if isinstance(headline, list) else []
+    keys = [f"{key} {value}" for key, value in values.items() if key in shown and value is not None]
     keys += ["clients may share images"] if values.get("reuse") else []
     details = f" ({', '.join(keys)})" if keys else ""
     return f"{plural(values['clients'], 'client')}, {name}{details}" if values.get("clients") else name + details
@@ -204,8 +194,7 @@ def besides(study: Study) -> list[str]:
             doubt = doubts(study, study.method, other, gap.mean) if gap.sign else ""
             undecided = ", undecided" if gap.low is not None and not gap.sign else f"; but {doubt}" if doubt else ""
             lines.append(f"Against {other}: {said} ({span(gap, study.metric.difference)}{undecided}).")
-    own = study.last(study.method) if study.method in study.metrics else []
-    return [*lines, *few_seeds(len(own))]
+    return [*lines, *few_seeds(len(study.last(study.method)) if study.method in study.metrics else 0)]
 
 
 def few_seeds(count: int) -> list[str]:
@@ -224,7 +213,7 @@ def answer_tiles(study: Study) -> list[Tile]:
         return []
     rows = study.table[(study.table["method"] == study.method) & (study.table["choice"] == LAST)].set_index("point")
     found = [_score_tile(study.metric, rows, point) for point in ("after_agg", "after_fit") if point in rows.index]
-    at = rows.loc[study.point] if study.point in rows.index else None
+    at: Any = rows.loc[study.point] if study.point in rows.index else None
     if at is not None and pd.notna(at["gain"]):
         found = [
             _gain_tile(study.metric, at),
@@ -237,7 +226,7 @@ def answer_tiles(study: Study) -> list[Tile]:
 
 
 def _score_tile(metric: Metric, rows: pd.DataFrame, point: str) -> Tile:
-    row = rows.loc[point]
+    row: Any = rows.loc[point]
     low, high = (possible(metric, row[end]) if pd.notna(row[end]) else "" for end in ("low", "high"))
     return Tile(metric.shown(row["mean"]), POINT_NAMES[point], f"{low} to {high}" if low else "one seed")
 

@@ -1,6 +1,7 @@
 """Figures that every study has beside its curves: clients, seconds, partition. Colours are those of theme.LIGHT."""
 
 from html import escape
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -120,8 +121,8 @@ def time_bars(study: Study) -> go.Figure | None:
 
 def partition_dots(study: Study) -> go.Figure | None:
     """Training images per client and class of the first seed; the area of a dot is the count."""
-    first = next(iter(study.partition.values()), None)
-    counts = (first or {}).get("class_counts")
+    first: dict[str, Any] = next(iter(study.partition.values()), {})
+    counts = first.get("class_counts")
     if not counts:
         return None
     public = first.get("public_class_counts")

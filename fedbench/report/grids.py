@@ -61,7 +61,7 @@ def heat_map(
     z = [[_value(metric, found.get((row, column))) for column in across] for row in down]
     fig = figure(96 + 54 * len(down), 16, xaxis=axis(escape(short(columns)), showgrid=False, type="category"))
     fig.update_layout(yaxis=axis(escape(short(rows)), showgrid=False, type="category", autorange="reversed"))
-    scale = SCALE if metric.higher else [[1 - place, colour] for place, colour in reversed(SCALE)]
+    scale = SCALE if metric.higher else [(1 - place, colour) for place, colour in reversed(SCALE)]
     fig.add_heatmap(x=across, y=down, z=z, colorscale=scale, zmin=limits[0], zmax=limits[1], xgap=3, ygap=3)
     form = "%{z:.1f}" if metric.share else "%{z:.3g}"
     fig.data[-1].update(texttemplate=form, textfont={"size": 15}, showscale=False, hoverongaps=False)

@@ -9,8 +9,8 @@ from types import MappingProxyType
 import pandas as pd
 
 from fedbench.report import typeset
+from fedbench.report.baseline_colour import baseline_tone
 from fedbench.report.curves import cost_so_far, seed_curve
-from fedbench.report.standing import standing
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import Cell, sentence
 from fedbench.results.contrasts import Contrast, family, ranks
@@ -211,7 +211,7 @@ def laid_out(
     """The heads and lines of the table, without columns that nobody fills. At the end, who has no score."""
     heads = [*SCORES, *(OTHER[row.point].replace("_", " ") for row in rows[:1]), *DIFFERENCES]
     means = {row.label: row.score.mean for row in rows}
-    tones = [standing(row.label, means, metric.higher) for row in rows]
+    tones = [baseline_tone(row.label, means, metric.higher) for row in rows]
     lines = [_line(row, metric, place, tone) for place, (row, tone) in enumerate(zip(rows, tones, strict=True), 1)]
     for line, row, mark in zip(lines, rows, marks([row.estimator for row in rows]), strict=True):
         line[0] = Cell(row.label + row.mark + mark)

@@ -11,9 +11,9 @@ import plotly.graph_objects as go
 import yaml
 
 from fedbench.report import typeset
+from fedbench.report.baseline_colour import TONE_WORDS, baseline_tone
 from fedbench.report.leaderboard import Row, leaderboard, p_text, with_half
 from fedbench.report.parts import Part, charts
-from fedbench.report.standing import WORDS, standing
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
@@ -24,7 +24,7 @@ from fedbench.results.matrix import Matrix, Setting
 from fedbench.results.plan import is_study
 from fedbench.results.quantities import plural
 from fedbench.results.rankings import ALPHA, Ranking, ranking
-from fedbench.results.tables import REFERENCES
+from fedbench.results.tables import BASELINE, REFERENCES
 
 NOTE = (
     "± half of the 95 % interval over seeds; = cannot be told from the best of its column (Holm); rank: mean over "
@@ -106,7 +106,7 @@ def _column(survey: Survey, name: str) -> list[Cell]:
             with_half(board[label].score, metric.number) + board[label].mark,
             place,
             board[label].tied,
-            standing(label, means, metric.higher),
+            baseline_tone(label, means, metric.higher),
         )
         for label, place in zip(survey.ordered, marks, strict=True)
     ]
@@ -207,7 +207,7 @@ def critical_difference(survey: Survey) -> go.Figure | None:
     for place, name in enumerate(names):
         left = place < half
         y, rank = -(place if left else len(names) - 1 - place) - 0.2, found.ranks[name]
-        colour = LIGHT["local"] if name == "local" else LIGHT["ink"]
+        colour = LIGHT["local"] if name == BASELINE else LIGHT["ink"]
         fig.add_scatter(x=[rank, rank, span[0] if left else span[1]], y=[top, y, y], mode="lines", hoverinfo="skip")
         fig.data[-1].line = {"color": LIGHT["quiet"], "width": 1}
         fig.add_annotation(
@@ -249,7 +249,7 @@ def values(survey: Survey) -> dict[str, Any]:
         "heads": heads(survey),
         "lines": lines(survey),
         "links": [f"{setting.path}/report.html" for setting in survey.settings],
-        "tones": WORDS,
+        "tones": TONE_WORDS,
         "note": f"Test {metric.title} {point}, last round. {NOTE}.",
         "config": yaml.safe_dump(config, sort_keys=False),
         "parts": [part for part in [rank_part(survey)] if part.charts],

@@ -11,10 +11,10 @@ import yaml
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.report import answer, curves, figures, grids, scores, searches, traces, verdicts
+from fedbench.report.baseline_colour import TONE_WORDS
 from fedbench.report.comparisons import behind_best, client_gains, forest, tuning_strip
 from fedbench.report.leaderboard import SPENT, Row, laid_out, leaderboard, note, spent, where, write_tables
 from fedbench.report.parts import Part, charts
-from fedbench.report.standing import WORDS
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT
@@ -68,7 +68,7 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
         leaders_intro=f"Test {study.metric.title} at the last round,{where(rows)}. {note(rows, study.metric)}.",
         cost_heads=cost_heads,
         cost_leaders=list(zip(rows, cost_lines, strict=True)),
-        tones=WORDS,
+        tones=TONE_WORDS,
         cost_intro=f"{sentence(SPENT)}.",
         table=scores.final(study),
         groups=scores.of_groups(study),
@@ -177,7 +177,7 @@ def _client_part(study: Study) -> Part:
             "A line is one client of one seed, from training alone through both evaluation points; "
             "those that do not gain are dotted and red; the thick line is the mean."
         )
-        values = pd.concat(paired.values()).drop(columns="gains").stack()
+        values: Any = pd.concat(paired.values()).drop(columns="gains").stack()
         limits = [float(values.min()), float(values.max())]
         made = ((f"clients-{i}", *_slope(study, m, paired[m], limits)) for i, m in enumerate(paired))
         part.charts = charts(*made)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib import rc_context
@@ -15,7 +16,7 @@ from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.theme import LIGHT, dash_of
 from fedbench.results.files import write_atomically
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,

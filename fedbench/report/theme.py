@@ -9,6 +9,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.tasks import Metric
 
 LIGHT = {
@@ -52,7 +53,7 @@ DARK = {
     "s3": "#b4d6ff",
 }
 OTHERS = ["c1", "c2", "c3", "c4", "c5", "c6"]
-SCALE = [[0, LIGHT["s0"]], [0.33, LIGHT["s1"]], [0.67, LIGHT["s2"]], [1, LIGHT["s3"]]]
+SCALE = [(0.0, LIGHT["s0"]), (0.33, LIGHT["s1"]), (0.67, LIGHT["s2"]), (1.0, LIGHT["s3"])]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 LETTER = 7.2  # pixels, mean width of a letter of a direct label
 LINE_HEIGHT = 17  # pixels between two direct labels
@@ -63,7 +64,7 @@ def colour_of(methods: Sequence[str], own: str) -> dict[str, str]:
 
     Where there are more methods than colours, the last ones are quiet.
     """
-    fixed = {"local": LIGHT["local"], own: LIGHT["accent"]}
+    fixed = {BASELINE: LIGHT["local"], own: LIGHT["accent"]}
     others = [method for method in methods if method not in fixed]
     names = [*OTHERS, *["quiet"] * len(others)]
     return fixed | {method: LIGHT[name] for method, name in zip(others, names, strict=False)}
@@ -71,7 +72,7 @@ def colour_of(methods: Sequence[str], own: str) -> dict[str, str]:
 
 def dash_of(method: str) -> str:
     """Reference lines stay apart from methods without colour, too."""
-    return {"local": "dash", "centralized": "dot"}.get(method, "solid")
+    return {BASELINE: "dash", **dict.fromkeys(REFERENCES, "dot")}.get(method, "solid")
 
 
 def faded(colour: str, opacity: float) -> str:

@@ -48,8 +48,9 @@ def lambda_lines(study: Study) -> go.Figure | None:
     table = by_round(study.traces, "lambda")
     if table.empty:
         return None
-    flipped = [client for client in study.flipped if client in table]
-    others = [client for client in table if client not in flipped][:MOST_LINES]
+    clients = [int(client) for client in table.columns]
+    flipped = [client for client in study.flipped if client in clients]
+    others = [client for client in clients if client not in flipped][:MOST_LINES]
     top = max(1.0, float(table[[*flipped, *others]].max().max()))
     yaxis = axis("λ, weight of the consensus", range=[-0.03 * top, 1.06 * top])
     fig = figure(360, yaxis=yaxis, xaxis=round_axis(table.index.max()))
@@ -92,14 +93,15 @@ def loss_lines(study: Study) -> go.Figure | None:
     last = max(table.index.max() for table in tables.values())
     fig = figure(360, 16, xaxis=round_axis(last), yaxis=axis("loss", rangemode="tozero"))
     for name, table in tables.items():
-        flipped = [client for client in study.flipped if client in table]
+        known = [int(client) for client in table.columns]
+        flipped = [client for client in study.flipped if client in known]
         groups = {
             "flipped": (flipped, LIGHT["alarm"]),
-            "others": ([c for c in table if c not in flipped], LIGHT["accent"]),
+            "others": ([c for c in known if c not in flipped], LIGHT["accent"]),
         }
         for group, (clients, colour) in groups.items():
             if clients:
-                mean = table[clients].mean(axis=1)
+                mean = table.loc[:, clients].mean(axis=1)
                 line = {"color": colour, "width": 2.2, "dash": "solid" if name == "private" else "dash"}
                 fig.add_scatter(x=mean.index.tolist(), y=mean.tolist(), mode="lines", line=line)
                 fig.data[-1].name = f"{name}, {group}" if flipped else name

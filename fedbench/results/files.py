@@ -1,6 +1,5 @@
 """Files of a results folder: written whole or not at all, and read although a process died while it wrote."""
 
-import fcntl
 import io
 import json
 import os
@@ -15,6 +14,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import lock_descriptor
 from pydantic import TypeAdapter, ValidationError
 
 from fedbench.errors import ConfigError, first_line
@@ -50,8 +50,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
         try:
             with os.fdopen(handle, "wb") as file:
-                with suppress(OSError):  # a file system that has no locks
-                    fcntl.flock(file, fcntl.LOCK_EX)
+                _try_lock(file.fileno())
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -70,27 +69,29 @@ def locked(path: Path, patience: float, busy: str) -> Iterator[None]:
     """
     handle, deadline = os.open(path, os.O_RDONLY), time.monotonic() + patience
     try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise ConfigError(f"{busy}; wait until it ends, or give another --out") from None
-                time.sleep(LOOK)
-            except OSError:  # a file system that has no locks
-                break
+        while not _try_lock(handle):
+            if time.monotonic() > deadline:
+                raise ConfigError(f"{busy}; wait until it ends, or give another --out")
+            time.sleep(LOOK)
         yield
     finally:
         os.close(handle)
 
 
+def _try_lock(handle: int) -> bool:
+    """Lock an open file unless another process holds it; a file system without locks counts as locked."""
+    try:
+        return lock_descriptor(handle, blocking=False)
+    except OSError:
+        return True
+
+
 def sweep(folder: Path) -> None:
-    """Remove what killed processes left half written in a folder; who still writes holds a lock."""
+    """Remove what killed processes left half written in a folder; a process that still writes holds a lock."""
     for path in folder.glob(f".*{PART}"):
         with suppress(OSError), path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
+            if lock_descriptor(file.fileno(), blocking=False):
+                path.unlink()
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

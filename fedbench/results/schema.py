@@ -1,4 +1,4 @@
-"""What the records of a run look like (docs/architecture.md, 'What a run leaves')."""
+"""Schemas of the records of a run (docs/reference.md)."""
 
 import json
 import math

@@ -28,7 +28,7 @@ from fedbench.results.files import read_json
 from fedbench.results.plan import Entry, point_name
 from fedbench.results.reader import Records, at_best_round
 from fedbench.results.schema import POINTS, SPLITS
-from fedbench.results.wandb_segments import last_round, mark_synced, segments
+from fedbench.results.wandb_offline import last_round, note_last_round, offline_parts, remove, remove_unclosed
 from fedbench.tasks import Task
 
 log = logging.getLogger("fedbench")
@@ -48,19 +48,21 @@ TOLD = ("WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_MODE")
 class WandbLog:
     """One W&B run for one seed of one configuration, continued under the same id when the run is resumed.
 
-    Online only where an account is set up on this machine, else offline segments in `folder`/wandb, to be sent with
-    `wandb sync`.
+    Online only where an account is set up on this machine, else offline in `folder`/wandb, a part for each start, to be
+    sent with `wandb sync`.
     """
 
     takes_distributions = True
 
     def __init__(self, config: Config, folder: Path, entry: Entry, warn: Warn | None = warnings.warn) -> None:
         arguments = described(config, entry)
-        self._segments = segments(folder, arguments["id"])
+        self._parts = offline_parts(folder, arguments["id"])
+        self._last = last_round(self._parts)
         for name in filter(os.environ.get, NOT_HEEDED):
             if warn:
                 warn(f"{name} is not heeded: every seed is a W&B run with an id of its own")
         self.run = started(config.wandb, folder, arguments, warn)
+        remove_unclosed(self._parts)
         self._goals = goals(
             tasks.load(
                 read_json(folder / "environment.json", []).get("task") or "classification",
@@ -77,22 +79,22 @@ class WandbLog:
     def logged(self) -> int | None:
         """The last round that W&B really has, as of the start; None when there is no telling.
 
-        From the server where the run is online, else read back from the offline segments, because W&B's own process
-        loses what it has not written when it dies.
+        From the server where the run is online, else as noted in the offline parts.
         """
-        if self.run.offline:
-            return last_round(self._segments)
-        known = dict(self.run.summary) if self.run.resumed else {}
-        return int(known.get("round", -1))
+        if not self.run.offline:
+            known = dict(self.run.summary) if self.run.resumed else {}
+            self._last = int(known.get("round", -1))
+        return self._last
 
     def log_hyperparams(self, params: dict[str, Any]) -> None:
         """The whole configuration, as a tree."""
         self.run.config.update(params, allow_val_change=True)
 
     def log_metrics(self, metrics: dict[str, Any], step: int) -> None:
-        """A round, which is also W&B's own step, so that every segment of a run counts alike."""
+        """A round, which is also W&B's own step, so that every part of a run counts alike."""
         drawn = {k: wandb.Histogram(v.tolist()) if isinstance(v, np.ndarray) else v for k, v in metrics.items()}
         self.run.log({"round": step, **drawn}, step=step, commit=True)
+        self._last = step
 
     def conclude(self, records: Records) -> None:
         """Last and best scores in the summary, out of the whole run however many parts it had; the clients' table."""
@@ -105,11 +107,12 @@ class WandbLog:
         """Nothing to do: W&B's own process has taken the round."""
 
     def finalize(self, status: str) -> None:
-        """Close the run; what an earlier start wrote offline need not be sent any more where this one is online."""
+        """Close the run; what earlier starts wrote offline goes where this one is online and has all of it."""
         self.run.finish(exit_code=0 if status == "success" else 1)
-        if status == "success" and not (self.run.offline or self.run.disabled):
-            for segment in self._segments:
-                mark_synced(segment)
+        if self.run.offline:
+            note_last_round(Path(self.run.dir).parent, -1 if self._last is None else self._last)
+        elif status == "success" and not self.run.disabled:
+            remove(self._parts)
 
 
 def described(config: Config, entry: Entry) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from fedbench.results.wandb_log import (
     table,
     tags,
 )
-from fedbench.results.wandb_segments import last_round, mark_synced, segments
+from fedbench.results.wandb_offline import last_round, offline_parts, remove
 
 PAGE = (
     "report.html",
@@ -62,13 +62,12 @@ class Seed:
         return sorted(map(int, self.records.metrics()["round"].unique()))
 
     def sent_offline(self) -> bool:
-        """Whether an offline file holds all of it."""
-        found = segments(self.folder, described(self.config, self.entry)["id"])
-        return (last_round(found) or 0) >= self.rounds[-1]
+        """Whether offline files hold all of it."""
+        return (last_round(self.offline_parts()) or 0) >= self.rounds[-1]
 
-    def segments(self) -> list[Path]:
+    def offline_parts(self) -> list[Path]:
         """The folders with what was written offline, oldest first."""
-        return [path.parent for path in segments(self.folder, described(self.config, self.entry)["id"])]
+        return offline_parts(self.folder, described(self.config, self.entry)["id"])
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ def send_overview(folder: Path, place: WandbConfig, warn: Warn | None = None) ->
 def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[str, Any], warn: Warn | None) -> Any:
     name = study_name(folder)
     told = sha256(f"{more['group']}/{name}".encode()).hexdigest()[:12]
-    before = segments(folder, f"{ROLE}-{told}")
+    before = offline_parts(folder, f"{ROLE}-{told}")
     title = " ".join([*own_name(place), name])[-LONGEST:]
     run = started(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": title, **more}, warn)
     run.summary["final_table"] = table(rows)
@@ -197,6 +196,5 @@ def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[
             artifact.add_file(str(folder / file), name=file)
     run.log_artifact(artifact)
     run.finish()
-    for segment in before:  # all of it is in the new one
-        mark_synced(segment)
+    remove(before)  # all of it is in the new one
     return run

@@ -7,9 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from fedbench import methods, models
-from fedbench.aggregation import rules
-from fedbench.config import Config
+from fedbench import models
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
@@ -21,30 +19,30 @@ from fedbench.models import state_dicts
 from fedbench.module import seeds
 from fedbench.module.copies import copies_in
 from fedbench.module.layout import Layout
-from fedbench.tasks import load
+from fedbench.runtime.resolved import ResolvedRun
 
 
 @dataclass(frozen=True)
 class Parts:
     """What a process works with in one run."""
 
-    config: Config
+    run: ResolvedRun
     seed: int
     learner: Learner
     context: Context
     method: Method
 
 
-def assembled(config: Config, dataset: Dataset, partition: Partition, seed: int, device: str = "cpu") -> Parts:
-    """The parts of a resolved configuration with one seed."""
-    learner = build_learner(config, dataset, seed, device)
-    context = make_context(config, dataset, partition, seed, learner)
-    return Parts(config, seed, learner, context, make_method(config, context))
+def build_parts(run: ResolvedRun, partition: Partition, seed: int, device: str = "cpu") -> Parts:
+    """The parts of a run for one of its seeds."""
+    learner = build_learner(run, seed, device)
+    context = make_context(run, partition, seed, learner)
+    return Parts(run, seed, learner, context, make_method(run, context))
 
 
-def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cpu") -> Learner:
+def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
     """Every process builds the same start model from the seed."""
-    task = load(dataset.task, config.evaluate.model_dump())
+    config, dataset, task = run.config, run.dataset, run.task
     with seeds.preserved_streams():
         seeds.seed_everything(seed, "model")
         module = models.build(config.model.name, dataset.shape, dataset.outputs, task, **config.model.options)
@@ -52,13 +50,11 @@ def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cp
     if config.train.precision == "64-true":
         module.double()  # before weights of that precision are copied into it
     if config.model.weights:
-        state_dicts.load(module, config.model.weights)
-    kind = methods.load(config.method.name)
-    options = kind.Options(**config.method.options)
+        state_dicts.load_state_dict(module, config.model.weights)
 
     def adapt(module: nn.Module, layout: Layout) -> None:
         with told(f"method {config.method.name}: adapt_model fails"):
-            kind.adapt_model(module, layout, options=options, seed=seed)
+            run.method.adapt_model(module, layout, options=run.options, seed=seed)
 
     return Learner(
         module,
@@ -75,18 +71,21 @@ def build_learner(config: Config, dataset: Dataset, seed: int, device: str = "cp
     )
 
 
-def make_context(config: Config, dataset: Dataset, partition: Partition, seed: int, learner: Learner) -> Context:
+def make_context(run: ResolvedRun, partition: Partition, seed: int, learner: Learner) -> Context:
+    config = run.config
     return Context(
         layout=learner.layout,
         train=config.train,
         seed=seed,
         rounds=config.rounds,
-        classes=dataset.classes,
+        classes=run.dataset.classes,
         sizes=tuple(partition.sizes("train").tolist()),
         public=0 if partition.public is None else len(partition.public),
         drawn=count_of(len(partition.clients), config.participation),
-        aggregator=rules.make(config.aggregator),
-        grade=_grade(dataset, partition),
+        samples=run.dataset.kind,
+        looks_again=learner.looks_again,
+        aggregator=run.aggregator,
+        grade=_grade(run.dataset, partition),
     )
 
 
@@ -101,9 +100,8 @@ def _share_equal(true: Tensor, labels: Tensor) -> float:
     return float((labels == true).double().mean())
 
 
-def make_method(config: Config, context: Context) -> Method:
-    kind = methods.load(config.method.name)
-    method = kind(kind.Options(**config.method.options), context)
+def make_method(run: ResolvedRun, context: Context) -> Method:
+    method = run.method(run.options, context)
     if not hasattr(method, "shared"):
         raise wrong(method, "__init__", "must call super().__init__(options, context)")
     return method

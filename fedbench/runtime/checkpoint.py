@@ -12,7 +12,7 @@ from fedbench.runtime import trees
 from fedbench.runtime.shards import Shards, Snapshot
 from fedbench.runtime.store import Versions
 
-FORMAT = 3
+FORMAT = 4
 """Counted up with every change of what a checkpoint holds."""
 PREFIX, SUFFIX = "round-", ".safetensors"
 SHARE = 0.05

@@ -11,8 +11,8 @@ from torch import Tensor
 from fedbench.config import Config
 from fedbench.data.augmentation import Augmentation
 from fedbench.data.dataset import Dataset, Split
-from fedbench.data.noise import client_targets
 from fedbench.data.partitions import Partition
+from fedbench.data.partitions.label_noise import client_targets
 from fedbench.module.seeds import Key
 
 

@@ -1,104 +1,89 @@
-"""Runs in their folders: begun, or taken up at their checkpoint, and driven to the end."""
+"""Drives the seeds of a run in their folders, from the beginning or from their checkpoints, to the end."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from fedbench.config import Config
-from fedbench.data.dataset import Dataset
 from fedbench.results.files import locked
-from fedbench.runtime import checkpoint
+from fedbench.runtime import checkpoint, retries
 from fedbench.runtime.driver import Driver, Event
 from fedbench.runtime.hosts import Hosts
 from fedbench.runtime.recorder import Recorder
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import StateLostError
-from fedbench.tasks import load
-
-RESTARTS = 5
-"""Without a newer checkpoint between them."""
-PATIENCE = 60.0
-"""Seconds for a driver to end whose command was killed."""
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """A run to be driven: a resolved configuration with one seed, its folder, and whether a checkpoint may be there."""
+class SeedTask:
+    """One seed of a run to be driven: its configuration, its folder, and whether a checkpoint may be there."""
 
     config: Config
     folder: Path
     resume: bool = False
 
 
-def drive_all(
-    assignments: Sequence[Assignment], hosts: Hosts, dataset: Dataset, on_event: Callable[[Event], None]
+def drive_seeds(
+    run: ResolvedRun, tasks: Mapping[int, SeedTask], hosts: Hosts, on_event: Callable[[Event], None]
 ) -> None:
-    """Runs of one data set, one after another. on_event: told when one begins and ends, and what `drive` tells."""
-    for number, given in enumerate(assignments):
-        tell = partial(_tagged, on_event, number)
+    """Drive the seeds of a run, one after another.
+
+    on_event: gets the events of `drive`, and one when a task begins and one when it ends, each with the task's number.
+    """
+    for number, task in tasks.items():
+        tell = partial(_numbered, on_event, number)
         tell({"begun": True})
-        tell({"ended": drive(given.config, given.folder, hosts, dataset, tell, given.resume)})
+        tell({"ended": drive(run.of_seed(task.config), task.folder, hosts, tell, task.resume)})
 
 
-def _tagged(on_event: Callable[[Event], None], number: int, event: Event) -> None:
-    on_event({**event, "assignment": number})
+def _numbered(on_event: Callable[[Event], None], number: int, event: Event) -> None:
+    on_event({**event, "task": number})
 
 
 def drive(
-    config: Config,
+    run: ResolvedRun,
     folder: Path,
     hosts: Hosts,
-    dataset: Dataset,
     on_event: Callable[[Event], None] = lambda event: None,
     resume: bool = False,
 ) -> list[str]:
-    """Run a configuration with its one seed into a folder; returns the warnings.
+    """Drive a run of one seed in its folder; returns the warnings.
 
-    Where private states are lost with their host, it goes on from the last checkpoint. on_event: told of every
-    evaluated round. resume: go on from the checkpoint, if there is one.
+    If private states are lost with their host, the run continues from the last checkpoint. on_event: gets every
+    evaluated round. resume: continue from the checkpoint, if there is one.
     """
-    with _alone(folder / "config.yaml"):
-        return _driven(config, folder, hosts, dataset, on_event, resume)
+    with _only_driver(folder / "config.yaml"):
+        lost, reached = 0, -1
+        while lost < retries.LOST_STATES:
+            recorder = Recorder(folder, run.task)
+            kept = checkpoint.load(folder / "checkpoint") if resume else None
+            if kept:
+                recorder.restore(kept["recorder"])
+                on_event({"restored": True})
+            else:
+                checkpoint.remove(folder / "checkpoint")
+                recorder.start()
+            if (round := kept["record"]["number"] if kept else 0) > reached:
+                lost, reached = 0, round
+            try:
+                Driver.of(run, hosts, recorder, on_event).run(kept)
+            except StateLostError as error:
+                where = "from the last checkpoint" if checkpoint.load(folder / "checkpoint") else "from the beginning"
+                on_event({"warning": f"{error} with its host: going on {where}"})
+                resume, lost = True, lost + 1
+                continue
+            recorder.write_tables()
+            return recorder.warnings
+    raise RuntimeError(f"private states were lost {lost} times in a row: do machines of the cluster come and go?")
 
 
-def _alone(described: Path) -> AbstractContextManager[None]:
-    """Wait until the driver of a command that was killed has ended too. described: a file that stays as it is.
+def _only_driver(described: Path) -> AbstractContextManager[None]:
+    """Wait until the driver of a killed command has ended too. described: a file that is never replaced.
 
-    Raises ConfigError where it does not.
+    Raises ConfigError if it does not end in time.
     """
     if not described.exists():
         return nullcontext()
-    return locked(described, PATIENCE, f"{described.parent}: another driver is at work here")
-
-
-def _driven(
-    config: Config,
-    folder: Path,
-    hosts: Hosts,
-    dataset: Dataset,
-    on_event: Callable[[Event], None],
-    resume: bool,
-) -> list[str]:
-    lost, reached = 0, -1
-    while lost < RESTARTS:
-        recorder = Recorder(folder, load(dataset.task, config.evaluate.model_dump()))
-        found = checkpoint.load(folder / "checkpoint") if resume else None
-        if found:
-            recorder.restore(found["recorder"])
-            on_event({"restored": True})
-        else:
-            checkpoint.remove(folder / "checkpoint")
-            recorder.start()
-        if (round := found["record"]["number"] if found else 0) > reached:
-            lost, reached = 0, round
-        try:
-            Driver.of(config, config.seeds[0], hosts, dataset, recorder, on_event).run(found)
-        except StateLostError as error:
-            where = "from the last checkpoint" if checkpoint.load(folder / "checkpoint") else "from the beginning"
-            on_event({"warning": f"{error} with its host: going on {where}"})
-            resume, lost = True, lost + 1
-            continue
-        recorder.write_tables()
-        return recorder.warnings
-    raise RuntimeError(f"private states were lost {RESTARTS} times in a row: do machines of the cluster come and go?")
+    return locked(described, retries.WAIT_FOR_DRIVER, f"{described.parent}: another driver is at work here")

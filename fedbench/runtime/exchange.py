@@ -44,7 +44,7 @@ class Setup:
 class ClientTask:
     """What a host does for one client in an exchange: models are evaluated first, then one is trained.
 
-    kept: the round in which the client's private state was saved, 0 before the first. resting, after_agg,
+    kept: the round in which the client's private state was saved, 0 before the first. idle_model, after_agg,
     global_model, after_fit: what is evaluated: the model of a client that sits out and whose last fit has no score,
     what it has received, the global model, and what it trains now. keep: of these, the models that the run keeps.
     share: the weight of its upload, where the host adds uploads up.
@@ -53,7 +53,7 @@ class ClientTask:
     client: int
     message: Message
     kept: int = 0
-    resting: bool = False
+    idle_model: bool = False
     after_agg: bool = False
     global_model: bool = False
     train: bool = False
@@ -138,13 +138,15 @@ class RoundRecord:
     """A round: what training it cost and said. Its models are evaluated by the exchange of the same number.
 
     idle: in how many rounds so far no client took a gradient step. failing: the cause for which all
-    participants failed, and whom it has hit since a client last ended a fit.
+    participants failed, and whom it has hit since a client last ended a fit. extra_pass: whether one came after
+    the round.
     """
 
     number: int = 0
     idle: int = 0
     failing: tuple[str, list[int]] = ("", [])
     took_part: list[int] = field(default_factory=list)
+    extra_pass: bool = False
     train_loss: float | None = None
     steps: int = 0
     bytes_up: int = 0

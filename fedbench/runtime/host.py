@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError, RunError, first_line, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.contract import called, check_fit, untouched, whole
@@ -20,9 +19,10 @@ from fedbench.module import seeds
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 from fedbench.runtime import trees
-from fedbench.runtime.build import Parts, assembled
+from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
 from fedbench.runtime.sums import Total
 from fedbench.runtime.turns import Turns
@@ -42,7 +42,7 @@ class Host:
         ship: Callable[[Report], None] = lambda report: None,
         debug: bool = False,
     ) -> None:
-        self.config, self.seed, self.context = parts.config, parts.seed, parts.context
+        self.config, self.seed, self.context = parts.run.config, parts.seed, parts.context
         self.learner, self.method, self.data, self.store = parts.learner, parts.method, data, store
         self.initial, self.device = self.learner.initial(), self.learner.device
         self._turns = Turns(self.learner) if self.learner.stack else None
@@ -51,12 +51,11 @@ class Host:
         self._watched: set[str] = set()
 
     @classmethod
-    def of(cls, setup: Setup, dataset: Dataset | None = None, **more: Any) -> "Host":
-        """The host of a run."""
-        dataset = dataset or Dataset.load(setup.config.data)
-        parts = assembled(setup.config, dataset, setup.partition, setup.seed, setup.device)
+    def of(cls, setup: Setup, run: ResolvedRun, parts: Parts | None = None, **more: Any) -> "Host":
+        """The host of a run. parts: those of the driver, where it is in this process and works on the same device."""
+        parts = parts or build_parts(run, setup.partition, setup.seed, setup.device)
         learner = parts.learner
-        data = ClientData(setup.config, dataset, setup.partition, learner.device, learner.dtype)
+        data = ClientData(setup.config, run.dataset, setup.partition, learner.device, learner.dtype)
         return cls(parts, data, open_store(setup.states), **more)
 
     def client(self, task: ClientTask, round: int) -> Client:
@@ -175,10 +174,10 @@ class Host:
                     report.scores["global"] = report.scores["after_agg"]
                 else:
                     self._score(task, client, "global", whole, report)
-            if task.resting:
-                delivered, model = client.round, self._called("resting", client)
+            if task.idle_model:
+                delivered, model = client.round, self._called("idle_model", client)
                 self._at(client, 0)  # its draws are the same whenever it is asked for
-                self._look(task, client, "resting", model, report)
+                self._look(task, client, "idle_model", model, report)
                 self._at(client, delivered)
         if received is not None and task.train:
             self._train(task, self._at(client, client.round + 1), received, report)
@@ -216,7 +215,7 @@ class Host:
         if upload.samples != client.samples:
             raise ConfigError(
                 f"the upload of client {client.id} says {upload.samples} samples of {client.samples}, but hosts weight "
-                "uploads before: the method's class has to say mean_suffices = False"
+                "uploads before: the method's class has to write aggregate anew, without @mean_suffices"
             )
         self._total.take(upload, share)
 

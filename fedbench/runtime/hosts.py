@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
+from fedbench.runtime.build import Parts
 from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
 from fedbench.runtime.host import Host
 from fedbench.runtime.scratch import LARGE, Scratch
@@ -20,8 +21,8 @@ class Hosts(Protocol):
     count: int
     remarks: list[str]
 
-    def begin(self, setup: Setup) -> None:
-        """Make ready for a run."""
+    def begin(self, setup: Setup, parts: Parts) -> None:
+        """Make ready for a run. parts: the driver's, which a host in its process may share."""
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         """Move private states, send every host its order, and return all replies."""
@@ -46,11 +47,11 @@ class InProcess:
 
     count = 1
 
-    def __init__(self, dataset: Any, debug: bool = False) -> None:
-        self._dataset, self._debug, self.remarks = dataset, debug, list[str]()
+    def __init__(self, debug: bool = False) -> None:
+        self._debug, self.remarks = debug, list[str]()
         self._scratch: Scratch | None = None
 
-    def begin(self, setup: Setup) -> None:
+    def begin(self, setup: Setup, parts: Parts) -> None:
         self.end()
         resources = setup.config.resources
         if resources.states == "disk" or (resources.states == "auto" and setup.state_bytes > LARGE):
@@ -58,7 +59,7 @@ class InProcess:
             setup = replace(setup, states=self._scratch.folder / "host-0")
         on_gpu = torch.cuda.is_available() and resources.gpus_per_host
         own = replace(setup, device="cuda" if on_gpu else "cpu")
-        self._host = Host.of(own, self._dataset, debug=self._debug)
+        self._host = Host.of(own, parts.run, None if on_gpu else parts, debug=self._debug)
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         return [self._host.work(order) for order in orders]

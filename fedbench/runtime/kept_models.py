@@ -52,7 +52,7 @@ class KeptModels:
             "after_agg": ends,
             "global": ends and self.after_fit == "global",
             "after_fit": last == number + 1,
-            "resting": last <= number,
+            "idle_model": last <= number,
         }
         return [name for name, now in when.items() if now]
 

@@ -1,6 +1,5 @@
 """Folders for what lives as long as a run: messages under way, private states."""
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -8,6 +7,8 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import lock_descriptor
 
 ROOMY = 1 << 30
 """Bytes that shared memory must have free to be used; in many containers it is small."""
@@ -38,7 +39,7 @@ class Scratch:
             self.folder = base / (fresh if name is None or _is_held(base / name) else name)
             self.folder.mkdir(exist_ok=True)
             self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            lock_descriptor(self._lock)
             sweep(base)
 
     def close(self) -> None:
@@ -66,12 +67,9 @@ def _is_held(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not lock_descriptor(handle, blocking=False)
     finally:
         os.close(handle)
-    return False
 
 
 @contextmanager
@@ -79,7 +77,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
     """One process at a time."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        lock_descriptor(handle)
         yield
     finally:
         os.close(handle)

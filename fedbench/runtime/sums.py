@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedbench.aggregation.exact import add_term, fits, value
 from fedbench.errors import ConfigError, first_line
-from fedbench.methods.base import Method
+from fedbench.methods.base import Method, needs_mean_only
 from fedbench.methods.messages import Message, Upload
 
 Kinds = dict[str, tuple[torch.Size, torch.dtype]]
@@ -77,7 +77,7 @@ def _alike(one: Kinds, other: Kinds) -> Kinds:
     if one != other:
         raise ConfigError(
             "the clients' uploads differ in fields, shapes or types, so that hosts cannot add them up: "
-            "the method's class has to say mean_suffices = False"
+            "the method's class has to write aggregate anew, without @mean_suffices"
         )
     return one
 
@@ -85,7 +85,7 @@ def _alike(one: Kinds, other: Kinds) -> Kinds:
 def shares_of(method: Method, trainers: Sequence[int]) -> dict[int, float]:
     """By client, the weight of its upload in the sum that hosts make; nobody's where uploads travel by themselves."""
     context = method.context
-    if len(trainers) <= FEW or not (method.mean_suffices and context.aggregator.mean_suffices):
+    if len(trainers) <= FEW or not (needs_mean_only(type(method)) and context.aggregator.needs_mean_only):
         return {}
     weights = method.checked_weights([Upload(client, context.sizes[client]) for client in trainers])
     return dict(zip(trainers, weights, strict=True))

@@ -7,8 +7,8 @@ from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config, TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.methods import METHODS
-from fedbench.methods.base import Method
-from fedbench.methods.contract import described, wrong
+from fedbench.methods.base import Method, takes_aggregators
+from fedbench.methods.contract import check_trainers, described, wrong
 from fedbench.runtime.exchange import Scores
 from fedbench.tasks import Task, mean_of
 
@@ -16,12 +16,13 @@ from fedbench.tasks import Task, mean_of
 def said(method: Method, name: str) -> list[str]:
     """What the method of that name and its aggregator say. Raises ConfigError for what they refuse."""
     context, aggregator = method.context, method.context.aggregator
-    if aggregator.name != MEAN and not method.averages:
-        able = ", ".join(other for other, kind in METHODS.working() if kind.averages)
+    if aggregator.name != MEAN and not takes_aggregators(type(method)):
+        able = ", ".join(other for other, kind in METHODS.working() if takes_aggregators(kind))
         raise ConfigError(
             f"aggregator.name = {aggregator.name}: the server half of method {name} does not average; leave it out, or "
             f"take a method that does: {able}"
         )
+    check_trainers(method)
     lines = method.check()
     if isinstance(lines, str) or not isinstance(lines, Iterable):
         raise wrong(method, "check", f"must return a list of lines to say; it returned {described(lines)}")
@@ -49,7 +50,7 @@ def undefined(seed: int, point: str, scores: Mapping[int, Scores], task: Task) -
 
 def without_effect(method: type[Method], optimizer: str) -> tuple[str, ...]:
     """The keys of `train` that the model's own optimiser does not read, where that makes the steps."""
-    own = optimizer == "module" and not (method.plain_steps or method.own_optimizer)
+    own = optimizer == "module" and method.optimizer == "run"
     return ("lr", "momentum", "weight_decay") if own else ()
 
 
@@ -65,7 +66,7 @@ def unheeded(config: Config, method: Method) -> list[str]:
 
 def warn_of_schedules(method: Method, schedules: Sequence[str]) -> list[str]:
     """Says that schedules of the module, of these types, begin anew in every round."""
-    if not schedules or method.plain_steps or method.own_optimizer or method.context.train.keep_optimizer:
+    if not schedules or method.optimizer != "run" or method.context.train.keep_optimizer:
         return []
     return [
         f"{' and '.join(schedules)}: the model's learning-rate schedule begins anew in every round; "
@@ -75,7 +76,7 @@ def warn_of_schedules(method: Method, schedules: Sequence[str]) -> list[str]:
 
 def idle(method: Method) -> list[str]:
     """Says which values a method does not know whose steps are plain ones."""
-    if not method.plain_steps:
+    if method.optimizer != "plain":
         return []
     train = method.context.train
     idle = [key for key in ("momentum", "weight_decay", "keep_optimizer") if getattr(train, key)]
@@ -92,7 +93,7 @@ def unstacked(method: Method) -> list[str]:
         return [f"train.width = {train.width}: without effect unless train.engine = stack"]
     if train.engine != "stack":
         return []
-    if method.own_steps:
+    if method.makes_steps(method.options):
         return [f"train.engine = stack: {type(method).__name__} makes its steps itself, one client after another"]
     if train.batch_size != "full" and most < train.batch_size:
         line = f"no client has the {train.batch_size} images of a whole batch, and smaller ones are stepped alone"
@@ -102,7 +103,7 @@ def unstacked(method: Method) -> list[str]:
 
 def tied(method: Method) -> list[str]:
     """Says of every tensor that head and body share on which side a method that parts them counts it."""
-    if not method.needs_head or method.own.all or not method.own.size:
+    if "head" not in method.needs or method.own.all or not method.own.size:
         return []
     name, shared = method.context.layout.head_name, [slot for slot in method.context.layout.params if slot.tied]
     sides = [(slot, bool(method.own.mask[slot.start : slot.stop].any())) for slot in shared]

@@ -11,21 +11,21 @@ from fedbench.config import Config, MethodConfig
 from fedbench.config.keys import flat, nested
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
+from fedbench.jobs import run_folder
+from fedbench.jobs.schedule import Watch
 from fedbench.methods import checked_options, full_key, load
 from fedbench.methods.base import Method
 from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
-from fedbench.studies import places
-from fedbench.studies.contenders import BASELINES, TUNE_SEEDS, Contender, distinct
-from fedbench.studies.contest import Contest, hold
+from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, ComparedMethod, distinct
 from fedbench.studies.cost import steps_of
-from fedbench.studies.execute import Watch
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space
-from fedbench.studies.tabled import Tabled
+from fedbench.studies.study_result import Tabled
 from fedbench.studies.tuning import Tuning, asked_with_seeds, need_validation
+from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench.user_code import name_of
 
 SETTINGS = ("data", "partition", "public", "model", "train", "rounds", "participation")
@@ -68,14 +68,14 @@ def compare(
     """
     tuning = Tuning.named(tune, search, samples, scheduler, tune_seeds, point, final_val, budget_steps)
     config = Config.of(config)
-    contests, matrix, folder = contests_of(config, names_of(methods), tuning, over, space)
-    if line := too_few(len(contests[0].config.seeds)):
+    studies, matrix, folder = plan_comparisons(config, names_of(methods), tuning, over, space)
+    if line := too_few(len(studies[0].config.seeds)):
         logging.getLogger("fedbench").warning(line)
     if matrix is None:
-        hold(contests, at_once, watch)
+        run_studies(studies, at_once, watch)
         return Comparison(folder)
-    with places.made(folder):
-        new = hold(contests, at_once, watch)
+    with run_folder.writable(folder):
+        new = run_studies(studies, at_once, watch)
         matrix.write(folder)
     from fedbench.report import make_report
 
@@ -91,69 +91,74 @@ def names_of(methods: Sequence[str | type[Method]] | str | type[Method]) -> list
     return [name_of(method) if isinstance(method, type) else method for method in listed]
 
 
-def contests_of(
+def plan_comparisons(
     config: Config,
     methods: Sequence[str],
     tuning: Tuning,
     over: Mapping[str, Sequence[Any]] | None = None,
     space: str | None = None,
-) -> tuple[list[Contest], Matrix | None, Path]:
+) -> tuple[list[TuningStudy], Matrix | None, Path]:
     """The comparison in every setting, before anything is run, and its folder. Raises ConfigError."""
     config = for_their_method(asked_with_seeds(config))
     if space not in (None, "paper"):
         raise ConfigError(f"space = {space}: must be paper; the values of one method's keys are searched by a grid")
     root = (config.out or Path("results")).absolute()
-    asked = Asked([Contender.named(text) for text in methods], tuning, root, space is not None)
-    distinct(asked.contenders)
+    asked = ComparisonSpec([ComparedMethod.parse(text) for text in methods], tuning, root, space is not None)
+    distinct(asked.compared)
     folder = config.out or root / "compare" / (config.name or _name(config, asked, over or {}))
     if not over:
-        return [asked.contest(config, folder)], None, folder
+        return [asked.study(config, folder)], None, folder
     check_over(over)
     matrix = Matrix(
         config.model_dump(mode="json"), {key: list(values) for key, values in over.items()}, settings_of(over)
     )
-    return [asked.contest(inside(config, s), folder / s.path, s.name) for s in matrix.settings], matrix, folder
+    return [asked.study(inside(config, s), folder / s.path, s.name) for s in matrix.settings], matrix, folder
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonSpec:
     """What is compared in every setting, and how it is tuned. paper: over the grids of the papers."""
 
-    contenders: Sequence[Contender]
+    compared: Sequence[ComparedMethod]
     tuning: Tuning
     root: Path
     paper: bool = False
 
-    def contest(self, config: Config, folder: Path, setting: str = "") -> Contest:
+    def study(self, config: Config, folder: Path, setting: str = "") -> TuningStudy:
         """The comparison in one setting. Raises ConfigError."""
-        named = [contender.label for contender in self.contenders]
-        entrants = [*self.contenders, *(Contender.baseline(name) for name in BASELINES if name not in named)]
+        named = [method.label for method in self.compared]
+        compared = [*self.compared, *(ComparedMethod.baseline(name) for name in BASELINES if name not in named)]
         counts: dict[str, int] = {}
         if self.tuning.most != 0:
             need_validation(config, "a comparison", ", or try no points with --tune 0")
-            counts, search = self.counts(entrants, config), self.tuning.search
-            entrants = [e.tuned_over(self.space(e), config, counts[e.label], search) for e in entrants]
+            counts, search = self.counts(compared, config), self.tuning.search
+            compared = [e.tuned_over(self.space(e), config, counts[e.label], search) for e in compared]
         budgets = counts if self.tuning.by_steps else {}
-        plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **self.tuning.told())
+        plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **self.tuning.as_plan())
         asked = self.tuning
-        return Contest(plan, config, entrants, folder, self.root, asked.seeds, None, asked.final_val, setting)
+        return TuningStudy(plan, config, compared, folder, self.root, asked.seeds, None, asked.final_val, setting)
 
-    def counts(self, entrants: Sequence[Contender], config: Config) -> dict[str, int]:
+    def counts(self, compared: Sequence[ComparedMethod], config: Config) -> dict[str, int]:
         """Points of each: equally many, or fewer for those whose runs make more gradient steps."""
         search = self.tuning.search
         most = self.tuning.most or search.samples
         if most is None:
-            most = min(len(e.tuned_over(self.space(e), config, None, search).points) for e in entrants)
+            most = min(len(e.tuned_over(self.space(e), config, None, search).points) for e in compared)
         if not self.tuning.by_steps:
-            return {entrant.label: most for entrant in entrants}
-        steps = {entrant.label: steps_of(entrant.config(config)) for entrant in entrants}
+            return {method.label: most for method in compared}
+        steps = {method.label: steps_of(method.config(config)) for method in compared}
         # One model on pooled data makes few steps of many clients' work: nobody's measure.
-        least = min(steps[e.label] for e in entrants if load(e.method).trains != "pooled")
+        least = min(steps[e.label] for e in compared if not is_pooled(e.config(config).method))
         return {label: max(1, round(most * min(1.0, least / max(1, own)))) for label, own in steps.items()}
 
-    def space(self, entrant: Contender) -> Space:
+    def space(self, method: ComparedMethod) -> Space:
         """Its paper's grid, where that is asked for and the paper names one; else its own."""
-        return (Space.paper(entrant.method) if self.paper else None) or Space.of(entrant.method)
+        return (Space.paper(method.name) if self.paper else None) or Space.of(method.name)
+
+
+def is_pooled(method: MethodConfig) -> bool:
+    """Whether it trains one model on the data of all clients."""
+    return load(method.name).trainers(checked_options(method)) == "pooled"
 
 
 def for_their_method(config: Config) -> Config:
@@ -203,8 +208,8 @@ def check_over(over: Mapping[str, Sequence[Any]]) -> None:
             raise ConfigError(f"over: {key} = {list(values)}: must be two or more different values; give each once")
 
 
-def _name(config: Config, asked: Asked, over: Mapping[str, Sequence[Any]]) -> str:
-    names = [(contender.label, contender.fixed) for contender in asked.contenders]
+def _name(config: Config, asked: ComparisonSpec, over: Mapping[str, Sequence[Any]]) -> str:
+    names = [(method.label, method.fixed) for method in asked.compared]
     tuning = asked.tuning
     known: tuple[Any, ...] = (config.key(), names, tuning.most, tuning.point, tuning.final_val, dict(over))
     if tuning.search != Search() or tuning.by_steps or asked.paper:

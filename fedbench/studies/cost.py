@@ -13,17 +13,18 @@ from fedbench.config import Config, DataConfig, PartitionConfig
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import ClientRows, Clients, Partition
-from fedbench.data.partitions.holdings import Stock
-from fedbench.data.partitions.scheme import ignored, with_client_count
+from fedbench.data.partitions.assignment import SamplePool
+from fedbench.data.partitions.scheme import ignored_keys, with_client_count
 from fedbench.data.reading import published
 from fedbench.data.sources import published_of
 from fedbench.engine.fit import Amount, Fit
+from fedbench.jobs.resolve import model_defaults, settled
 from fedbench.module import seeds
 from fedbench.processor import cores
 from fedbench.runtime.build import build_learner
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.hosts import torch_threads
-from fedbench.studies.resolve import model_defaults, settled
+from fedbench.runtime.resolved import ResolvedRun
 
 TESTS = 1 / 5
 """Images of their test parts, of those of the training parts."""
@@ -53,7 +54,8 @@ class Cost:
         """Raises ConfigError."""
         config, dataset = settled(config), dataset_of(config.data)
         return cls(
-            config.model_copy(update={"partition": with_client_count(config.partition, Stock.of(dataset))}), dataset
+            config.model_copy(update={"partition": with_client_count(config.partition, SamplePool.of(dataset))}),
+            dataset,
         )
 
     @property
@@ -61,8 +63,9 @@ class Cost:
         """Gradient steps, each of one batch, as the method counts them."""
         config, clients = self.config, self.config.partition.clients
         kind, options = methods.load(config.method.name), methods.checked_options(config.method)
-        fits = {"all": clients, "pooled": 1}.get(kind.trains, count_of(clients, config.participation))
-        held = self.images * (1 - config.data.val) * (clients if kind.trains == "pooled" else 1)
+        trainers = kind.trainers(options)
+        fits = {"all": clients, "pooled": 1, "drawn": count_of(clients, config.participation)}[trainers]
+        held = self.images * (1 - config.data.val) * (clients if trainers == "pooled" else 1)
         return config.rounds * fits * kind.steps(options, config.train, max(1, round(held)), config.public.size)
 
     @property
@@ -95,7 +98,7 @@ class Cost:
     def dealt(self) -> PartitionConfig:
         """The partition as it is dealt: keys that its scheme does not read are as if not given."""
         asked, defaults = self.config.partition, PartitionConfig()
-        return asked.model_copy(update={key: getattr(defaults, key) for key in ignored(asked)})
+        return asked.model_copy(update={key: getattr(defaults, key) for key in ignored_keys(asked)})
 
     @property
     def looks(self) -> float:
@@ -138,7 +141,7 @@ def dataset_of(asked: DataConfig) -> Dataset:
 def _dataset_of(asked: str) -> Dataset:
     config = DataConfig.model_validate_json(asked)
     known = published_of(config.name)
-    if config.root or known is None or published.whole(published.store(config.name)):
+    if config.root or known is None or published.is_complete(published.folder_in_cache(config.name)):
         return Dataset.load(config)
     train, (channels, *sides), classes = known.extent
     sides = [int(config.options["size"])] * 2 if config.options.get("size") else sides
@@ -164,7 +167,7 @@ def step_seconds(asked: str, dataset: Dataset) -> float:
     model_defaults(config, dataset.shape)
     timed = min(batch, max(2, NUMBERS // prod(dataset.shape)))
     config.train.batch_size = timed
-    learner = build_learner(config, dataset, seed=0)
+    learner = build_learner(ResolvedRun.of(config, dataset), seed=0)
     rows, nothing = np.arange(timed) % len(dataset.targets), np.zeros(0, np.int64)
     held = Partition(Clients.of([ClientRows(rows, nothing, nothing)]))
     data = ClientData(config, dataset, held, learner.device, learner.dtype).split([0], "train", ("cost",))

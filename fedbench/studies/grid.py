@@ -12,13 +12,13 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.jobs.schedule import Watch
 from fedbench.results.plan import Plan
-from fedbench.studies.contenders import BASELINES, TUNE_SEEDS, Contender, distinct
-from fedbench.studies.contest import Contest, hold
-from fedbench.studies.execute import Watch
+from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, ComparedMethod, distinct
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values, check_space
 from fedbench.studies.tuning import Tuning, asked_with_seeds, need_validation
+from fedbench.studies.tuning_study import TuningStudy, run_studies
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,14 @@ def grid(
     share of training images that final runs hold out, if another than `data.val`: with 0 they train on all.
     """
     tuning = Tuning.named(tune, search, samples, scheduler, tune_seeds, point, final_val)
-    contest = contest_of(Config.of(config), tuning, space, baselines)
-    hold([contest], at_once, watch)
-    return GridResult(contest.folder, contest.plan.choices[contest.plan.subject or ""])
+    study = plan_grid(Config.of(config), tuning, space, baselines)
+    run_studies([study], at_once, watch)
+    return GridResult(study.folder, study.plan.choices[study.plan.subject or ""])
 
 
-def contest_of(
+def plan_grid(
     config: Config, tuning: Tuning, space: dict[str, Any] | str | None = None, baselines: Sequence[str] = BASELINES
-) -> Contest:
+) -> TuningStudy:
     """The study that a grid is, before anything of it is run. Raises ConfigError."""
     config = asked_with_seeds(config)
     need_validation(config)
@@ -73,7 +73,7 @@ def contest_of(
     name, search = config.method.name, tuning.search
     own = space_of(name, space)
     check_space(own.axes, name)
-    subject = Contender(name, name)
+    subject = ComparedMethod(name, name)
     if isinstance(space, dict) and (untuned := subject.without_effect(own.axes, config)):
         raise ConfigError(
             f"space: {untuned[0]}: steps are made by the model's own configure_optimizers, which does not read "
@@ -81,14 +81,14 @@ def contest_of(
         )
     subject = subject.tuned_over(own, config, tuning.most, search)
     most = len(subject.points) if search.kind == "grid" else None
-    others = [Contender.baseline(other) for other in baselines if other != name]
-    others = [other.tuned_over(Space.of(other.method), config, most, search) for other in others]
+    others = [ComparedMethod.baseline(other) for other in baselines if other != name]
+    others = [other.tuned_over(Space.of(other.name), config, most, search) for other in others]
     distinct([subject, *others])
     root = (config.out or Path("results")).absolute()
     told = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], own)
     folder = config.out or root / "grid" / (config.name or told)
-    plan = Plan("grid", subject.label, config.model_dump(mode="json"), [], **tuning.told())
-    return Contest(plan, config, [subject, *others], folder, root, tuning.seeds, subject.label, tuning.final_val)
+    plan = Plan("grid", subject.label, config.model_dump(mode="json"), [], **tuning.as_plan())
+    return TuningStudy(plan, config, [subject, *others], folder, root, tuning.seeds, subject.label, tuning.final_val)
 
 
 def space_of(method: str, asked: dict[str, Any] | str | None) -> Space:
@@ -106,6 +106,6 @@ def space_of(method: str, asked: dict[str, Any] | str | None) -> Space:
 
 def _name(config: Config, tuning: Tuning, tried: Sequence[Any], own: Space) -> str:
     """Equal for equal spaces: more samples of one go into the same folder."""
-    known = tried if tuning.search == Search() else (tuning.search.kind, tuning.search.scheduler, own.told())
+    known = tried if tuning.search == Search() else (tuning.search.kind, tuning.search.scheduler, own.as_text())
     told = sha256(repr((config.key(), known, tuning.point, tuning.final_val)).encode()).hexdigest()[:8]
     return f"{config.method.name.rpartition(':')[2]}-{config.data.name.rpartition('/')[2]}-{told}"

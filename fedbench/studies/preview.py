@@ -9,7 +9,7 @@ import numpy as np
 
 from fedbench.config import Config
 from fedbench.data import Dataset, Partition, cache
-from fedbench.data.constants import constants_of
+from fedbench.data.constants import published_constants
 from fedbench.report.preview import Preview, Sheet, Table, write_preview
 from fedbench.results.quantities import plural, size
 
@@ -199,7 +199,7 @@ def partition_intro(dataset: Dataset, config: Config, parted: Partition) -> str:
 
 def data_facts(dataset: Dataset, config: Config, parted: Partition | None) -> list[tuple[str, str]]:
     assert dataset.folder is not None
-    source = constants_of(dataset.name).source
+    source = published_constants(dataset.name).source
     if config.data.mean or config.data.std:
         source = "data.mean, data.std"
     found: list[tuple[str, Any]] = [

@@ -11,20 +11,20 @@ import pandas as pd
 
 from fedbench.config import Config
 from fedbench.config.schema import folder_name
-from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
+from fedbench.jobs import provenance, run_folder
+from fedbench.jobs.job import Job
+from fedbench.jobs.merge_seeds import gather
+from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.run_job import Watcher, run_seeds
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import FILE, Plan, is_study
 from fedbench.results.quantities import duration, plural
 from fedbench.results.reader import Records
-from fedbench.runtime import cluster
 from fedbench.runtime.kept_models import MODELS
-from fedbench.studies import places, provenance
-from fedbench.studies.attempt import Watcher, perform
+from fedbench.runtime.ray import cluster
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.cost import Cost
-from fedbench.studies.gather import gather
-from fedbench.studies.job import Job
-from fedbench.studies.resolve import check, resolve
 from fedbench.tasks import Metric
 
 log = logging.getLogger("fedbench")
@@ -89,20 +89,21 @@ def run(
     config = Config.of(config)
     open_hosts = config.resources.hosts == "auto"
     provenance.begin(config)
-    config, dataset = resolve(config)
+    resolved = resolve(config)
+    config = resolved.config
     provenance.check_current(config)
     root = Path("results") / _experiment(experiment)
-    folder = config.out or (root / config.name if config.name else places.place(root, config))
+    folder = config.out or (root / config.name if config.name else run_folder.folder_of(root, config))
     result = Result(folder, config)
-    with places.made(folder):
-        state = places.state_of(folder, config)
+    with run_folder.writable(folder):
+        state = run_folder.state_of(folder, config)
         if resume and state == "new" and all(job.state == "new" for job in jobs_of(config, folder)):
             raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
         if state == "done":
-            places.say_changes([(folder, config)])
-            places.tidy(folder)
+            run_folder.warn_about_changes([(folder, config)])
+            run_folder.tidy(folder)
         else:
-            _make(config, dataset, folder, watch or (lambda event: None), open_hosts, debug)
+            _make(resolved, folder, watch or (lambda event: None), open_hosts, debug)
     if report and not (state == "done" and result.report.exists()):
         from fedbench.report import make_report
 
@@ -119,26 +120,27 @@ def jobs_of(config: Config, folder: Path) -> list[Job]:
     named = config.out or config.name
     if len(config.seeds) == 1 and not (named and provenance.short_print(config)):
         return [Job(config, folder, config.method.name)]
-    return [Job.kept(config, seed, config.out or Path("results")) for seed in config.seeds]
+    return [Job.of(config, seed, config.out or Path("results")) for seed in config.seeds]
 
 
-def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher, open_hosts: bool, debug: bool) -> None:
+def _make(run: ResolvedRun, folder: Path, watch: Watcher, open_hosts: bool, debug: bool) -> None:
+    config = run.config
     jobs = jobs_of(config, folder)
     seeds = [job.seed for job in jobs if job.state != "done"]
-    partitions = check(config, dataset, seeds)
-    places.say_changes([(job.folder, job.config) for job in jobs])
+    partitions = check(run, seeds)
+    run_folder.warn_about_changes([(job.folder, job.config) for job in jobs])
     if open_hosts and seeds:
-        config.resources.hosts = worth_hosts(config, dataset, len(seeds))
+        config.resources.hosts = worth_hosts(run, len(seeds))
         jobs = jobs_of(config, folder)
     left = [job for job in jobs if job.seed in seeds]
     if jobs[0].folder == folder:
-        perform(jobs, dataset, partitions, watch, debug)
+        run_seeds(run, jobs, partitions, watch, debug)
         return
-    with places.alone_in(folder):
+    with run_folder.locked_folder(folder):
         known = is_study(folder)
         plan_of(config, folder, jobs)
         try:
-            perform(left, dataset, partitions, watch, debug)
+            run_seeds(run, left, partitions, watch, debug)
         except ConfigError:
             if not known and all(job.state == "new" for job in jobs):
                 (folder / FILE).unlink()
@@ -147,16 +149,16 @@ def _make(config: Config, dataset: Dataset, folder: Path, watch: Watcher, open_h
         gather(folder, config, [job.folder for job in jobs])
 
 
-def worth_hosts(config: Config, dataset: Dataset, seeds: int) -> int:
+def worth_hosts(run: ResolvedRun, seeds: int) -> int:
     """How many hosts of those that this machine has room for are worth the start of a Ray; says so. 0: none.
 
     The numbers are the same either way, but not on a GPU, which a run in this process does without.
     """
-    resources = config.resources
+    resources = run.config.resources
     hosts = int(resources.hosts)
     if not hosts or resources.address != "local" or resources.gpus_per_host or cluster.is_joined():
         return hosts
-    seconds = seeds * Cost(config, dataset).seconds
+    seconds = seeds * Cost(run.config, run.dataset).seconds
     worth = seconds > cluster.START
     where = f"on {plural(hosts, 'host')}" if worth else "in this process, sooner than Ray would have started"
     log.info("hosts = auto: about %s of work, %s", duration(seconds), where)

@@ -1,21 +1,18 @@
 """What a method is tuned over: the values of some keys, and the points that are tried of them."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from fedbench import methods
+from fedbench import methods, tune_space
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
-from fedbench.import_string import AT
-from fedbench.methods.base import Method
 from fedbench.results.plan import point_name, text_of
 
 SEARCHED = ("method.", "train.")
@@ -43,7 +40,7 @@ class Space:
     lent: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "axes", {key: listed(values) for key, values in self.axes.items()})
+        object.__setattr__(self, "axes", {key: tune_space.as_list(values) for key, values in self.axes.items()})
 
     @classmethod
     def of(cls, method: str) -> "Space":
@@ -51,20 +48,20 @@ class Space:
 
         Raises ConfigError where there is none.
         """
-        for name in lineage(method):
-            if (module := _module(name)) is not None:
-                return cls(module.SPACE, getattr(module, "CONSTRAINT", None), lent="" if name == method else name)
+        if found := tune_space.find(method):
+            name, module = found
+            return cls(module.SPACE, getattr(module, "CONSTRAINT", None), lent="" if name == method else name)
+        file = f"tune_spaces/{tune_space.file_of(method)}.py"
         raise ConfigError(
-            f"no space for method {method}: write tune_spaces/{file_of(method)}.py with SPACE = {{key: [values]}}, or "
+            f"no space for method {method}: write {file} with SPACE = {{key: [values]}}, or "
             "give fedbench grid --space KEY=V1,V2,..., and fedbench compare --tune 0"
         )
 
     @classmethod
     def paper(cls, method: str) -> "Space | None":
         """PAPER instead, the grid of the method's paper; None where that names none."""
-        module = _module(method)
-        axes = getattr(module, "PAPER", None)  # of its own file alone: another method's paper is not its
-        return cls(axes, getattr(module, "CONSTRAINT", None)) if axes else None
+        axes = tune_space.paper_axes(method)
+        return cls(axes, getattr(tune_space.module_of(method), "CONSTRAINT", None)) if axes else None
 
     @classmethod
     def given_for(cls, method: str, axes: Mapping[str, Any]) -> "Space":
@@ -87,9 +84,11 @@ class Space:
         axes = {key: values for key, values in self.axes.items() if key not in given}
         return replace(self, axes=axes, given={**self.given, **given})
 
-    def told(self) -> dict[str, Any]:
+    def as_text(self) -> dict[str, Any]:
         """Values and distributions in words."""
-        return {key: values if isinstance(values, list) else described(values) for key, values in self.axes.items()}
+        return {
+            key: values if isinstance(values, list) else distribution_text(values) for key, values in self.axes.items()
+        }
 
     def allows(self, point: Values) -> bool:
         """Whether the constraint does."""
@@ -116,7 +115,7 @@ class Space:
         """So many different points at random, fewer where there are no more; the first of more are the same ones."""
         stream, found, missed = np.random.RandomState(0), dict[str, Values](), 0
         while len(found) < count and missed < MOST_MISSED:
-            point = {key: drawn(values, stream) for key, values in self.axes.items()}
+            point = {key: draw_value(values, stream) for key, values in self.axes.items()}
             name = point_name(point)
             if name in found or not self.allows(point) or not takes(point):
                 missed += 1
@@ -125,51 +124,14 @@ class Space:
         return list(found.values())
 
 
-def lineage(method: str) -> Iterator[str]:
-    """The method and those of the table that its class derives from, the nearest first; fedavg for the contract."""
-    yield method
-    for kind in methods.load(method).__mro__[1:]:
-        name = kind.__module__.rpartition(".")[2].replace("_", "-")
-        if kind is Method:
-            yield "fedavg"
-        elif kind.__module__.startswith(f"{methods.__name__}.") and name in methods.names():
-            yield name
-
-
-def file_of(method: str) -> str:
-    """The name of its file in tune_spaces."""
-    name = method.rpartition(":")[2].rpartition(".")[2].partition(AT)[0]  # of a class that a function makes, its own
-    return name.replace("-", "_").lower()
-
-
-def _module(method: str) -> Any:
-    """tune_spaces/<method>.py, if there is one."""
-    name = f"tune_spaces.{file_of(method)}"
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name not in (name, "tune_spaces"):
-            raise
-        return None
-
-
-def listed(values: Any) -> Any:
-    """Values as a list, where they can be listed: `tune.choice` and `tune.grid_search` too; else a distribution."""
-    if isinstance(values, Mapping) and set(values) == {"grid_search"}:
-        return list(values["grid_search"])
-    if hasattr(values, "categories"):
-        return list(values.categories)
-    return values if hasattr(values, "sample") else list(values)
-
-
-def described(distribution: Any) -> str:
+def distribution_text(distribution: Any) -> str:
     """`LogUniform(0.0001, 0.1)`."""
     sampler = distribution.get_sampler()
     step = f" step {sampler.q:g}" if hasattr(sampler, "q") else ""
     return f"{getattr(sampler, 'sampler', sampler)}{distribution.domain_str}{step}"
 
 
-def drawn(values: Any, stream: np.random.RandomState) -> Any:
+def draw_value(values: Any, stream: np.random.RandomState) -> Any:
     """One of the values, or a number of a distribution."""
     if isinstance(values, list):
         return values[stream.randint(len(values))]
@@ -193,7 +155,7 @@ def distribution(text: str) -> Any:
 
     arguments = parse_value(f"[{inside[:-1]}]")
     try:
-        return listed(getattr(tune, name)(*([arguments] if name == "choice" else arguments)))
+        return tune_space.as_list(getattr(tune, name)(*([arguments] if name == "choice" else arguments)))
     except (TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"space: {text}: {error}; as Ray Tune has it, for example loguniform(1e-4, 1e-1)") from None
 

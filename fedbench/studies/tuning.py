@@ -6,7 +6,7 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.studies.contenders import TUNE_SEEDS
+from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.search import Search
 
 SEEDS = (0, 1, 2)
@@ -44,7 +44,7 @@ class Tuning:
         asked = Search.named(search, samples, scheduler, tune)
         return cls(tune, asked, unique(tune_seeds), legal_point(point), legal_share(final_val), budget_steps)
 
-    def told(self) -> dict[str, Any]:
+    def as_plan(self) -> dict[str, Any]:
         """As a plan says it."""
         return dict(point=self.point, search=self.search.kind, scheduler=self.search.scheduler)
 

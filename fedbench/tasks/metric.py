@@ -1,6 +1,7 @@
 """A number that tells how good a model is, and how people see it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,6 @@ class Metric:
         text = f"{round(100 * value, 1) + 0.0:+.1f}" if self.share else f"{value:+.3g}"
         return text.replace("-", "\u2212")
 
-    def gain(self, ours: float, theirs: float) -> float:
-        """By how much ours is better; below 0 where it is worse."""
+    def gain(self, ours: Any, theirs: Any) -> Any:
+        """By how much ours is better, a number or a column of them; below 0 where it is worse."""
         return ours - theirs if self.higher else theirs - ours

@@ -1,4 +1,4 @@
-"""`fedbench claims`: the claims of papers, listed with their cost or tested."""
+"""`fedbench claims`: lists the papers' claims with their cost, or tests them."""
 
 import textwrap
 from argparse import Namespace
@@ -14,37 +14,37 @@ from fedbench.config.keys import flat
 from fedbench.errors import ConfigError
 
 FLAGS = (
-    Flag("only", "rows to run or to go on with, by id, or all; without it all are listed", "ID,...", many=True),
-    Flag("sources", "where the sets of images are: see below", "DIR | NAME=WHERE ...", many=True),
+    Flag("only", "ids of rows to run or continue, or all; without it all rows are listed", "ID,...", many=True),
+    Flag("sources", "where the image sets are: see below", "DIR | NAME=WHERE ...", many=True),
     side_by_side("runs"),
 )
 USAGE = """usage: fedbench claims [--only ID,...] [--sources DIR | NAME=WHERE ...] [--trials N] [--out DIR]
 
-Without --only: lists every claim with its runs, gradient steps, minutes (estimated by a step measured here) and verdict
-so far. With it: runs what is missing of these rows, judges them and rewrites OUT/claims/report.html, claims.md and
-claims.csv after each. OUT is results unless --out says otherwise; rows share runs, which are kept in OUT/run.
-Verdicts of another machine stay in the table where its claims.json is copied to OUT/claims first.
+Without --only: lists every claim with its runs, gradient steps, minutes (estimated from one step on this machine) and
+verdict so far. With --only: executes the missing runs of these rows, judges them, and rewrites OUT/claims/report.html,
+claims.md and claims.csv after each row. OUT is results by default (--out); rows share runs, stored in OUT/run.
+To include verdicts from another machine, copy its claims.json to OUT/claims first.
 """
-SOURCES = """Rows name the sets cifar10, cifar10_jpeg, fmnist and pacs. --sources takes a folder with folders of these
+SOURCES = """Rows use the sets cifar10, cifar10_jpeg, fmnist and pacs. --sources takes a folder with subfolders of these
 names, or NAME=WHERE for some of them: a data name, parquet:PATH, or a folder with the published files. By default the
-published sets are fetched (pacs you fetch: `fedbench data pacs --from PATH`), cifar10 for both sets of that kind.
-Flags that do not change numbers are taken too: --hosts, --gpus-per-host, --address, --loggers, --checkpoint.every.
+published sets are downloaded (except pacs: `fedbench data pacs --from PATH`); cifar10 stands in for both CIFAR-10 sets.
+Flags that do not change numbers are allowed: --hosts, --gpus-per-host, --address, --loggers, --checkpoint.every.
 """
 HARMLESS = {"resources", "loggers", "wandb", "checkpoint"}
 
 
 @command
 def main(argv: list[str]) -> int:
-    """claims of the papers: listed with their cost, or tested at small scale with a verdict for each"""
+    """list the papers' claims with their cost, or test them at small scale with a verdict for each"""
     if "-h" in argv or "--help" in argv:
         print("\n".join([USAGE, *(f"--{f'{f.name} {f.metavar}':<30}{f.description}" for f in FLAGS), "", SOURCES]))
         return OK
     config, asked = parse(argv, FLAGS, "fedbench claims", preview)
     keys = harmless_keys(config)
     at_once = read_count("trials", asked.trials)
-    from fedbench.studies.sources import asked_sources
     from fedbench_papers.claims.rows import DATA
     from fedbench_papers.claims.study import KIND, claims, entries, listing, said
+    from fedbench_papers.image_sources import asked_sources
 
     sources = asked_sources(words(asked.sources), list(DATA))
     only = asked_rows(asked)
@@ -66,15 +66,15 @@ def main(argv: list[str]) -> int:
 
 
 def asked_rows(asked: Namespace) -> list[str]:
-    """The rows that --only names. Raises ConfigError where it names none."""
+    """The rows named by --only. Raises ConfigError if it names none."""
     only = words(asked.only)
     if asked.only and not only:
-        raise ConfigError("--only: names no row; give rows such as C1,F3, or all")
+        raise ConfigError("--only: name one or more rows such as C1,F3, or all")
     return only
 
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
-    """What --print-config shows of the rows that are asked for. Raises ConfigError for an unknown one."""
+    """The output of --print-config for these rows. Raises ConfigError for an unknown row."""
     from fedbench_papers.claims.rows import chosen_rows, load_rows
 
     harmless_keys(config)
@@ -83,19 +83,19 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
 
 
 def harmless_keys(config: Config) -> dict[str, object]:
-    """The keys that say where and how runs are made. Raises ConfigError for one that would change a claim's test."""
+    """The keys that set where and how to run. Raises ConfigError for a key that would change a claim's test."""
     tree = config.model_dump(mode="json", exclude_unset=True, exclude={"out"})
     for key in flat({name: own for name, own in tree.items() if name not in HARMLESS}):
-        raise ConfigError(f"--{key}: rows say what is run; `fedbench run` takes it, claims does not")
+        raise ConfigError(f"--{key}: not allowed for claims, which define their own runs; use it with `fedbench run`")
     return flat(tree)
 
 
 def listed(rows: list[dict]) -> Iterator[str]:
-    """Two lines a row and more where they are long; the sum of all."""
+    """Two or more lines per row, then the sum over all."""
     yield f"{'row':<4} {'runs':>5} {'steps':>9} {'minutes':>8}  claim; published; verdict"
     for row in rows:
         yield f"{row['id']:<4} {row['runs']:>5} {row['steps']:>9,} {row['minutes']:>8.1f}  {row['statement']}"
         for text in (f"published: {row['effect']}", f"verdict: {row['verdict']}"):
             yield from textwrap.wrap(text, 110, initial_indent=" " * 31, subsequent_indent=" " * 33)
     total = [sum(row[key] for row in rows) for key in ("runs", "steps", "minutes")]
-    yield f"all  {total[0]:>5} {total[1]:>9,} {total[2]:>8.1f}  shared runs once; a run on every core"
+    yield f"all  {total[0]:>5} {total[1]:>9,} {total[2]:>8.1f}  shared runs counted once; one run per core"

@@ -8,8 +8,8 @@ from fedbench_papers.claims.rows import Row
 
 def runs_of(row: Row) -> Iterator[tuple[Config, int]]:
     """What a row runs, as it is asked for: configuration and seed."""
-    for contender in row.arms:
-        yield from contender.runs(Config(), row.seeds)
+    for method in row.arms:
+        yield from method.runs(Config(), row.seeds)
 
 
 def new_runs(row: Row, known: set[tuple[str, int]]) -> list[tuple[Config, int]]:

@@ -16,9 +16,9 @@ from typing import Any
 from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.errors import ConfigError, nearest
-from fedbench.studies.contenders import Contender
-from fedbench.studies.sources import source_keys
+from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.space import Values
+from fedbench_papers.image_sources import source_keys
 
 FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
 SETTINGS = "settings"
@@ -39,7 +39,7 @@ class Row:
     effect: str
     setting: str
     seeds: tuple[int, ...]
-    arms: tuple[Contender, ...]
+    arms: tuple[ComparedMethod, ...]
     parts: Mapping[str, Mapping[str, Any]]
     uses: tuple[str, ...] = ()
     choose: int | None = None
@@ -82,8 +82,8 @@ def arm(
     seeds: tuple[int, ...],
     placed: Mapping[str, Values],
     keys: Values,
-) -> Contender:
-    """A contender: the keys of its setting, those of the setting for its method, and its own."""
+) -> ComparedMethod:
+    """A method: the keys of its setting, those of the setting for its method, and its own."""
     place, method = read(SETTINGS)[setting], asked["method"]
     own = {key: value for key, value in asked.items() if key not in ARM}
     given = {**flat(named(place["config"])), **(place.get("methods") or {}).get(method, {}), **own}
@@ -91,7 +91,7 @@ def arm(
     given |= keys
     points = tuple({"train.lr": rate} for rate in asked.get("tune") or ()) or ({},)
     trial = {"data.val": HELD_OUT, "rounds": max(1, given["rounds"] // 3)} if "tune" in asked else {}
-    return Contender(label, method, given, points, trial, seeds)
+    return ComparedMethod(label, method, given, points, trial, seeds)
 
 
 def named(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,18 +11,17 @@ import pandas as pd
 
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
+from fedbench.jobs import run_folder
+from fedbench.jobs.schedule import Watch
 from fedbench.results.contrasts import holm
 from fedbench.results.files import read_json, write_json_atomically
 from fedbench.results.plan import Plan, is_study
 from fedbench.results.reader import Records
-from fedbench.studies import places
-from fedbench.studies.contenders import TUNE_SEEDS
-from fedbench.studies.contest import Contest
-from fedbench.studies.contest import hold as hold_contests
+from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.cost import hours_of, steps_of
-from fedbench.studies.execute import Watch
 from fedbench.studies.space import Values
-from fedbench.studies.tabled import Tabled
+from fedbench.studies.study_result import Tabled
+from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench_papers.claims.cost import new_runs
 from fedbench_papers.claims.judge import Judged, judged
 from fedbench_papers.claims.page import FILE, write_claims
@@ -66,8 +65,8 @@ def claims(
             told(row.id)
             for name in row.uses:
                 if not finished(folder / name):
-                    hold(rows[name], root, at_once, watch)
-            hold(row, root, at_once, watch)
+                    run_row(rows[name], root, at_once, watch)
+            run_row(row, root, at_once, watch)
         note(folder, rows, {row.id: entry_of(row, folder)})
     return Claims(folder)
 
@@ -79,14 +78,14 @@ def check_data(rows: Sequence[Row]) -> None:
         Dataset.load(data)
 
 
-def hold(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> None:
+def run_row(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> None:
     """Run the arms of a row. Raises ConfigError."""
     if not row.arms:
         return
     folder = root / KIND / row.id
     plan = Plan(KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
-    contest = Contest(plan, Config(seeds=list(row.seeds)), row.arms, folder, root, TUNE_SEEDS)
-    hold_contests([contest], at_once, watch)
+    study = TuningStudy(plan, Config(seeds=list(row.seeds)), row.arms, folder, root, TUNE_SEEDS)
+    run_studies([study], at_once, watch)
 
 
 def finished(folder: Path) -> bool:
@@ -216,7 +215,7 @@ def levels(found: Found) -> dict[str, dict[str, float]]:
 
 def note(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:
     """Put what was found into claims.json, beside what stands there, and make the table and the page anew."""
-    with places.alone_in(folder):
+    with run_folder.locked_folder(folder):
         tree = table_of(rows, {**entries(folder), **new})
         write_json_atomically(folder / FILE, tree)
         write_claims(folder)

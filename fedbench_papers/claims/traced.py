@@ -8,9 +8,9 @@ from torch import Tensor
 
 from fedbench.methods.client import Client
 from fedbench.methods.fedavg import FedAvg
+from fedbench.methods.fedcac import sensitivity
 from fedbench.methods.local import Local
 from fedbench.methods.messages import Upload
-from fedbench.methods.parts.critical import sensitivity
 from fedbench.module.weights import Weights
 
 
@@ -28,7 +28,7 @@ class UpdateAngles(FedAvg):
 class HeadSensitivity(Local):
     """Local training that traces how sensitive every class's row of the classifier is (eq. 5 of FedCAC), its mean."""
 
-    needs_head = True
+    needs = frozenset({"head"})
 
     def train(self, client: Client, received: Weights) -> Upload:
         upload = super().train(client, received)

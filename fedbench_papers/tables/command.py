@@ -1,4 +1,4 @@
-"""`fedbench reproduce`: the papers' tables, listed with their cost or made again."""
+"""`fedbench reproduce`: lists the papers' tables with their cost, or reproduces one."""
 
 from argparse import Namespace
 from collections.abc import Iterable
@@ -12,24 +12,26 @@ from fedbench.cli.stages import Stages, outlook, read_count, side_by_side
 from fedbench.config import Config
 
 FLAGS = (
-    Flag("cells", "words of the cells that are made, such as a data set; without it all", "WORD,...", many=True),
-    Flag("scale", "full: the paper's protocol; small: as its file says [full or small; default full]", "SCALE"),
+    Flag("cells", "run only the cells with these words in their name, such as a data set", "WORD,...", many=True),
+    Flag(
+        "scale", "full: the paper's protocol; small: as in the experiment's file [full or small; default full]", "SCALE"
+    ),
     Flag(
         "sources",
-        "where sets of images are, when they are not to be fetched: a folder with folders of their names, or "
+        "where image sets are, if they are not to be downloaded: a folder with subfolders of their names, or "
         "NAME=WHERE (a data name, parquet:PATH, or a folder with the published files)",
         "DIR | NAME=WHERE",
         many=True,
     ),
     side_by_side("runs"),
 )
-ABOUT = """Without PAPER/EXPERIMENT: lists the experiments with their cost. With it: makes its tables again.
-An experiment has its own values of many keys, which take the place of the defaults below: --print-config shows them."""
+ABOUT = """Without PAPER/EXPERIMENT: lists the experiments with their cost. With it: reproduces its tables.
+An experiment sets many keys itself, overriding the defaults below: --print-config shows them."""
 
 
 @command
 def main(argv: list[str]) -> int:
-    """the papers' tables made again, ours beside the published numbers"""
+    """reproduce the papers' tables, with our numbers next to the published ones"""
     name, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
     said = {"preview": partial(preview, name)} if name else {}
     config, asked = parse(rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]", about=ABOUT, **said)
@@ -40,7 +42,7 @@ def main(argv: list[str]) -> int:
 
     if name is None:
         for line in listing(asked.scale or "full"):
-            print(line, flush=True)  # the next one may have a step to measure
+            print(line, flush=True)  # the next line may need a measured step
         return OK
     chosen = choice(asked)
     stages = Stages(f"reproduction of {name}", config)
@@ -57,8 +59,8 @@ def main(argv: list[str]) -> int:
 
 
 def choice(asked: Namespace) -> dict[str, Any]:
-    """What of the experiment is run, at which scale, and on which data. Raises ConfigError."""
-    from fedbench.studies.sources import asked_sources
+    """The cells, scale and data to run. Raises ConfigError."""
+    from fedbench_papers.image_sources import asked_sources
     from fedbench_papers.tables.experiment import sets
 
     sources = asked_sources(words(asked.sources), sets())
@@ -66,8 +68,8 @@ def choice(asked: Namespace) -> dict[str, Any]:
 
 
 def preview(name: str, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
-    """What --print-config shows: the protocol of the first of the cells, and the runs of all. Raises ConfigError."""
-    from fedbench_papers.tables.reproduce import contests_of, distinct
+    """The output of --print-config: the protocol of the first cell, and the runs of all. Raises ConfigError."""
+    from fedbench_papers.tables.reproduce import distinct, plan_tables
 
-    contests = distinct(contests_of(name, config, **choice(asked))[1])
-    return contests[0].config, outlook(contests)
+    studies = distinct(plan_tables(name, config, **choice(asked))[1])
+    return studies[0].config, outlook(studies)

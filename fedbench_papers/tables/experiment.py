@@ -11,7 +11,7 @@ from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.errors import ConfigError, nearest
 from fedbench.results.tables import LAST
-from fedbench.studies.contenders import Contender
+from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.space import Space, Values
 
 FOLDER = Path(__file__).parent
@@ -112,20 +112,20 @@ class Experiment:
             found += own
         return [cell for cell in self.cells if not words or cell in found]
 
-    def contenders(self, cell: Cell, scale: str, given: Sequence[str] = ()) -> list[Contender]:
+    def compared_methods(self, cell: Cell, scale: str, given: Sequence[str] = ()) -> list[ComparedMethod]:
         """The methods of a cell. given: keys that the user set, which are not tuned."""
-        return [self._contender(number.method, cell, scale, given) for number in self.of(cell)]
+        return [self._compared_method(number.method, cell, scale, given) for number in self.of(cell)]
 
-    def _contender(self, label: str, cell: Cell, scale: str, given: Sequence[str]) -> Contender:
-        named = Contender.named(self.methods.get(label, label.partition(" ")[0]))
-        fixed = {**named.fixed, **self.reading.get(named.method, {})}
+    def _compared_method(self, label: str, cell: Cell, scale: str, given: Sequence[str]) -> ComparedMethod:
+        named = ComparedMethod.parse(self.methods.get(label, label.partition(" ")[0]))
+        fixed = {**named.fixed, **self.reading.get(named.name, {})}
         for part in (cell, self.small) if scale == "small" else (cell,):
-            fixed |= {**part.own.get("*", {}), **part.own.get(named.method, {}), **part.own.get(label, {})}
-        if named.method in self.batches or "*" in self.batches:
+            fixed |= {**part.own.get("*", {}), **part.own.get(named.name, {}), **part.own.get(label, {})}
+        if named.name in self.batches or "*" in self.batches:
             fixed["evaluate.accuracy"] = "batches"
             fixed["evaluate.batch_size"] = self.config["train.batch_size"]
         fixed = {key: value for key, value in fixed.items() if key not in given}
-        axes = dict(self.tune.get(named.method, self.tune.get("*", {})))
+        axes = dict(self.tune.get(named.name, self.tune.get("*", {})))
         space = Space(axes).without({**dict.fromkeys(given), **fixed})
         return replace(named, label=label, fixed=fixed, points=tuple(space.points()), trial=self.trial)
 

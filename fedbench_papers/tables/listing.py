@@ -30,6 +30,6 @@ def runs_of(experiment: Experiment, scale: str) -> list[Config]:
     found: dict[tuple[str, int], Config] = {}
     for cell in experiment.cells:
         asked = Config(**nested(experiment.values(cell, scale)))
-        for contender in experiment.contenders(cell, scale):
-            found |= {(config.key(), seed): config for config, seed in contender.runs(asked, asked.seeds)}
+        for method in experiment.compared_methods(cell, scale):
+            found |= {(config.key(), seed): config for config, seed in method.runs(asked, asked.seeds)}
     return list(found.values())

@@ -13,8 +13,8 @@ import plotly.graph_objects as go
 from scipy import stats
 
 from fedbench.report import typeset
+from fedbench.report.baseline_colour import TONE_WORDS, baseline_tone
 from fedbench.report.parts import Part, charts
-from fedbench.report.standing import WORDS, standing
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT, axis, figure
 from fedbench.report.typeset import Cell
@@ -51,7 +51,9 @@ def lines(found: Sequence[Compared]) -> list[list[Cell]]:
         for one in own:
             cells = line(one)
             for column, means in ((2, theirs), (3, ours)):
-                cells[column] = replace(cells[column], tone=standing(one.method, means) if one.method in means else "")
+                cells[column] = replace(
+                    cells[column], tone=baseline_tone(one.method, means) if one.method in means else ""
+                )
             table.append(cells)
     return table
 
@@ -172,7 +174,7 @@ def values(made: Made, found: Sequence[Compared]) -> dict[str, Any]:
         "besides": [*([made_small] if made.scale == "small" else []), *departures(made), *orders(found)],
         "heads": HEADS,
         "lines": lines(found),
-        "tones": WORDS,
+        "tones": TONE_WORDS,
         "pages": [(cell.name, f"{cell.path}/report.html") for cell in made.cells],
         "parts": [Part("against", "Ours against the paper's", charts(("against", "", against(found), "")), intro)],
         "open": made.open,

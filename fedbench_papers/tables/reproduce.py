@@ -6,15 +6,15 @@ from pathlib import Path
 from fedbench.config import Config
 from fedbench.config.keys import nested
 from fedbench.errors import ConfigError
+from fedbench.jobs import run_folder
+from fedbench.jobs.schedule import Watch
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import Plan
-from fedbench.studies import places
-from fedbench.studies.contenders import TUNE_SEEDS
-from fedbench.studies.contest import Contest, hold
-from fedbench.studies.execute import Watch
-from fedbench.studies.sources import source_keys
+from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.space import Values
-from fedbench.studies.tabled import Tabled
+from fedbench.studies.study_result import Tabled
+from fedbench.studies.tuning_study import TuningStudy, run_studies
+from fedbench_papers.image_sources import source_keys
 from fedbench_papers.tables.experiment import SCALES, Cell, Experiment, keys
 from fedbench_papers.tables.reproduction import Made, MadeCell
 
@@ -43,12 +43,12 @@ def reproduce(
     any run.
     """
     config = config or Config()
-    experiment, contests = contests_of(name, config, cells, scale, sources or {})
+    experiment, studies = plan_tables(name, config, cells, scale, sources or {})
     folder = folder_of(name, config, scale)
     made = {cell.name: cell for cell in Made.read(folder).cells}
-    made |= {cell.name: record(experiment, cell, contest, folder) for cell, contest in contests}
-    with places.made(folder):
-        new = hold(distinct(contests), at_once, watch)
+    made |= {cell.name: record(experiment, cell, study, folder) for cell, study in studies}
+    with run_folder.writable(folder):
+        new = run_studies(distinct(studies), at_once, watch)
         order = [cell.name for cell in experiment.cells]
         known = sorted(made.values(), key=lambda cell: order.index(cell.name))
         changed = {**(experiment.small.values if scale == "small" else {}), **given_by(config)}
@@ -61,9 +61,9 @@ def reproduce(
     return Reproduction(folder)
 
 
-def contests_of(
+def plan_tables(
     name: str, config: Config, cells: Sequence[str], scale: str, sources: Mapping[str, str]
-) -> tuple[Experiment, list[tuple[Cell, Contest]]]:
+) -> tuple[Experiment, list[tuple[Cell, TuningStudy]]]:
     """The experiment, and the runs of its chosen cells. Raises ConfigError."""
     if scale not in SCALES:
         raise ConfigError(f"--scale {scale}: must be {' or '.join(SCALES)}")
@@ -71,12 +71,12 @@ def contests_of(
     if not experiment.cells:
         raise ConfigError(f"{name}: nothing is run for it: {experiment.what}")
     asked = config, scale, sources, folder_of(name, config, scale), root
-    return experiment, [(cell, contest_of(experiment, cell, *asked)) for cell in experiment.chosen(cells)]
+    return experiment, [(cell, plan_table(experiment, cell, *asked)) for cell in experiment.chosen(cells)]
 
 
-def distinct(cells: Sequence[tuple[Cell, Contest]]) -> list[Contest]:
+def distinct(cells: Sequence[tuple[Cell, TuningStudy]]) -> list[TuningStudy]:
     """Their runs; those of cells that differ by a client alone once."""
-    return [*{contest.folder: contest for _, contest in cells}.values()]
+    return [*{study.folder: study for _, study in cells}.values()]
 
 
 def folder_of(name: str, config: Config, scale: str) -> Path:
@@ -85,7 +85,7 @@ def folder_of(name: str, config: Config, scale: str) -> Path:
     return config.out or root / KIND / (config.name or f"{name.replace('/', '-')}-{scale}")
 
 
-def contest_of(
+def plan_table(
     experiment: Experiment,
     cell: Cell,
     config: Config,
@@ -93,19 +93,19 @@ def contest_of(
     sources: Mapping[str, str],
     folder: Path,
     root: Path,
-) -> Contest:
+) -> TuningStudy:
     """The runs of a cell. Cells that differ by a client alone have the same. Raises ConfigError."""
     given = given_by(config)
     asked = {**experiment.values(cell, scale), **given}
     asked |= source_keys(asked["data.name"], sources)
     whole = Config(**nested(asked))
-    contenders = experiment.contenders(cell, scale, list(given))
+    compared = experiment.compared_methods(cell, scale, list(given))
     clash = sorted(set(TUNE_SEEDS) & set(whole.seeds))
-    if clash and any(contender.tuned for contender in contenders):
+    if clash and any(method.tuned for method in compared):
         raise ConfigError(f"seeds: {clash[0]} is the seed that points are tried on, so no final run may have it")
     plan = Plan("compare", None, whole.model_dump(mode="json"), [], point="after_agg")
     own = folder / "cells" / slug(cell)
-    return Contest(plan, whole, contenders, own, root, TUNE_SEEDS, setting=cell.name)
+    return TuningStudy(plan, whole, compared, own, root, TUNE_SEEDS, setting=cell.name)
 
 
 def given_by(config: Config) -> Values:
@@ -119,11 +119,11 @@ def slug(cell: Cell) -> str:
     return "".join(letter if letter.isalnum() or letter in ".=-" else "-" for letter in text)
 
 
-def record(experiment: Experiment, cell: Cell, contest: Contest, folder: Path) -> MadeCell:
+def record(experiment: Experiment, cell: Cell, study: TuningStudy, folder: Path) -> MadeCell:
     """What the page is to show of a cell."""
     return MadeCell(
         cell.name,
-        places.relative(contest.folder, folder),
+        run_folder.relative(study.folder, folder),
         cell.client,
         experiment.pooled,
         experiment.choice,

@@ -98,6 +98,6 @@ def test_a_full_disk_is_one_line_with_the_file_and_how_to_go_on(capsys):
 
     assert full([]) == 1
     assert capsys.readouterr().err == (
-        "fedbench: error: out/metrics.jsonl: No space left on device; make room there, or let it be written to, then "
-        "give the same command again: it goes on from the last checkpoint\n"
+        "fedbench: error: out/metrics.jsonl: No space left on device; free some space or make it writable and "
+        "repeat the command: it continues from the last checkpoint\n"
     )

@@ -5,7 +5,7 @@ import pytest
 from fedbench.cli.compare import FLAGS, preview, read_methods
 from fedbench.cli.parse import parse
 from fedbench.errors import ConfigError
-from fedbench.studies.contenders import BASELINES
+from fedbench.studies.compared_methods import BASELINES
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_names_and_variants_come_apart(texts, names):
 
 def test_the_help_names_the_baselines():
     said = {flag.name: flag.description for flag in FLAGS}
-    assert f"beside {', '.join(BASELINES[:-1])} and {BASELINES[-1]}: " in said["methods"]
+    assert f"besides {', '.join(BASELINES[:-1])} and {BASELINES[-1]}: " in said["methods"]
 
 
 @pytest.mark.parametrize("texts", [[], [","], ["tau=1"], ["fedper,tau=1"]])

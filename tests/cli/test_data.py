@@ -10,7 +10,7 @@ def test_it_says_what_the_set_holds(capsys, cache_folder):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["data", "digits"]
     assert "images     1438 train, 359 test" in lines
-    assert "check      decoded images: as decoded" in lines
+    assert "check      decoded images: intact" in lines
     place = next(line for line in lines if line.startswith("cache"))
     assert str(cache_folder) in place
     assert place.endswith("MB)")
@@ -32,7 +32,7 @@ def test_check_fails_for_a_damaged_cache(capsys, cache_folder):
 def test_check_names_files_that_are_not_the_published_ones(capsys, mnist_folder):
     assert main(["mnist", "--from", str(mnist_folder), "--check"]) == 1
     out = capsys.readouterr().out
-    assert "decoded images: as decoded" in out
+    assert "decoded images: intact" in out
     assert "files: MD5 is not the published one: train-images-idx3-ubyte.gz" in out
 
 
@@ -52,7 +52,7 @@ def test_progress_away_from_a_terminal_is_a_line_now_and_then(capsys, monkeypatc
     [
         (["cifr10"], "unknown data set 'cifr10': did you mean cifar10"),
         (["digits", "--chek"], "unknown flag --chek: did you mean --check"),
-        (["--check"], "the name of the data set comes first"),
+        (["--check"], "give the name of the data set first"),
         (["digits", "--data.size", "3"], "unknown key data.size"),
         (["digits", "--data.root", "/tmp"], "digits come with scikit-learn"),
         (["digits", "--from", "/tmp"], "--from is for cifar10"),

@@ -4,7 +4,7 @@ import pytest
 
 from fedbench.cli.grid import FLAGS, read_baselines
 from fedbench.errors import ConfigError
-from fedbench.studies.contenders import BASELINES
+from fedbench.studies.compared_methods import BASELINES
 
 
 def test_flags_of_the_grid_are_read():

@@ -3,6 +3,7 @@
 import pytest
 
 from fedbench.aggregation import rules
+from fedbench.cli import main
 from fedbench.cli.help import INDENT, config_text, table_lines
 from fedbench.cli.parse import parse
 from fedbench.config import Config
@@ -23,6 +24,14 @@ def test_help_names_every_aggregator_and_lists_the_options_of_one(capsys):
     words = capsys.readouterr().out.replace(",", " ").replace(";", " ").split()
     assert {*rules.names(), "--aggregator.byzantine", "--aggregator.select"} <= set(words)
     assert "--aggregator.tau" not in words
+
+
+def test_help_names_the_schemes_that_read_a_key(capsys):
+    assert main(["run", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "concentration per class (dirichlet, dirichlet-fixed, practical) [number" in said
+    assert "(dirichlet-fixed 500, domain, iid, pathological 500)" in said
+    assert "number of clients [whole" in said
 
 
 def test_print_config_fills_in_the_options_of_an_aggregator():

@@ -9,9 +9,9 @@ from fedbench.cli.flags import Flag, read
 from fedbench.cli.stages import TUNING, Stages, asides, read_count, read_seeds, read_space, read_values, tuning_of
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.jobs.schedule import Outcome
 from fedbench.results.plan import Entry, Plan
-from fedbench.runtime import cluster
-from fedbench.studies.execute import Outcome
+from fedbench.runtime.ray import cluster
 
 
 def test_counts_and_seeds_are_read():

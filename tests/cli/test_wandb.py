@@ -19,9 +19,9 @@ def test_without_an_account_it_says_what_it_would_do(study, capsys):
     before = sorted(study.rglob("*"))
     assert main([str(study)]) == 0
     said = capsys.readouterr().out
-    assert "2 runs and one for table and page, to project fedbench, group cmp" in said
+    assert "2 runs and one for table and report, to project fedbench, group cmp" in said
     assert "Curves by method: after_agg/test_accuracy against round" in said
-    assert "no W&B account on this machine: nothing was sent" in said
+    assert "no W&B account on this machine: nothing was uploaded" in said
     assert f"wandb login\n  fedbench wandb {study}\n" in said
     assert "left out: fedper seed 0 (run/fedper-{'train.lr': 0.1}): its folder is not there\n" in said
     assert sorted(study.rglob("*")) == before
@@ -62,7 +62,7 @@ def test_a_study_over_settings_has_a_run_for_the_page_over_all(tmp_path, capsys)
     make_report(folder)
     assert main([str(folder), "--wandb.mode", "offline"]) == 0
     said = capsys.readouterr().out
-    assert f"{folder}: one run for table and page over these\n" in said
+    assert f"{folder}: one run for the overall table and report\n" in said
     (own,) = segments(folder)
     assert str(own.parent) in said
     run = OfflineRun(own)
@@ -76,16 +76,16 @@ def test_a_study_over_settings_has_a_run_for_the_page_over_all(tmp_path, capsys)
 def test_disabled_by_the_environment_nothing_is_sent(study, capsys, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     assert main([str(study)]) == 0
-    assert capsys.readouterr().out.endswith("WANDB_MODE=disabled: nothing was sent\n")
+    assert capsys.readouterr().out.endswith("WANDB_MODE=disabled: nothing was uploaded\n")
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ([], "wandb: the folder of a study is expected first"),
+        ([], "wandb: give the folder of a study first"),
         (["nowhere"], "nowhere: no such folder"),
         (["."], "no study or run here"),
-        ([".", "--rounds", "3"], "--rounds: a study was run as it was run"),
+        ([".", "--rounds", "3"], "--rounds: a finished study cannot be changed"),
     ],
 )
 def test_a_mistake_is_one_line(asked, said, tmp_path, monkeypatch, capsys):

@@ -8,10 +8,10 @@ from fedbench.cli.watch import main
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ([], "watch: the folder of a study is expected first"),
+        ([], "watch: give the folder of a study first"),
         (["nowhere"], "no such folder"),
         ([".", "--port", "70000"], "--port 70000: must be a whole number from 0 to 65535"),
-        ([".", "--train.lr", "1"], "--train.lr: watch takes --port alone"),
+        ([".", "--train.lr", "1"], "--train.lr: watch takes only --port"),
     ],
 )
 def test_mistakes_are_one_line(words, line, capsys):

@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from fedbench.config.counts import count_of
+from fedbench.jobs.resolve import resolve
 from fedbench.results.summary import counted_participants
 from fedbench.studies.cost import steps_of
-from fedbench.studies.resolve import resolve
 from tests.runtime.rounds import driver, small
 
 SHARES = [(0.25, 3), (0.45, 5), (0.65, 7), (0.01, 1), (1.0, 10), (4, 4)]
@@ -19,9 +19,10 @@ def test_halves_are_rounded_up(share, count):
 
 @pytest.mark.parametrize(("share", "count"), SHARES)
 def test_a_run_its_estimate_and_its_summary_agree(share, count):
-    config, dataset = resolve(small(participation=share))
-    assert len(driver(config, dataset).drawn(1)) == count
-    assert steps_of(config) == steps_of(resolve(small())[0]) * count // 10
+    resolved = resolve(small(participation=share))
+    config = resolved.config
+    assert len(driver(resolved).drawn(1)) == count
+    assert steps_of(config) == steps_of(resolve(small()).config) * count // 10
     rounds = pd.DataFrame({"seed": [0, 0], "round": [1, 2], "clients": [10, 10]})
     asked = {"participation": share, "partition": {"clients": 10}, "evaluate": {"clients": 3}}
     assert counted_participants(pd.DataFrame(), asked, rounds).tolist() == [count, count]

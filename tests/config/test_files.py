@@ -35,10 +35,10 @@ def test_values_mean_what_they_look_like(text, value):
         ("a: [1", "not valid YAML (line 1"),
         ("5", "mapping"),
         ("", "mapping"),
-        ("rounds: 1\nrounds: 2", "line 2: key rounds is there twice"),
-        ("train:\n  lr: 1\n  lr: 1", "line 3: key lr is there twice"),
-        ("1: 2", "line 1: key 1 is no text"),
-        ("train: {[1]: 2}", "line 1: key [1] is no text"),
+        ("rounds: 1\nrounds: 2", "line 2: duplicate key rounds"),
+        ("train:\n  lr: 1\n  lr: 1", "line 3: duplicate key lr"),
+        ("1: 2", "line 1: key 1 is not text"),
+        ("train: {[1]: 2}", "line 1: key [1] is not text"),
     ],
 )
 def test_unreadable_files_are_named(tmp_path, content, part):

@@ -169,5 +169,5 @@ def test_what_only_this_process_knows_goes_where_the_configuration_goes(monkeypa
 
 def test_a_mapping_of_keys_is_a_configuration():
     assert Config.of({"method": "fedper", "rounds": 3}) == Config(method="fedper", rounds=3)
-    with pytest.raises(ConfigError, match="a Config or a dict of its keys is expected, not a str"):
+    with pytest.raises(ConfigError, match="expected a Config or a dict of its keys, not str"):
         Config.of("fedper")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedbench.runtime.ray_hosts import RayHosts
+from fedbench.runtime.ray.hosts import RayHosts
 
 MOST = 4
 

@@ -5,8 +5,9 @@ import torch
 
 from fedbench.aggregation.rules import names as aggregators
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import check, resolve
 from fedbench.methods import load, names
-from fedbench.studies.resolve import check, resolve
+from fedbench.methods.base import takes_aggregators
 from tests.runtime.rounds import driver, play, small, stop
 
 HERE = "tests.conformance.test_aggregators"
@@ -31,14 +32,14 @@ def step(vectors, weights, current):
 
 
 def test_every_method_that_averages_says_so():
-    assert {name for name in names() if not load(name).averages} == OWN_SERVER_HALF
+    assert {name for name in names() if not takes_aggregators(load(name))} == OWN_SERVER_HALF
 
 
 @pytest.mark.parametrize("method", sorted(set(names()) - OWN_SERVER_HALF))
 def test_the_shared_model_is_what_the_aggregator_makes(method, tmp_path):
-    config, dataset = resolve(small(method, rounds=2, evaluate__every=2, aggregator=f"{HERE}:step"))
-    check(config, dataset)
-    made = driver(config, dataset, tmp_path)
+    resolved = resolve(small(method, rounds=2, evaluate__every=2, aggregator=f"{HERE}:step"))
+    check(resolved)
+    made = driver(resolved, tmp_path)
     start = made.server.params.clone()
     assert len(start)
     made.run()
@@ -47,11 +48,11 @@ def test_the_shared_model_is_what_the_aggregator_makes(method, tmp_path):
 
 @pytest.mark.parametrize("method", sorted(OWN_SERVER_HALF))
 def test_a_server_half_of_its_own_refuses_in_one_line(method):
-    config, dataset = resolve(small(method, aggregator="median"))
+    resolved = resolve(small(method, aggregator="median"))
     with pytest.raises(
         ConfigError, match=f"the server half of method {method} does not average.*ditto.*fedavg.*pfedme$"
     ) as no:
-        check(config, dataset)
+        check(resolved)
     assert "\n" not in str(no.value)
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedbench.config import Config
+from fedbench.jobs.resolve import check, resolve
 from fedbench.methods import load, names
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
@@ -24,7 +25,6 @@ from fedbench.runtime.host import Host
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.shards import Shards
 from fedbench.runtime.store import MemoryStore
-from fedbench.studies.resolve import check, resolve
 from tests.runtime.rounds import driver, play, read, small, stop
 
 ROUNDS = 4
@@ -74,9 +74,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str]
     def run(method: str, kind: str) -> Watching:
         if (method, kind) not in known:
             folder = tmp_path_factory.mktemp("undisturbed")
-            config, dataset = resolve(asked(method, kind))
-            hosts = known[method, kind] = Watching(dataset, folder)
-            drive(config, folder, hosts, dataset)
+            resolved = resolve(asked(method, kind))
+            hosts = known[method, kind] = Watching(folder)
+            drive(resolved, folder, hosts)
         return known[method, kind]
 
     return run
@@ -147,7 +147,7 @@ def test_odd_clients_train_like_others(method, tmp_path):
 
 def assert_odd(config: Config) -> None:
     """One client has a single image, all have a single class, somebody's last batch is a single image."""
-    sizes = [len(rows.train) for rows in check(*resolve(config))[0].clients]
+    sizes = [len(rows.train) for rows in check(resolve(config))[0].clients]
     assert 1 in sizes
     assert any(size % config.train.batch_size == 1 for size in sizes if size > 1)
 
@@ -174,8 +174,8 @@ def test_hooks_that_look_change_nothing(method, kind, undisturbed):
 class Watching(InProcess):
     """Keeps what went through."""
 
-    def __init__(self, dataset: Any, folder: Path) -> None:
-        super().__init__(dataset)
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.folder = folder
         self.orders: list[Order] = []
         self.replies: list[Reply] = []
@@ -253,8 +253,9 @@ def test_bytes_recorded_are_those_of_the_messages(method, undisturbed):
 
 @every_method
 def test_private_states_survive_a_checkpoint(method, tmp_path):
-    config, dataset = resolve(asked(method, "awkward", participation=1.0, checkpoint__every=1))
-    hosts = Watching(dataset, tmp_path)
+    resolved = resolve(asked(method, "awkward", participation=1.0, checkpoint__every=1))
+    config = resolved.config
+    hosts = Watching(tmp_path)
     stop(config, tmp_path, 3, hosts)
     states, kept = of_checkpoint(tmp_path)
     held = {client: hosts.host.store.load(client, round) for client, round in kept.items()}
@@ -276,8 +277,8 @@ def of_checkpoint(folder: Path) -> tuple[dict[int, Any], dict[int, int]]:
 @every_method
 def test_what_the_server_keeps_stays_as_it_was_while_clients_train(method, tmp_path, monkeypatch):
     """It may keep the tensors of uploads, so nobody else writes to them."""
-    config, dataset = resolve(small(method, rounds=3))
-    run, kept = driver(config, dataset, tmp_path), list[tuple[Tensor, Tensor]]()
+    resolved = resolve(small(method, rounds=3))
+    run, kept = driver(resolved, tmp_path), list[tuple[Tensor, Tensor]]()
     aggregate = run.method.aggregate
 
     def watched(server: Any, uploads: Any) -> None:

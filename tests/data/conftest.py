@@ -1,10 +1,13 @@
 """A cache of its own for every test, and small files of every format."""
 
+import functools
 import gzip
+import http.server
 import io
 import json
 import pickle
 import tarfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +31,16 @@ SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def server(tmp_path):
+    """The address of a web server for the files in tmp_path."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}/"
+        running.shutdown()
 
 
 @pytest.fixture

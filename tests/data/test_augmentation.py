@@ -10,7 +10,7 @@ from torchvision.transforms import functional as vision
 
 from fedbench.config import Config
 from fedbench.data import Dataset, Split
-from fedbench.data.augmentation import Augmentation, cropped, flipped, rotated
+from fedbench.data.augmentation import Augmentation, crop, flipped, rotate
 from fedbench.data.partitions import partition
 from fedbench.engine.fit import Fit
 from fedbench.errors import ConfigError
@@ -38,7 +38,7 @@ def test_flip_exchanges_left_and_right_where_chosen():
 @settings(max_examples=30)
 @given(corners=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=7, max_size=7))
 def test_crop_is_the_window_of_the_framed_image(corners):
-    found = cropped(IMAGES, torch.tensor(corners), 2)
+    found = crop(IMAGES, torch.tensor(corners), 2)
     for image, (top, left), window in zip(IMAGES, corners, found, strict=True):
         assert torch.equal(window, vision.crop(vision.pad(image, [2]), top, left, 9, 12))
 
@@ -47,7 +47,7 @@ def test_crop_is_the_window_of_the_framed_image(corners):
 def test_rotation_is_torchvisions(degrees):
     square = IMAGES[..., :9]
     for images in (square, IMAGES) if abs(degrees) < 90 else (square,):
-        found = rotated(images, torch.full((7,), degrees / 180 * torch.pi))
+        found = rotate(images, torch.full((7,), degrees / 180 * torch.pi))
         expected = vision.rotate(images, degrees, InterpolationMode.NEAREST)
         assert (found != expected).float().mean() < 0.01, "rounding at the border between two pixels"
 

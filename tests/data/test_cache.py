@@ -89,10 +89,10 @@ def test_opening_a_damaged_folder_says_what_to_do():
 
 def test_the_checksum_notices_a_changed_pixel():
     folder = cache.prepare(source([]))
-    assert cache.intact(folder)
+    assert cache.is_intact(folder)
     file = folder / "samples.npy"
     file.write_bytes(file.read_bytes()[:-1] + b"\0")
-    assert not cache.intact(folder)
+    assert not cache.is_intact(folder)
 
 
 def test_domains_are_kept_and_checked():
@@ -102,9 +102,9 @@ def test_domains_are_kept_and_checked():
     dataset = Dataset.open(folder)
     assert (dataset.domains.tolist(), dataset.domain_names) == ([0, 1, 1, 0], ("a", "b"))
     assert dataset.domains.dtype == np.int64
-    assert cache.intact(folder)
+    assert cache.is_intact(folder)
     np.save(folder / "domains.npy", np.array([0, 1, 1, 1]))
-    assert not cache.intact(folder)
+    assert not cache.is_intact(folder)
     (folder / "domains.npy").unlink()
     with pytest.raises(ConfigError, match="the domains do not fit"):
         Dataset.open(folder)
@@ -116,8 +116,8 @@ def test_a_set_larger_than_memory_is_mapped_and_read_where_it_is_touched():
     with (folder / "samples.npy").open("wb") as file:
         cache.write_header(file, np.dtype(np.uint8), (rows, 1, side, side))
         file.truncate(file.tell() + rows * side**2)  # a hole: it takes no room on the disk
-    assert cache.mapping(folder / "samples.npy") == "r"
-    images = np.load(folder / "samples.npy", mmap_mode=cache.mapping(folder / "samples.npy"))
+    assert cache.mmap_mode(folder / "samples.npy") == "r"
+    images = np.load(folder / "samples.npy", mmap_mode=cache.mmap_mode(folder / "samples.npy"))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert images[:: rows // 50].sum() == 0
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000, "kB"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedbench.data.normalisation import constants_of
+from fedbench.data.normalisation import moments_of
 
 RNG = np.random.default_rng(0)
 
@@ -20,7 +20,7 @@ def test_they_are_those_of_numpy_whatever_the_blocks(samples):
     unit = 255 if samples.dtype == np.uint8 else 1
     values = np.moveaxis(samples, 1, 0).reshape(samples.shape[1], -1).astype(np.float64) / unit
     for size in (1, 17, 50):
-        constants = constants_of(samples)
+        constants = moments_of(samples)
         for start in range(0, 50, size):
             constants.add(samples[start : start + size])
         constants.add(samples[:0])
@@ -31,12 +31,12 @@ def test_they_are_those_of_numpy_whatever_the_blocks(samples):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_a_constant_channel_keeps_its_scale(dtype):
-    constants = constants_of(samples := np.full((4, 2, 3, 3), 51, dtype))
+    constants = moments_of(samples := np.full((4, 2, 3, 3), 51, dtype))
     constants.add(samples)
     assert constants.mean_and_std()[1] == [1.0, 1.0]
 
 
 def test_whole_numbers_are_not_normalised():
-    constants = constants_of(samples := RNG.integers(0, 100, (5, 8)))
+    constants = moments_of(samples := RNG.integers(0, 100, (5, 8)))
     constants.add(samples)
     assert constants.mean_and_std() == ([], [])

@@ -9,12 +9,12 @@ from ray.util import placement_group_table, remove_placement_group
 
 from fedbench.config import Config
 from fedbench.data.prepared import Prepared
-from fedbench.runtime import cluster
+from fedbench.jobs.job import Job, Outcome
+from fedbench.jobs.resolve import resolve
+from fedbench.jobs.schedule import bundles, execute
 from fedbench.runtime.drive import drive
-from fedbench.runtime.room import reserve
-from fedbench.studies.execute import bundles, execute
-from fedbench.studies.job import Job, Outcome
-from fedbench.studies.resolve import resolve
+from fedbench.runtime.ray import cluster
+from fedbench.runtime.ray.placement_groups import reserve
 from tests.machines import Machines, compared, hosts_on
 from tests.runtime.rounds import play, read, small
 
@@ -38,7 +38,7 @@ def ray(machines) -> Iterator[Any]:
 def test_three_machines_give_the_bits_of_one_process(ray, machines, tmp_path):
     """They begin with empty caches, and hold afterwards what the driver's holds."""
     assert compared(METHODS, tmp_path, ["on 3 machines"]) == {"on 3 machines": []}
-    known = Prepared.of(resolve(small())[1])
+    known = Prepared.of(resolve(small()).dataset)
     for worker in ("worker-0", "worker-1"):
         (copy,) = (machines.folder / worker / "decoded").glob("digits-*/")
         assert sorted(path.name for path in copy.iterdir()) == sorted(known.files())
@@ -47,7 +47,8 @@ def test_three_machines_give_the_bits_of_one_process(ray, machines, tmp_path):
 def test_a_head_without_a_gpu_gives_trials_and_hosts_those_of_the_workers(ray, machines):
     cluster.offer.cache_clear()
     trial, hosts = (
-        resolve(small(resources={"address": machines.address, "hosts": asked}))[0].resources for asked in (0, "auto")
+        resolve(small(resources={"address": machines.address, "hosts": asked})).config.resources
+        for asked in (0, "auto")
     )
     assert bundles(Config(resources=trial)) == [{"CPU": 1.0, "GPU": 1.0}]
     assert (hosts.hosts, hosts.gpus_per_host) == (2, 1)
@@ -61,7 +62,7 @@ def test_a_head_without_a_gpu_gives_trials_and_hosts_those_of_the_workers(ray, m
 
 def test_trials_on_other_machines_leave_what_they_leave_here(ray, machines, tmp_path):
     """They see neither the data nor the results folder."""
-    configs = [resolve(small("fedper", rounds=2, seeds=[seed]))[0] for seed in range(2)]
+    configs = [resolve(small("fedper", rounds=2, seeds=[seed])).config for seed in range(2)]
     expected = [play(config, tmp_path / f"here-{config.seeds[0]}") for config in configs]
     for config in configs:
         config.resources.address = machines.address
@@ -105,11 +106,12 @@ def test_a_machine_that_is_lost_costs_the_rounds_since_the_checkpoint(ray, machi
         elif event.get("round") == 5 and len(warnings) == 1:
             machines.lose(0 if "worker-0" in warnings[0] else 1)
 
-    config, dataset = resolve(config)
+    resolved = resolve(config)
+    config = resolved.config
     folder = tmp_path / "disturbed"
     folder.mkdir()
     with hosts_on(2, "strict_spread") as hosts:
-        drive(config, folder, hosts, dataset, watch)
+        drive(resolved, folder, hosts, watch)
     assert read(folder) == expected
     assert "private states lie on the machines of their hosts" in warnings[0]
     assert any("is lost with its host: going on from the last checkpoint" in text for text in warnings), warnings

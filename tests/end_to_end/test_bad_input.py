@@ -381,9 +381,9 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
         ("list.yaml", "a mapping of keys is expected"),
         ("bent.yaml", "not valid YAML (line"),
         ("typo.yaml", "unknown key train.lrr: did you mean lr"),
-        ("twice.yaml", "line 2: key rounds is there twice"),
-        ("number.yaml", "line 1: key 1 is no text"),
-        ("null.yaml", "a null byte is in it"),
+        ("twice.yaml", "line 2: duplicate key rounds"),
+        ("number.yaml", "line 1: key 1 is not text"),
+        ("null.yaml", "contains a null byte"),
         ("none.yaml", "cannot be read (No such file or directory)"),
     ):
         assert told in refused(["run", "--config", name])
@@ -407,16 +407,16 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
         ("grid --method fedcac --space seeds=1,2", "space: seeds: a grid searches keys of method.* and train.*"),
         ("grid --method fedcac --space partition.alpha=1,2", "set one value with --partition.alpha"),
         ("grid --method fedcac --space method.tau=0.1,0.1", "method.tau = [0.1, 0.1]: must be one or more different"),
-        ("grid --method fedcac --tune-seeds", "--tune-seeds: one or more values are missing"),
+        ("grid --method fedcac --tune-seeds", "--tune-seeds: needs one or more values"),
         ("grid --method fedcac --tune-seeds 0", "tune_seeds: 0 is also a final seed"),
         ("grid --method fedcac --tune 0", "--tune 0: must be a whole number >= 1"),
-        ("compare", "--methods is missing: name what is to be compared"),
+        ("compare", "--methods is missing: name the methods to compare"),
         ("compare --methods fedper,fedper", "methods: fedper is given twice"),
         ("compare --methods fedcac:taau=1", "unknown key method.taau"),
         ("compare --methods fedcac:lr=1", "unknown key method.lr: did you mean train.lr?"),
         ("grid --method fedcac --space lr=0.1,0.2", "space: lr: names no section; write train.lr"),
         ("compare --methods fedcac:tau=2", "method.tau = 2: must be a number in [0, 1]"),
-        ("compare --methods tau=2", "--methods tau=2: belongs to no method"),
+        ("compare --methods tau=2", "--methods tau=2: no method"),
         ("compare --methods fedcc", "unknown method 'fedcc': did you mean fedcac"),
         ("compare --methods fedper --data.val 0", "a comparison chooses on the validation split; leave some, for"),
         ("compare --methods fedper --seeds 90", "themselves; take others, for example --tune-seeds 91"),
@@ -428,7 +428,7 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
         ("grid --method fedcac --baselines loca", "unknown method 'loca': did you mean local or floco?"),
         ("grid --method fedper --model mine:Plain", "--model.head NAME"),
         ("grid --method mine:Plain", "'mine:Plain' is not a subclass of fedbench.methods.base.Method"),
-        ("report", "one folder is expected"),
+        ("report", "give one folder"),
         ("report nowhere", "no such folder"),
         ("report .", "no run here"),
         ("methods fedcacc", "unknown method 'fedcacc'"),
@@ -464,7 +464,7 @@ def test_the_lines_are_all_that_a_fresh_process_prints(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, *lines], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2 * len(lines), "")
     first, *told = done.stderr.splitlines()
-    assert first == "loading PyTorch, checking what is asked"
+    assert first == "loading PyTorch, checking the configuration"
     assert len(told) == len(lines), done.stderr
     assert all(part in line for part, line in zip(lines.values(), told, strict=True)), told
     assert not (tmp_path / "results").exists()

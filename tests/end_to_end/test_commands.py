@@ -89,7 +89,7 @@ def test_asked_twice_done_once(finished, capsys, monkeypatch):
     assert main(["run", *SMALL, "--out", "out"]) == 0
     said = capsys.readouterr()
     assert said.out == (finished / "said.txt").read_text()
-    assert said.err == "done already, nothing was run: delete out to run it anew\n"
+    assert said.err == "already finished: delete out to run it again\n"
     assert {path.name: path.stat().st_mtime_ns for path in (finished / "out").iterdir()} == before
 
 

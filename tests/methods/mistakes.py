@@ -387,8 +387,27 @@ class UnknownDefault(Method):  # UnknownDefault
     train_defaults = {"learning_rate": 0.1}  # noqa: RUF012
 
 
-class UnknownTrainers(Method):  # UnknownTrainers
-    trains = "some"
+class UnknownTrainers(Method):
+    @classmethod  # UnknownTrainers
+    def trainers(cls, options):
+        return "some"
+
+
+class UnknownOptimizer(Method):  # UnknownOptimizer
+    optimizer = "mine"
+
+
+class UnknownNeed(Method):  # UnknownNeed
+    needs = frozenset({"labels"})
+
+
+class FormerTrait(Method):  # FormerTrait
+    needs_head = True
+
+
+class FormerHook(Method):  # FormerHook
+    def resting(self, client):
+        return client.initial
 
 
 class NoMasks(Method):

@@ -29,6 +29,7 @@ from fedbench.runtime.host import Host
 from fedbench.runtime.hosts import torch_threads
 from fedbench.runtime.placement import Home
 from fedbench.runtime.recorder import Recorder
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import MemoryStore
 from fedbench.tasks import mean_of
 
@@ -165,7 +166,7 @@ class Through:
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         (order,) = orders
-        shown = dict(resting=False, after_agg=False, global_model=False, after_fit=True)
+        shown = dict(idle_model=False, after_agg=False, global_model=False, after_fit=True)
         tasks = [replace(task, **shown) for task in order.tasks if task.train or order.extra]
         reply = self.host.work(replace(order, tasks=tasks))
         failures = {report.client: report.failure for report in reply.reports if report.failure}
@@ -223,7 +224,8 @@ class Simulation(Driver):
             drawn=len(list(self.draw(1))),
             aggregator=aggregator or Mean(),
         )
-        parts = Parts(config, 0, self.learner, context, kind(chosen, context))
+        run = ResolvedRun(config, None, kind, chosen, context.aggregator, self.learner.task)  # type: ignore[arg-type]
+        parts = Parts(run, 0, self.learner, context, kind(chosen, context))
         self.host = Seeing(parts, HandMade(self.data, self.public), MemoryStore())
         setup, recorder = Setup(config, 0, Partition(Clients.of([]))), Recorder(Path("/nowhere"), self.learner.task)
         super().__init__(parts, setup, Through(self.host), recorder)

@@ -12,7 +12,7 @@ from fedbench.aggregation.rules.krum import Krum
 from fedbench.config import MethodConfig
 from fedbench.errors import ConfigError
 from fedbench.methods import checked_options, load, names
-from fedbench.methods.base import Method, decided
+from fedbench.methods.base import Method, decided, takes_aggregators, uses_aggregator
 from fedbench.module.weights import Weights
 from tests.methods.simulator import Mlp, Simulation, blobs
 
@@ -86,9 +86,9 @@ def test_a_counter_is_private_where_its_statistics_are(method, options, private)
 @pytest.mark.parametrize("steps", [None, 3])
 def test_a_method_says_how_many_steps_a_client_makes(method, options, steps):
     kind = load(method)
-    if steps and kind.own_epochs:
+    if steps and "epochs" in kind.needs:
         return
-    public = blobs([12])[0] if kind.needs_public else None
+    public = blobs([12])[0] if "public" in kind.needs else None
     made = Simulation(method, blobs([9, 17, 40]), public=public, train={"steps": steps}, **options).run(2, False)
     for client, count in made.log[1].steps.items():
         assert count == kind.steps(made.method.options, made.train, len(made.data[client]), len(public or ()))
@@ -105,17 +105,16 @@ class Inherits(Method):
 
 
 class Replaces(Method):
-    """Has a server half, and says nothing of it."""
+    """Has a server half without a mark."""
 
     def aggregate(self, server, uploads):
         server.params = uploads[0].params
 
 
 class Extends(Method):
-    """Calls the one of the base class, and says so."""
+    """Calls the one of the base class, and is marked."""
 
-    averages = True
-
+    @uses_aggregator
     def aggregate(self, server, uploads):
         super().aggregate(server, uploads)
         server.trace("uploads", len(uploads))
@@ -125,8 +124,9 @@ class Below(Replaces):
     """Takes the server half of another class as it is."""
 
 
-def test_who_has_a_server_half_of_its_own_must_say_that_it_averages():
-    assert [kind.averages for kind in (Method, Inherits, Replaces, Extends, Below)] == [True, True, False, True, False]
+def test_a_server_half_of_its_own_uses_no_aggregator_unless_it_is_marked():
+    kinds = (Method, Inherits, Replaces, Extends, Below)
+    assert [takes_aggregators(kind) for kind in kinds] == [True, True, False, True, False]
 
 
 def test_with_too_few_uploads_the_shared_model_stays_and_the_run_says_so():
@@ -158,7 +158,7 @@ def test_a_common_option_has_an_effect_or_is_none(name, option):
         with pytest.raises(ConfigError, match=rf"unknown key method\.{option}: method {name} takes "):
             checked_options(MethodConfig(name=name, **{option: COMMON[option][1]}))
         return
-    public = blobs([20], seed=7)[0] if load(name).needs_public else None
+    public = blobs([20], seed=7)[0] if "public" in load(name).needs else None
     one, other = (
         Simulation(
             name, blobs([9, 17, 12]), module=Mlp(norm=True), public=public, **MORE.get(name, {}), **{option: value}

@@ -94,7 +94,7 @@ def test_fine_tuning_uses_a_fresh_optimizer_on_the_clients_own_images():
 
 
 MUTANTS = [
-    ("clients train alone", 'trains = "pooled"', 'trains = "drawn"'),
+    ("clients train alone", 'return "pooled"', 'return "drawn"'),
     ("the optimiser is forgotten", '{"keep_optimizer": True}', '{"keep_optimizer": False}'),
     ("traffic down is counted", "return free(super().send(server, client))", "return super().send(server, client)"),
     ("traffic up is counted", "        free(upload)\n", ""),

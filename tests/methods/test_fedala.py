@@ -11,8 +11,7 @@ from torch.nn import functional as F
 
 from fedbench.engine.losses import prediction_loss
 from fedbench.errors import ConfigError
-from fedbench.methods.fedala import FedALA
-from fedbench.methods.parts.local_aggregation import layer_names, learned, mixed
+from fedbench.methods.fedala import FedALA, layer_names, learned, mixed
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
 
 SIZES = [9, 17, 12]
@@ -295,41 +294,36 @@ def test_traces():
 
 
 MUTANTS = [
-    ("weights climb", "ratios - eta", "ratios + eta", "methods/parts/local_aggregation.py"),
-    ("weights are not clipped", ".clamp_(0, 1)", "", "methods/parts/local_aggregation.py"),
+    ("weights climb", "ratios - eta", "ratios + eta"),
+    ("weights are not clipped", ".clamp_(0, 1)", ""),
     (
         "the gradient is not weighed by the difference",
         "gradient * (received - own)",
         "gradient",
-        "methods/parts/local_aggregation.py",
     ),
     (
         "the mixture is not made anew after a step",
         "        for batch in batches:\n            loss, gradient = look(mixed(own, received, ratios), batch)",
         "        start = mixed(own, received, ratios)\n"
         "        for batch in batches:\n            loss, gradient = look(start, batch)",
-        "methods/parts/local_aggregation.py",
     ),
     (
         "own and received model change places",
         "own + (received - own) * ratios",
         "received + (own - received) * ratios",
-        "methods/parts/local_aggregation.py",
     ),
     ("weights are learned from the start in every round", "if before is None else 1", ""),
     ("weights are forgotten", "client.state.ratios = received.ratios", "pass"),
-    ("the deviation is that of a sample", "std(correction=0)", "std()", "methods/parts/local_aggregation.py"),
+    ("the deviation is that of a sample", "std(correction=0)", "std()"),
     (
         "learning may end one loss early",
         "len(losses) <= window",
         "len(losses) < window",
-        "methods/parts/local_aggregation.py",
     ),
     (
         "layers are taken as they are made",
         "for name in order if name in heads",
         "for name in heads",
-        "methods/parts/local_aggregation.py",
     ),
     ("lower layers are mixed too", "owner(slot) in chosen", "True"),
     (

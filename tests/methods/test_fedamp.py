@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fedbench.aggregation.means import dot_products, mixtures
 from fedbench.errors import ConfigError
-from fedbench.methods.parts.similarity import attention, softmax_of_cosines, squared_distances
-from fedbench.studies.resolve import resolve
+from fedbench.jobs.resolve import resolve
+from fedbench.methods.fedamp import attention, softmax_of_cosines, squared_distances
 from tests.methods.simulator import (
     Data,
     Mlp,
@@ -422,11 +422,10 @@ MUTANTS = [
         "the norm is not squared",
         "(norms[:, None] + norms - 2 * products).clamp_(min=0)",
         "(norms[:, None] + norms - 2 * products).clamp_(min=0).sqrt_()",
-        "methods/parts/similarity.py",
     ),
-    ("negative weights stay", "xi /= np.maximum(others, 1)", "pass", "methods/parts/similarity.py"),
-    ("oneself counts in the softmax", "np.fill_diagonal(scores, -np.inf)", "pass", "methods/parts/similarity.py"),
-    ("no sigma in A'", "alpha / sigma * np.exp", "alpha * np.exp", "methods/parts/similarity.py"),
+    ("negative weights stay", "xi /= np.maximum(others, 1)", "pass"),
+    ("oneself counts in the softmax", "np.fill_diagonal(scores, -np.inf)", "pass"),
+    ("no sigma in A'", "alpha / sigma * np.exp", "alpha * np.exp"),
     ("no decay of the pull", "self.alpha(client.round)", "self.options.alpha"),
     (
         "absent clients are left out",

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from fedbench.aggregation.packed import bits_to_mask, mask_overlaps, mask_to_bits
 from fedbench.aggregation.ranks import largest
 from fedbench.errors import ConfigError
-from fedbench.methods.fedcac import FedCAC
+from fedbench.methods.fedcac import FedCAC, above_threshold, overlaps, sensitivity, threshold
 from fedbench.methods.messages import Upload
-from fedbench.methods.parts.critical import above_threshold, overlaps, sensitivity, threshold
 from fedbench.methods.server import Context, ServerState
 from fedbench.module.layout import Layout, Slot
 from fedbench.module.weights import Weights
@@ -470,13 +469,11 @@ MUTANTS = [
         "sensitivity is the change alone",
         "return trained.sub(received).mul_(trained).abs_()",
         "return trained.sub(received).abs_()",
-        "methods/parts/critical.py",
     ),
     (
         "the bar does not rise",
         "return average + progress * (float(pairs.max()) - average)",
         "return average",
-        "methods/parts/critical.py",
     ),
     ("one round more", "return round <= self.beta", "return round <= self.beta + 1"),
     ("nobody counts itself", "groups = partners | torch.eye(len(uploads), dtype=torch.bool)", "groups = partners"),

@@ -12,7 +12,6 @@ from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.methods.fedct import FedCT, Union, pooled_loss
 from fedbench.methods.messages import Message, Upload
-from fedbench.methods.parts.cotraining import public_batch
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
 from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal
@@ -151,19 +150,6 @@ def test_steps_of_an_epoch(combine, expected):
         mine.method.train(client, mine.method.receive(client))
         steps.append(mine.learner.ledger.steps - before)
     assert steps == expected
-
-
-@pytest.mark.parametrize(
-    ("asked", "batch", "expected"), [(None, 8, 8), (None, 50, 40), (None, "full", 40), (3, 8, 3), (40, 8, 40)]
-)
-def test_public_batch_size(asked, batch, expected):
-    mine = run(rounds=0, combine="paired", public_batch_size=asked, train={"batch_size": batch})
-    assert public_batch(asked, mine.context) == expected
-    mine.server.labels = torch.zeros(40, dtype=torch.int64)
-    seen = []
-    mine.learner.fit = lambda fit: seen.append(fit.data.size) or fit.start
-    mine.round()
-    assert seen == [expected] * 3
 
 
 OPTIONS = [

@@ -12,18 +12,17 @@ from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
 
+from fedbench.aggregation.privacy import flip_probability, gaussian_epsilon
 from fedbench.aggregation.votes import plurality, vote
 from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
-from fedbench.methods.fedmosaic import FedMosaic
+from fedbench.jobs.resolve import check, resolve
+from fedbench.methods.cotraining import Relabelled, weighted_sum
+from fedbench.methods.fedmosaic import FedMosaic, certainty, step_trusted_loss, trust
 from fedbench.methods.messages import Message, Upload
-from fedbench.methods.parts.cotraining import Relabelled, public_batch, weighted_sum
-from fedbench.methods.parts.privacy import flip_probability, gaussian_epsilon
-from fedbench.methods.parts.trust import certainty, step_trusted_loss, trust
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
-from fedbench.studies.resolve import check, resolve
-from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal
+from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
 from tests.runtime.rounds import small
 
 PUBLIC = blobs([40], seed=7)[0]
@@ -262,19 +261,6 @@ def test_the_public_stream_rests_in_epochs_whose_lambda_is_0_and_goes_on_where_i
     assert rested == stepped
 
 
-@pytest.mark.parametrize(
-    ("asked", "batch", "expected"), [(None, 8, 8), (None, 50, 40), (None, "full", 40), (3, 8, 3), (40, 8, 40)]
-)
-def test_public_batch_size(asked, batch, expected):
-    mine = run(rounds=0, public_batch_size=asked, train={"batch_size": batch})
-    assert public_batch(asked, mine.context) == expected
-    mine.server.labels = torch.zeros(40, dtype=torch.int64)
-    seen = []
-    mine.learner.fit = lambda fit: seen.append(fit.data.size) or fit.start
-    mine.round()
-    assert seen == [expected] * 3
-
-
 @pytest.mark.parametrize("norm", [False, True])
 def test_a_lambda_of_0_is_local_training(norm):
     assert_same(run(norm=norm, lambda_mode="fixed", lambda_value=0), run("local", norm=norm))
@@ -384,47 +370,13 @@ def test_a_communication_period_keeps_the_labels():
     assert_same(run(rounds=2, communication_period=2), run("local", rounds=2))
 
 
-METHODS = {"fedmosaic": "labels", "fedct": "labels", "perfed-ckt": "signal"}
 """Methods that exchange what they make of public images, and what they send."""
-
-
-@pytest.mark.parametrize(("name", "field"), METHODS.items())
-def test_the_first_exchange_comes_after_rounds_of_local_training(name, field):
-    mine, local = run(name, rounds=4, norm=True, first_vote=3), run("local", rounds=4, norm=True)
-    assert [{field in u for u in seen.uploads.values()} for seen in mine.log] == [{False}, {False}, {True}, {True}]
-    assert [seen.up[0] > 0 for seen in mine.log] == [False, False, True, True]
-    assert [seen.down[0] > 0 for seen in mine.log] == [False, False, False, True]
-    for t in range(4):
-        alike = [equal(mine.log[t].after_fit[i], local.log[t].after_fit[i]) for i in range(3)]
-        assert alike == [t < 3] * 3
-    assert_same(run(name, rounds=2, first_vote=1), run(name, rounds=2))
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_an_exchange_that_no_round_uses_is_warned_of(name):
-    for first, warned in ((9, False), (10, True), (1, False)):
-        lines = run(name, rounds=0, first_vote=first).method.check()
-        assert [f"method.first_vote = {first}: of 10 rounds none uses an exchange" in line for line in lines] == (
-            [True] * warned
-        )
-    with pytest.raises(ValueError, match="first_vote"):
-        run(name, rounds=0, first_vote=0)
 
 
 def test_votes_are_first_and_rare():
     mine = run(rounds=7, first_vote=3, communication_period=2)
     assert ["labels" in seen.uploads[0] for seen in mine.log] == [False, False, False, True, False, True, False]
     assert method(first_vote=3, communication_period=2).most_uploads == 4  # of rounds 4, 6, 8 and 10
-
-
-def test_votes_of_models_that_know_their_classes_do_not_collapse():
-    """Like clients that vote from round 1 on agree on one class, and learn it; those that train alone first do not."""
-    clients, train = blobs([12] * 6, seed=3), {"lr": 0.05, "epochs": 1}
-    found = {}
-    for first in (1, 10):
-        mine = run("fedct", rounds=20, clients=clients, first_vote=first, train=train)
-        found[first] = sum(accuracy_of(mine.learner, mine.personal(i), blobs([200], seed=5)[0]) for i in range(6)) / 6
-    assert found[10] > found[1] + 0.2
 
 
 @pytest.mark.parametrize(
@@ -613,31 +565,28 @@ def test_the_trainer_engine_gives_the_same(update):
 
 def test_the_trainer_engine_does_not_know_a_lambda_of_every_epoch():
     with pytest.raises(ConfigError, match=r"train\.engine = trainer: fedmosaic makes steps of its own"):
-        check(*resolve(small("fedmosaic", train__engine="trainer", method__lambda_update="epoch")))
-    check(*resolve(small("fedmosaic", train__engine="trainer")))
+        check(resolve(small("fedmosaic", train__engine="trainer", method__lambda_update="epoch")))
+    check(resolve(small("fedmosaic", train__engine="trainer")))
 
 
 MUTANTS = [
-    ("clients vote from round 1 on", "round >= self.options.first_vote", "True", "methods/parts/cotraining.py"),
+    ("clients vote from round 1 on", "round >= self.options.first_vote", "True", "methods/cotraining.py"),
     (
         "expertise is the entropy itself",
         "return log(logits.shape[1]) + (logs.exp()",
         "return -(logs.exp()",
-        "methods/parts/trust.py",
     ),
     (
         "a gradient through lambda",
         "torch.stack([own.detach(), others.detach()])",
         "torch.stack([own, others])",
-        "methods/parts/trust.py",
     ),
     (
         "lambda of another sign",
         "return exp(-(public - private)",
         "return exp((public - private)",
-        "methods/parts/trust.py",
     ),
-    ("shares of classes on another client's scale", "[labels] / len(own)", "[labels]", "methods/parts/trust.py"),
+    ("shares of classes on another client's scale", "[labels] / len(own)", "[labels]"),
     ("public images are seen at lambda 0", "lam=lam) if lam > 0 else None", "lam=lam)"),
     ("public images are seen in epochs of lambda 0", "next(others) if lam > 0 else None", "next(others)"),
     (
@@ -654,24 +603,15 @@ MUTANTS = [
         "Gaussian noise is not accounted",
         "together = epsilon_at(uploads * (of_labels + of_expertise)",
         "together = epsilon_at(uploads * of_labels",
-        "methods/parts/account.py",
-    ),
-    (
-        "one changed label instead of the sensitivity",
-        "return self.changed * response_divergence(self.epsilon, self.classes)",
-        "return response_divergence(self.epsilon, self.classes)",
-        "methods/parts/privacy.py",
     ),
     (
         "the budget of one upload for all",
         "uploads * delta if expertise",
         "delta if expertise",
-        "methods/parts/account.py",
     ),
     (
         "what is sent in the clear is not seen",
         "if uploads and self.in_the_clear:",
         "if False:",
-        "methods/parts/account.py",
     ),
 ]

@@ -14,8 +14,8 @@ from fedbench.aggregation.means import weighted_mean
 from fedbench.aggregation.ranks import above_quantile
 from fedbench.engine.losses import prediction_loss
 from fedbench.errors import ConfigError
+from fedbench.methods.fedobp import mask_traces
 from fedbench.methods.messages import Message
-from fedbench.methods.parts.mask_shares import mask_traces
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
 
 LOCAL = [0.5, -0.25, 0.375, 0, 1, -0.625]

@@ -13,9 +13,9 @@ from fedbench.aggregation import mixes as mixing
 from fedbench.aggregation.mixes import head_mixes, without_small
 from fedbench.engine.fit import Amount, Move
 from fedbench.errors import ConfigError
+from fedbench.methods.fedpac import aligned_loss, class_means, global_centroids, head_statistics
 from fedbench.methods.fedper import FedPer
 from fedbench.methods.messages import Upload
-from fedbench.methods.parts.class_features import aligned_loss, class_means, global_centroids, head_statistics
 from fedbench.module.weights import Weights
 from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
 
@@ -428,13 +428,11 @@ MUTANTS = [
         "plain class means instead of weighted ones",
         "moments = shares * means",
         "moments = means",
-        "methods/parts/class_features.py",
     ),
     (
         "V is not divided by n once more",
         ".clamp(min=0) / len(features)",
         ".clamp(min=0)",
-        "methods/parts/class_features.py",
     ),
     ("statistics after training", "self.looked_at(client, received)\n", "self.looked_at(client, client.initial)\n"),
     ("the programmes lose V", " + np.diag(spreads)", "", "aggregation/mixes.py"),
@@ -443,7 +441,6 @@ MUTANTS = [
         "centroids weighted by client",
         "count.to(torch.float64)[:, None] * centroid",
         "(count > 0)[:, None] * centroid",
-        "methods/parts/class_features.py",
     ),
     ("the head's rate is the body's", "Step(lr=options.head_lr)", "Step()"),
     ("the body moves with the head", 'Move(head, frozen="eval")', 'Move(head | True, frozen="eval")'),

@@ -106,7 +106,7 @@ def test_heads_may_be_drawn_anew_by_every_client():
 def test_who_never_trained_is_evaluated_with_the_head_that_it_has(head_init):
     run = Simulation("fedper", blobs([9, 17]), head_init=head_init)
     client, start = run.client(1, 0), run.initial
-    untrained = run.method.resting(client)
+    untrained = run.method.idle_model(client)
     assert torch.equal(untrained.params, run.personal(1).params)
     assert torch.equal(untrained.params, start.params) == (head_init == "common")
 

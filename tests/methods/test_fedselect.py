@@ -14,13 +14,12 @@ from torch import nn
 from fedbench.aggregation.packed import bits_to_mask, mask_to_bits
 from fedbench.config import Config, TrainConfig
 from fedbench.errors import ConfigError
-from fedbench.methods.fedselect import FedSelect
+from fedbench.jobs.resolve import resolve
+from fedbench.methods.fedselect import FedSelect, grown, scopes
 from fedbench.methods.messages import Upload
-from fedbench.methods.parts.growth import grown, scopes
 from fedbench.methods.server import Context, ServerState
 from fedbench.module.layout import Layout, Slot
 from fedbench.module.weights import Weights
-from fedbench.studies.resolve import resolve
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal, targets
 
 SIZES = [9, 17, 12]
@@ -451,15 +450,13 @@ MUTANTS = [
         "a share of all entries is selected",
         "free - round((1 - rate) * free)",
         "int(rate * len(personal))",
-        "methods/parts/growth.py",
     ),
-    ("halves are rounded up", "round((1 - rate) * free)", "int((1 - rate) * free + 0.5)", "methods/parts/growth.py"),
-    ("the limit counts new entries only", " - (len(personal) - free)", "", "methods/parts/growth.py"),
+    ("halves are rounded up", "round((1 - rate) * free)", "int((1 - rate) * free + 0.5)"),
+    ("the limit counts new entries only", " - (len(personal) - free)", ""),
     (
         "personal entries are selected again",
         "min(count, room), ~personal)",
         "min(count, room))",
-        "methods/parts/growth.py",
     ),
     ("masks grow in the rounds between", "if client.round % options.mask_interval:", "if False:"),
     ("the reference never moves on", "state.reference = trained", "pass"),

@@ -5,19 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
 
 from fedbench.aggregation.means import weighted_mean
+from fedbench.aggregation.simplex import project, walk
 from fedbench.engine.fit import Loss, Step
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
+from fedbench.methods.floco import Mixture, mixed_loss
 from fedbench.methods.messages import Message
-from fedbench.methods.parts.mixed_head import Mixture, mixed_loss
-from fedbench.methods.parts.simplex import away, components, energy, project, simplex_points, spread_out, towards, walk
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
 from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
@@ -51,113 +49,10 @@ def mixed(simulation, weights) -> Weights:
     return weights.replace(params=params, buffers=weights.buffers[~simulation.method.mixtures.buffers])
 
 
-ROWS = torch.tensor([[0.5, 0.2, -0.1], [-0.3, 0.1, 0.4], [0, 0, 0]], dtype=torch.float64)
 THIRDS = [1 / 3] * 3
-X = torch.tensor([[1.0, 0, 0, 2], [0, 1, 0, 1], [2, 0, 1, 0], [0, 0, 3, 1]])
-
-
-@pytest.mark.parametrize(
-    ("z", "centres", "value"),
-    [
-        (0.1, [[1, 0, 0], [0, 0, 1], THIRDS], 0.154151),
-        (0.5, [[0.8, 0.2, 0], [0, 0.2, 0.8], THIRDS], 0.780926),
-        (1.0, [[0.633333, 0.333333, 0.033333], [0, 0.35, 0.65], THIRDS], 1.348877),
-    ],
-)
-def test_centres_by_scale_and_their_energy(z, centres, value):
-    found = spread_out(ROWS, z)
-    assert close(found, [value for row in centres for value in row])
-    assert energy(found) == pytest.approx(value, abs=5e-7)
-
-
-def test_principal_components():
-    assert close(
-        components(X, 3),
-        [
-            [-1.139438, -0.296232, 0.859609],
-            [-0.929748, -0.804930, -0.782723],
-            [-0.017377, 1.608204, -0.195901],
-            [2.086563, -0.507042, 0.119015],
-        ],
-    )
-    assert not components(X, 4)[:, 3].any()  # four points span three dimensions
-    assert components(X[:2], 4).shape == (2, 4)
-    assert not components(X[:1].repeat(3, 1), 2).any()
-
-
-def test_the_projection():
-    centres = project(X, 3)
-    assert close(centres, [0, 0, 1, 0.242719, 0.367537, 0.389744, 0, 1, 0, 1, 0, 0])
-    assert energy(centres) == pytest.approx(0.010745, abs=5e-7)
-    assert torch.equal(centres, spread_out(components(X, 3), 1.0))
-
-
-def test_components_are_unique_whatever_the_decomposition():
-    assert torch.allclose(components(-X, 3).abs(), components(X, 3).abs())
-    for row in (0, 2):
-        flipped = X.clone()
-        flipped[row] = X[3 - row]
-        flipped[3 - row] = X[row]
-        order = [3 - i if i in (row, 3 - row) else i for i in range(4)]
-        assert torch.allclose(components(flipped, 3), components(X, 3)[order], atol=1e-12)
-
-
-def test_a_vector_added_to_all_leaves_the_centres():
-    shift = torch.tensor([3.0, -1, 0.5, 2])
-    assert torch.allclose(project(X + shift, 3), project(X, 3), atol=1e-9)
-
-
-@pytest.mark.parametrize(("clients", "count"), [(1, 1), (3, 1), (2, 2)])
-def test_few_clients_and_few_endpoints(clients, count):
-    centres = project(X[:clients], count)
-    assert centres.shape == (clients, count)
-    assert torch.allclose(centres.sum(1), torch.ones(clients, dtype=torch.float64))
-
-
-@given(st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=1, max_size=5), st.floats(1e-4, 1))
-def test_centres_lie_in_the_simplex(rows, z):
-    found = spread_out(torch.tensor(rows, dtype=torch.float64), z)
-    assert (found >= 0).all()
-    assert torch.allclose(found.sum(1), torch.ones(len(rows), dtype=torch.float64))
 
 
 BETA = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
-
-
-def test_points_near_a_centre():
-    radius = torch.tensor([[0.08]], dtype=torch.float64)
-    directions = torch.tensor([[0.6, -0.3, 0.1]], dtype=torch.float64)
-    assert close(away(BETA, directions, radius), [0.248, 0.476, 0.308])
-    assert close(away(BETA, directions * 0.1, radius), [0.248, 0.476, 0.308])
-    goal = torch.tensor([[0.7, 0.2, 0.1]], dtype=torch.float64)
-    assert close(towards(BETA, goal, radius), [0.24, 0.476, 0.284])
-    assert close(towards(BETA, goal, radius * 100), [0.7, 0.2, 0.1])
-    assert close(towards(BETA, BETA[None], radius * 0), BETA.tolist())
-
-
-def test_points_of_the_simplex_are_uniform():
-    points = simplex_points((20_000, 3), torch.Generator().manual_seed(0))
-    assert torch.allclose(points.sum(1), torch.ones(20_000, dtype=torch.float64))
-    assert (points >= 0).all()
-    assert close(points.mean(0), THIRDS, digits=2)
-    assert float((points[:, 0] > 0.5).double().mean()) == pytest.approx(0.25, abs=0.01)  # (1 - x)^2
-
-
-def draws(centre=None, **options):
-    return walk((5000, 3), torch.Generator().manual_seed(0), centre, **options)
-
-
-def test_coordinates_before_and_after_the_projection():
-    assert torch.allclose(draws().sum(1), torch.ones(5000, dtype=torch.float64))
-    near, inside = draws(BETA, radius=0.5), draws(BETA, radius=0.5, inside=True)
-    for points in (near, inside):
-        distance = (points - BETA).abs().sum(1)
-        assert 0.4 < float(distance.max()) <= 0.5 + 1e-9
-        assert float(distance.mean()) == pytest.approx(0.25, abs=0.02)
-    assert not torch.allclose(near.sum(1), torch.ones(5000, dtype=torch.float64))
-    assert torch.allclose(inside.sum(1), torch.ones(5000, dtype=torch.float64))
-    assert (inside >= 0).all()
-    assert torch.equal(draws(BETA, radius=0), BETA.expand(5000, 3))
 
 
 @pytest.mark.parametrize(("sampling", "inside"), [("l1_free", False), ("l1_simplex", True)])
@@ -445,7 +340,7 @@ def test_who_sits_out_keeps_centre_and_private_mixture():
 @pytest.mark.parametrize("personal_epochs", [0, 1])
 def test_who_sits_out_rests_at_its_own_centre(personal_epochs):
     mine = run(rounds=4, personal_epochs=personal_epochs, draw=lambda t: [0, 1, 2] if t == 1 else [0, 1])
-    resting = mine.method.resting(mine.client(2, 4))
+    resting = mine.method.idle_model(mine.client(2, 4))
     assert torch.equal(resting.params, mine.log[0].after_fit[2].params)
     assert torch.equal(coordinates(mine, resting), mine.server.centres[2].float())
     assert not torch.equal(coordinates(mine, mine.log[0].after_fit[2]), coordinates(mine, resting))
@@ -466,7 +361,7 @@ def test_who_never_trained_is_at_the_middle_at_both_points_until_the_projection(
         mine.round()
         client = mine.client(3, t)
         place = torch.full((3,), 1 / 3) if t <= 2 else mine.server.centres[3].float()
-        assert torch.equal(coordinates(mine, mine.method.resting(client)), place)
+        assert torch.equal(coordinates(mine, mine.method.idle_model(client)), place)
         assert torch.equal(coordinates(mine, mine.log[-1].after_agg[3]), place)
 
 
@@ -571,22 +466,14 @@ def test_traces_are_the_centres():
 
 MUTANTS = [
     ("the projection starts with a fresh optimiser", 'deepcopy(client.state.optimizers.get("fit"))', "None"),
-    ("endpoints share one stream", "manual_seed(seed + number)", "manual_seed(seed)", "methods/parts/mixed_head.py"),
+    ("endpoints share one stream", "manual_seed(seed + number)", "manual_seed(seed)"),
     ("coordinates travel", "Masks(layout.nothing().params, mixture_masks(layout).buffers)", "layout.nothing()"),
     ("the last batch's coordinates stay", "return self.at(trained, self.centre(client))", "return trained"),
-    ("coordinates are drawn once a round", "s.step.copy_((s.step + 1) %", "s.step.copy_(s.step %",
-     "methods/parts/mixed_head.py"),
+    ("coordinates are drawn once a round", "s.step.copy_((s.step + 1) %", "s.step.copy_(s.step %"),
     ("subregions are never used", 'client.message.centre.cpu() if "centre" in client.message else None', "None"),
     ("centres are used before the round is over", "client.round == self.options.tau", "False"),
     ("the projection comes a round late", "server.round != self.options.tau", "server.round - 1 != self.options.tau"),
     ("the pull has no lam", "mu=lam)", "mu=1.0)"),
     ("the private mixture starts anew", "client.state.personal or client.initial", "client.initial"),
     ("the shared mixture is evaluated", "self._private(client) if self.options.personal_epochs else model", "model"),
-    ("directions are not normalised", "directions / directions.abs().sum(1, keepdim=True)", "directions",
-     "methods/parts/simplex.py"),
-    ("signs are left to the library", "sizes * signs", "sizes", "methods/parts/simplex.py"),
-    ("rounding errors are components", "sizes > 1e-10 * sizes[0]", "sizes >= 0", "methods/parts/simplex.py"),
-    ("nearest points do not sum to z", "ordered.cumsum(1) - z", "ordered.cumsum(1) - 1", "methods/parts/simplex.py"),
-    ("the largest energy wins", "energies.index(min(energies))", "energies.index(max(energies))",
-     "methods/parts/simplex.py"),
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from torch import nn
 
 from fedbench.engine.fit import Amount
 from fedbench.errors import ConfigError
-from fedbench.methods.parts.collapse import collapse_distance, collapse_step, feature_penalty, regularised_loss
+from fedbench.methods.flute import collapse_distance, collapse_step, feature_penalty, regularised_loss
 from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
 
 SIZES = [9, 17, 12, 30]
@@ -315,12 +315,12 @@ def test_a_head_without_a_bias():
 
 
 MUTANTS = [
-    ("D is squared", ".norm()\n    defined", ".square().sum()\n    defined", "methods/parts/collapse.py"),
-    ("W is normalised instead of W W'", "size = gram.norm()", "size = weight.norm()", "methods/parts/collapse.py"),
-    ("absent classes are in the target", "frame * torch.outer(some, some)", "frame", "methods/parts/collapse.py"),
-    ("no 1 / sqrt(m - 1)", " / sqrt(classes - 1)", "", "methods/parts/collapse.py"),
-    ("m counts the present classes", "- 1 / classes", "- 1 / some.sum()", "methods/parts/collapse.py"),
-    ("the server ascends", "weight.detach() - rate", "weight.detach() + rate", "methods/parts/collapse.py"),
+    ("D is squared", ".norm()\n    defined", ".square().sum()\n    defined"),
+    ("W is normalised instead of W W'", "size = gram.norm()", "size = weight.norm()"),
+    ("absent classes are in the target", "frame * torch.outer(some, some)", "frame"),
+    ("no 1 / sqrt(m - 1)", " / sqrt(classes - 1)", ""),
+    ("m counts the present classes", "- 1 / classes", "- 1 / some.sum()"),
+    ("the server ascends", "weight.detach() - rate", "weight.detach() + rate"),
     ("the server's step is that of one client", "(len(uploads) if", "(1 if"),
     ("the head's step is dropped", "self.head.put(received.params, client.message.head)", "received.params"),
     ("the body moves in the first phase", "amount=alone, move=move, ", "amount=alone, "),
@@ -332,13 +332,12 @@ MUTANTS = [
         "self.loss(present, self.options.lambda_3)",
         "self.loss(present, 0.0)",
     ),
-    ("the norm of the head is not squared", "w.square().sum()", "w.norm()", "methods/parts/collapse.py"),
-    ("the penalty is always a mean", 'if norm == "mean" else total', "", "methods/parts/collapse.py"),
+    ("the norm of the head is not squared", "w.square().sum()", "w.norm()"),
+    ("the penalty is always a mean", 'if norm == "mean" else total', ""),
     ("the number of images is free", "encoded(torch.tensor(client.samples), bits=32)", "encoded(present, bits=0)"),
     (
         "a collapsed head gets a slope",
         "(size > 0) & (distance > 8 * torch.finfo(weight.dtype).eps)",
         "size > 0",
-        "methods/parts/collapse.py",
     ),
 ]

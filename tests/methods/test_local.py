@@ -80,5 +80,5 @@ MUTANTS = [
         "Masks(layout.everything().params, layout.nothing().buffers)",
     ),
     ("after_fit is the fit's", 'after_fit = "after_agg"', 'after_fit = "fit"'),
-    ("there is a global model", "(self.has_global is None and not everything)", "False", "methods/base.py"),
+    ("there is a global model", " if self.shared.all and self.shared_buffers.all else None", "", "methods/base.py"),
 ]

@@ -8,11 +8,11 @@ from torch import nn
 
 from fedbench.aggregation.means import mean
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import check, resolve
 from fedbench.methods.per_fedavg import BATCHES, meta_steps
 from fedbench.module import seeds
 from fedbench.module.weights import Weights
 from fedbench.runtime.warnings import idle
-from fedbench.studies.resolve import check, resolve
 from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal, targets
 from tests.runtime.rounds import small
 
@@ -250,7 +250,7 @@ def test_who_never_trained_is_evaluated_with_the_adapted_initial_model():
 def untrained(mine: Simulation) -> Weights:
     """The personal model of client 1 before its first training."""
     client = mine.client(1, 0)
-    return mine.method.personal(client, mine.method.resting(client), "after_fit")
+    return mine.method.personal(client, mine.method.idle_model(client), "after_fit")
 
 
 def test_the_mean_is_uniform_or_by_images():
@@ -297,7 +297,7 @@ def test_the_optimiser_has_no_part_and_that_is_said():
     assert_same_uploads(plain, odd)
     assert idle(plain.method) == []
     assert "train.momentum = 0.9" in idle(odd.method)[0]
-    config, _ = resolve(small("per-fedavg"))
+    config = resolve(small("per-fedavg")).config
     assert (config.train.momentum, config.train.weight_decay) == (0, 0)
 
 
@@ -309,7 +309,7 @@ def test_values_out_of_range_are_refused(option):
 
 def test_the_other_engine_is_refused():
     with pytest.raises(ConfigError, match="steps of its own"):
-        check(*resolve(small("per-fedavg", train__engine="trainer")))
+        check(resolve(small("per-fedavg", train__engine="trainer")))
 
 
 def test_one_step_of_adaptation_gains_where_labels_are_skewed():

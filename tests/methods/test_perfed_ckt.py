@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from fedbench.aggregation.clusters import k_means, nearest_centre, squared_distance
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.methods.messages import Upload
-from fedbench.methods.parts.cotraining import public_batch
 from fedbench.methods.perfed_ckt import distance, pull_of_logits
-from fedbench.studies.resolve import resolve
 from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
 from tests.runtime.rounds import small
 
@@ -291,18 +290,6 @@ def test_fewer_assignments_change_the_centres():
         mine.server.round, signals = 1, [(0.0,), (10.0,), (4.9,), (4.8,), (5.1,)]
         mine.method.aggregate(mine.server, [Upload(i, 1, signal=s) for i, s in enumerate(rows(signals))])
     assert not torch.equal(once.server.centres[0], more.server.centres[0])
-
-
-@pytest.mark.parametrize(
-    ("asked", "batch", "expected"), [(None, 8, 8), (None, 50, 40), (None, "full", 40), (3, 8, 3), (40, 8, 40)]
-)
-def test_public_batch_size(asked, batch, expected):
-    mine = run(rounds=1, public_batch_size=asked, train={"batch_size": batch})
-    assert public_batch(asked, mine.context) == expected
-    seen = []
-    mine.learner.fit = lambda fit: seen.append(fit.data.size) or fit.start
-    mine.round()
-    assert seen == [expected] * 3
 
 
 def test_more_public_images_per_step_than_there_are():

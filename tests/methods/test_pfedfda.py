@@ -5,162 +5,33 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 from threadpoolctl import threadpool_limits
 from torch import nn
 
-from fedbench.engine.fit import Move
-from fedbench.errors import ConfigError
-from fedbench.methods.messages import Message
-from fedbench.methods.parts.gaussians import (
+from fedbench.aggregation.cross_validation import interpolated, validation
+from fedbench.aggregation.gaussians import (
     Gaussians,
-    Moments,
     discriminant,
     label_prior,
     mixed_gaussians,
     packed_triangle,
-    shrunk,
-    statistics,
     unpacked_triangle,
 )
-from fedbench.methods.parts.interpolation import Fold, interpolated, split, validation
+from fedbench.engine.fit import Move
+from fedbench.errors import ConfigError
+from fedbench.methods.messages import Message
 from fedbench.methods.pfedfda import PFedFDA
-from tests.methods.simulator import Mlp, Quadratic, Simulation, blobs, close, equal, targets
+from tests.aggregation.features import f64, head_of, problem, statistics_of
+from tests.methods.simulator import Mlp, Quadratic, Simulation, blobs, equal, targets
 
 SIZES = [9, 17, 12, 30]
 HEAD = slice(-24, None)  # of the simulator's model: 4 classes of 5 features
 
 
-def f64(rows) -> torch.Tensor:
-    return torch.tensor(rows, dtype=torch.float64)
-
-
-F, Y = f64([[1, 0], [2, 1], [0, 1], [3, 2]]), torch.tensor([0, 0, 0, 1])
-COMMON = Gaussians(f64([[0.5, 0.5], [1, 1]]), torch.eye(2, dtype=torch.float64))
-
-
 def run(rounds=2, norm=False, sizes=SIZES, **options) -> Simulation:
     draw, train = options.pop("draw", None), options.pop("train", None)
     return Simulation("pfedfda", blobs(sizes), module=Mlp(norm), draw=draw, train=train, **options).run(rounds)
-
-
-def logits(gaussians, prior, features):
-    slopes, offsets = head_of(gaussians, prior)
-    return features @ slopes.T + offsets
-
-
-def head_of(gaussians, prior):
-    slopes, offsets = discriminant(gaussians, 1e-4)
-    return slopes, offsets + prior.log()
-
-
-def statistics_of(features, labels, fallback, *rest):
-    return whole(statistics([Moments.of(features, labels, len(fallback))], fallback, *rest))
-
-
-def whole(gaussians):
-    """With both triangles of the covariance."""
-    upper = gaussians.covariance.triu()
-    return Gaussians(gaussians.means, upper + upper.triu(1).T)
-
-
-def test_the_prior_of_labels():
-    assert close(label_prior(Y, 2, 1e-4), [0.749950, 0.250050])
-
-
-def test_the_discriminant():
-    given_ = Gaussians(f64([[1, 0], [0, 2]]), f64([[2, 0.5], [0.5, 1]]))
-    slopes, offsets = head_of(given_, label_prior(Y, 2, 1e-4))
-    assert close(slopes, [0.571424, -0.285669, -0.571339, 2.285527])
-    assert close(offsets, [-0.573461, -3.671621])
-
-
-def test_local_statistics():
-    means, covariance = statistics_of(F, Y, COMMON.means, 2, 0, 0)
-    assert close(means, [1, 0.666667, 1, 1])
-    assert close(covariance, [2, 0.666667, 0.666667, 0.555556])
-    assert close(statistics_of(F, Y, COMMON.means, 2, 1e-4, 1)[1], [3.0001, 0.666767, 0.666767, 1.555656])
-
-
-def test_a_class_needs_more_rows_than_folds_for_a_mean_of_its_own():
-    for least, mean in ((2, [1, 2 / 3]), (3, [0.5, 0.5]), (4, [0.5, 0.5])):
-        assert close(statistics_of(F, Y, COMMON.means, least, 1e-4, 1).means[0], mean)
-
-
-def test_adapted_statistics():
-    adapted = mixed_gaussians([0.25, 0.5], statistics_of(F, Y, COMMON.means, 2, 1e-4, 1), COMMON)
-    assert close(adapted.means, [0.625, 0.541667, 1, 1])
-    assert close(adapted.covariance, [2.000050, 0.333383, 0.333383, 1.277828])
-
-
-def test_statistics_of_parts_are_those_of_all_rows():
-    """Also for classes that no part has enough rows of, or that a part has none of."""
-    draw = torch.Generator().manual_seed(1)
-    z, y = 50 + torch.randn(40, 3, dtype=torch.float64, generator=draw), torch.arange(40).sqrt().long()
-    fallback, at_once = torch.rand(8, 3, dtype=torch.float64, generator=draw), Moments.of(z, y, 8)
-    for parts in (z.split(7), (z[:9], z[9:9], z[9:])):
-        sums = [
-            Moments.of(part, labels, 8) for part, labels in zip(parts, y.split([len(p) for p in parts]), strict=True)
-        ]
-        for least in (0, 4, 9):
-            for ours, all_rows in zip(
-                *(statistics(s, fallback, least, 1e-4, 1) for s in (sums, [at_once])), strict=True
-            ):
-                assert torch.allclose(ours, all_rows, rtol=1e-12, atol=1e-12)
-            means = torch.where((y.bincount(minlength=8) > least)[:, None], at_once.means, fallback)
-            centred = z - means[y]
-            expected = centred.T @ centred / 39 + 1e-4 + torch.eye(3, dtype=torch.float64)
-            assert torch.allclose(
-                whole(statistics([at_once], fallback, least, 1e-4, 1)).covariance, expected, rtol=1e-12
-            )
-
-
-def test_folds_are_dealt_class_by_class_in_row_order():
-    y = torch.tensor([0, 1, 0, 0, 2, 1, 0, 1])
-    rows = torch.arange(8).double()[:, None]
-    for folds, places in (
-        (2, [[0, 1, 3, 7], [2, 5, 6], [4]]),
-        (3, [[0, 1, 6], [2, 5], [3, 7], [4]]),
-        (5, [[0, 1, 2, 3, 4, 5, 6, 7]]),
-    ):
-        dealt = split(rows, y, folds, 4)
-        assert [z.flatten().tolist() for z, _ in dealt] == places
-        assert all(torch.equal(y[z.flatten().long()], labels) for z, labels in dealt)
-
-
-def problem(seed=0, count=40, spread=1.0):
-    draw = torch.Generator().manual_seed(seed)
-    y = torch.randint(3, (count,), generator=draw)
-    z = torch.randn(count, 2, dtype=torch.float64, generator=draw) + spread * f64([[0, 0], [2, 0], [0, 2]])[y]
-    common = Gaussians(torch.rand(3, 2, dtype=torch.float64, generator=draw), f64([[1.5, 0.4], [0.4, 0.8]]))
-    one, two, _ = split(z, y, 2, 3)
-    folds = [(statistics_of(*rest, common.means, 2, 1e-4, 1), *held) for rest, held in ((two, one), (one, two))]
-    start = shrunk(common, 1e-4)
-    tries = [Fold.of(start, shrunk(local, 1e-4), *held) for local, *held in folds]
-    return dict(folds=tries, start=start, prior=label_prior(y, 3, 1e-4)), common, folds, z, y
-
-
-@pytest.mark.parametrize("x", [[0.3, 0.7], [0.5], [0.0, 1.0]])
-def test_the_gradient_of_the_validation_is_exact(x):
-    asked, *_ = problem()
-    x = np.array(x)
-    _, gradient = validation(x, **asked)
-    for k in range(len(x)):
-        nudge = np.eye(len(x))[k] * 1e-6
-        slope = (validation(x + nudge, **asked)[0] - validation(x - nudge, **asked)[0]) / 2e-6
-        assert gradient[k] == pytest.approx(slope, rel=1e-6, abs=1e-8)
-
-
-def test_the_validation_sums_the_mean_losses_of_the_held_out_folds():
-    asked, common, folds, _, _ = problem()
-    total = 0.0
-    for local, z, y in folds:
-        adapted = Gaussians(*(0.25 * a + 0.75 * b for a, b in zip(local, common, strict=True)))
-        total += float(nn.functional.cross_entropy(logits(adapted, asked["prior"], z), y))
-    assert validation(np.array([0.25]), **asked)[0] == pytest.approx(total, rel=1e-12)
-    assert validation(np.array([0.25, 0.25]), **asked)[0] == pytest.approx(total, rel=1e-12)
 
 
 @pytest.mark.parametrize("single", [False, True])
@@ -201,74 +72,6 @@ def test_a_solver_that_fails_leaves_the_last_weights():
     assert made.method.adapted(client, z, labels)[1] == (0.5, 0.5)
     client.state.betas = (0.1, 0.9)
     assert made.method.adapted(client, z, labels)[1] == (0.1, 0.9)
-
-
-def test_a_singular_covariance_gives_no_numbers():
-    singular = Gaussians(torch.ones(2, 2, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64))
-    assert discriminant(singular, 1e-4)[0].isnan().all()
-
-
-def test_a_covariance_that_is_not_positive_definite_is_solved_all_the_same():
-    draw = torch.Generator().manual_seed(0)
-    matrix = torch.randn(5, 5, dtype=torch.float64, generator=draw)
-    matrix, means = matrix @ matrix.T, torch.randn(3, 5, dtype=torch.float64, generator=draw)
-    matrix[-1, -1] -= 50  # found out at the last of its columns
-    assert torch.linalg.eigvalsh(matrix).min() < -0.1
-    slopes, _ = discriminant(Gaussians(means, matrix), 1e-4)
-    used = (1 - 1e-4) * matrix + 1e-4 * matrix.trace() / 5 * torch.eye(5, dtype=torch.float64)
-    assert torch.allclose(slopes @ used, means, atol=1e-12)
-
-
-@pytest.mark.parametrize("definite", [True, False])
-def test_nothing_below_the_diagonal_is_read(definite):
-    asked, common, _, z, y = problem()
-    if not definite:
-        common.covariance.neg_()
-    below = torch.full_like(common.covariance, torch.nan).tril(-1)
-    half = Gaussians(common.means, common.covariance + below)
-    for ours, theirs in zip(discriminant(half, 1e-4), discriminant(common, 1e-4), strict=True):
-        assert torch.equal(ours, theirs)
-    assert torch.equal(packed_triangle(half.covariance), packed_triangle(common.covariance))
-    found = []
-    for start, more in ((common, 0), (half, below)):
-        start = shrunk(start, 1e-4)
-        ends = (Gaussians(z[k : k + 3], torch.eye(2, dtype=torch.float64) * 2 + 0.5 + more) for k in (0, 3))
-        tries = [Fold.of(start, end, z[k::2], y[k::2]) for k, end in enumerate(ends)]
-        found.append(validation(np.array([0.3, 0.2]), tries, start, asked["prior"]))
-    assert np.isfinite(found[0][0])
-    assert found[0][0] == found[1][0]
-    assert np.array_equal(found[0][1], found[1][1])
-
-
-samples = st.integers(1, 12).flatmap(
-    lambda n: st.lists(st.tuples(*[st.floats(-5, 5)] * 3, st.integers(0, 2)), min_size=n, max_size=n)
-)
-
-
-@given(samples, st.floats(0, 1), st.floats(0, 1))
-@settings(max_examples=50)
-def test_mixed_statistics_lie_between_and_can_be_solved(rows, a, b):
-    z, y = f64([r[:3] for r in rows]), torch.tensor([r[3] for r in rows])
-    draw = torch.Generator().manual_seed(0)
-    common = Gaussians(torch.rand(3, 3, dtype=torch.float64, generator=draw), torch.eye(3, dtype=torch.float64))
-    local = statistics_of(z, y, common.means, 2, 1e-4, 1)
-    adapted = mixed_gaussians(f64([a, b]), local, common)
-    for part, own, other in zip(adapted, local, common, strict=True):
-        assert (part >= torch.minimum(own, other) - 1e-9).all()
-        assert (part <= torch.maximum(own, other) + 1e-9).all()
-    assert torch.allclose(adapted.covariance, adapted.covariance.T, atol=1e-12)
-    assert torch.linalg.eigvalsh(adapted.covariance).min() > 0
-    prior = label_prior(y, 3, 1e-4)
-    assert float(prior.sum()) == pytest.approx(1, abs=1e-12)
-    assert (prior > 0).all()
-    scores = logits(adapted, prior, z)
-    shifted = logits(adapted, 7 * prior, z)
-    assert torch.allclose(scores.softmax(1), shifted.softmax(1), atol=1e-9)
-    assert torch.equal(unpacked_triangle(packed_triangle(adapted.covariance), 3), adapted.covariance.triu())
-    order = torch.argsort(y, stable=True).flip(0)
-    again = statistics_of(z[order], y[order], common.means, 2, 1e-4, 1)
-    assert torch.allclose(again.means, local.means)
-    assert torch.allclose(again.covariance, local.covariance)
 
 
 def test_with_weights_of_zero_the_global_statistics_stay():
@@ -496,106 +299,8 @@ def test_models_that_do_not_fit_are_refused():
 
 
 MUTANTS = [
-    (
-        "solving writes over what others start from",
-        "inverse(lambda: shrunk(gaussians, eps).covariance)",
-        "inverse(lambda: gaussians.covariance)",
-        "methods/parts/gaussians.py",
-    ),
-    ("heads depend on threads", "@one_thread\ndef discriminant", "def discriminant", "methods/parts/gaussians.py"),
-    (
-        "adaptation depends on threads",
-        "@one_thread\ndef interpolated",
-        "def interpolated",
-        "methods/parts/interpolation.py",
-    ),
     ("the prior is forgotten", "offsets + self.prior(client).log()", "offsets"),
-    ("the prior is forgotten in validation", "means) + log_prior", "means)", "methods/parts/interpolation.py"),
-    ("no half in the offset", "-0.5 * (means", "-1.0 * (means", "methods/parts/gaussians.py"),
-    (
-        "no shrinkage",
-        "matrix.diagonal().add_(eps * gaussians.covariance.trace() / len(matrix))",
-        "pass",
-        "methods/parts/gaussians.py",
-    ),
-    ("one row is enough for a mean", "rows > least", "rows >= 1", "methods/parts/gaussians.py"),
-    (
-        "the squares of one fold are forgotten",
-        "if part.counts.any()",
-        "if part is moments[0]",
-        "methods/parts/gaussians.py",
-    ),
-    ("the covariance is divided by n", "max(int(rows.sum()) - 1, 1)", "int(rows.sum())", "methods/parts/gaussians.py"),
-    ("the offset is not scaled", "(offset * freedom) ** 0.5", "offset**0.5", "methods/parts/gaussians.py"),
-    (
-        "the wrong triangle is packed",
-        'dtrttp(symmetric.numpy().T, uplo="L")',
-        'dtrttp(symmetric.numpy(), uplo="L")',
-        "methods/parts/gaussians.py",
-    ),
-    (
-        "both triangles are read",
-        "dsymm(1.0, to.covariance.numpy().T, slopes.T, lower=True).T",
-        "slopes @ to.covariance.numpy()",
-        "methods/parts/interpolation.py",
-    ),
-    (
-        "a matrix that is not definite is solved half done",
-        "    matrix = make().numpy().T\n",
-        "    matrix = factor\n",
-        "methods/parts/gaussians.py",
-    ),
-    ("the ridge is left out", "covariance.diagonal().add_(ridge)", "pass", "methods/parts/gaussians.py"),
-    (
-        "local and global are exchanged",
-        "torch.lerp(other, own, b)",
-        "torch.lerp(own, other, b)",
-        "methods/parts/gaussians.py",
-    ),
-    (
-        "statistics are local ones",
-        "return mixed_gaussians(betas, local(moments), common), betas",
-        "return local(moments), betas",
-        "methods/parts/interpolation.py",
-    ),
     ("the head moves in training", "move=body, ", ""),
-    (
-        "folds are dealt over all classes",
-        "member.cumsum(0).gather(1, labels[:, None])[:, 0] - 1",
-        "torch.arange(len(labels))",
-        "methods/parts/interpolation.py",
-    ),
-    (
-        "rare classes are validated too",
-        "place = torch.where(enough[labels], place % folds, folds)",
-        "place %= folds",
-        "methods/parts/interpolation.py",
-    ),
-    (
-        "statistics to validate have rare classes too",
-        "held_out(parts[:-1], moments[:-1],",
-        "held_out(parts[:-1], moments,",
-        "methods/parts/interpolation.py",
-    ),
-    (
-        "rare classes are forgotten",
-        "mixed_gaussians(betas, local(moments), common)",
-        "mixed(betas, local(moments[:-1]), common)",
-        "methods/parts/interpolation.py",
-    ),
-    (
-        "parts keep their own centres",
-        "away = torch.cat([away, ",
-        "away = torch.cat([0 * away, ",
-        "methods/parts/gaussians.py",
-    ),
-    (
-        "the fold itself is the rest",
-        "[*moments[:number], *moments[number + 1 :]]",
-        "[moments[number]]",
-        "methods/parts/interpolation.py",
-    ),
-    ("the last fold alone", "total -= (shares", "total = -(shares", "methods/parts/interpolation.py"),
     (
         "after_agg with the training head",
         "return self.with_head_of(adapted, client, model)",
@@ -607,12 +312,10 @@ MUTANTS = [
         "pass",
     ),
     ("the last weights are not kept", "client.state.betas = betas", "pass"),
-    ("the last weights are forgotten", "*limits) or last", "*limits) or (0.5, 0.5)", "methods/parts/interpolation.py"),
     ("the head is kept", "client.state.params = None", "pass"),
     (
         "features of the last batch only",
         "s.rows[: len(features)]",
         "torch.arange(len(features))",
-        "methods/parts/recorded_features.py",
     ),
 ]

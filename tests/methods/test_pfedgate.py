@@ -6,8 +6,6 @@ from math import ceil
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
-from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
 from torch.func import functional_call
@@ -15,14 +13,12 @@ from torch.func import functional_call
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount
 from fedbench.errors import ConfigError
-from fedbench.methods.parts.blocks import Blocks, selected
-from fedbench.methods.parts.gate_training import GateTraining, shorten
-from fedbench.methods.parts.gates import Gate, SwitchNorm, copied
-from fedbench.methods.pfedgate import PFedGate
+from fedbench.jobs.resolve import check, resolve
+from fedbench.methods.pfedgate import Gate, GateTraining, PFedGate, SwitchNorm, copied, shorten
 from fedbench.methods.server import Context
-from fedbench.module.layout import Layout, Slot
+from fedbench.module.blocks import selected
+from fedbench.module.layout import Layout
 from fedbench.module.weights import Weights
-from fedbench.studies.resolve import check, resolve
 from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal
 from tests.runtime.rounds import small
 
@@ -43,12 +39,6 @@ def method(clients=3, batch_size=8, **options) -> PFedGate:
     made = PFedGate(PFedGate.Options(**options), context)
     made.check()
     return made
-
-
-def layout(*sizes) -> Layout:
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    slots = tuple(Slot(str(i), (n,), s, s + n) for i, (n, s) in enumerate(zip(sizes, starts, strict=True)))
-    return Layout(slots, (), ())
 
 
 def shared(mine: Simulation) -> Weights:
@@ -124,61 +114,6 @@ def test_gates_of_clients_start_apart_and_stay_the_same_whoever_else_is_there():
     gates = [run(rounds=0).client(i, 0).state.gate["linear.weight"] for i in (0, 1)]
     assert not torch.equal(gates[0], gates[1])
     assert torch.equal(gates[0], run(rounds=0, clients=blobs([9])).client(0, 5).state.gate["linear.weight"])
-
-
-def test_pieces():
-    blocks = Blocks.of(layout(25, 7, 3), 10)
-    assert blocks.sizes == (*[3] * 8, 1, *[1] * 7, *[1] * 3)
-    assert Blocks.of(layout(30, 5, 15, 3), 4).sizes == (8, 8, 8, 6, 2, 2, 1, 4, 4, 4, 3, 1, 1, 1)
-    assert Blocks.of(layout(30, 5), 1).sizes == (30, 5)
-    assert Blocks.of(layout(30, 5), 1).first == (False, False)
-    assert Blocks.of(layout(8, 1), 2).first == (True, False, True)
-
-
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=5), st.integers(1, 8))
-def test_values_of_blocks_reach_their_elements(sizes, per_tensor):
-    blocks = Blocks.of(layout(*sizes), per_tensor)
-    values = torch.arange(len(blocks.sizes), dtype=torch.float64)
-    spread = blocks.spread(values)
-    assert spread.tolist() == [b for b, size in enumerate(blocks.sizes) for _ in range(size)]
-    assert sum(blocks.sizes) == sum(sizes)
-    numbers = torch.arange(sum(sizes), dtype=torch.float64)
-    assert torch.equal(blocks.scaled(numbers, values), numbers * spread)
-
-
-@pytest.mark.parametrize(
-    ("factors", "sizes", "groups", "first", "expected"),
-    [
-        ((0.9, 0.2, 0.7, 0.7, 0.4), (4, 10, 6, 3, 7), "00000", "00000", "10110"),
-        ((0.9, 0.2, 0.7, 0.7, 0.4), (4, 10, 6, 3, 7), "11000", "00000", "10100"),
-        ((0.1, 0.6, 0.5, 0.9, 0.2, 0.3, 0.8, 0.4), (3, 3, 3, 3, 2, 2, 2, 2), "00000000", "10001000", "10011010"),
-    ],
-)
-def test_which_blocks_stay(factors, sizes, groups, first, expected):
-    flags = [[c == "1" for c in text] for text in (groups, first, expected)]
-    assert selected(factors, sizes, flags[0], flags[1], 0.5) == flags[2]
-
-
-@given(st.data(), st.floats(0.05, 1))
-def test_what_stays_fits_the_budget(data, share):
-    blocks = Blocks.of(layout(*data.draw(st.lists(st.integers(1, 30), min_size=2, max_size=5))), 4)
-    count = len(blocks.sizes)
-    groups = data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
-    factors = data.draw(st.lists(st.sampled_from([0.1, 0.2, 0.5, 0.9]), min_size=count, max_size=count))
-    keep = selected(factors, blocks.sizes, groups, blocks.first, share)
-    for group in (False, True):
-        of_group = [b for b in range(count) if groups[b] == group]
-        budget, firsts = (
-            share * sum(blocks.sizes[b] for b in of_group),
-            sum(blocks.sizes[b] for b in of_group if blocks.first[b]),
-        )
-        used = sum(blocks.sizes[b] for b in of_group if keep[b])
-        assert used <= max(budget, firsts) + 1e-6
-        assert all(keep[b] for b in of_group if blocks.first[b])
-        for b in of_group:  # a block was dropped for want of room only
-            if not keep[b]:
-                before = [c for c in of_group if not blocks.first[c] and (-factors[c], c) < (-factors[b], b)]
-                assert firsts + sum(blocks.sizes[c] for c in before if keep[c]) + blocks.sizes[b] > budget
 
 
 def test_groups_are_told_by_the_owner_of_a_tensor():
@@ -367,7 +302,7 @@ def test_who_never_trained_is_evaluated_under_its_gate():
 
 def before_training(mine: Simulation, number: int):
     client = mine.client(number, 0)
-    return mine.method.personal(client, mine.method.resting(client), "after_fit")
+    return mine.method.personal(client, mine.method.idle_model(client), "after_fit")
 
 
 def test_a_batch_of_evaluation_has_its_own_factors():
@@ -521,7 +456,7 @@ def test_clients_of_one_image_and_batches_of_one(norm, options):
 
 def test_the_trainer_engine_is_refused_where_a_gate_is_trained():
     with pytest.raises(ConfigError, match="pfedgate makes steps of its own"):
-        check(*resolve(small("pfedgate", train__engine="trainer")))
+        check(resolve(small("pfedgate", train__engine="trainer")))
     options = [{"gate": False, "norm": True, "train": {"engine": engine}} for engine in ("loop", "trainer")]
     assert_same(*(run(**chosen) for chosen in options))
 
@@ -747,41 +682,29 @@ MUTANTS = [
      "        if not self.options.gate or model.is_same(client.initial):\n            return model"),
     ("the adapted model is uploaded", "return self.upload(client, trained, traces=traces | {",
      "return self.upload(client, self.adapted(client, trained, 0.5 * torch.ones(len(gate.kept))), traces=traces | {"),
-    ("the gate is in train mode for the model", "self._look(x, train=self.joint)", "self._look(x, train=True)",
-     "methods/parts/gate_training.py"),
+    ("the gate is in train mode for the model", "self._look(x, train=self.joint)", "self._look(x, train=True)"),
     ("the gate does not clip", "clip_grad_norm_(self.gate.parameters(), self.clip)",
-     "clip_grad_norm_(self.gate.parameters(), 1e9)", "methods/parts/gate_training.py"),
-    ("weight decay for the gate", "momentum=momentum)", "momentum=momentum, weight_decay=0.1)",
-     "methods/parts/gate_training.py"),
-    ("no momentum for the gate", "momentum=momentum)", "momentum=0)", "methods/parts/gate_training.py"),
-    ("the gate's rate does not decay", "client.rate(options.lr_gate)", "options.lr_gate or 0.3",
-     "methods/parts/gate_training.py"),
-    ("the gate's optimiser is fresh in every round", "if self.memory:", "if False:", "methods/parts/gate_training.py"),
-    ("one factor per image", ".sigmoid().mean(0)", ".sigmoid()[0]", "methods/parts/gates.py"),
-    ("the budget is that of both groups", "<= budget[groups[block]] + 1e-6", "<= sum(budget.values()) + 1e-6",
-     "methods/parts/blocks.py"),
-    ("first pieces are free", "budget[group] += share * size - size * stays", "budget[group] += share * size",
-     "methods/parts/blocks.py"),
+     "clip_grad_norm_(self.gate.parameters(), 1e9)"),
+    ("weight decay for the gate", "momentum=momentum)", "momentum=momentum, weight_decay=0.1)"),
+    ("no momentum for the gate", "momentum=momentum)", "momentum=0)"),
+    ("the gate's rate does not decay", "client.rate(options.lr_gate)", "options.lr_gate or 0.3"),
+    ("the gate's optimiser is fresh in every round", "if self.memory:", "if False:"),
+    ("one factor per image", ".sigmoid().mean(0)", ".sigmoid()[0]"),
     ("dropped blocks move", "choose(kept, trained.params, received.params)", "trained.params"),
     ("what is dropped is sent", "params.element_size() * int(kept.sum())", "params.nbytes"),
-    ("the model does not clip", "shorten(g, self.clip)", "pass", "methods/parts/gate_training.py"),
-    ("the gradient is that of the adapted model", "g.copy_(self.blocks.scaled(g, self.scale))", "pass",
-     "methods/parts/gate_training.py"),
-    ("the gate learns from what was dropped", "self.blocks.products(g, w) * self.stays", "self.blocks.products(g, w)",
-     "methods/parts/gate_training.py"),
-    ("blocks have one slope", "[torch.dot(a, b) for a, b in pairs]", "[torch.dot(a, b) * 0 + 1 for a, b in pairs]",
-     "methods/parts/blocks.py"),
+    ("the model does not clip", "shorten(g, self.clip)", "pass"),
+    ("the gradient is that of the adapted model", "g.copy_(self.blocks.scaled(g, self.scale))", "pass"),
+    ("the gate learns from what was dropped", "self.blocks.products(g, w) * self.stays", "self.blocks.products(g, w)"),
     ("a batch of one trains the gate", "min_batch=min(2, samples)", "min_batch=1"),
-    ("a single image moves the gate's statistics", "train and len(x) > 1", "train", "methods/parts/gate_training.py"),
+    ("a single image moves the gate's statistics", "train and len(x) > 1", "train"),
     ("after_agg without the gate", "        gate = self.gate(client)\n",
      "        if point == 'after_agg':\n            return model\n        gate = self.gate(client)\n"),
-    ("the gate does not count its steps", "self.client.learner.ledger.add(loss)", "pass",
-     "methods/parts/gate_training.py"),
-    ("biased variance", "x.var((2, 3))", "x.var((2, 3), correction=0)", "methods/parts/gates.py"),
+    ("the gate does not count its steps", "self.client.learner.ledger.add(loss)", "pass"),
+    ("biased variance", "x.var((2, 3))", "x.var((2, 3), correction=0)"),
     ("means and variances are mixed alike", "self.mean_mix.softmax(0), self.var_mix.softmax(0)",
-     "self.mean_mix.softmax(0), self.mean_mix.softmax(0)", "methods/parts/gates.py"),
+     "self.mean_mix.softmax(0), self.mean_mix.softmax(0)"),
     ("the mixtures do not learn", "self.mean_mix.softmax(0), self.var_mix",
-     "self.mean_mix.detach().softmax(0), self.var_mix", "methods/parts/gates.py"),
+     "self.mean_mix.detach().softmax(0), self.var_mix"),
     ("every client starts with the same gate", 'seeds.derive(client.seed, client.id, "gate")',
      'seeds.derive(client.seed, "gate")'),
     ("the same batches for gate and model", 'orders(client.train, "gate",', 'orders(client.train, "fit",'),

@@ -23,7 +23,7 @@ def test_a_state_is_made_anew_of_what_a_checkpoint_keeps():
     server = begun()
     server.round, server.participants, server.rows[4] = 3, [1, 4], torch.ones(2)
     kept = server.state()
-    assert set(kept) == {"params", "buffers", "counters", "round", "participants", "restated", "aggregator", "rows"}
+    assert set(kept) == {"params", "buffers", "counters", "round", "participants", "aggregator", "rows"}
     again = Noting(**kept)
     assert again.state() == kept
     assert begun().rows == {}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.models.compiled import plain, unwrap, without_compiler
+from fedbench.models.compiled import unwrap, unwrapped_name, without_compiler
 
 Compile = Callable[[nn.Module], nn.Module]
 
@@ -36,7 +36,7 @@ def shared(of: Compile) -> nn.Module:
 @pytest.mark.parametrize("build", [nested, shared])
 def test_names_and_numbers_are_those_without_it(build):
     module, expected, x = build(compiled), build(same), torch.randn(5, 4)
-    assert [plain(name) for name in module.state_dict()] == [*expected.state_dict()]
+    assert [unwrapped_name(name) for name in module.state_dict()] == [*expected.state_dict()]
     unwrap(module)
     unwrap(module)
     assert [*module.state_dict()] == [*expected.state_dict()]

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.models import build, state_dicts
-from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.networks import Parted
 from tests.runtime.rounds import driver, small
@@ -27,7 +27,7 @@ def written(path: Path, hidden: int = 16) -> dict[str, torch.Tensor]:
 
 def refused(path: Path) -> str:
     with pytest.raises(ConfigError) as caught:
-        state_dicts.load(mlp(), path)
+        state_dicts.load_state_dict(mlp(), path)
     return str(caught.value)
 
 
@@ -38,15 +38,15 @@ def test_every_form_gives_the_same_model(tmp_path):
     (tmp_path / "ours.pt").write_bytes(state_dicts.encoded(state))
     for path in tmp_path.iterdir():
         module = mlp()
-        state_dicts.load(module, path)
+        state_dicts.load_state_dict(module, path)
         assert all(torch.equal(tensor, module.state_dict()[name]) for name, tensor in state.items()), path.name
 
 
 def test_every_client_starts_from_it(tmp_path):
     state = written(tmp_path / "w.pt")
-    config, dataset = resolve(small(model__weights=tmp_path / "w.pt", seeds=[5]))
+    resolved = resolve(small(model__weights=tmp_path / "w.pt", seeds=[5]))
     flat = torch.cat([tensor.flatten() for tensor in state.values()])
-    assert torch.equal(driver(config, dataset, tmp_path).initial.params, flat)
+    assert torch.equal(driver(resolved, tmp_path).initial.params, flat)
 
 
 def test_what_is_no_state_dict_of_the_model_is_one_line(tmp_path):
@@ -97,8 +97,8 @@ def test_a_compiled_model_and_one_that_is_not_take_each_other_s_weights(compiled
     state = Parted(not compiled).state_dict()
     torch.save(state, tmp_path / "w.pt")
     module = Parted(compiled)
-    state_dicts.load(module, tmp_path / "w.pt")
+    state_dicts.load_state_dict(module, tmp_path / "w.pt")
     assert all(map(torch.equal, module.state_dict().values(), state.values()))
     torch.save({**state, "net.head.more": torch.zeros(1)}, tmp_path / "long.pt")
     with pytest.raises(ConfigError, match=r"has no 'net\.head\.more', which is in it"):
-        state_dicts.load(module, tmp_path / "long.pt")
+        state_dicts.load_state_dict(module, tmp_path / "long.pt")

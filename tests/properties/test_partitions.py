@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedbench.config import Config
 from fedbench.data import Dataset, Partition, partition
-from fedbench.data.partitions.holdings import apportion, different, generator, ranks
+from fedbench.data.partitions.assignment import apportion, draw_distinct, random_ranks, random_stream
 from fedbench.errors import ConfigError
 
 SCHEMES = ["iid", "shards", "pathological", "dirichlet", "dirichlet-fixed", "practical", "domain", "domain-shards"]
@@ -277,7 +277,7 @@ def test_a_smaller_public_set_from_a_reserve_changes_no_client(dataset, config, 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 50)), min_size=1, max_size=30), st.integers(0, 99))
 def test_choices_are_in_range_and_differ_where_they_can(groups, seed):
     sizes, counts = np.array(groups).T
-    found = np.split(different(sizes, counts, generator(seed, "any")), np.cumsum(counts)[:-1])
+    found = np.split(draw_distinct(sizes, counts, random_stream(seed, "any")), np.cumsum(counts)[:-1])
     for numbers, size, count in zip(found, sizes, counts, strict=True):
         assert len(numbers) == count
         assert ((numbers >= 0) & (numbers < size)).all()
@@ -287,7 +287,7 @@ def test_choices_are_in_range_and_differ_where_they_can(groups, seed):
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(0, 99))
 def test_ranks_count_through_each_group(groups, seed):
     groups = np.array(groups, np.int64)
-    found = ranks(groups, generator(seed, "any"))
+    found = random_ranks(groups, random_stream(seed, "any"))
     for group in np.unique(groups):
         assert sorted(found[groups == group]) == list(range((groups == group).sum()))
 
@@ -300,7 +300,7 @@ def test_ranks_count_through_each_group(groups, seed):
 def test_apportioned_counts_add_up_and_are_within_one_of_exact(sizes, wanted, seed):
     owners = np.repeat(np.arange(len(sizes)), [len(own) for own in sizes])
     flat = np.concatenate([np.array(own) for own in sizes])
-    counts = apportion(flat, owners, np.full(len(sizes), wanted), generator(seed, "any"))
+    counts = apportion(flat, owners, np.full(len(sizes), wanted), random_stream(seed, "any"))
     for owner, own in enumerate(sizes):
         mine = counts[owners == owner]
         assert mine.sum() == wanted

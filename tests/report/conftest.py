@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from fedbench.config import Config
+from fedbench.data.partitions.scheme import headline
 from fedbench.results.files import append_lines, write_atomically, write_json_atomically, write_parquet_atomically
 from fedbench.results.plan import Entry, Plan
 from fedbench.results.reader import Records
@@ -101,7 +102,7 @@ def write_run(
     append_lines(path / "metrics.jsonl", lines)
     append_lines(path / "timings.jsonl", timings)
     write_parquet_atomically(path / "clients.parquet", rows, CLIENTS_SCHEMA)
-    write_json_atomically(path / "environment.json", environment(seeds))
+    write_json_atomically(path / "environment.json", environment(seeds, asked.partition.name))
     write_json_atomically(path / "partition.json", {str(seed): partition(seed, clients) for seed in seeds})
     if done is None:
         write_json_atomically(path / "summary.json", summarise(Records(path), warnings))
@@ -121,12 +122,13 @@ def timing(seed: int, number: int, rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def environment(seeds: Sequence[int]) -> dict[str, Any]:
+def environment(seeds: Sequence[int], scheme: str) -> dict[str, Any]:
     return {
         "versions": {"python": "3.11.9", "torch": "2.11.0", "fedbench": "0.1.0"},
         "machine": {"cpu": "2 cores", "memory_gb": 24},
         "git": {"commit": "0123abc", "dirty": False},
         "partition_fingerprint": {str(seed): f"{seed:02d}" * 32 for seed in seeds},
+        "partition_headline": headline(scheme),
         "started": "2026-01-01T10:00:00",
         "finished": "2026-01-01T10:04:00",
     }

@@ -1,5 +1,6 @@
 """The answer in one sentence, in the words that the numbers allow."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -81,3 +82,11 @@ def test_clients_that_share_images_are_said_under_the_title(make_run: Make, reus
     folder = make_run(seeds=(0,), partition_keys={"name": "shards", "images": 50, "reuse": reuse})
     said = "images 50, clients may share images)" if reuse else "images 50)"
     assert said in asked(Study.load(folder))
+
+
+def test_records_of_older_versions_name_their_partition_without_its_keys(make_run: Make) -> None:
+    folder = make_run(seeds=(0,), partition_keys={"name": "shards", "clients": 12})
+    assert "12 clients, shards (classes 2);" in asked(Study.load(folder))
+    path = folder / "environment.json"
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "partition_headline"}))
+    assert "12 clients, shards;" in asked(Study.load(folder))

@@ -13,14 +13,14 @@ from torch.utils.data import Dataset, TensorDataset
 from fedbench import methods
 from fedbench.config import Config
 from fedbench.data.partitions import partition
+from fedbench.jobs.description import describe
+from fedbench.jobs.resolve import resolve
 from fedbench.runtime.drive import drive
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.exchange import Order, Relocation, Reply
 from fedbench.runtime.hosts import Hosts, InProcess
 from fedbench.runtime.recorder import Recorder
-from fedbench.studies.description import describe
-from fedbench.studies.resolve import resolve
-from fedbench.tasks import load
+from fedbench.runtime.resolved import ResolvedRun
 
 RECORDS = ("metrics.jsonl", "clients.parquet", "traces.parquet")
 SMALL = {
@@ -43,7 +43,7 @@ MORE: dict[str, dict[str, Any]] = {
 
 def small(method: str = "fedavg", **pairs: Any) -> Config:
     """A run of a second. Keys with a dot are given as `train__lr=1`."""
-    public = {"public": {"size": 40}} if methods.load(method).needs_public else {}
+    public = {"public": {"size": 40}} if "public" in methods.load(method).needs else {}
     asked = SMALL | public | {"method": {"name": method, **MORE.get(method, {})}}
     for key, value in pairs.items():
         section, _, name = key.partition("__")
@@ -55,16 +55,17 @@ def small(method: str = "fedavg", **pairs: Any) -> Config:
     return Config(**asked)
 
 
-def driver(config: Config, dataset: Any, folder: Path = Path()) -> Driver:
+def driver(resolved: ResolvedRun, folder: Path = Path()) -> Driver:
     """The driver of a resolved run that has not begun."""
-    return Driver.of(config, config.seeds[0], InProcess(dataset), dataset, Recorder(folder, load(dataset.task)))
+    return Driver.of(resolved, InProcess(), Recorder(folder, resolved.task))
 
 
 def play(config: Config, folder: Path, hosts: Hosts | None = None, resume: bool = False) -> dict[str, bytes]:
     """Run into a folder and read what was recorded."""
-    config, dataset = resolve(config)
+    resolved = resolve(config)
+    config = resolved.config
     folder.mkdir(parents=True, exist_ok=True)
-    drive(config, folder, hosts or InProcess(dataset), dataset, resume=resume)
+    drive(resolved, folder, hosts or InProcess(), resume=resume)
     return read(folder)
 
 
@@ -94,10 +95,11 @@ class Stopping:
 
 def stop(config: Config, folder: Path, round: int, hosts: Hosts | None = None, resume: bool = False) -> None:
     """Run until a round is under way, then drop everything but the folder."""
-    config, dataset = resolve(config)
+    resolved = resolve(config)
+    config = resolved.config
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        drive(config, folder, Stopping(hosts or InProcess(dataset), round), dataset, resume=resume)  # type: ignore[arg-type]
+        drive(resolved, folder, Stopping(hosts or InProcess(), round), resume=resume)  # type: ignore[arg-type]
     except Stopped:
         return
     raise AssertionError(f"round {round} never came")
@@ -151,6 +153,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 def described(config: Config, folder: Path) -> None:
     """Leave the folder of a run that was ended before its first round."""
-    config, dataset = resolve(config)
+    resolved = resolve(config)
+    config, dataset = resolved.config, resolved.dataset
     folder.mkdir()
-    describe(folder, config, dataset, {0: partition(dataset, config, 0)})
+    describe(folder, resolved, {0: partition(dataset, config, 0)})

@@ -4,17 +4,18 @@ import pytest
 import torch
 
 from fedbench.data.partitions import partition
+from fedbench.jobs.resolve import resolve
 from fedbench.methods.fedprox import FedProx
 from fedbench.models import build
-from fedbench.runtime.build import Parts, assembled, build_learner
-from fedbench.studies.resolve import resolve
+from fedbench.runtime.build import Parts, build_learner, build_parts
 from tests.runtime.networks import Taught
 from tests.runtime.rounds import small
 
 
 def parts(method: str = "fedavg", seed: int = 0, **more) -> Parts:
-    config, dataset = resolve(small(method, **more))
-    return assembled(config, dataset, partition(dataset, config, seed), seed)
+    resolved = resolve(small(method, **more))
+    config, dataset = resolved.config, resolved.dataset
+    return build_parts(resolved, partition(dataset, config, seed), seed)
 
 
 def test_the_start_model_is_that_of_the_seed_whatever_was_drawn_before():
@@ -29,7 +30,8 @@ def test_the_start_model_is_that_of_the_seed_whatever_was_drawn_before():
 @pytest.mark.parametrize(("participation", "drawn"), [(1.0, 10), (0.3, 3), (2, 2)])
 def test_both_halves_know_the_sizes_of_the_run(participation, drawn):
     made = parts(participation=participation, public={"size": 40})
-    config, dataset = resolve(small(public={"size": 40}))
+    resolved = resolve(small(public={"size": 40}))
+    config, dataset = resolved.config, resolved.dataset
     rows = partition(dataset, config, 0)
     assert made.context.sizes == tuple(len(client.train) for client in rows.clients)
     assert (made.context.clients, made.context.drawn, made.context.public) == (10, drawn, 40)
@@ -45,7 +47,8 @@ def test_the_method_has_the_options_that_were_asked_for():
 
 
 def test_the_true_labels_of_the_public_set_grade_a_vote_and_nothing_else():
-    config, dataset = resolve(small(public={"size": 40}))
+    resolved = resolve(small(public={"size": 40}))
+    config, dataset = resolved.config, resolved.dataset
     true = torch.as_tensor(dataset.labels[partition(dataset, config, 0).public])
     grade = parts(public={"size": 40}).context.grade
     wrong = torch.cat([true[:10], (true[10:] + 1) % 10])
@@ -58,8 +61,8 @@ def test_weights_of_double_precision_are_taken_to_the_bit(tmp_path):
         name: tensor.double() + 1e-12 for name, tensor in build("mlp", (1, 8, 8), 10, hidden=16).state_dict().items()
     }
     torch.save(state, tmp_path / "w.pt")
-    config, dataset = resolve(small(model__weights=tmp_path / "w.pt", train__precision="64-true"))
-    learner = build_learner(config, dataset, 0)
+    resolved = resolve(small(model__weights=tmp_path / "w.pt", train__precision="64-true"))
+    learner = build_learner(resolved, 0)
     found = learner.state_dict(learner.initial())
     assert all(torch.equal(found[name], tensor) for name, tensor in state.items())
 
@@ -69,5 +72,5 @@ def test_copies_are_known_before_weights_part_them(tmp_path):
     with torch.no_grad():
         module.teacher.weight.add_(1)
     torch.save(module.state_dict(), tmp_path / "w.pt")
-    config, dataset = resolve(small(model={"name": "tests.runtime.networks:Taught", "weights": tmp_path / "w.pt"}))
-    assert build_learner(config, dataset, 0).copies == {"teacher": "net"}
+    resolved = resolve(small(model={"name": "tests.runtime.networks:Taught", "weights": tmp_path / "w.pt"}))
+    assert build_learner(resolved, 0).copies == {"teacher": "net"}

@@ -3,14 +3,15 @@
 import pytest
 import torch
 
+from fedbench.jobs.resolve import resolve
 from fedbench.runtime.client_data import ClientData
-from fedbench.studies.resolve import resolve
 from tests.runtime.rounds import SCENES, driver, small
 
 
 def made(**more) -> ClientData:
-    config, dataset = resolve(small(**more))
-    dealt = driver(config, dataset).setup.partition
+    resolved = resolve(small(**more))
+    config, dataset = resolved.config, resolved.dataset
+    dealt = driver(resolved).setup.partition
     return ClientData(config, dataset, dealt, torch.device("cpu"), torch.float32)
 
 

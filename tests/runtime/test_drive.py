@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.results.reader import Records
-from fedbench.runtime import checkpoint
-from fedbench.runtime.drive import RESTARTS, Assignment, drive, drive_all
+from fedbench.runtime import checkpoint, retries
+from fedbench.runtime.drive import SeedTask, drive, drive_seeds
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.store import StateLostError
-from fedbench.studies.resolve import resolve
 from tests.runtime.rounds import described, play, read, small, stop
 
 
@@ -26,13 +26,13 @@ def test_a_torn_line_is_no_part_of_the_run(tmp_path):
 
 def test_runs_that_are_driven_one_after_another_are_told_apart_and_leave_what_they_would_alone(tmp_path):
     runs = [resolve(small("fedper", rounds=2, seeds=[seed], checkpoint={"every": 1})) for seed in (0, 5)]
-    configs, dataset, told = [config for config, _ in runs], runs[0][1], []
+    configs, told = [run.config for run in runs], []
     folders = [tmp_path / "a", tmp_path / "b"]
     stop(configs[1], folders[1], 2)
     folders[0].mkdir()
-    given = [Assignment(config, folder, resume=True) for config, folder in zip(configs, folders, strict=True)]
-    drive_all(given, InProcess(dataset), dataset, told.append)
-    steps = [(event["assignment"], *(event.keys() & {"begun", "restored", "round", "ended"})) for event in told]
+    tasks = {n: SeedTask(*both, resume=True) for n, both in enumerate(zip(configs, folders, strict=True))}
+    drive_seeds(runs[0], tasks, InProcess(), told.append)
+    steps = [(event["task"], *(event.keys() & {"begun", "restored", "round", "ended"})) for event in told]
     alone = [(0, "begun"), (0, "round"), (0, "round"), (0, "ended")]
     assert [step for step in steps if len(step) > 1] == [
         *alone,
@@ -45,8 +45,8 @@ def test_runs_that_are_driven_one_after_another_are_told_apart_and_leave_what_th
 class Forgetful(InProcess):
     """Loses a client's state in the exchanges of these numbers, once each."""
 
-    def __init__(self, dataset: Any, numbers: list[int]) -> None:
-        super().__init__(dataset)
+    def __init__(self, numbers: list[int]) -> None:
+        super().__init__()
         self.numbers = numbers
 
     def exchange(self, orders, moves=()):
@@ -58,10 +58,11 @@ class Forgetful(InProcess):
 
 @pytest.mark.parametrize(("every", "where"), [(2, "from the last checkpoint"), (0, "from the beginning")])
 def test_a_run_whose_states_were_lost_goes_on_and_leaves_the_same_numbers(every, where, tmp_path):
-    config, dataset = resolve(small("fedper", checkpoint={"every": every}))
+    resolved = resolve(small("fedper", checkpoint={"every": every}))
+    config = resolved.config
     (tmp_path / "lost").mkdir()
     told: list[dict[str, Any]] = []
-    drive(config, tmp_path / "lost", Forgetful(dataset, [3]), dataset, told.append)
+    drive(resolved, tmp_path / "lost", Forgetful([3]), told.append)
     assert read(tmp_path / "lost") == play(config, tmp_path / "quiet")
     said = [event["warning"] for event in told if "warning" in event]
     assert said == [f"the private state of client 3, saved in round 3, is lost with its host: going on {where}"]
@@ -75,26 +76,27 @@ def test_a_run_that_begins_anew_leaves_nothing_to_go_on_from(tmp_path):
 
 
 def test_a_run_whose_states_are_lost_again_and_again_ends_with_a_line(tmp_path):
-    config, dataset = resolve(small("fedper"))
-    with pytest.raises(RuntimeError, match=f"private states were lost {RESTARTS} times"):
-        drive(config, tmp_path, Forgetful(dataset, [3] * RESTARTS), dataset)
+    resolved = resolve(small("fedper"))
+    with pytest.raises(RuntimeError, match=f"private states were lost {retries.LOST_STATES} times"):
+        drive(resolved, tmp_path, Forgetful([3] * retries.LOST_STATES))
 
 
 def test_losses_with_a_newer_checkpoint_between_them_are_counted_anew(tmp_path):
-    config, dataset = resolve(small("fedper", rounds=RESTARTS + 2, checkpoint={"every": 1}))
-    drive(config, tmp_path, Forgetful(dataset, [*range(1, RESTARTS + 2)]), dataset)
-    assert Records(tmp_path).metrics()["round"].max() == RESTARTS + 2
+    resolved = resolve(small("fedper", rounds=retries.LOST_STATES + 2, checkpoint={"every": 1}))
+    drive(resolved, tmp_path, Forgetful([*range(1, retries.LOST_STATES + 2)]))
+    assert Records(tmp_path).metrics()["round"].max() == retries.LOST_STATES + 2
 
 
 def test_two_drivers_never_work_on_one_run(tmp_path, monkeypatch):
-    config, dataset = resolve(small(rounds=1))
+    resolved = resolve(small(rounds=1))
+    config = resolved.config
     described(config, tmp_path / "a")
-    monkeypatch.setattr("fedbench.runtime.drive.PATIENCE", 0)
+    monkeypatch.setattr("fedbench.runtime.retries.WAIT_FOR_DRIVER", 0)
     with open(tmp_path / "a" / "config.yaml") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # as the driver of a command that was killed
         with pytest.raises(ConfigError, match="another driver is at work here"):
-            drive(config, tmp_path / "a", InProcess(dataset), dataset)
-    drive(config, tmp_path / "a", InProcess(dataset), dataset)
+            drive(resolved, tmp_path / "a", InProcess())
+    drive(resolved, tmp_path / "a", InProcess())
 
 
 @pytest.mark.parametrize("method", ["fedavg", "centralized", "ditto"])

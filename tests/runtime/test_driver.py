@@ -9,6 +9,7 @@ import torch
 from fedbench.aggregation.means import weighted_mean
 from fedbench.config import Config
 from fedbench.errors import RunError
+from fedbench.jobs.resolve import resolve
 from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.messages import Message
 from fedbench.results.reader import Records
@@ -16,7 +17,6 @@ from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import drive
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.hosts import InProcess
-from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.accidents import CLASS, CLIENT, Mute, broken, clumsy
 from tests.runtime.rounds import driver, largest_file, play, small, stop
@@ -30,8 +30,9 @@ REASONS = {
 
 
 def victim(config: Config) -> int:
-    config, dataset = resolve(config)
-    drawn = driver(config, dataset).setup.partition
+    resolved = resolve(config)
+    config, dataset = resolved.config, resolved.dataset
+    drawn = driver(resolved).setup.partition
     return next(c for c, rows in enumerate(drawn.clients) if set(dataset.labels[rows.train]) == {CLASS})
 
 
@@ -59,8 +60,9 @@ def test_failures_of_rounds_without_an_evaluation_are_told_with_the_next_one(tmp
 
 @pytest.mark.parametrize("network", REASONS)
 def test_it_is_left_out_of_the_mean(network, tmp_path):
-    config, dataset = resolve(broken(network, checkpoint={"every": 1}))
-    run = driver(config, dataset, tmp_path)
+    resolved = resolve(broken(network, checkpoint={"every": 1}))
+    config = resolved.config
+    run = driver(resolved, tmp_path)
     run.begin()
     kept = []
     aggregate = run.method.aggregate
@@ -244,8 +246,8 @@ class Remarking(FedAvg):
 
 
 def test_warnings_of_a_method_are_said_once(tmp_path):
-    config, dataset = resolve(small("tests.runtime.test_driver:Remarking", rounds=2))
-    said = drive(config, tmp_path, InProcess(dataset), dataset)
+    resolved = resolve(small("tests.runtime.test_driver:Remarking", rounds=2))
+    said = drive(resolved, tmp_path, InProcess())
     assert [line for line in said if line in ("always the same", "round 1", "round 2")] == [
         "always the same",
         "round 1",
@@ -256,7 +258,7 @@ def test_warnings_of_a_method_are_said_once(tmp_path):
 def test_the_run_goes_on_and_says_so_when_the_disk_is_full(tmp_path, monkeypatch):
     """The disk is full in rounds 3 and 4; a stop after them goes on from round 2."""
     wide = {"model": {"name": "mlp", "hidden": 6000}, "checkpoint": {"every": 1}, "rounds": 5}  # 1.8 MB a client
-    config, dataset = resolve(small("local", **wide))
+    resolved = resolve(small("local", **wide))
     (tmp_path / "a").mkdir()
     checkpoint, folder = Driver._checkpoint, tmp_path / "a/checkpoint"
 
@@ -268,7 +270,7 @@ def test_the_run_goes_on_and_says_so_when_the_disk_is_full(tmp_path, monkeypatch
         assert found == [f"round-00000{min(round, 2)}.safetensors", f"states/00000{min(round, 2)}-0.safetensors"]
 
     monkeypatch.setattr(Driver, "_checkpoint", with_little_room)
-    warnings = drive(config, tmp_path / "a", InProcess(dataset), dataset)
+    warnings = drive(resolved, tmp_path / "a", InProcess())
     monkeypatch.undo()
     assert len(warnings) == 2
     assert all("could not be written" in line and "the run goes on" in line for line in warnings)

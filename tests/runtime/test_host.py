@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.results.reader import Records
 from fedbench.runtime.exchange import ClientTask, Order
 from fedbench.runtime.host import Host
-from fedbench.studies.resolve import resolve
 from fedbench.studies.run import run
 from tests.runtime.accidents import CLIENT, broken, clumsy
 from tests.runtime.rounds import SCENES, driver, largest_file, play, small
@@ -45,9 +45,9 @@ def test_classes_and_domains_add_up_to_the_whole_and_leave_the_lines_as_they_are
 
 def test_no_room_for_a_state_is_no_failure_of_the_client(tmp_path):
     """Left out, it would change the numbers of a run that can go on once there is room."""
-    config, dataset = resolve(small("local"))
-    run = driver(config, dataset, tmp_path)
-    host = Host.of(replace(run.setup, states=tmp_path / "states"), dataset)
+    resolved = resolve(small("local"))
+    run = driver(resolved, tmp_path)
+    host = Host.of(replace(run.setup, states=tmp_path / "states"), resolved)
     task = ClientTask(CLIENT, run.method.send(run.server, CLIENT), train=True, after_fit=True)
     with largest_file(100), pytest.raises(ConfigError, match=f"state of client {CLIENT} cannot be kept: .*make room"):
         host.work(Order(0, [task]))
@@ -62,9 +62,9 @@ def test_a_state_that_is_as_in_the_beginning_again_is_kept(tmp_path):
 @pytest.mark.parametrize("in_files", [True, False])
 @pytest.mark.parametrize("when", ["fit", "fitted"])
 def test_a_client_that_fails_leaves_no_trace_in_its_state(when, in_files, tmp_path):
-    config, dataset = resolve(clumsy(when))
-    run = driver(config, dataset, tmp_path)
-    host = Host.of(replace(run.setup, states=tmp_path / "states" if in_files else None), dataset)
+    resolved = resolve(clumsy(when))
+    run = driver(resolved, tmp_path)
+    host = Host.of(replace(run.setup, states=tmp_path / "states" if in_files else None), resolved)
     held = []
     for number in range(2):
         task = ClientTask(CLIENT, run.method.send(run.server, CLIENT), kept=number, train=True, after_fit=True)

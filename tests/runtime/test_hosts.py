@@ -6,22 +6,20 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedbench.jobs.resolve import resolve
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.exchange import ClientTask, Order, Reply
 from fedbench.runtime.hosts import torch_threads
 from fedbench.runtime.scratch import LARGE
 from fedbench.runtime.store import StateLostError
-from fedbench.studies.resolve import resolve
 from tests.runtime.rounds import driver, small
 
 
 def begun(tmp_path: Path, states: str) -> Driver:
     """A run whose host is ready, and whose private states in files would lie in a folder of the test's own."""
-    config, dataset = resolve(
-        small("fedper", resources={"hosts": 0, "states": states, "scratch": tmp_path / "scratch"})
-    )
-    run = driver(config, dataset, tmp_path)
-    run.hosts.begin(run.setup)
+    resolved = resolve(small("fedper", resources={"hosts": 0, "states": states, "scratch": tmp_path / "scratch"}))
+    run = driver(resolved, tmp_path)
+    run.hosts.begin(run.setup, run.parts)
     return run
 
 
@@ -57,7 +55,7 @@ def test_states_that_may_not_fit_into_memory_are_files(tmp_path):
     run = begun(tmp_path, "auto")
     trained(run, 0, 0)
     assert not list(tmp_path.rglob("*.safetensors"))
-    run.hosts.begin(replace(run.setup, state_bytes=LARGE + 1))
+    run.hosts.begin(replace(run.setup, state_bytes=LARGE + 1), run.parts)
     trained(run, 0, 0)
     assert len(list(tmp_path.rglob("*.safetensors"))) == 1
     run.hosts.end()

@@ -14,10 +14,10 @@ from fedbench import models
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import partition
+from fedbench.jobs.resolve import resolve
 from fedbench.runtime.build import build_learner
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.kept_models import KeptModels
-from fedbench.studies.resolve import resolve
 from fedbench.studies.run import Result, run
 from tests.runtime.networks import Parted
 from tests.runtime.rounds import play, small
@@ -43,7 +43,8 @@ def kept(config: Config, folder: Path) -> Result:
 
 def accuracies(result: Result, point: str, seed: int = 0) -> dict[int, float]:
     """Test accuracy of every client's model, in plain PyTorch."""
-    config, dataset = resolve(result.config)
+    resolved = resolve(result.config)
+    config, dataset = resolved.config, resolved.dataset
     data = ClientData(config, dataset, partition(dataset, config, seed), torch.device("cpu"), torch.float32)
     found = {}
     for client in range(config.partition.clients):
@@ -126,9 +127,9 @@ def test_who_is_asked_and_when(tmp_path):
     drawn = {1: [0, 1], 2: [1], 3: [0]}
     config = small(rounds=3).model_copy(update={"save_models": True})
     asked = KeptModels(config, 0, "fit", tmp_path, drawn.__getitem__).asked
-    assert [list(asked(client, 0)) for client in (0, 1, 2)] == [[], [], ["resting"]], "2 never trains"
-    assert [list(asked(client, 1)) for client in (0, 1, 2)] == [[], ["after_fit"], ["resting"]]
-    assert [list(asked(client, 3)) for client in (0, 1, 2)] == [["after_agg", "resting"]] * 3
+    assert [list(asked(client, 0)) for client in (0, 1, 2)] == [[], [], ["idle_model"]], "2 never trains"
+    assert [list(asked(client, 1)) for client in (0, 1, 2)] == [[], ["after_fit"], ["idle_model"]]
+    assert [list(asked(client, 3)) for client in (0, 1, 2)] == [["after_agg", "idle_model"]] * 3
 
 
 def test_models_of_a_compiled_module_fit_it_and_go_on_uncompiled(tmp_path):
@@ -137,8 +138,8 @@ def test_models_of_a_compiled_module_fit_it_and_go_on_uncompiled(tmp_path):
     path = result.models / "seed-0" / "client-3-after_agg.pt"
     state = torch.load(path)
     Parted(compiled=True).load_state_dict(state)
-    config, dataset = resolve(small(model={**asked, "weights": path}))
-    learner = build_learner(config, dataset, 0)
+    resolved = resolve(small(model={**asked, "weights": path}))
+    learner = build_learner(resolved, 0)
     loaded = learner.state_dict(learner.initial())
     assert [*loaded] == [*Parted().state_dict()]
     assert all(map(torch.equal, loaded.values(), state.values()))

@@ -3,17 +3,19 @@
 import pytest
 import torch
 
+from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.aggregation.exact import LIMIT
 from fedbench.aggregation.rules.mean import Mean
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.methods import load, names
+from fedbench.methods.base import needs_mean_only, takes_aggregators
 from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.messages import Upload
 from fedbench.runtime import sums
 from fedbench.runtime.exchange import Reply
-from fedbench.runtime.ray_hosts import RayHosts
+from fedbench.runtime.ray.hosts import RayHosts
 from fedbench.runtime.sums import FEW, Total, gathered, shares_of
-from fedbench.studies.resolve import resolve
 from tests.runtime.accidents import broken
 from tests.runtime.rounds import driver, play, small
 
@@ -26,8 +28,8 @@ MANY = dict(partition={"name": "iid", "clients": FEW + 6}, rounds=3)
 
 
 def made(method: str = "fedavg", **more):
-    config, dataset = resolve(small(method, **MANY | more))
-    return driver(config, dataset)
+    resolved = resolve(small(method, **MANY | more))
+    return driver(resolved)
 
 
 def uploads_of(count: int) -> list[Upload]:
@@ -68,20 +70,20 @@ def assert_alike(one, other) -> None:
 
 
 def test_every_method_whose_server_half_needs_single_uploads_says_so():
-    assert {name for name in names() if not load(name).mean_suffices} == NEED_ALL
+    assert {name for name in names() if not needs_mean_only(load(name))} == NEED_ALL
 
 
 @pytest.mark.parametrize("method", sorted(set(names()) - NEED_ALL))
 @pytest.mark.parametrize("aggregator", ["mean", "fedadam"])
 def test_the_mean_does_what_all_uploads_do(method, aggregator, tmp_path, monkeypatch):
     """One round, so that no rounding is trained upon."""
-    if aggregator != "mean" and not load(method).averages:
+    if aggregator != "mean" and not takes_aggregators(load(method)):
         pytest.skip("takes no other aggregator")
     servers = []
     for few in (FEW, 0):
         monkeypatch.setattr(sums, "FEW", few)
-        config, dataset = resolve(small(method, rounds=1, aggregator=aggregator))
-        run = driver(config, dataset, tmp_path)
+        resolved = resolve(small(method, rounds=1, aggregator=aggregator))
+        run = driver(resolved, tmp_path)
         run.run()
         servers.append(run.server)
     assert_alike(*(server.state() for server in servers))
@@ -173,7 +175,7 @@ def test_uploads_that_differ_end_the_run_in_one_line(change, hosts):
     """Wherever they meet: who has trained with whom decides no number."""
     uploads = uploads_of(4)
     change(uploads[1])
-    with pytest.raises(ConfigError, match=r"differ in fields, shapes or types.*mean_suffices = False"):
+    with pytest.raises(ConfigError, match=r"differ in fields, shapes or types.*without @mean_suffices"):
         added(uploads, dict.fromkeys(range(4), 0.25), hosts)
 
 
@@ -200,7 +202,7 @@ def test_however_a_field_lies_in_memory(turned):
 
 
 class ByNumber(FedAvg):
-    """With weights of its own, which it says nothing of."""
+    """With weights of its own, which have no mark."""
 
     def weights(self, uploads):
         return [1 / len(uploads)] * len(uploads)
@@ -218,7 +220,9 @@ class Mixed(Looking, FedAvg):
 
 
 class Sure(ByNumber):
-    mean_suffices = True
+    @mean_suffices
+    def weights(self, uploads):
+        return super().weights(uploads)
 
 
 class Child(Sure):
@@ -241,10 +245,11 @@ class Rounded(Rounding, Mean):
     pass
 
 
-def test_hooks_of_a_users_class_are_trusted_only_where_it_says_so():
-    assert [kind.mean_suffices for kind in (FedAvg, ByNumber, Mixed, Sure, Child)] == [True, False, False, True, True]
-    assert [kind.averages for kind in (FedAvg, ByNumber, Mixed)] == [True, True, False]
-    assert [kind.mean_suffices for kind in (Mean, Clipped, Rounded)] == [True, False, False]
+def test_hooks_of_a_users_class_are_trusted_only_where_they_are_marked():
+    kinds = (FedAvg, ByNumber, Mixed, Sure, Child)
+    assert [needs_mean_only(kind) for kind in kinds] == [True, False, False, True, True]
+    assert [takes_aggregators(kind) for kind in (FedAvg, ByNumber, Mixed)] == [True, True, False]
+    assert [kind().needs_mean_only for kind in (Mean, Clipped, Rounded)] == [True, False, False]
 
 
 class Claiming(FedAvg):
@@ -257,9 +262,9 @@ class Claiming(FedAvg):
 
 
 def test_weights_that_come_too_late_end_the_run(tmp_path):
-    config, dataset = resolve(small(f"{__name__}:Claiming", **MANY))
-    with pytest.raises(ConfigError, match=r"says 1 samples of .*mean_suffices = False"):
-        driver(config, dataset, tmp_path).run()
+    resolved = resolve(small(f"{__name__}:Claiming", **MANY))
+    with pytest.raises(ConfigError, match=r"says 1 samples of .*without @mean_suffices"):
+        driver(resolved, tmp_path).run()
 
 
 def test_same_bits_in_this_process_and_on_two_hosts(tmp_path, local_ray):
@@ -272,8 +277,8 @@ def test_same_bits_in_this_process_and_on_two_hosts(tmp_path, local_ray):
 
 
 def test_a_total_travels_instead_of_the_uploads(tmp_path):
-    config, dataset = resolve(small(**MANY))
-    run, seen = driver(config, dataset, tmp_path), list[Reply]()
+    resolved = resolve(small(**MANY))
+    run, seen = driver(resolved, tmp_path), list[Reply]()
     exchange = run.hosts.exchange
 
     def looked(orders, moves=()):
@@ -292,8 +297,8 @@ def test_a_total_travels_instead_of_the_uploads(tmp_path):
 
 def test_a_client_that_fails_is_left_out_of_a_total(tmp_path, monkeypatch):
     monkeypatch.setattr(sums, "FEW", 0)
-    config, dataset = resolve(broken("Crashing"))
-    run, kept = driver(config, dataset, tmp_path), []
+    resolved = resolve(broken("Crashing"))
+    run, kept = driver(resolved, tmp_path), []
     aggregate = run.method.aggregate
     monkeypatch.setattr(run.method, "aggregate", lambda server, own: (kept.append(own), aggregate(server, own))[1])
     run.run()

@@ -8,9 +8,9 @@ from torch import nn
 from fedbench.aggregation.rules import make
 from fedbench.config import AggregatorConfig
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
 from fedbench.runtime.warnings import said as said_of
 from fedbench.runtime.warnings import sampled, tied, unheeded, unstacked
-from fedbench.studies.resolve import resolve
 from tests.runtime.networks import Awkward
 from tests.runtime.rounds import driver, small
 
@@ -28,8 +28,9 @@ class Tied(Awkward):
 
 
 def said(method: str = "fedavg", **more) -> list[str]:
-    config, dataset = resolve(small(method, **more))
-    method_of_run = driver(config, dataset).method
+    resolved = resolve(small(method, **more))
+    config = resolved.config
+    method_of_run = driver(resolved).method
     return [*unheeded(config, method_of_run), *tied(method_of_run)]
 
 
@@ -71,14 +72,14 @@ def test_a_tensor_of_head_and_body_is_named_with_its_side(method, side):
 
 
 def test_what_method_and_aggregator_say_is_said_before_round_1():
-    config, dataset = resolve(small("fedprox", method__mu=30, aggregator={"name": "trimmed-mean", "share": 0.05}))
-    lines = driver(config, dataset).warnings
+    resolved = resolve(small("fedprox", method__mu=30, aggregator={"name": "trimmed-mean", "share": 0.05}))
+    lines = driver(resolved).warnings
     assert [line.split(":")[0] for line in lines] == ["fedprox", "aggregator trimmed-mean"]
 
 
 def test_an_aggregator_is_refused_by_the_name_that_the_method_was_asked_for():
-    config, dataset = resolve(small("fedcac"))
-    method = driver(config, dataset).method
+    resolved = resolve(small("fedcac"))
+    method = driver(resolved).method
     assert said_of(method, "fedcac") == []
     method.context = replace(method.context, aggregator=make(AggregatorConfig(name="median")))
     with pytest.raises(ConfigError, match="the server half of method my-name does not average"):
@@ -107,8 +108,8 @@ def test_a_sample_of_the_clients_is_said():
     ],
 )
 def test_what_the_stack_is_not_for(method, train, line):
-    config, dataset = resolve(small(method, **{f"train__{key}": value for key, value in train.items()}))
-    assert unstacked(driver(config, dataset).method) == ([line] if line else [])
+    resolved = resolve(small(method, **{f"train__{key}": value for key, value in train.items()}))
+    assert unstacked(driver(resolved).method) == ([line] if line else [])
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_what_the_stack_is_not_for(method, train, line):
 @pytest.mark.parametrize("engine", ["loop", "trainer"])
 def test_a_schedule_that_begins_anew_in_every_round_is_named(method, train, lines, engine):
     train = {"train__optimizer": "module", "train__engine": "loop" if method == "pfedme" else engine, **train}
-    config, dataset = resolve(small(method, model="tests.runtime.networks:Scheduled", **train))
-    said = [line for line in driver(config, dataset).warnings if "schedule" in line]
+    resolved = resolve(small(method, model="tests.runtime.networks:Scheduled", **train))
+    said = [line for line in driver(resolved).warnings if "schedule" in line]
     assert len(said) == lines
     assert all(line.startswith("MultiStepLR: the model's learning-rate schedule begins anew") for line in said)

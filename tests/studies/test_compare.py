@@ -9,11 +9,11 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
-from fedbench.studies.compare import Asked, compare, contests_of
-from fedbench.studies.contenders import BASELINES, Contender
-from fedbench.studies.contest import Contest, hold
+from fedbench.studies.compare import ComparisonSpec, compare, plan_comparisons
+from fedbench.studies.compared_methods import BASELINES, ComparedMethod
 from fedbench.studies.space import Space
 from fedbench.studies.tuning import Tuning
+from fedbench.studies.tuning_study import TuningStudy, run_studies
 from tests.runtime.rounds import small
 
 pytestmark = pytest.mark.xdist_group("compare")
@@ -70,19 +70,21 @@ def test_its_files_are_there(folder):
 
 def test_another_seed_and_another_method_in_one_setting_add_only_what_is_missing(folder):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
-    found = Asked([*map(Contender.named, METHODS), Contender.named("ditto")], Tuning(2), folder.absolute())
-    hold([found.contest(asked(folder, seeds=[3, 4], participation=1), folder / "more")], at_once=1)
+    found = ComparisonSpec(
+        [*map(ComparedMethod.parse, METHODS), ComparedMethod.parse("ditto")], Tuning(2), folder.absolute()
+    )
+    run_studies([found.study(asked(folder, seeds=[3, 4], participation=1), folder / "more")], at_once=1)
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
     assert before.items() <= after.items()
     assert len(after) - len(before) == 4 + 2 + 2  # a seed of each, and the new one's two points and two seeds
 
 
 def test_without_tuning_everybody_has_one_point_and_needs_no_validation(tmp_path):
-    contest = Asked([Contender.named("fedper")], Tuning(0), tmp_path).contest(
+    study = ComparisonSpec([ComparedMethod.parse("fedper")], Tuning(0), tmp_path).study(
         asked(tmp_path, data={"name": "digits", "val": 0}), tmp_path
     )
-    assert [contender.points for contender in contest.contenders] == [({},)] * 4
-    assert contest.candidates() == []
+    assert [method.points for method in study.compared] == [({},)] * 4
+    assert study.candidates() == []
 
 
 @pytest.mark.parametrize(
@@ -104,19 +106,19 @@ def test_what_makes_no_settings_is_refused_before_anything_runs(tmp_path, over, 
     assert not (tmp_path / "out").exists()
 
 
-def planned(names: list[str], space: str | None = None, **more) -> Contest:
-    """The contest of a comparison that is not run."""
-    (contest,), _, _ = contests_of(Config(), names, Tuning.named(**more), space=space)
-    return contest
+def planned(names: list[str], space: str | None = None, **more) -> TuningStudy:
+    """The study of a comparison that is not run."""
+    (study,), _, _ = plan_comparisons(Config(), names, Tuning.named(**more), space=space)
+    return study
 
 
 def test_budgets_in_steps_give_fewer_points_to_longer_runs():
-    contest = planned(["ditto", "fedavg"], tune=6, budget_steps=True)
-    assert {label: len(points) for label, points in contest.points.items()} == {
+    study = planned(["ditto", "fedavg"], tune=6, budget_steps=True)
+    assert {label: len(points) for label, points in study.points.items()} == {
         **dict.fromkeys(["fedavg", *BASELINES], 6),
         "ditto": 3,
     }
-    assert contest.plan.budgets["ditto"] == 3
+    assert study.plan.budgets["ditto"] == 3
     assert planned(["pfedme", "fedrep"], tune=10, budget_steps=True).plan.budgets == {
         **dict.fromkeys(BASELINES, 10),
         "pfedme": 2,  # five steps for one
@@ -129,59 +131,59 @@ def test_budgets_in_steps_give_fewer_points_to_longer_runs():
 def test_options_hold_for_the_method_that_is_named_with_them():
     for options in ({"weighting": "uniform"}, {"buffers": "private"}):
         with pytest.raises(ConfigError, match=r"of which method\? write NAME:(weighting=uniform|buffers=private) in "):
-            contests_of(Config(method=options), ["fedper", "fedavg"], Tuning())
+            plan_comparisons(Config(method=options), ["fedper", "fedavg"], Tuning())
     asked = Config(method={"name": "fedprox", "mu": 0.5})
-    (contest,), _, _ = contests_of(asked, ["fedprox", "fedper", "fedprox:mu=0.7"], Tuning(2))
-    given = [contender.config(contest.config).method.options for contender in contest.contenders[:3]]
+    (study,), _, _ = plan_comparisons(asked, ["fedprox", "fedper", "fedprox:mu=0.7"], Tuning(2))
+    given = [method.config(study.config).method.options for method in study.compared[:3]]
     assert given == [{"mu": 0.5}, {}, {"mu": 0.7}]
-    assert "method.mu" not in contest.points["fedprox"][0]
+    assert "method.mu" not in study.points["fedprox"][0]
 
 
 def test_options_at_their_defaults_are_no_choice():
-    (contest,), _, _ = contests_of(Config(method={"name": "fedprox", "mu": 0.01}), ["fedprox"], Tuning(2))
-    assert set(contest.points["fedprox"][0]) == set(Space.of("fedprox").axes)
+    (study,), _, _ = plan_comparisons(Config(method={"name": "fedprox", "mu": 0.01}), ["fedprox"], Tuning(2))
+    assert set(study.points["fedprox"][0]) == set(Space.of("fedprox").axes)
 
 
 OWN, DERIVED = "tests.studies.test_cost:Twice", "tests.runtime.accidents:Clumsy"
 
 
 def test_a_class_of_ones_own_is_tuned_over_the_space_of_what_it_derives_from():
-    contest = planned([OWN, DERIVED, "fedper"])
+    study = planned([OWN, DERIVED, "fedper"])
     for label, lender in ((OWN, "fedavg"), (DERIVED, "fedper")):
-        assert set(contest.points[label][0]) == set(Space.of(lender).axes)
-    assert len({len(points) for points in contest.points.values()}) == 1
-    said = [line for line in outlook([contest]) if line.endswith("the space of fedper, from which it derives")]
+        assert set(study.points[label][0]) == set(Space.of(lender).axes)
+    assert len({len(points) for points in study.points.values()}) == 1
+    said = [line for line in outlook([study]) if line.endswith("the space of its base method fedper")]
     assert [line.partition(": ")[0] for line in said] == [DERIVED]
 
 
 @pytest.mark.parametrize(("final", "free"), [([90], 91), ([89, 90, 91, 92], 93)])
 def test_another_tuning_seed_is_named_where_the_default_is_a_final_one(final, free):
     with pytest.raises(ConfigError, match=f"for example --tune-seeds {free}$"):
-        contests_of(Config(seeds=final), ["fedper"], Tuning(2))
+        plan_comparisons(Config(seeds=final), ["fedper"], Tuning(2))
 
 
 def test_validation_is_needed_unless_nothing_is_tuned():
     with pytest.raises(ConfigError, match=r"a comparison chooses .* or try no points with --tune 0$"):
-        contests_of(Config(data={"val": 0}), ["fedper"], Tuning(2))
+        plan_comparisons(Config(data={"val": 0}), ["fedper"], Tuning(2))
 
 
 def test_the_papers_grid_is_taken_where_there_is_one():
-    contest = planned(["perfed-ckt", "co-pfl"], space="paper", tune=40)
-    assert len(contest.points["co-pfl"]) == 36
-    assert contest.points["perfed-ckt"] == planned(["perfed-ckt"], tune=40).points["perfed-ckt"]
+    study = planned(["perfed-ckt", "co-pfl"], space="paper", tune=40)
+    assert len(study.points["co-pfl"]) == 36
+    assert study.points["perfed-ckt"] == planned(["perfed-ckt"], tune=40).points["perfed-ckt"]
     with pytest.raises(ConfigError, match="space = mine: must be paper"):
         planned(["co-pfl"], space="mine")
 
 
 def test_every_method_is_searched_alike():
-    contest = planned(["fedper"], search="random", samples=5)
-    assert {len(points) for points in contest.points.values()} == {5}
-    assert contest.plan.search == "random"
+    study = planned(["fedper"], search="random", samples=5)
+    assert {len(points) for points in study.points.values()} == {5}
+    assert study.plan.search == "random"
 
 
 def test_what_will_be_run_is_known_before():
-    contest = planned(["fedper"], search="random", samples=5, tune_seeds=[90, 91])
-    runs = contest.expected()
+    study = planned(["fedper"], search="random", samples=5, tune_seeds=[90, 91])
+    runs = study.expected()
     assert len(runs) == 4 * (5 * 2 + 3)
     assert {config.method.name for config in runs} == {"fedper", *BASELINES}
 

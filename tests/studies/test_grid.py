@@ -12,11 +12,11 @@ from ray import tune
 from fedbench.config import Config
 from fedbench.config.files import load_yaml
 from fedbench.errors import ConfigError
+from fedbench.jobs.job import Job
+from fedbench.jobs.resolve import resolve
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.studies.grid import grid
-from fedbench.studies.job import Job
-from fedbench.studies.resolve import resolve
 from fedbench.studies.space import Space
 from tests.runtime.rounds import small
 
@@ -125,7 +125,7 @@ def test_more_seeds_add_only_what_is_missing(folder):
 def test_a_run_of_the_same_configuration_is_taken_from_a_study(folder):
     """A plain run of the results folder finds the job of the grid under its own name."""
     entry = plan(folder).final("local")[0]
-    job = Job.kept(resolve(Config(**load_yaml(folder / entry.path / "config.yaml")))[0], 3, folder)
+    job = Job.of(resolve(Config(**load_yaml(folder / entry.path / "config.yaml"))).config, 3, folder)
     assert job.folder.samefile(folder / entry.path)
     assert job.state == "done"
 

@@ -8,10 +8,10 @@ import pytest
 
 from fedbench.config.files import load_yaml as read_yaml
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import resolve
+from fedbench.jobs.run_folder import default_name
 from fedbench.results.plan import Plan
-from fedbench.runtime import cluster
-from fedbench.studies.places import default_name
-from fedbench.studies.resolve import resolve
+from fedbench.runtime.ray import cluster
 from fedbench.studies.run import run, worth_hosts
 from tests.runtime.rounds import RECORDS, read, small
 
@@ -151,7 +151,7 @@ def test_a_regression_needs_nothing_but_its_data(tmp_path):
 
 def test_a_folder_is_made_where_it_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    config, _ = resolve(small(rounds=1))
+    config = resolve(small(rounds=1)).config
     assert run(config, report=False).folder == Path("results/run") / default_name(config)
     config.name = "mine"
     assert run(config, report=False).folder == Path("results/run/mine")
@@ -186,7 +186,7 @@ def test_going_on_needs_something_to_go_on_with(tmp_path):
 @pytest.fixture
 def two_hosts(tmp_path, monkeypatch):
     """A run that leaves its hosts open, where there is room for two and no Ray yet."""
-    monkeypatch.setattr("fedbench.studies.resolve.cores", lambda: 2)
+    monkeypatch.setattr("fedbench.jobs.resolve.cores", lambda: 2)
     monkeypatch.setattr(cluster, "is_joined", lambda: False)
     return small(out=str(tmp_path / "a"), resources={"hosts": "auto", "gpus_per_host": 0})
 
@@ -204,7 +204,8 @@ def test_less_work_than_the_start_of_a_ray_stays_in_this_process_and_that_is_sai
 def test_more_work_is_for_hosts(two_hosts, monkeypatch, caplog):
     caplog.set_level("INFO", "fedbench")
     monkeypatch.setattr(cluster, "START", 0.0)
-    config, dataset = resolve(two_hosts)
+    resolved = resolve(two_hosts)
+    config, dataset = resolved.config, resolved.dataset
     assert worth_hosts(config, dataset, seeds=3) == 2
     assert caplog.messages[-1].endswith("of work, on 2 hosts")
 
@@ -215,6 +216,7 @@ def test_more_work_is_for_hosts(two_hosts, monkeypatch, caplog):
 )
 def test_on_gpus_on_a_cluster_and_beside_a_ray_hosts_are_as_many_as_fit(two_hosts, monkeypatch, resources, joined):
     monkeypatch.setattr(cluster, "is_joined", lambda: joined)
-    config, dataset = resolve(two_hosts)
+    resolved = resolve(two_hosts)
+    config, dataset = resolved.config, resolved.dataset
     config.resources = config.resources.model_copy(update=resources)
     assert worth_hosts(config, dataset, seeds=1) == config.resources.hosts

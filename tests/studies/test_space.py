@@ -6,7 +6,7 @@ import pytest
 from ray import tune
 
 from fedbench.errors import ConfigError
-from fedbench.studies.space import Space, at_an_end, check_space, described, distribution
+from fedbench.studies.space import Space, at_an_end, check_space, distribution, distribution_text
 
 AXES = {"method.tau": [0.1, 0.5, 0.9], "train.lr": [0.01, 0.1]}
 
@@ -39,7 +39,7 @@ def test_distributions_have_no_grid():
     space = Space({"method.tau": [0.1], "train.lr": tune.loguniform(1e-3, 1.0)})
     with pytest.raises(ConfigError, match=r"space: train\.lr is a distribution, of which a grid has no points; list"):
         space.points()
-    assert space.told() == {"method.tau": [0.1], "train.lr": "LogUniform(0.001, 1.0)"}
+    assert space.as_text() == {"method.tau": [0.1], "train.lr": "LogUniform(0.001, 1.0)"}
 
 
 def test_what_tune_can_list_is_a_list():
@@ -71,7 +71,7 @@ def test_draws_are_different_and_meet_the_condition_and_end_with_the_space():
     ],
 )
 def test_distributions_are_written_as_tune_has_them(text, words):
-    assert described(distribution(text)) == words
+    assert distribution_text(distribution(text)) == words
 
 
 def test_a_choice_is_a_list_and_other_words_are_no_distribution():
@@ -101,7 +101,7 @@ def test_a_class_of_ones_own_has_the_space_of_the_method_that_it_derives_from():
 
 
 def test_a_method_without_a_space_says_what_to_do(monkeypatch):
-    monkeypatch.setattr("fedbench.studies.space._module", lambda name: None)
+    monkeypatch.setattr("fedbench.tune_space.module_of", lambda name: None)
     with pytest.raises(ConfigError, match=r"write tune_spaces/clumsy.py with SPACE = .* fedbench compare --tune 0$"):
         Space.of("tests.runtime.accidents:Clumsy")
 

@@ -11,7 +11,7 @@ from fedbench.studies.tuning import Tuning, asked_with_seeds, legal_point, legal
 def test_words_become_what_a_plan_says():
     asked = Tuning.named(search="random", samples=5, scheduler="asha", tune_seeds=[90, 91], budget_steps=True)
     assert (asked.search, asked.seeds, asked.by_steps) == (Search("random", 5, "asha"), [90, 91], True)
-    assert asked.told() == {"point": "after_agg", "search": "random", "scheduler": "asha"}
+    assert asked.as_plan() == {"point": "after_agg", "search": "random", "scheduler": "asha"}
     assert Tuning.named() == Tuning(seeds=[90])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from pydantic import Field
 
-from fedbench.aggregation.aggregator import Aggregator, Memory, combined
+from fedbench.aggregation.aggregator import Aggregator, Memory, combined, mean_suffices
 from fedbench.aggregation.means import weighted_mean
 from fedbench.config import Section
 from fedbench.module.weights import Weights
@@ -18,8 +18,6 @@ class FedAdam(Aggregator):
     neither is corrected for that, as in Algorithm 2.
     """
 
-    mean_suffices = True
-
     class Options(Section):
         lr: float = Field(0.1, gt=0, description="server learning rate, eta")
         beta1: float = Field(0.9, ge=0, lt=1, description="decay of the mean of updates, m")
@@ -28,6 +26,7 @@ class FedAdam(Aggregator):
             1e-3, gt=0, description="added to the root of v: entries move the more alike the smaller it is"
         )
 
+    @mean_suffices
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
         options, before = self.options, current.params
         update = weighted_mean([before, *(m.params for m in models)], [-1.0, *weights])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedbench.aggregation.aggregator import Aggregator, Memory, combined
+from fedbench.aggregation.aggregator import Aggregator, Memory, combined, mean_suffices
 from fedbench.aggregation.means import weighted_mean
 from fedbench.module.weights import Weights
 
@@ -10,7 +10,6 @@ from fedbench.module.weights import Weights
 class Mean(Aggregator):
     """Parameters and float buffers averaged with the clients' weights."""
 
-    mean_suffices = True
-
+    @mean_suffices
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
         return combined(models, lambda vectors: weighted_mean(vectors, weights))

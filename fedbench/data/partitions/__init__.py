@@ -6,16 +6,30 @@ share of each client's training images is held out for validation. All row numbe
 
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
-from fedbench.data.noise import check_chosen
-from fedbench.data.partitions.holdings import Stock, generator, repeats, shared
+from fedbench.data.partitions.assignment import (
+    SamplePool,
+    random_stream,
+    repeated_image_warnings,
+    shared_image_warnings,
+)
+from fedbench.data.partitions.label_noise import check_noise_clients
+from fedbench.data.partitions.public import draw_public
 from fedbench.data.partitions.rows import ClientRows, Clients, Partition, client_rows
-from fedbench.data.partitions.saved import from_file
-from fedbench.data.partitions.scheme import FILE, SCHEMES, checked, load, names, resolved, unused, with_client_count
-from fedbench.data.partitions.validation import held_for_validation, own_validation
-from fedbench.data.public import draw_public
+from fedbench.data.partitions.saved import partition_from_file
+from fedbench.data.partitions.scheme import (
+    FILE_SCHEME,
+    SCHEMES,
+    checked,
+    load,
+    names,
+    resolve_scheme_options,
+    unused_key_warnings,
+    with_client_count,
+)
+from fedbench.data.partitions.validation import draw_validation, own_validation
 from fedbench.errors import ConfigError
 
-__all__ = ["ClientRows", "Clients", "Partition", "names", "partition", "resolved"]
+__all__ = ["ClientRows", "Clients", "Partition", "names", "partition", "resolve_scheme_options"]
 
 
 def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
@@ -23,16 +37,16 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
 
     The public set leaves the train part first, so it is disjoint from every client.
     """
-    source, public = Stock.of(dataset), None
+    source, public = SamplePool.of(dataset), None
     options = with_client_count(config.partition, source)
     config = config.model_copy(update={"partition": options})
     seed = seed if options.seed is None else options.seed
-    check_chosen(options, dataset)
-    if options.name == FILE:
-        return from_file(dataset, config, seed)
+    check_noise_clients(options, dataset)
+    if options.name == FILE_SCHEME:
+        return partition_from_file(dataset, config, seed)
     scheme = load(options.name)
     if not dataset.classes and not scheme.classless:
-        able = [*(name for name, scheme in SCHEMES.working() if scheme.classless), FILE]
+        able = [*(name for name, scheme in SCHEMES.working() if scheme.classless), FILE_SCHEME]
         raise ConfigError(
             f"partition.name = {options.name}: it deals by class, and the targets of data {dataset.name} are "
             f"{dataset.meaning}; "
@@ -41,16 +55,20 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     if config.public.size:
         public, reserved = draw_public(source, config.public, seed)
         source = source.without(reserved)
-    train, test = scheme.deal(source, checked(options), generator(seed, "deal"))
-    val = held_for_validation(train, source.labels, config.data.val, generator(seed, "val"))
-    warnings = [*unused(options), *repeats(train, "training"), *repeats(test, "test")]
+    train, test = scheme.deal(source, checked(options), random_stream(seed, "deal"))
+    val = draw_validation(train, source.labels, config.data.val, random_stream(seed, "val"))
+    warnings = [
+        *unused_key_warnings(options),
+        *repeated_image_warnings(train, "training"),
+        *repeated_image_warnings(test, "test"),
+    ]
     warnings += scheme.remarks(source, checked(options))
     if source.val_rows:
         val, line = own_validation(train, val, source, config)
         warnings.append(line)
     if options.reuse:
         image = scheme.image(source)
-        warnings += [*shared(train, "training", image), *shared(test, "test", image)]
+        warnings += [*shared_image_warnings(train, "training", image), *shared_image_warnings(test, "test", image)]
     if source.one_part:
         share = f"{options.test_share:.0%} of its images"
         warnings.insert(0, f"the data set is not split: {share} are held out for testing")

@@ -10,24 +10,24 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from fedbench.data.partitions.holdings import Holdings
+from fedbench.data.partitions.assignment import Assignment
 from fedbench.data.partitions.rows import PARTS
 from fedbench.errors import ConfigError
 
 SUFFIX = ".npz"
 
 
-class Saved(NamedTuple):
+class SavedPartition(NamedTuple):
     """What a file says. bring_none: bool [clients], who has no validation part of its own."""
 
-    train: Holdings
-    val: Holdings
-    test: Holdings
+    train: Assignment
+    val: Assignment
+    test: Assignment
     bring_none: np.ndarray
     public: np.ndarray | None
 
 
-def from_arrays(path: Path, seed: int, clients: int, rows: int) -> Saved:
+def partition_from_arrays(path: Path, seed: int, clients: int, rows: int) -> SavedPartition:
     """The partition in a file, or that of a seed. rows: images of the data set. Raises ConfigError."""
     found, where = _of_seed(path, seed), f"partition.path = {path}"
     for name, array in found.items():
@@ -38,17 +38,18 @@ def from_arrays(path: Path, seed: int, clients: int, rows: int) -> Saved:
             known = f"the data set has rows 0 to {rows - 1}"
             raise ConfigError(f"{where}: row {wrong[0]} of {name} does not exist; {known}")
     sizes = [found[f"{part}_sizes"] for part in PARTS]
-    check_count(path, len(sizes[0]), clients)
+    check_client_count(path, len(sizes[0]), clients)
     held = []
     for part, own in zip(PARTS, sizes, strict=True):
         if len(own) != clients or own.sum() != len(found[part]):
             raise ConfigError(f"{where}: {part}_sizes does not say who of {clients} clients has which rows of {part}")
         if part != "val" and not own.all():
             raise ConfigError(f"{where}: client {own.argmin()}: {part} has 0 rows; at least 1 is needed")
-        held.append(Holdings(found[part], np.repeat(np.arange(clients), own)))
+        held.append(Assignment(found[part], np.repeat(np.arange(clients), own)))
     _check_apart(where, held, rows)
     public = found.get("public")
-    return Saved(*held, np.zeros(clients, bool), None if public is None else np.sort(public))
+    train, val, test = held
+    return SavedPartition(train, val, test, np.zeros(clients, bool), None if public is None else np.sort(public))
 
 
 def _of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
@@ -66,7 +67,7 @@ def _of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
         raise ConfigError(f"partition.path = {path}: no whole partition of seed {seed} ({error})") from None
 
 
-def _check_apart(where: str, held: list[Holdings], rows: int) -> None:
+def _check_apart(where: str, held: list[Assignment], rows: int) -> None:
     """Raises ConfigError where a client has a row in two parts."""
     known = [np.unique(own.owners * rows + own.rows) for own in held]
     for one, other in ((0, 2), (0, 1), (1, 2)):
@@ -76,7 +77,7 @@ def _check_apart(where: str, held: list[Holdings], rows: int) -> None:
             raise ConfigError(f"{where}: client {client}: row {row} is in {PARTS[one]} and in {PARTS[other]}")
 
 
-def check_count(path: Path, held: int, clients: int) -> None:
+def check_client_count(path: Path, held: int, clients: int) -> None:
     """Raises ConfigError where a file has another number of clients than was asked for."""
     if held != clients:
         raise ConfigError(

@@ -3,15 +3,15 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import (
+from fedbench.data.partitions.assignment import (
+    Assignment,
     Deal,
-    Holdings,
-    Stock,
+    SamplePool,
     check_enough,
     deal_again,
     deal_out,
-    evenly,
-    together,
+    even_sizes,
+    join_assignments,
 )
 from fedbench.errors import ConfigError
 
@@ -20,18 +20,20 @@ SHARD_KEYS = ("classes", "deal", "images", "test_images", "reuse")
 """Of `partition.*`, what schemes of whole classes read."""
 
 
-def even_deal(source: Stock, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = "") -> Deal:
+def even_deal(
+    source: SamplePool, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = ""
+) -> Deal:
     """Even pieces of both parts for so many clients. where: names the source in messages."""
     check_enough(len(source.train), options, "training", "train_size", options.train_size or 1, clients, where)
     check_enough(len(source.test), options, "test", "test_size", options.test_size or 1, clients, where)
     return (
-        deal_out(source.train, evenly(len(source.train), clients), rng, options.train_size),
-        deal_out(source.test, evenly(len(source.test), clients), rng, options.test_size),
+        deal_out(source.train, even_sizes(len(source.train), clients), rng, options.train_size),
+        deal_out(source.test, even_sizes(len(source.test), clients), rng, options.test_size),
     )
 
 
 def shard_deal(
-    source: Stock, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = ""
+    source: SamplePool, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = ""
 ) -> Deal:
     """Shards of both parts for so many clients. where: names the source in messages."""
     held = deal_classes(source.classes, clients, options, rng)
@@ -57,8 +59,8 @@ def deal_classes(classes: int, clients: int, options: PartitionConfig, rng: np.r
     held = rng.permutation(deck).reshape(clients, options.classes)
     if options.deal == "even":
         for client in np.flatnonzero((np.diff(np.sort(held, axis=1), axis=1) == 0).any(axis=1)):
-            while (double := doubled(held[client])) is not None:
-                swap(held, client, double, rng)
+            while (double := first_repeated_slot(held[client])) is not None:
+                swap_repeated_class(held, int(client), double, rng)
     return held
 
 
@@ -74,12 +76,12 @@ def check_classes(classes: int, options: PartitionConfig) -> None:
         )
 
 
-def doubled(row: np.ndarray) -> int | None:
+def first_repeated_slot(row: np.ndarray) -> int | None:
     """The first position whose class occurs earlier in the row."""
     return next((i for i in range(1, len(row)) if row[i] in row[:i]), None)
 
 
-def swap(held: np.ndarray, client: int, slot: int, rng: np.random.Generator) -> None:
+def swap_repeated_class(held: np.ndarray, client: int, slot: int, rng: np.random.Generator) -> None:
     """Exchange a doubled class with a client that lacks it, so that the table has fewer doubles than before.
 
     Such a client exists, because no class has more slots than there are clients; and it has a slot to give: one whose
@@ -91,19 +93,19 @@ def swap(held: np.ndarray, client: int, slot: int, rng: np.random.Generator) -> 
             lacking = some[(held[some] != held[client, slot]).all(axis=1)]
     row = held[other := rng.choice(lacking)]
     fresh = [i for i in range(len(row)) if row[i] not in held[client]]
-    give = rng.choice(fresh) if fresh else doubled(row)
+    give = rng.choice(fresh) if fresh else first_repeated_slot(row)
     held[client, slot], held[other, give] = held[other, give], held[client, slot]
 
 
 def cut_classes(
-    source: Stock,
+    source: SamplePool,
     rows: np.ndarray,
     held: np.ndarray,
     options: PartitionConfig,
     part: str,
     rng: np.random.Generator,
     where: str,
-) -> Holdings:
+) -> Assignment:
     """Each class of these rows in even pieces for its holders, who keep `images` (`test_images`) of theirs, or all.
 
     A class with too few images for all is refused, or dealt again from its start (`reuse`).
@@ -116,12 +118,12 @@ def cut_classes(
         if not len(holders):
             continue
         if len(pool) >= len(holders) * (keep or 1):
-            piece = deal_out(pool, evenly(len(pool), len(holders)), rng, keep)
-            pieces.append(Holdings(piece.rows, holders[piece.owners]))
+            piece = deal_out(pool, even_sizes(len(pool), len(holders)), rng, keep)
+            pieces.append(Assignment(piece.rows, holders[piece.owners]))
         else:
             check_reuse(options, f"{where}class {source.numbers[label]}", len(pool), holders, key, part)
             pieces.append(deal_again(pool, holders, keep or 1, rng))
-    return together(pieces)
+    return join_assignments(pieces)
 
 
 def check_reuse(options: PartitionConfig, what: str, images: int, holders: np.ndarray, key: str, part: str) -> None:

@@ -1,11 +1,11 @@
 """Deals of data sets whose images come from several domains: photographs and sketches, or kinds of corruption."""
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import Deal, Holdings, Stock, together
+from fedbench.data.partitions.assignment import Assignment, Deal, SamplePool, join_assignments
 from fedbench.errors import ConfigError
 
 
-def clients_each(source: Stock, options: PartitionConfig) -> int:
+def clients_each(source: SamplePool, options: PartitionConfig) -> int:
     """Clients per domain."""
     names = source.domain_names
     check_domains(source, options)
@@ -17,15 +17,15 @@ def clients_each(source: Stock, options: PartitionConfig) -> int:
     return options.clients // len(names)
 
 
-def check_domains(source: Stock, options: PartitionConfig) -> None:
+def check_domains(source: SamplePool, options: PartitionConfig) -> None:
     if not source.domain_names:
         raise ConfigError(f"partition {options.name}: the data set has 0 domains; choose one that has some, or iid")
 
 
-def side_by_side(deals: list[Deal], each: int) -> Deal:
+def join_deals(deals: list[Deal], each: int) -> Deal:
     """Deals to so many clients each, as one; the second deal's clients follow the first's."""
     train, test = (
-        together([Holdings(hands.rows, hands.owners + i * each) for i, hands in enumerate(part)])
+        join_assignments([Assignment(hands.rows, hands.owners + i * each) for i, hands in enumerate(part)])
         for part in zip(*deals, strict=True)
     )
     return train, test

@@ -3,33 +3,33 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import (
+from fedbench.data.partitions.assignment import (
+    Assignment,
     Deal,
-    Holdings,
-    Stock,
+    SamplePool,
     apportion,
     check_enough,
-    choose,
     deal_out,
-    held_out,
-    pooled,
-    sampled,
-    together,
+    draw_for_clients,
+    draw_held_out,
+    draw_total,
+    join_assignments,
+    merges_parts,
 )
 from fedbench.errors import ConfigError
 
-KEYS = ("alpha", "min_images", "max_draws", "test_size")
+DIRICHLET_KEYS = ("alpha", "min_images", "max_draws", "test_size")
 """Of `partition.*`, what they read."""
 
 
-def cut_by_shares(source: Stock, options: PartitionConfig, rng: np.random.Generator, balanced: bool) -> Deal:
+def cut_by_shares(source: SamplePool, options: PartitionConfig, rng: np.random.Generator, balanced: bool) -> Deal:
     """The training and test images of both schemes.
 
     Test images are held out of each client's images (pooled), are the test part cut in the same proportions (part), or
     `test_size` images of the test part in the proportions of the client's classes (drawn).
     """
-    anew = pooled(source, options)
-    source = sampled(source, options, rng)
+    anew = merges_parts(source, options)
+    source = draw_total(source, options, rng)
     sizes = source.class_sizes(source.train)
     part = "training or test" if anew else "training"
     check_enough(len(source.train), options, part, "min_images", options.min_images)
@@ -37,7 +37,7 @@ def cut_by_shares(source: Stock, options: PartitionConfig, rng: np.random.Genera
         check_enough(len(source.test), options, "test", "test_size")
     for _ in range(options.max_draws):
         ends = draw_ends(sizes, options, rng, balanced)
-        train = pieces(ends, sizes)
+        train = piece_sizes(ends, sizes)
         test = test_sizes(ends, train, source, options, anew)
         if train.sum(axis=0).min() >= options.min_images and test.min() >= 1:
             break
@@ -48,13 +48,14 @@ def cut_by_shares(source: Stock, options: PartitionConfig, rng: np.random.Genera
             f"{options.clients} clients {images} and a test image; raise partition.alpha, lower partition.min_images "
             "or partition.clients, or raise partition.max_draws"
         )
-    hands = cut(source, source.train, train, rng)
+    hands = deal_pieces(source, source.train, train, rng)
     if anew:
-        held = held_out(hands, options.test_share, rng)
-        return Holdings(hands.rows[~held], hands.owners[~held]), Holdings(hands.rows[held], hands.owners[held])
+        held = draw_held_out(hands, options.test_share, rng)
+        return Assignment(hands.rows[~held], hands.owners[~held]), Assignment(hands.rows[held], hands.owners[held])
     if options.test == "drawn":
-        return hands, choose_alike(source, train.T, options.test_size, rng)
-    return hands, cut(source, source.test, pieces(ends, source.class_sizes(source.test)), rng)
+        assert options.test_size  # filled in where nothing is said
+        return hands, draw_in_proportion(source, train.T, options.test_size, rng)
+    return hands, deal_pieces(source, source.test, piece_sizes(ends, source.class_sizes(source.test)), rng)
 
 
 def draw_ends(sizes: np.ndarray, options: PartitionConfig, rng: np.random.Generator, balanced: bool) -> np.ndarray:
@@ -71,11 +72,11 @@ def draw_ends(sizes: np.ndarray, options: PartitionConfig, rng: np.random.Genera
             pass
         ends[label] = np.cumsum(shares)
         ends[label] /= ends[label, -1]
-        held += pieces(ends[label : label + 1], np.array([size]))[0]
+        held += piece_sizes(ends[label : label + 1], np.array([size]))[0]
     return ends
 
 
-def pieces(ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def piece_sizes(ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Images of each class and client, int64 [classes, clients]: what lies between the ends, cut down to whole images.
 
     sizes: images [classes].
@@ -83,22 +84,26 @@ def pieces(ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.diff((ends * sizes[:, None]).astype(np.int64), axis=1, prepend=0)
 
 
-def test_sizes(ends: np.ndarray, train: np.ndarray, source: Stock, options: PartitionConfig, anew: bool) -> np.ndarray:
+def test_sizes(
+    ends: np.ndarray, train: np.ndarray, source: SamplePool, options: PartitionConfig, anew: bool
+) -> np.ndarray:
     """Test images of each client, int64 [clients]."""
     held = train.sum(axis=0)
     if anew:
         return (held * options.test_share).astype(np.int64)
     if options.test == "drawn":
         return np.full(options.clients, options.test_size)
-    return pieces(ends, source.class_sizes(source.test)).sum(axis=0)
+    return piece_sizes(ends, source.class_sizes(source.test)).sum(axis=0)
 
 
-def cut(source: Stock, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Holdings:
+def deal_pieces(source: SamplePool, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Assignment:
     """These rows, class by class shuffled, in pieces of so many [classes, clients]."""
-    return together([deal_out(pool, count, rng) for pool, count in zip(source.by_class(rows), counts, strict=True)])
+    return join_assignments(
+        [deal_out(pool, count, rng) for pool, count in zip(source.by_class(rows), counts, strict=True)]
+    )
 
 
-def choose_alike(source: Stock, held: np.ndarray, size: int, rng: np.random.Generator) -> Holdings:
+def draw_in_proportion(source: SamplePool, held: np.ndarray, size: int, rng: np.random.Generator) -> Assignment:
     """size test images per client in the proportions of its classes; clients may share some. held: [clients, classes].
 
     Raises ConfigError where a class that a client has is not in the test part.
@@ -106,11 +111,13 @@ def choose_alike(source: Stock, held: np.ndarray, size: int, rng: np.random.Gene
     clients, classes = held.shape
     owners = np.repeat(np.arange(clients), classes)
     counts = apportion(held.ravel(), owners, np.full(clients, size), rng).reshape(held.shape)
-    check_no_class_empty("drawn", source, [("test", source.test)], counts.any(axis=0))
-    return choose(source, source.test, counts, rng)
+    check_no_class_empty("drawn", source, [("test", source.test)], counts.sum(axis=0) > 0)
+    return draw_for_clients(source, source.test, counts, rng)
 
 
-def check_no_class_empty(scheme: str, source: Stock, rows: list[tuple[str, np.ndarray]], wanted: np.ndarray) -> None:
+def check_no_class_empty(
+    scheme: str, source: SamplePool, rows: list[tuple[str, np.ndarray]], wanted: np.ndarray
+) -> None:
     for part, numbers in rows:
         empty = np.flatnonzero((source.class_sizes(numbers) == 0) & wanted)
         if len(empty):

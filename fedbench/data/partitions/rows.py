@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from fedbench.data.partitions.holdings import Holdings, by_client
+from fedbench.data.partitions.assignment import Assignment, rows_by_client
 
 PARTS = ("train", "val", "test")
 Flat = tuple[np.ndarray, np.ndarray]
@@ -80,7 +80,7 @@ class Partition:
             rows, counts = self.clients.parts[part]
             within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
             whole[np.repeat(begins[:, column] + 1, counts) + within] = rows
-        digest.update(whole)
+        digest.update(whole.tobytes())
         public = np.empty(0, np.int64) if self.public is None else self.public
         digest.update(len(public).to_bytes(8, "little") + public.astype("<i8").tobytes())
         return digest.hexdigest()
@@ -103,7 +103,7 @@ class Partition:
         return found | ({} if self.public is None else {"public": self.public})
 
 
-def client_rows(train: Holdings, val: np.ndarray, test: Holdings, count: int, sort: bool = True) -> Clients:
+def client_rows(train: Assignment, val: np.ndarray, test: Assignment, count: int, sort: bool = True) -> Clients:
     """The rows of so many clients, ascending or as they stand. val: bool [n], which of `train` are held out."""
-    parts = (Holdings(train.rows[~val], train.owners[~val]), Holdings(train.rows[val], train.owners[val]), test)
-    return Clients([by_client(part, count, sort) for part in parts])
+    parts = (Assignment(train.rows[~val], train.owners[~val]), Assignment(train.rows[val], train.owners[val]), test)
+    return Clients([rows_by_client(part, count, sort) for part in parts])

@@ -15,35 +15,41 @@ import numpy as np
 
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
-from fedbench.data.partitions.arrays import SUFFIX, Saved, check_count, from_arrays
-from fedbench.data.partitions.holdings import Holdings, Stock, generator, repeats, together
+from fedbench.data.partitions.arrays import SUFFIX, SavedPartition, check_client_count, partition_from_arrays
+from fedbench.data.partitions.assignment import (
+    Assignment,
+    SamplePool,
+    join_assignments,
+    random_stream,
+    repeated_image_warnings,
+)
+from fedbench.data.partitions.public import draw_public
 from fedbench.data.partitions.rows import PARTS, Partition, client_rows
-from fedbench.data.partitions.scheme import unused
-from fedbench.data.partitions.validation import held_for_validation
-from fedbench.data.public import draw_public
+from fedbench.data.partitions.scheme import unused_key_warnings
+from fedbench.data.partitions.validation import draw_validation
 from fedbench.errors import ConfigError, first_line
 
 
-def from_file(dataset: Dataset, config: Config, seed: int) -> Partition:
+def partition_from_file(dataset: Dataset, config: Config, seed: int) -> Partition:
     """The partition that a file says. A client's rows keep their order.
 
     Who brings no validation part has one held out; a public set that the file lacks is drawn.
     """
     options = config.partition
-    found = read(options.path, seed, options.clients, len(dataset.targets))
+    found = read_partition(options.path, seed, options.clients, len(dataset.targets))
     train, val, test = found.train, found.val, found.test
-    source = Stock.of(dataset)
-    held = held_for_validation(train, source.labels, config.data.val, generator(seed, "val"))
+    source = SamplePool.of(dataset)
+    held = draw_validation(train, source.labels, config.data.val, random_stream(seed, "val"))
     held &= found.bring_none[train.owners]
-    whole = together([train, val])
+    whole = join_assignments([train, val])
     in_val = np.concatenate([held, np.ones(len(val.rows), bool)])
     clients = client_rows(whole, in_val, test, options.clients, sort=False)
     public = _public_beside(source, np.concatenate([whole.rows, test.rows]), found.public, config, seed)
-    twice = (*repeats(whole, "training", ""), *repeats(test, "test", ""))
-    return Partition(clients, public, (*unused(options), *twice, *_learnt_elsewhere(whole, test)), seed)
+    twice = (*repeated_image_warnings(whole, "training", ""), *repeated_image_warnings(test, "test", ""))
+    return Partition(clients, public, (*unused_key_warnings(options), *twice, *_learnt_elsewhere(whole, test)), seed)
 
 
-def _learnt_elsewhere(train: Holdings, test: Holdings) -> Iterator[str]:
+def _learnt_elsewhere(train: Assignment, test: Assignment) -> Iterator[str]:
     """One sentence where a client is tested on images that another one trains on; on its own it never is."""
     both = np.intersect1d(train.rows, test.rows)
     if len(both):
@@ -54,7 +60,7 @@ def _learnt_elsewhere(train: Holdings, test: Holdings) -> Iterator[str]:
 
 
 def _public_beside(
-    source: Stock, taken: np.ndarray, public: np.ndarray | None, config: Config, seed: int
+    source: SamplePool, taken: np.ndarray, public: np.ndarray | None, config: Config, seed: int
 ) -> np.ndarray | None:
     """The file's public set, or one drawn from the training images that the file leaves over."""
     size = config.public.size
@@ -70,28 +76,31 @@ def _public_beside(
     return public
 
 
-def read(path: Path | None, seed: int, clients: int, rows: int) -> Saved:
+def read_partition(path: Path | None, seed: int, clients: int, rows: int) -> SavedPartition:
     """The partition in a file, or that of a seed. rows: images of the data set. Raises ConfigError."""
     if path is None:
         raise ConfigError("partition file: partition.path is needed, for example --partition.path partition.json")
     if path.suffix == SUFFIX:
-        return from_arrays(path, seed, clients, rows)
+        return partition_from_arrays(path, seed, clients, rows)
     tree = _of_seed(_load(path), seed, path)
     listed = tree.get("clients")
     if not isinstance(listed, list) or not listed:
         raise ConfigError(f"partition.path = {path}: `clients` must be a list of at least 1 object")
-    check_count(path, len(listed), clients)
+    check_client_count(path, len(listed), clients)
     found = [_client(entry, rows, f"partition.path = {path}: client {i}") for i, entry in enumerate(listed)]
     public = tree.get("public")
-    return Saved(
-        *(_holdings([client.get(part, np.empty(0, np.int64)) for client in found]) for part in PARTS),
+    train, val, test = (_assignment([client.get(part, np.empty(0, np.int64)) for client in found]) for part in PARTS)
+    return SavedPartition(
+        train,
+        val,
+        test,
         np.array(["val" not in client for client in found]),
         None if public is None else np.sort(_rows(public, rows, f"partition.path = {path}: public")),
     )
 
 
-def _holdings(rows: list[np.ndarray]) -> Holdings:
-    return Holdings(np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(own) for own in rows]))
+def _assignment(rows: list[np.ndarray]) -> Assignment:
+    return Assignment(np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(own) for own in rows]))
 
 
 def _load(path: Path) -> dict[str, Any]:

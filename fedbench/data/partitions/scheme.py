@@ -12,14 +12,15 @@ from pydantic import ValidationError
 from fedbench.config import PartitionConfig
 from fedbench.config.words import explain
 from fedbench.data.partitions import schemes
-from fedbench.data.partitions.holdings import Deal, Stock
+from fedbench.data.partitions.assignment import Deal, SamplePool
 from fedbench.errors import ConfigError, nearest
 from fedbench.plugins import Table, modules
 
-FILE = "file"
+FILE_SCHEME = "file"
 """The partition that a file says; no scheme draws it."""
 FILE_KEYS = {"path", "test"}
-COMMON = {"test", "test_share", "total"}
+FILE_HEADLINE = ("path",)
+COMMON_KEYS = {"test", "test_share", "total"}
 """What all schemes read, and a file does not."""
 
 
@@ -33,19 +34,20 @@ class Scheme:
     `partition.test = auto` means to it. drawn: it knows `partition.test = drawn`. sizes: `train_size` and `test_size`
     where they are not given. image: a number for every row, the same where rows show one image; by default the row.
     count: how many clients there are where nothing is said; none: the default of `partition.clients`. remarks: what is
-    to be said of the clients.
+    to be said of the clients. headline: which of the keys a page names beside the scheme.
     """
 
-    deal: Callable[[Stock, Any, np.random.Generator], Deal]
+    deal: Callable[[SamplePool, Any, np.random.Generator], Deal]
     reads: tuple[str, ...] = ()
     Options: type[PartitionConfig] = PartitionConfig
     classless: bool = False
     test: str = "part"
     drawn: bool = False
     sizes: dict[str, int] = field(default_factory=dict)
-    image: Callable[[Stock], np.ndarray] = lambda stock: np.arange(len(stock.labels))
-    count: Callable[[Stock, Any], int] | None = None
-    remarks: Callable[[Stock, Any], Iterable[str]] = lambda stock, options: ()
+    image: Callable[[SamplePool], np.ndarray] = lambda stock: np.arange(len(stock.labels))
+    count: Callable[[SamplePool, Any], int] | None = None
+    remarks: Callable[[SamplePool, Any], Iterable[str]] = lambda stock, options: ()
+    headline: tuple[str, ...] = ()
 
 
 def _check(name: str, thing: Any) -> None:
@@ -58,7 +60,7 @@ SCHEMES = Table(
     group="fedbench.schemes",
     own=modules(schemes.__name__, schemes.__path__),
     held=attrgetter("SCHEME"),
-    also=(FILE,),
+    also=(FILE_SCHEME,),
     form="package.module:SCHEME",
     check=_check,
 )
@@ -75,9 +77,22 @@ def load(name: str) -> Scheme:
     return scheme
 
 
+def readers(key: str) -> list[str]:
+    """The schemes that read a key which not all read; with the size that they take where none is given."""
+    kinds = dict(SCHEMES.working())
+    sizes = {name: f" {kind.sizes[key]}" for name, kind in kinds.items() if key in kind.sizes}
+    found = [f"{name}{sizes.get(name, '')}" for name, kind in kinds.items() if key in kind.reads]
+    return [*found, FILE_SCHEME] if key in FILE_KEYS - COMMON_KEYS else found
+
+
+def headline(name: str) -> tuple[str, ...]:
+    """The keys that a page names beside a scheme."""
+    return FILE_HEADLINE if name == FILE_SCHEME else load(name).headline
+
+
 def checked(asked: PartitionConfig) -> PartitionConfig:
     """The keys as the scheme's Options. Raises ConfigError for one that it does not know."""
-    kind = PartitionConfig if asked.name == FILE else load(asked.name).Options
+    kind = PartitionConfig if asked.name == FILE_SCHEME else load(asked.name).Options
     for key in asked.options:
         if key not in kind.model_fields:
             raise ConfigError(
@@ -90,10 +105,10 @@ def checked(asked: PartitionConfig) -> PartitionConfig:
         raise ConfigError(explain(error, kind, prefix="partition.")) from None
 
 
-def resolved(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
+def resolve_scheme_options(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
     """The keys with what scheme and data decide filled in. one_part: the data are not split into two parts."""
     options, filled = checked(asked), dict[str, Any]()
-    if asked.name != FILE:
+    if asked.name != FILE_SCHEME:
         scheme = load(asked.name)
         filled |= {key: getattr(asked, key) or size for key, size in scheme.sizes.items()}
         if asked.test == "auto":
@@ -107,40 +122,39 @@ def resolved(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
     return PartitionConfig(**{**options.model_dump(), **filled})
 
 
-def with_client_count(asked: PartitionConfig, source: Stock) -> PartitionConfig:
+def with_client_count(asked: PartitionConfig, source: SamplePool) -> PartitionConfig:
     """The resolved keys with as many clients as the data have, where the scheme goes by them and nothing is said."""
-    options = resolved(asked, source.one_part)
-    if not clients_by_data(asked):
-        return options
-    return options.model_copy(update={"clients": load(asked.name).count(source, checked(options))})
+    options = resolve_scheme_options(asked, source.one_part)
+    count = load(asked.name).count if clients_by_data(asked) else None
+    return options.model_copy(update={"clients": count(source, checked(options))}) if count else options
 
 
 def clients_by_data(asked: PartitionConfig) -> bool:
     """Whether the data decide how many clients there are."""
-    return asked.name != FILE and load(asked.name).count is not None and "clients" not in asked.model_fields_set
+    return asked.name != FILE_SCHEME and load(asked.name).count is not None and "clients" not in asked.model_fields_set
 
 
-def ignored(options: PartitionConfig) -> list[str]:
+def ignored_keys(options: PartitionConfig) -> list[str]:
     """The keys that are set and that the scheme does not read, given where its test images come from."""
     reads, defaults = set(FILE_KEYS), PartitionConfig()
-    if options.name != FILE:
+    if options.name != FILE_SCHEME:
         scheme = load(options.name)
-        reads = COMMON.union(scheme.reads)
+        reads = COMMON_KEYS.union(scheme.reads)
         reads -= {"test_share"} if options.test != "pooled" else set()
         reads -= {"test_size"} if scheme.drawn and options.test != "drawn" else set()
-    return [key for key in sorted(known() - reads) if getattr(options, key) != getattr(defaults, key)]
+    return [key for key in sorted(keys_of_schemes() - reads) if getattr(options, key) != getattr(defaults, key)]
 
 
 @cache
-def known() -> frozenset[str]:
+def keys_of_schemes() -> frozenset[str]:
     """The keys that any scheme reads."""
-    return frozenset(COMMON.union(FILE_KEYS, *(scheme.reads for _, scheme in SCHEMES.working())))
+    return frozenset(COMMON_KEYS.union(FILE_KEYS, *(scheme.reads for _, scheme in SCHEMES.working())))
 
 
-def unused(options: PartitionConfig) -> list[str]:
+def unused_key_warnings(options: PartitionConfig) -> list[str]:
     """One sentence for each key that was set and changes nothing."""
     return [
         f"partition.{key} = {getattr(options, key)} changes nothing: partition {options.name} does not use it"
-        + (f" with test = {options.test}" if key in ("test_share", "test_size") and options.name != FILE else "")
-        for key in ignored(options)
+        + (f" with test = {options.test}" if key in ("test_share", "test_size") and options.name != FILE_SCHEME else "")
+        for key in ignored_keys(options)
     ]

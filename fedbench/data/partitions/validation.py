@@ -3,10 +3,10 @@
 import numpy as np
 
 from fedbench.config import Config
-from fedbench.data.partitions.holdings import Holdings, Stock, apportion, ranks
+from fedbench.data.partitions.assignment import Assignment, SamplePool, apportion, random_ranks
 
 
-def held_for_validation(train: Holdings, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
     """bool [n]: round(share * k) of each client's k different training images, at least 1 and at most k - 1 of them.
 
     None where share is 0 or k is 1. The classes keep their proportions up to rounding. An image that a client holds
@@ -21,13 +21,13 @@ def held_for_validation(train: Holdings, labels: np.ndarray, share: float, rng: 
     classes = int(labels.max()) + 1
     cells, group = np.unique(owners[first] * classes + labels[rows[first]], return_inverse=True)
     counts = apportion(np.bincount(group), cells // classes, wanted, rng)
-    chosen = ranks(group, rng) < counts[group]
+    chosen = random_ranks(group, rng) < counts[group]
     held = np.empty(len(rows), bool)
     held[order] = chosen[np.cumsum(first) - 1]
     return held
 
 
-def own_validation(train: Holdings, drawn: np.ndarray, source: Stock, config: Config) -> tuple[np.ndarray, str]:
+def own_validation(train: Assignment, drawn: np.ndarray, source: SamplePool, config: Config) -> tuple[np.ndarray, str]:
     """Which images a data set with a validation part of its own holds out, bool [n], and what is to be said of it.
 
     drawn: those that are drawn where it has none. Whoever would have nothing left to train on keeps its images.

@@ -8,7 +8,7 @@ import numpy as np
 from fedbench.data.cache import Block
 from fedbench.errors import ConfigError, first_line
 
-BLOCK = 1000
+IMAGES_PER_BLOCK = 1000
 
 
 def checked_images(where: str, images: np.ndarray) -> np.ndarray:
@@ -39,13 +39,13 @@ def checked_labels(where: str, labels: np.ndarray, count: int, classes: int, fir
     return values
 
 
-def sliced(images: np.ndarray, labels: np.ndarray, domain: int | None = None) -> Iterator[Block]:
+def array_blocks(images: np.ndarray, labels: np.ndarray, domain: int | None = None) -> Iterator[Block]:
     """Blocks of channel-first images from [n, H, W] or [n, H, W, 3]."""
     first = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
-    for start in range(0, len(labels), BLOCK):
-        own = labels[start : start + BLOCK]
-        yield Block(first[start : start + BLOCK], own, None if domain is None else np.full(len(own), domain))
+    for start in range(0, len(labels), IMAGES_PER_BLOCK):
+        own = labels[start : start + IMAGES_PER_BLOCK]
+        yield Block(first[start : start + IMAGES_PER_BLOCK], own, None if domain is None else np.full(len(own), domain))
 
 
-def unreadable(path: Path, kind: str, error: Exception) -> ConfigError:
+def unreadable_error(path: Path, kind: str, error: Exception) -> ConfigError:
     return ConfigError(f"{path}: not a whole {kind} file ({first_line(error)})")

@@ -16,7 +16,7 @@ from fedbench.processor import cores
 
 GREY = {"1", "L", "LA"}
 COLOUR = {"RGB", "RGBA", "P", "PA", "CMYK", "YCbCr"}
-BLOCK = 256
+ITEMS_PER_BLOCK = 256
 """Images decoded at once."""
 
 
@@ -26,21 +26,21 @@ class Item(NamedTuple):
     image: Any
     label: Any
     where: str
-    domain: int | None = None
+    domain: int | str | None = None
 
 
-def opened(data: bytes | Path, where: str) -> Image.Image:
+def open_image(data: bytes | Path, where: str) -> Image.Image:
     """The image with its header read and its pixels not yet. Raises ConfigError."""
     try:
         image = Image.open(BytesIO(data) if isinstance(data, bytes) else data)
     except Exception as error:
-        raise ConfigError(f"{where}: not an image that Pillow can read ({reason(error)})") from error
+        raise ConfigError(f"{where}: not an image that Pillow can read ({library_reason(error)})") from error
     if image.mode not in GREY | COLOUR:
         raise ConfigError(f"{where}: pixels of kind {image.mode}; 8 bits per channel are expected")
     return image
 
 
-def reason(error: Exception) -> str:
+def library_reason(error: Exception) -> str:
     """What a library's exception says, in one line."""
     text = first_line(error)
     # Pillow names the memory address of a stream it cannot read: of no use to anybody.
@@ -49,7 +49,7 @@ def reason(error: Exception) -> str:
 
 def channels_of(items: Iterable[Item]) -> int:
     """1 where every image is grey, else 3. Reads headers up to the first image in colour."""
-    return 1 if all(opened(item.image, item.where).mode in GREY for item in items) else 3
+    return 1 if all(open_image(item.image, item.where).mode in GREY for item in items) else 3
 
 
 def pixels(
@@ -70,7 +70,7 @@ def pixels(
             image = image.resize((size, size), Image.Resampling.BILINEAR)
         values = np.asarray(image)
     except Exception as error:
-        raise ConfigError(f"{where}: the image is damaged ({reason(error)})") from error
+        raise ConfigError(f"{where}: the image is damaged ({library_reason(error)})") from error
     return values[None] if channels == 1 else values.transpose(2, 0, 1)
 
 
@@ -92,17 +92,17 @@ def decoder(channels: int, size: int | None, transparent: list[str] | None = Non
     """A function from an item with encoded bytes, or a path, to its pixels; transparent: as of `pixels`."""
 
     def decode(item: Item) -> np.ndarray:
-        with opened(item.image, item.where) as image:
+        with open_image(item.image, item.where) as image:
             return pixels(image, channels, size, item.where, transparent)
 
     return decode
 
 
-def blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray], what: str = "image") -> Iterator[Block]:
+def decoded_blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray], what: str = "image") -> Iterator[Block]:
     """Decoded images, or what they are called, of one shape, in order. Raises ConfigError for one of another shape."""
     items, shape, threads = iter(items), None, min(8, cores())
     with ThreadPoolExecutor(threads) as pool:
-        while chunk := list(islice(items, BLOCK)):
+        while chunk := list(islice(items, ITEMS_PER_BLOCK)):
             share = -(-len(chunk) // threads)
             shares = [chunk[start : start + share] for start in range(0, len(chunk), share)]
             # A share per task, not an image: handing over a small image costs as much as decoding it.
@@ -124,12 +124,12 @@ def check_shape(shape: tuple[int, ...], expected: tuple[int, ...], where: str, w
     else:
         remedy = "bring them to one shape"
     raise ConfigError(
-        f"{where}: the {what} is {described(shape)}, those before it are {described(expected)}; all must be alike "
+        f"{where}: the {what} is {shape_text(shape)}, those before it are {shape_text(expected)}; all must be alike "
         f"({remedy})"
     )
 
 
-def described(shape: tuple[int, ...]) -> str:
+def shape_text(shape: tuple[int, ...]) -> str:
     if len(shape) != 3:
         return f"of shape {list(shape)}"
     channels, height, width = shape

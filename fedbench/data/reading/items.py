@@ -14,13 +14,24 @@ from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleReader, as_array
 from fedbench.errors import ConfigError, RunError, nearest
 
-PROBES, FEW = 32, 1000
+PROBES, FEW_ITEMS = 32, 1000
 """Items of a part that are read on every start, to notice that the data changed: all where they are few."""
-ENOUGH = 16
+NUMBERS_PER_SAMPLE = 16
 """Numbers for each sample that a part holds whose samples are in memory, unless they have fewer."""
-SAMPLES = ("image", "img", "pixel_values", "input_ids", "features", "x", "sample", "input", "inputs", "data")
+SAMPLE_KEYS = ("image", "img", "pixel_values", "input_ids", "features", "x", "sample", "input", "inputs", "data")
 TARGETS = ("label", "labels", "target", "targets", "class", "y", "fine_label")
-DOMAINS = ("domain", "user", "user_id", "client", "client_id", "writer", "writer_id", "speaker", "speaker_id", "person")
+DOMAIN_KEYS = (
+    "domain",
+    "user",
+    "user_id",
+    "client",
+    "client_id",
+    "writer",
+    "writer_id",
+    "speaker",
+    "speaker_id",
+    "person",
+)
 """Usual keys of items that are dicts."""
 
 
@@ -33,7 +44,7 @@ class Keys(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
+class GivenPart:
     """The train or the test part as it was brought.
 
     classes, domains: the names that it gives to its class and domain numbers, none where it gives none; count: how many
@@ -48,10 +59,10 @@ class Part:
     domains: tuple[str, ...]
 
     @classmethod
-    def of(cls, name: str, part: str, data: Any, keys: Keys) -> "Part":
+    def of(cls, name: str, part: str, data: Any, keys: Keys) -> "GivenPart":
         """Raises ConfigError for what has no length or no items."""
         where = f"data {name}, {part} item"
-        data = rows_of(data, where)
+        data = items_of_columns(data, where)
         if isinstance(data, np.ndarray | torch.Tensor) or hasattr(data, "to_numpy"):
             raise ConfigError(
                 f"data {name}: the {part} part is one {type(data).__name__}; a factory returns (train, test), and each "
@@ -71,8 +82,8 @@ class Part:
             whole = whole.dataset
         known = getattr(whole, "classes", None)
         known = getattr(whole, "class_to_idx", None) if known is None else known
-        classes, count = named(known, f"data {name}: `classes` of the {part} part")
-        domains, _ = named(getattr(whole, "domains", None), f"data {name}: `domains` of the {part} part")
+        classes, count = names_and_count(known, f"data {name}: `classes` of the {part} part")
+        domains, _ = names_and_count(getattr(whole, "domains", None), f"data {name}: `domains` of the {part} part")
         return cls(data, where, keys, classes, count, domains)
 
     def __len__(self) -> int:
@@ -86,7 +97,7 @@ class Part:
         except Exception as error:
             raise ConfigError(f"{where}: cannot be read: {RunError.of(error)}") from error
         sample, target, domain = self._fields(found, where)
-        return Item(sample, plain(target), where, self._domain(domain, where))
+        return Item(sample, unwrap_value(target), where, self._domain(domain, where))
 
     def _fields(self, found: Any, where: str) -> tuple[Any, Any, Any]:
         """Sample, target and domain, None where there is none."""
@@ -102,15 +113,15 @@ class Part:
     def _by_key(self, found: Mapping[str, Any], where: str) -> tuple[Any, Any, Any]:
         keys = list(found)
         label = key_of("label", self.keys.label, TARGETS, keys, where)
-        user = key_of("user", self.keys.user, DOMAINS, keys, where, needed=False)
+        user = find_key("user", self.keys.user, DOMAIN_KEYS, keys, where)
         left = [key for key in keys if key not in (label, user)]
-        usual = left if len(left) == 1 else SAMPLES
+        usual = left if len(left) == 1 else SAMPLE_KEYS
         sample = key_of("sample", self.keys.sample, usual, left, where)
         return found[sample], found[label], found[user] if user else None
 
     def _domain(self, value: Any, where: str) -> int | str | None:
         """The domain by its name, where the part has names."""
-        value = plain(value)
+        value = unwrap_value(value)
         if value is None:
             if self.domains:
                 raise ConfigError(f"{where}: no domain, where the part names {len(self.domains)} `domains`")
@@ -134,7 +145,7 @@ class Part:
         again, and where float32 would blur samples.
         """
         digest.update(repr((self.classes, self.count, self.domains)).encode())
-        whole = isinstance(self.data, list | tuple) or len(self) <= FEW
+        whole = isinstance(self.data, list | tuple) or len(self) <= FEW_ITEMS
         numbers = 0 if whole else add_memory(self.data, digest)
         few, rows = {round(i) for i in np.linspace(0, len(self) - 1, PROBES)}, []
         for index in range(len(self)) if whole else sorted(few):
@@ -148,7 +159,7 @@ class Part:
         where = self.where.removesuffix(" item")
         if rows and len({row.shape for row in rows}) == 1:
             check_channels(where, np.stack(rows))
-        if whole or numbers >= len(self) * min(sample.size, ENOUGH):
+        if whole or numbers >= len(self) * min(sample.size, NUMBERS_PER_SAMPLE):
             return None
         return (
             f"{where}: the samples seem to lie elsewhere than in memory: {PROBES} of {len(self)} are looked at on "
@@ -171,7 +182,7 @@ def check_repeatable(where: str, sample: np.ndarray, again: np.ndarray) -> None:
         )
 
 
-def rows_of(data: Any, where: str) -> Any:
+def items_of_columns(data: Any, where: str) -> Any:
     """Columns as items: arrays (samples, targets), perhaps with domains, or a dict of columns; else what was given."""
     if isinstance(data, DataLoader):
         raise ConfigError(f"{where}s: a DataLoader; bring its data set, loader.dataset")
@@ -197,7 +208,7 @@ def arrays_of(columns: Iterable[Any], where: str) -> list[Any]:
     return found
 
 
-def named(known: Any, where: str) -> tuple[tuple[str, ...], int | None]:
+def names_and_count(known: Any, where: str) -> tuple[tuple[str, ...], int | None]:
     """The names that a data set gives to its numbers, and how many there are. Raises ConfigError."""
     if known is None:
         return (), None
@@ -210,23 +221,22 @@ def named(known: Any, where: str) -> tuple[tuple[str, ...], int | None]:
         known = numbers
     if isinstance(known, str) or not isinstance(known, Iterable):
         raise ConfigError(f"{where} is a {type(known).__name__}; a list of names, a dict or their number is expected")
-    names = tuple(str(plain(name)) for name in known)
+    names = tuple(str(unwrap_value(name)) for name in known)
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"{where} has {twice!r} twice")
     return names, len(names) or None
 
 
-def key_of(
+def find_key(
     what: str,
     asked: str | None,
     usual: Sequence[str],
     keys: Sequence[str],
     where: str,
-    needed: bool = True,
     hint: str = "",
     noun: str = "key",
 ) -> str | None:
-    """The key of an item that holds its sample, label or user. Raises ConfigError."""
+    """The key of an item that holds its sample, label or user, if there is one. Raises ConfigError."""
     if asked:
         if asked not in keys:
             raise ConfigError(f"data.{what} = {asked!r}: {where} has no such {noun}; {nearest(asked, keys)}")
@@ -235,14 +245,28 @@ def key_of(
     if len(found) > 1:
         named = " and ".join(found)
         raise ConfigError(f"{where}: {named} could each be the {what}: set data.{what} to one of them{hint}")
-    if not found and needed:
-        raise ConfigError(
-            f"{where}: which {noun} holds the {what}? Set data.{what} to one of {', '.join(map(str, keys))}"
-        )
     return found[0] if found else None
 
 
-def plain(value: Any) -> Any:
+def key_of(
+    what: str,
+    asked: str | None,
+    usual: Sequence[str],
+    keys: Sequence[str],
+    where: str,
+    hint: str = "",
+    noun: str = "key",
+) -> str:
+    """The same of what every item must have. Raises ConfigError."""
+    found = find_key(what, asked, usual, keys, where, hint, noun)
+    if found is None:
+        raise ConfigError(
+            f"{where}: which {noun} holds the {what}? Set data.{what} to one of {', '.join(map(str, keys))}"
+        )
+    return found
+
+
+def unwrap_value(value: Any) -> Any:
     """A number out of a tensor or array of one; an array out of a larger tensor or a list."""
     if isinstance(value, torch.Tensor):
         value = (value.float() if value.dtype == torch.bfloat16 else value).numpy(force=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedbench.data.cache import Content
-from fedbench.data.reading.images import Item, blocks, channels_of, decoder, remarks_on
+from fedbench.data.reading.images import Item, channels_of, decoded_blocks, decoder, remarks_on
 from fedbench.errors import ConfigError
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
@@ -45,7 +45,7 @@ def is_image(name: str) -> bool:
     return os.path.splitext(name)[1].lower() in SUFFIXES and not name.startswith(".")
 
 
-def some_images(folder: Path) -> list[Path]:
+def nonempty_images(folder: Path) -> list[Path]:
     """The same, at least one. Raises ConfigError."""
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder")
@@ -63,7 +63,7 @@ def check_names(path: Path, found: Iterable[str], known: tuple[str, ...], what: 
         raise ConfigError(f"{path}: no folder for {what} {absent[0]}; it has {', '.join(sorted(found)) or 'none'}")
 
 
-def rows_of(path: Path, separator: str) -> Iterator[ListedImage]:
+def read_list(path: Path, separator: str) -> Iterator[ListedImage]:
     """The lines of a list of files, empty ones left out. Raises ConfigError where it is no text."""
     try:
         lines = path.read_text("utf-8-sig").splitlines()
@@ -82,7 +82,7 @@ def rows_of(path: Path, separator: str) -> Iterator[ListedImage]:
     yield from rows
 
 
-class Seen:
+class SeenFiles:
     """Which files were listed before, so that a second mention is noticed."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Seen:
         return path
 
 
-def inside(folder: Path, name: str, where: str) -> Path:
+def path_below(folder: Path, name: str, where: str) -> Path:
     """A listed path below a folder. Raises ConfigError for one that points elsewhere."""
     if not name or name.startswith(("/", "\\")) or ".." in Path(name).parts or "\0" in name:
         raise ConfigError(f"{where}: {name!r} is no path inside {folder}")
@@ -121,7 +121,7 @@ def listed_content(
     return Content(
         len(train) + len(val),
         len(test),
-        blocks(items, decode),
+        decoded_blocks(items, decode),
         len(names),
         names,
         domain_names=domain_names,

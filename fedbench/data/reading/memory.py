@@ -14,7 +14,7 @@ TEXTS = (str, Path, NoneType)
 SCALARS = (*TEXTS, bytes, bytearray, int, float, complex, np.generic)
 
 
-class Plain(NamedTuple):
+class PlainValue(NamedTuple):
     """Of a value without parts: what tells it from others, in words and as bytes, and how many numbers it is."""
 
     described: Any
@@ -38,23 +38,25 @@ def add_memory(value: Any, digest: Any, inside: tuple[int, ...] = ()) -> int:
     return sum(add_memory(part, digest, (*inside, id(value))) for part in parts)
 
 
-def plain_value(value: Any) -> Plain | None:
+def plain_value(value: Any) -> PlainValue | None:
     """A number, a text, an array or a flat list of them; None of anything else."""
     if isinstance(value, torch.Tensor):
-        return Plain((tuple(value.shape), value.dtype), bytes_of(value), value.numel())
+        return PlainValue((tuple(value.shape), value.dtype), bytes_of(value), value.numel())
     if isinstance(value, np.memmap) and value.filename:  # reading all of it may take long
         found = Path(str(value.filename)).stat()
-        return Plain((found.st_size, found.st_mtime_ns, value.offset, value.shape, value.dtype), numbers=value.size)
+        return PlainValue(
+            (found.st_size, found.st_mtime_ns, value.offset, value.shape, value.dtype), numbers=value.size
+        )
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         whole = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-        return Plain((value.shape, value.dtype.str), whole, value.size)
+        return PlainValue((value.shape, value.dtype.str), whole, value.size)
     if isinstance(value, Image.Image):
-        whole = value.tobytes()
-        return Plain((value.size, value.mode), whole, len(whole))
+        content = value.tobytes()
+        return PlainValue((value.size, value.mode), content, len(content))
     if isinstance(value, SCALARS):
-        return Plain(value, numbers=numbers_in([value]))
+        return PlainValue(value, numbers=numbers_in([value]))
     if isinstance(value, list | tuple) and all(issubclass(kind, SCALARS) for kind in kinds_of(value)):
-        return Plain([*value], numbers=numbers_in(value))
+        return PlainValue([*value], numbers=numbers_in(value))
     return None
 
 

@@ -4,41 +4,25 @@ A set lies in `$FEDBENCH_CACHE/files/NAME`, or wherever `data.root` says. Each m
 and a function `read(name, folder, options) -> Content`.
 """
 
-import hashlib
 import logging
 import os
-import socket
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedbench.config import DataConfig, Section
 from fedbench.data import archives, cache
 from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.constants import constants_of
-from fedbench.errors import ConfigError, first_line
+from fedbench.data.constants import published_constants
+from fedbench.data.reading.download import Download, failure_reason, fetch, file_md5
+from fedbench.errors import ConfigError
 
-PATIENCE = 20.0
-"""Seconds without an answer after which a download is given up."""
-CHUNK = 2**20
 DEPTH = 3
 """Folders below the one named in which an import looks for a set."""
 STAMP = "complete"
 """Written last into a stored set; its time stands for all files of the set."""
-
-
-@dataclass(frozen=True)
-class Download:
-    """A published file. addresses: tried in this order."""
-
-    name: str
-    addresses: tuple[str, ...]
-    md5: str
 
 
 class Extent(NamedTuple):
@@ -92,79 +76,79 @@ def source(
     name = config.name
     if config.root:
         folder = config.root.expanduser().absolute()
-        found = locate(published, folder)
+        found = find_at(published, folder)
         if found is None:
-            raise ConfigError(f"data.root = {str(config.root)!r}: {lacking(published, [folder])}")
-        reader = partial(content, name, found, options, published, read)
-        return Source(name, reader, files_of(published, found), chosen(options))
-    folder = stored(name, published, progress)
-    reader = partial(content, name, folder, options, published, read)
-    return Source(name, reader, (folder / STAMP,), chosen(options))
+            raise ConfigError(f"data.root = {str(config.root)!r}: {missing_text(published, [folder])}")
+        reader = partial(read_published, name, found, options, published, read)
+        return Source(name, reader, files_of(published, found), option_values(options))
+    folder = cached_folder(name, published, progress)
+    reader = partial(read_published, name, folder, options, published, read)
+    return Source(name, reader, (folder / STAMP,), option_values(options))
 
 
-def chosen(options: Section) -> dict[str, Any]:
+def option_values(options: Section) -> dict[str, Any]:
     return options.model_dump(mode="json")
 
 
-def content(name: str, folder: Path, options: Section, published: Published, read: Read) -> Content:
+def read_published(name: str, folder: Path, options: Section, published: Published, read: Read) -> Content:
     """What was read, with the constants of the table, and a warning where images are missing."""
-    found, constants = read(name, folder, options), constants_of(name)
+    found, constants = read(name, folder, options), published_constants(name)
     count, warnings = found.train + found.test, found.warnings
     if published.images and count != published.images:
         warnings = (*warnings, f"{count:,} images, not the {published.images:,} that were published")
     return replace(found, mean=constants.mean, std=constants.std, warnings=warnings)
 
 
-def store(name: str) -> Path:
+def folder_in_cache(name: str) -> Path:
     """Where published files lie in the cache."""
     return cache.root() / "files" / name
 
 
-def whole(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     return (folder / STAMP).is_file()
 
 
-def seal(folder: Path) -> None:
+def mark_complete(folder: Path) -> None:
     """Says that nothing is missing any more."""
     (folder / STAMP).write_text("whole\n")
 
 
-def entry(folder: Path, name: str) -> Path | None:
+def find_entry(folder: Path, name: str) -> Path | None:
     """A file or folder of the set, packed or not."""
     return next((path for path in (folder / f"{name}.gz", folder / name) if path.exists()), None)
 
 
-def missing(published: Published, folder: Path) -> list[str]:
-    return [name for name in published.names if entry(folder, name) is None]
+def missing_names(published: Published, folder: Path) -> list[str]:
+    return [name for name in published.names if find_entry(folder, name) is None]
 
 
-def locate(published: Published, root: Path) -> Path | None:
+def find_at(published: Published, root: Path) -> Path | None:
     """The folder at or right below a root that holds the whole set."""
     places = (*(root / name for name in published.below), root)
-    return next((place for place in places if not missing(published, place)), None)
+    return next((place for place in places if not missing_names(published, place)), None)
 
 
-def search(published: Published, root: Path) -> Path | None:
+def find_below(published: Published, root: Path) -> Path | None:
     """The same at any depth up to DEPTH: the root, else the place whose path is most like the usual one.
 
     Raises ConfigError where two are equally good: MNIST and Fashion-MNIST have files of the same names.
     """
-    found = [place for place in folders(root) if not missing(published, place)]
+    found = [place for place in folders_below(root) if not missing_names(published, place)]
     if not found or found[0] == root:
         return found[0] if found else None
-    best, *others = sorted(found, key=lambda place: rank(published, place))
-    if others and rank(published, others[0]) == rank(published, best):
+    best, *others = sorted(found, key=lambda place: path_rank(published, place))
+    if others and path_rank(published, others[0]) == path_rank(published, best):
         raise ConfigError(f"{root}: both {best} and {others[0]} hold such files; name one of them")
     return best
 
 
-def rank(published: Published, place: Path) -> int:
+def path_rank(published: Published, place: Path) -> int:
     """0 for the most usual path; one more than the last for a path that is not usual."""
     usual = [Path(name).parts for name in published.below]
     return next((i for i, parts in enumerate(usual) if place.parts[-len(parts) :] == parts), len(usual))
 
 
-def folders(root: Path) -> Iterator[Path]:
+def folders_below(root: Path) -> Iterator[Path]:
     """The root and the folders below it, the upper ones first."""
     layer = [root]
     for _ in range(DEPTH + 1):
@@ -180,10 +164,10 @@ def readable_subfolders(place: Path) -> list[Path]:
         return []
 
 
-def lacking(published: Published, places: list[Path]) -> str:
+def missing_text(published: Published, places: list[Path]) -> str:
     """What is not there, in words; names the folder that comes closest."""
-    best = min(places, key=lambda place: len(missing(published, place)))
-    absent = missing(published, best)
+    best = min(places, key=lambda place: len(missing_names(published, place)))
+    absent = missing_names(published, best)
     if len(absent) == len(published.names):
         return f"{published.expected} not found there; give the folder that holds them"
     return f"{', '.join(absent)} missing in {best}"
@@ -191,50 +175,45 @@ def lacking(published: Published, places: list[Path]) -> str:
 
 def files_of(published: Published, folder: Path) -> tuple[Path, ...]:
     """Every file that can decide what is decoded."""
-    found = [path for name in published.names if (path := entry(folder, name))]
+    found = [path for name in published.names if (path := find_entry(folder, name))]
     found += [path for pattern in published.extras for path in sorted(folder.glob(pattern))]
     below = (Path(place, name) for top in found for place, _, names in os.walk(top) for name in sorted(names))
     return (*(path for path in found if path.is_file()), *below)
 
 
-def md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
-
-
-def unlike(published: Published, folder: Path) -> list[Path]:
+def changed_files(published: Published, folder: Path) -> list[Path]:
     """Files whose checksum is not the published one; a file without a published checksum is not looked at."""
     sums = published.sums()
-    found = (path for name in published.names if (path := entry(folder, name)))
-    return [path for path in found if path.name in sums and md5(path) != sums[path.name]]
+    found = (path for name in published.names if (path := find_entry(folder, name)))
+    return [path for path in found if path.name in sums and file_md5(path) != sums[path.name]]
 
 
 def changed_warning(published: Published, folder: Path) -> tuple[str, ...]:
     """One sentence where files are not the published ones."""
-    names = ", ".join(path.name for path in unlike(published, folder))
+    names = ", ".join(path.name for path in changed_files(published, folder))
     return (f"not the published files (MD5 differs): {names}; a subset, or changed",) if names else ()
 
 
 def check_pickles(published: Published, folder: Path) -> None:
     """Raises ConfigError for a pickle without the published checksum: to read it would run whatever is in it."""
-    for path in unlike(published, folder):
+    for path in changed_files(published, folder):
         raise ConfigError(
             f"{path}: not the published file (MD5 differs); it is a Python pickle, which can run code, and only read "
             "with the published checksum"
         )
 
 
-def stored(name: str, published: Published, progress: OnProgress | None = None) -> Path:
+def cached_folder(name: str, published: Published, progress: OnProgress | None = None) -> Path:
     """The folder of a set in the cache, downloaded now if it is not there. Raises ConfigError."""
-    folder = store(name)
-    if not whole(folder):
-        with cache.locked(folder.with_name(f"{name}.lock")):
-            if not whole(folder):
-                download(name, published, folder, progress)
+    folder = folder_in_cache(name)
+    if not is_complete(folder):
+        with cache.hold_lock(folder.with_name(f"{name}.lock")):
+            if not is_complete(folder):
+                download_set(name, published, folder, progress)
     return folder
 
 
-def download(name: str, published: Published, folder: Path, progress: OnProgress | None) -> None:
+def download_set(name: str, published: Published, folder: Path, progress: OnProgress | None) -> None:
     """Fetch the published files to a folder, whole or not at all. Raises ConfigError."""
     by_hand = f"import them from where you have them: fedbench data {name} --from PATH"
     lacks = f"data {name}: not here" + (f" ({published.size})" if published.size else "")
@@ -243,70 +222,39 @@ def download(name: str, published: Published, folder: Path, progress: OnProgress
     if progress is None:
         logging.getLogger("fedbench").info("downloading data %s (%s)", name, published.size)
     try:
-        with cache.replacing(folder) as part:
-            fetch_all(name, published, part, progress)
-            seal(part)
+        with cache.replace_folder(folder) as part:
+            fetch_files(name, published, part, progress)
+            mark_complete(part)
     except ConfigError:
         raise
-    except (OSError, HTTPException, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{lacks}, and the download failed ({told_by(error)}); put {published.expected} into a "
+            f"{lacks}, and the download failed ({failure_reason(error)}); put {published.expected} into a "
             f"folder and name it with --data.root, or {by_hand} (they are kept in {folder})"
         ) from error
 
 
-def fetch_all(name: str, published: Published, part: Path, progress: OnProgress | None) -> None:
+def fetch_files(name: str, published: Published, part: Path, progress: OnProgress | None) -> None:
     """Downloads into a folder, archives unpacked."""
     raw = part / "raw"
     raw.mkdir()
     for wanted in published.downloads():
-        fetch(wanted, raw / wanted.name, partial(progress, f"downloading {name}") if progress else None)
+        fetch(wanted, raw, partial(progress, f"downloading {name}") if progress else None)
         if not published.has(wanted.name) and archives.is_archive(raw / wanted.name):
             archives.extract(raw / wanted.name, raw, published.wanted, progress)
             (raw / wanted.name).unlink()
-    found = search(published, raw)
+    found = find_below(published, raw)
     if found is None:
-        raise ConfigError(f"data {name}: what was downloaded is not the set; {lacking(published, list(folders(raw)))}")
-    take(published, found, part, move=True)
+        raise ConfigError(
+            f"data {name}: what was downloaded is not the set; {missing_text(published, list(folders_below(raw)))}"
+        )
+    take_files(published, found, part, move=True)
     archives.remove_tree(raw)
 
 
-def take(published: Published, found: Path, part: Path, move: bool) -> None:
+def take_files(published: Published, found: Path, part: Path, move: bool) -> None:
     """Put the files of a set, and no others, into a folder."""
-    for path in [path for name in published.names if (path := entry(found, name))]:
-        archives.put(path, part / path.name, published.wanted, move)
+    for path in [path for name in published.names if (path := find_entry(found, name))]:
+        archives.move_or_copy(path, part / path.name, published.wanted, move)
     for path in (path for pattern in published.extras for path in sorted(found.glob(pattern))):
-        archives.put(path, part / path.relative_to(found), published.wanted, move)
-
-
-def fetch(wanted: Download, path: Path, progress: Callable[[int, int], None] | None) -> None:
-    """One file, from the first address that gives it with the published checksum. Raises OSError or ValueError."""
-    for number, address in enumerate(wanted.addresses, 1):
-        try:
-            return fetch_from(address, wanted.md5, path, progress)
-        except (OSError, HTTPException, ValueError):
-            if number == len(wanted.addresses):
-                raise
-    raise AssertionError("a download has an address")
-
-
-def fetch_from(address: str, expected: str, path: Path, progress: Callable[[int, int], None] | None) -> None:
-    digest, done = hashlib.md5(usedforsecurity=False), 0
-    request = urllib.request.Request(address, headers={"User-Agent": "fedbench"})
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer, path.open("wb") as file:
-        total = int(answer.headers.get("Content-Length") or 0)
-        while chunk := answer.read(CHUNK):
-            file.write(chunk)
-            digest.update(chunk)
-            done += len(chunk)
-            if progress:
-                progress(done, max(done, total))
-    if digest.hexdigest() != expected:
-        short = f", {done} of {total} bytes came" if done < total else ""
-        raise ValueError(f"{address}: MD5 is not the published {expected}{short}")
-
-
-def told_by(error: BaseException) -> str:
-    if isinstance(error, urllib.error.URLError) and isinstance(error.reason, socket.timeout | TimeoutError):
-        return "no answer"
-    return first_line(error).rstrip(":")
+        archives.move_or_copy(path, part / path.relative_to(found), published.wanted, move)

@@ -32,7 +32,7 @@ def is_blurred(exact: np.ndarray) -> bool:
         short = exact.astype(np.float32)
     if not np.isfinite(short).all() or (short == exact).all():
         return False
-    found = levels(exact)
+    found = count_levels(exact)
     if found == 1:
         return False
     low, high = float(exact.min()), float(exact.max())
@@ -41,7 +41,7 @@ def is_blurred(exact: np.ndarray) -> bool:
     return high - low < STEPS * step or (left < STEPS and 2 * left <= found)
 
 
-def levels(exact: np.ndarray) -> int:
+def count_levels(exact: np.ndarray) -> int:
     """How many numbers there are, where floats that differ by rounding alone count as one."""
     ascending = np.unique(exact)
     gaps = np.diff(ascending)

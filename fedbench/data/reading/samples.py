@@ -13,8 +13,8 @@ from PIL import Image
 from fedbench.data.reading.images import COLOUR, GREY, Item, pixels
 from fedbench.errors import ConfigError
 
-Kind = Literal["image", "feature", "token"]
-KINDS = get_args(Kind)
+SampleKind = Literal["image", "feature", "token"]
+SAMPLE_KINDS = get_args(SampleKind)
 COLOURS = (1, 3)
 """Channels that images have as a rule."""
 EXACT = 2**24
@@ -32,14 +32,14 @@ class SampleReader:
     images with transparent pixels, so far.
     """
 
-    kind: Kind
+    kind: SampleKind
     whole: bool = False
     channels: int | None = None
     remarks: tuple[str, ...] = ()
     transparent: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, first: Item, kind: Kind | None = None) -> "SampleReader":
+    def of(cls, first: Item, kind: SampleKind | None = None) -> "SampleReader":
         """For samples like this one. kind: what they are, where that was said. Raises ConfigError."""
         value = first.image
         if isinstance(value, Image.Image):
@@ -113,7 +113,7 @@ def as_array(value: Any, where: str) -> np.ndarray:
     return value
 
 
-def _kind_of(array: np.ndarray) -> tuple[Kind, tuple[str, ...]]:
+def _kind_of(array: np.ndarray) -> tuple[SampleKind, tuple[str, ...]]:
     """What samples are where nobody said it, and what is to be said of it."""
     shape = list(array.shape)
     if array.dtype == np.uint8 and array.ndim in (2, 3):

@@ -8,11 +8,11 @@ import numpy as np
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.errors import ConfigError
 
-FEW = 20
+FEW_VALUES = 20
 """So many whole values, written as floats, are classes where nothing is said."""
 REPEATED = 20
 """So often, on average, whole numbers with gaps occur that are classes where nothing is said."""
-NAMED = 20
+NAMES_SHOWN = 20
 """So many labels are listed in a line."""
 
 
@@ -108,7 +108,7 @@ def _floats(values: np.ndarray, task: str, names: Sequence[str], classes: int | 
     different = len(np.unique(values))
     if not declared and 2 * different > len(values):
         return _with(_numbers(values), "the targets are whole numbers that hardly repeat: regression")
-    if not declared and different > FEW:
+    if not declared and different > FEW_VALUES:
         raise ConfigError(
             f"the targets are floats with {different} different whole values: say --task classification where they are "
             "classes, or --task regression where they are numbers"
@@ -149,7 +149,7 @@ def _whole(values: np.ndarray, names: Sequence[str], classes: int | None, declar
             "it is a class",
         )
     gaps = len(found) <= found[-1] - found[0]
-    if not declared and len(found) > FEW and len(values) < (REPEATED if gaps else 2) * len(found):
+    if not declared and len(found) > FEW_VALUES and len(values) < (REPEATED if gaps else 2) * len(found):
         raise ConfigError(
             f"the targets are whole numbers that hardly repeat ({len(found)} different ones in {len(values)} samples): "
             "say --task regression where they are numbers, or --task classification where they are classes"
@@ -227,6 +227,6 @@ def _range(count: int) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    if len(names) <= NAMED:
+    if len(names) <= NAMES_SHOWN:
         return ", ".join(names)
-    return f"{', '.join(names[: NAMED // 2])}, ... {', '.join(names[-2:])}"
+    return f"{', '.join(names[: NAMES_SHOWN // 2])}, ... {', '.join(names[-2:])}"

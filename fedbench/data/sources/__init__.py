@@ -58,7 +58,7 @@ def names() -> list[str]:
     return sorted(SETS.names(), key=lambda name: (":" in name, name))
 
 
-def find(config: DataConfig, progress: OnProgress | None = None) -> Source:
+def find_source(config: DataConfig, progress: OnProgress | None = None) -> Source:
     """The source that a configuration names; published files that are missing are downloaded. Raises ConfigError."""
     found, path = load(config.name), path_of(config.name)
     if not isinstance(found, ModuleType):

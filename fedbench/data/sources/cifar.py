@@ -11,11 +11,12 @@ import numpy as np
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
-from fedbench.data.reading.published import Download, Extent, Published, check_pickles
+from fedbench.data.reading.download import Download
+from fedbench.data.reading.published import Extent, Published, check_pickles
 from fedbench.errors import ConfigError
 
-KINDS = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
-BLOCK = 1000
+TORCHVISION_CIFAR = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
+IMAGES_PER_SLICE = 1000
 
 
 class Options(Section):
@@ -25,7 +26,7 @@ class Options(Section):
 def pickle_kind(name: str) -> Any:
     from torchvision import datasets
 
-    return getattr(datasets, KINDS[name])
+    return getattr(datasets, TORCHVISION_CIFAR[name])
 
 
 def cifar_downloads(name: str) -> tuple[Download, ...]:
@@ -73,7 +74,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
     names = tuple(parts[0].classes)
     for part in parts:
         check_part(folder, part, len(names))
-    return Content(*map(len, parts), chain.from_iterable(map(unpickled_slices, parts)), len(names), names)
+    train, test = map(len, parts)
+    return Content(train, test, chain.from_iterable(map(unpickled_slices, parts)), len(names), names)
 
 
 def check_part(folder: Path, part: Any, classes: int) -> None:
@@ -84,5 +86,7 @@ def check_part(folder: Path, part: Any, classes: int) -> None:
 
 def unpickled_slices(part: Any) -> Iterator[Block]:
     labels = np.array(part.targets, np.int64)
-    for start in range(0, len(labels), BLOCK):
-        yield Block(part.data[start : start + BLOCK].transpose(0, 3, 1, 2), labels[start : start + BLOCK])
+    for start in range(0, len(labels), IMAGES_PER_SLICE):
+        yield Block(
+            part.data[start : start + IMAGES_PER_SLICE].transpose(0, 3, 1, 2), labels[start : start + IMAGES_PER_SLICE]
+        )

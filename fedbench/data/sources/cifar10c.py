@@ -18,16 +18,12 @@ from pydantic import Field, field_validator
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
-from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
+from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, unreadable_error
+from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import is_test_row
-from fedbench.data.reading.published import Download, Extent, Published
+from fedbench.data.reading.published import Extent, Published
 from fedbench.errors import ConfigError
 
-COMMON = (
-    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
-    *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
-)
-"""The fifteen types of the benchmark, in its order."""
 Corruption = Literal[
     "gaussian_noise",
     "shot_noise",
@@ -49,6 +45,11 @@ Corruption = Literal[
     "spatter",
     "saturate",
 ]
+COMMON_CORRUPTIONS: tuple[Corruption, ...] = (
+    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+)
+"""The fifteen types of the benchmark, in its order."""
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SEVERITIES = 5
 
@@ -58,7 +59,7 @@ class Options(Section):
 
     severity: int = Field(5, ge=1, le=SEVERITIES, description="strength of the corruption")
     corruptions: list[Corruption] = Field(
-        [*COMMON], min_length=1, description="corruption types (default: the fifteen of the benchmark)"
+        [*COMMON_CORRUPTIONS], min_length=1, description="corruption types (default: the fifteen of the benchmark)"
     )
 
     @field_validator("corruptions", mode="before")
@@ -77,10 +78,10 @@ class Options(Section):
 PUBLISHED = {
     "cifar10c": Published(
         Extent(50_000, (3, 32, 32), 10),
-        ("labels.npy", *(f"{name}.npy" for name in COMMON)),
+        ("labels.npy", *(f"{name}.npy" for name in COMMON_CORRUPTIONS)),
         below=("CIFAR-10-C",),
         size="2.9 GB",
-        extras=tuple(f"{name}.npy" for name in get_args(Corruption)[len(COMMON) :]),
+        extras=tuple(f"{name}.npy" for name in get_args(Corruption)[len(COMMON_CORRUPTIONS) :]),
         downloads=lambda: (
             Download(
                 "CIFAR-10-C.tar",
@@ -107,7 +108,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
     own = labels[:each]
     test = np.array([is_test_row(row) for row in range(each)])
     start = (options.severity - 1) * each
-    blocks = parts([images[start : start + each] for images in files.values()], own, test)
+    blocks = corrupted_blocks([images[start : start + each] for images in files.values()], own, test)
     train, held = (len(files) * int(rows.sum()) for rows in (~test, test))
     warnings = (
         f"corrupted copies of CIFAR-10's test images at severity {options.severity}; "
@@ -116,26 +117,26 @@ def read(name: str, folder: Path, options: Options) -> Content:
     return Content(train, held, blocks, len(CLASSES), CLASSES, domain_names=tuple(files), warnings=warnings)
 
 
-def parts(files: list[np.ndarray], labels: np.ndarray, test: np.ndarray) -> Iterator[Block]:
+def corrupted_blocks(files: list[np.ndarray], labels: np.ndarray, test: np.ndarray) -> Iterator[Block]:
     """The training images of every type, then the test images."""
     for rows in (np.flatnonzero(~test), np.flatnonzero(test)):
         for domain, images in enumerate(files):
-            yield from sliced(np.asarray(images[rows]), labels[rows], domain)
+            yield from array_blocks(np.asarray(images[rows]), labels[rows], domain)
 
 
-def load(path: Path) -> Any:
+def map_array(path: Path) -> Any:
     """The array in a .npy file, mapped. Raises ConfigError."""
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; data.corruptions names types that are there")
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:
-        raise unreadable(path, ".npy", error) from error
+        raise unreadable_error(path, ".npy", error) from error
 
 
 def label_array(path: Path) -> np.ndarray:
     """int64 [5 * n]: the same n labels for each severity. Raises ConfigError."""
-    found = load(path)
+    found = map_array(path)
     count = getattr(found, "size", 0)
     if not count or count % SEVERITIES:
         raise ConfigError(f"{path}: {count} labels, not as many for each of {SEVERITIES} severities")
@@ -147,7 +148,7 @@ def label_array(path: Path) -> np.ndarray:
 
 
 def image_array(path: Path, count: int) -> np.ndarray:
-    images = checked_images(str(path), load(path))
+    images = checked_images(str(path), map_array(path))
     if len(images) != count:
         raise ConfigError(f"{path}: {len(images)} images, and {count} labels in labels.npy")
     return images

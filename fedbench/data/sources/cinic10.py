@@ -11,12 +11,13 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
+from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.listing import check_names, listed_content, some_images, subfolders
-from fedbench.data.reading.published import Download, Extent, Published
+from fedbench.data.reading.listing import check_names, listed_content, nonempty_images, subfolders
+from fedbench.data.reading.published import Extent, Published
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-DOMAINS = ("cifar10", "imagenet")
+CINIC_DOMAINS = ("cifar10", "imagenet")
 PUBLISHED = {
     "cinic10": Published(
         Extent(90_000, (3, 32, 32), 10),
@@ -47,14 +48,14 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 def read(name: str, folder: Path, options: Options) -> Content:
     train = [item for part in ("train", "valid")[: 1 + options.join_val] for item in listed_items(folder / part)]
-    return listed_content(train, listed_items(folder / "test"), CLASSES, None, DOMAINS)
+    return listed_content(train, listed_items(folder / "test"), CLASSES, None, CINIC_DOMAINS)
 
 
 def listed_items(part: Path) -> list[Item]:
     """The images of a part, class by class. Raises ConfigError."""
     check_names(part, [folder.name for folder in subfolders(part)], CLASSES)
     return [
-        Item(file, label, str(file), DOMAINS.index("cifar10" if file.name.startswith("cifar10-") else "imagenet"))
+        Item(file, label, str(file), CINIC_DOMAINS.index("cifar10" if file.name.startswith("cifar10-") else "imagenet"))
         for label, name in enumerate(CLASSES)
-        for file in some_images(part / name)
+        for file in nonempty_images(part / name)
     ]

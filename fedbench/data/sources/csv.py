@@ -16,8 +16,8 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
-from fedbench.data.reading.images import is_test_row, reason
-from fedbench.data.reading.items import DOMAINS, TARGETS, domain_numbers, key_of
+from fedbench.data.reading.images import is_test_row, library_reason
+from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, domain_numbers, find_key, key_of
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError
@@ -31,7 +31,7 @@ READ: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory
 """Only empty cells are missing, as NA may be a name; pandas guesses the type of a column from all of it."""
 DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?")
 OTHER_SEPARATORS = (";", "\t", "|")
-MOST = 50
+MOST_CATEGORIES = 50
 """Different values of a column of text that is read as categories."""
 
 
@@ -47,12 +47,12 @@ class Options(Section):
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
-    files = parts_of(path)
+    files = find_part_files(path)
     decided = {**options.model_dump(), "task": config.task}
     return Source(f"csv:{path}", partial(read, path, files, options, config.task), tuple(files.values()), decided)
 
 
-def parts_of(path: Path) -> dict[str, Path]:
+def find_part_files(path: Path) -> dict[str, Path]:
     """The file of each part; one part `train` where there is one file. Raises ConfigError."""
     if path.is_file():
         return {"train": path}
@@ -64,7 +64,7 @@ def parts_of(path: Path) -> dict[str, Path]:
 
 
 def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Content:
-    first, *others = (table_of(file, str if len(files) > 1 else None) for file in files.values())
+    first, *others = (load_table(file, str if len(files) > 1 else None) for file in files.values())
     for table in others:
         if other := sorted({*first.columns} ^ {*table.columns}):
             raise ConfigError(f"data csv:{path}: train.csv and test.csv have other columns: one lacks {other[0]}")
@@ -81,17 +81,17 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
     used = [name for name in whole.columns if name not in (label, user, *left_out)]
     for name in filter(None, [label, user, *used]):
         check_whole(rows, whole[name])
-    features, remarks = encoded(rows, whole[used])
+    features, remarks = encode_features(rows, whole[used])
     test = np.arange(len(whole)) >= len(first) if others else np.array([is_test_row(i) for i in range(len(whole))])
     owners = None if user is None else owners_of(whole[user])
-    remarks.insert(0, described(label, user, left_out))
+    remarks.insert(0, columns_text(label, user, left_out))
     if not others:
         remarks.append("the table has no test part: every fifth row is for testing")
     blocks = [
         Block(features[own], targets_of(whole[label])[own], None if owners is None else owners[own])
         for own in (~test, test)
     ]
-    meaning = partial(learnt, rows, np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)]), task)
+    meaning = partial(table_targets, rows, np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)]), task)
     return Content(
         int((~test).sum()),
         int(test.sum()),
@@ -119,14 +119,14 @@ class TableRows:
         raise IndexError(row)
 
 
-def table_of(file: Path, types: type | None = None) -> "DataFrame":
+def load_table(file: Path, types: type | None = None) -> "DataFrame":
     """A file as a table. types: of all columns, if said. Raises ConfigError."""
     import pandas as pd
 
     try:
         table = pd.read_csv(file, dtype=types, **READ)
     except Exception as error:
-        raise ConfigError(f"{file}: not a table that pandas can read ({reason(error)})") from error
+        raise ConfigError(f"{file}: not a table that pandas can read ({library_reason(error)})") from error
     if not len(table):
         raise ConfigError(f"{file}: no rows in it")
     table = table.rename(columns=str)
@@ -161,13 +161,13 @@ def columns_of(where: str, table: "DataFrame", options: Options) -> tuple[str, s
     """The columns of target and user. Raises ConfigError."""
     names = [name for name in table.columns if name not in options.drop]
     hint = " (and --data.drop the other, unless it is a feature)"
-    user = key_of("user", options.user, DOMAINS, names, where, needed=False, hint=hint, noun="column")
-    label = key_of("label", options.label, TARGETS, names, where, hint=hint, noun="column")
+    user = find_key("user", options.user, DOMAIN_KEYS, names, where, hint, "column")
+    label = key_of("label", options.label, TARGETS, names, where, hint, "column")
     assert label is not None
     return label, user
 
 
-def described(label: str, user: str | None, left_out: list[str]) -> str:
+def columns_text(label: str, user: str | None, left_out: list[str]) -> str:
     """Which columns are no features."""
     line = f"column {label} is the target"
     line += f", {user} says whose sample a row is" if user else ""
@@ -192,7 +192,7 @@ def check_whole(rows: TableRows, column: "Series") -> None:
         )
 
 
-def encoded(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
+def encode_features(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
     """Features float32 [rows, D], and how columns of text were read. Raises ConfigError."""
     import pandas as pd
 
@@ -208,12 +208,12 @@ def encoded(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, list[str]]
             parts.append(numbers.astype(np.float32))
             continue
         values = sorted(map(str, column.unique()))
-        if len(values) > MOST and all(map(DECIMAL_COMMA.fullmatch, values)):
+        if len(values) > MOST_CATEGORIES and all(map(DECIMAL_COMMA.fullmatch, values)):
             raise ConfigError(f"{where}: column {name} holds numbers with a decimal comma; write a point")
-        if len(values) > MOST:
+        if len(values) > MOST_CATEGORIES:
             raise ConfigError(
-                f"{where}: column {name} holds {len(values)} different texts, more than the {MOST} of a category; "
-                f"--data.drop {name} leaves it out"
+                f"{where}: column {name} holds {len(values)} different texts, more than the {MOST_CATEGORIES} of a "
+                f"category; --data.drop {name} leaves it out"
             )
         categories.append(f"{name} ({len(values)})")
         parts.append((column.astype(str).to_numpy(str)[:, None] == np.array(values)).astype(np.float32))
@@ -231,7 +231,7 @@ def targets_of(column: "Series") -> np.ndarray:
     return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(str).to_numpy(str)
 
 
-def learnt(rows: TableRows, order: np.ndarray, task: str, values: np.ndarray) -> Targets:
+def table_targets(rows: TableRows, order: np.ndarray, task: str, values: np.ndarray) -> Targets:
     """order: of each target its row in the whole table. Raises ConfigError."""
     try:
         return read_targets(values, task)

@@ -14,22 +14,23 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
+from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item, is_test_row
 from fedbench.data.reading.listing import (
     ListedImage,
-    Seen,
+    SeenFiles,
     check_names,
-    inside,
     listed_content,
-    rows_of,
-    some_images,
+    nonempty_images,
+    path_below,
+    read_list,
     subfolders,
 )
-from fedbench.data.reading.published import Download, Extent, Published
+from fedbench.data.reading.published import Extent, Published
 from fedbench.errors import ConfigError
 
 TwoParts = tuple[list[Item], list[Item]]
-SPLITS = "splits.csv"
+SPLITS_FILE = "splits.csv"
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def published_as(name: str, train: int, below: tuple[str, ...], size: str, origi
         Extent(train, (3, side, side), len(layout.classes)),
         layout.domains,
         below=below,
-        extras=("*.txt", SPLITS),
+        extras=("*.txt", SPLITS_FILE),
         wanted=layout.wanted,
         downloads=domainnet_downloads if name == "domainnet10" else tuple,
         origin=origin,
@@ -163,7 +164,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
     layout = LAYOUTS[name]
     check_names(folder, [place.name for place in subfolders(folder)], layout.domains, "domain")
     warnings: tuple[str, ...] = ()
-    if (folder / SPLITS).is_file():
+    if (folder / SPLITS_FILE).is_file():
         parts = by_table(folder, layout)
     elif any((folder / f"{domain}{suffix}").is_file() for domain in layout.domains for suffix in layout.lists):
         parts = by_lists(folder, layout)
@@ -189,7 +190,7 @@ def by_turns(folder: Path, layout: FolderLayout) -> TwoParts:
     for domain, place in enumerate(layout.domains):
         check_names(folder / place, [own.name for own in subfolders(folder / place)], layout.classes)
         for label, name in enumerate(layout.classes):
-            for index, file in enumerate(some_images(folder / place / name)):
+            for index, file in enumerate(nonempty_images(folder / place / name)):
                 parts[is_test_row(index)].append(Item(file, label, str(file), domain))
     return parts
 
@@ -197,16 +198,16 @@ def by_turns(folder: Path, layout: FolderLayout) -> TwoParts:
 def by_lists(folder: Path, layout: FolderLayout) -> TwoParts:
     """Lines `DOMAIN/CLASS/FILE NUMBER`; the number must always go with the same class."""
     parts: TwoParts = ([], [])
-    seen, numbers = Seen(), dict[str, str]()
+    seen, numbers = SeenFiles(), dict[str, str]()
     for part, suffix in enumerate(layout.lists):
         for domain in layout.domains:
             path = folder / f"{domain}{suffix}"
             if not path.is_file():
                 raise ConfigError(f"{path}: no such file, though the set has other lists")
-            for row in rows_of(path, " "):
+            for row in read_list(path, " "):
                 if len(row.values) != 2 or not row.values[1].isdigit():
                     raise ConfigError(f"{row.where}: a path and a class number are expected")
-                item = listed(folder, layout, row.values[0], row, seen)
+                item = listed_item(folder, layout, row.values[0], row, seen)
                 if PurePosixPath(row.values[0]).parts[:1] != (domain,):
                     raise ConfigError(f"{row.where}: {row.values[0]} is not of the domain {domain}")
                 if item is None:
@@ -227,11 +228,11 @@ def check_number(numbers: dict[str, str], name: str, row: ListedImage) -> None:
 
 def by_table(folder: Path, layout: FolderLayout) -> TwoParts:
     """splits.csv: columns path and part, whatever else there is."""
-    parts, seen = dict[str, list[Item]](train=[], test=[]), Seen()
-    for path, part, row in listed_rows(folder / SPLITS):
+    parts, seen = dict[str, list[Item]](train=[], test=[]), SeenFiles()
+    for path, part, row in listed_rows(folder / SPLITS_FILE):
         if part not in parts:
             raise ConfigError(f"{row.where}: part {part!r}; train or test is expected")
-        item = listed(folder, layout, path, row, seen)
+        item = listed_item(folder, layout, path, row, seen)
         if item is None:
             raise ConfigError(f"{row.where}: {path} is of no class of this set")
         parts[part].append(item)
@@ -239,7 +240,7 @@ def by_table(folder: Path, layout: FolderLayout) -> TwoParts:
 
 
 def listed_rows(path: Path) -> Iterator[tuple[str, str, ListedImage]]:
-    header, *rows = rows_of(path, ",")
+    header, *rows = read_list(path, ",")
     if not {"path", "part"} <= set(header.values):
         raise ConfigError(f"{header.where}: columns path and part are expected, not {', '.join(header.values)}")
     at = [header.values.index(name) for name in ("path", "part")]
@@ -249,9 +250,9 @@ def listed_rows(path: Path) -> Iterator[tuple[str, str, ListedImage]]:
         yield row.values[at[0]], row.values[at[1]], row
 
 
-def listed(folder: Path, layout: FolderLayout, path: str, row: ListedImage, seen: Seen) -> Item | None:
+def listed_item(folder: Path, layout: FolderLayout, path: str, row: ListedImage, seen: SeenFiles) -> Item | None:
     """The item of a listed file; None for a class that the set leaves out. Raises ConfigError."""
-    place = inside(folder, path, row.where)
+    place = path_below(folder, path, row.where)
     domain, name, *rest = (*PurePosixPath(path).parts, "", "")[:3]
     if domain not in layout.domains or not rest[0]:
         raise ConfigError(f"{row.where}: {path} does not read DOMAIN/CLASS/FILE")

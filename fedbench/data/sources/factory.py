@@ -22,9 +22,9 @@ from pydantic import Field, ValidationError
 from fedbench.config import DataConfig, Section
 from fedbench.config.words import explain
 from fedbench.data.cache import Block, Content, Source
-from fedbench.data.reading.images import Item, blocks, remarks_on
-from fedbench.data.reading.items import Keys, Part, checked_target, domain_numbers
-from fedbench.data.reading.samples import Kind, SampleReader
+from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
+from fedbench.data.reading.items import GivenPart, Keys, checked_target, domain_numbers
+from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError, RunError, nearest
 
@@ -35,7 +35,7 @@ SHARE_OF_COPIES = 0.1
 class Reading(Section):
     """Keys `data.*` of how items are read, where the factory has no argument of that name."""
 
-    kind: Kind | None = Field(None, description="what the samples are (default: by their type, see the docs)")
+    kind: SampleKind | None = Field(None, description="what the samples are (default: by their type, see the docs)")
     classes: int | None = Field(
         None, ge=1, description="number of classes (default: the data set's `classes`, or by the labels)"
     )
@@ -49,7 +49,7 @@ def source(config: DataConfig, factory: Any) -> Source:
     own, reading = factory_arguments(config, factory)
     keys = Keys(reading.sample, reading.label, reading.user)
     made = zip(("train", "test"), make_parts(config, factory, own), strict=True)
-    parts = [Part.of(config.name, part, data, keys) for part, data in made]
+    parts = [GivenPart.of(config.name, part, data, keys) for part, data in made]
     reader = SampleReader.of(parts[0].item(0), reading.kind)
     probed = hashlib.sha256()
     lines = [line for part in parts if (line := part.probe(reader, probed))]
@@ -61,7 +61,8 @@ def source(config: DataConfig, factory: Any) -> Source:
         "probed": probed.hexdigest(),
     }
     fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *lines))
-    return Source(config.name, partial(read, config, *parts, reading.classes, fresh), options=decided)
+    train, test = parts
+    return Source(config.name, partial(read, config, train, test, reading.classes, fresh), options=decided)
 
 
 def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading]:
@@ -99,7 +100,7 @@ def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tup
     return train, test
 
 
-def read(config: DataConfig, train: Part, test: Part, count: int | None, reader: SampleReader) -> Content:
+def read(config: DataConfig, train: GivenPart, test: GivenPart, count: int | None, reader: SampleReader) -> Content:
     if None not in (train.count, test.count) and train.count != test.count and not (train.classes and test.classes):
         raise ConfigError(
             f"data {config.name}: the train part says {train.count} classes and the test part {test.count}; bring the "
@@ -130,7 +131,7 @@ def read(config: DataConfig, train: Part, test: Part, count: int | None, reader:
     return Content(
         len(train),
         len(test),
-        copies.among(blocks(items(), reader, "sample")),
+        copies.among(decoded_blocks(items(), reader, "sample")),
         kind=reader.kind,
         categories=True,
         warnings=reader.remarks,
@@ -168,7 +169,7 @@ class Copies:
             )
 
 
-def matched_classes(train: Part, test: Part) -> tuple[tuple[str, ...], np.ndarray | None]:
+def matched_classes(train: GivenPart, test: GivenPart) -> tuple[tuple[str, ...], np.ndarray | None]:
     """Names of all classes, and the number of each class of the test part in them where it has others."""
     if not train.classes or not test.classes or test.classes == train.classes:
         return train.classes or test.classes, None
@@ -205,10 +206,11 @@ class TargetReader:
     def _by_name(self, values: np.ndarray) -> np.ndarray:
         """Both parts may number their classes in another order: the names count."""
         assert self.matched is not None
-        high = np.flatnonzero(values[: self.train] >= (self.named or 0))
+        known = self.named or 0
+        high = np.flatnonzero(values[: self.train] >= known)
         if len(high):
             row = int(high[0])
-            raise TargetError(row, f"label {values[row]} is outside the class range; 0 to {self.named - 1}")
+            raise TargetError(row, f"label {values[row]} is outside the class range; 0 to {known - 1}")
         own = values[self.train :]
         wrong = np.flatnonzero((own < 0) | (own >= len(self.matched)))
         if len(wrong):

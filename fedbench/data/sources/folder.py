@@ -73,16 +73,16 @@ def find_parts(path: Path, options: Options) -> FolderParts:
         return of_clients(below, options)
     named = {part: below[name] for part, name in part_names(below).items()}
     if "train" not in named or 1 == len(named) < len(below):  # a class may be called train
-        return split(path, options)
+        return split_by_index(path, options)
     chosen, remarks = parts_by_folder(named, options, path)
     left_out = sorted({*below} - {folder.name for folder in chosen.values()})
     if left_out:
         remarks.append(f"folders of {path} that are no part of the data set and left out: {', '.join(left_out)}")
     if "test" not in chosen:
-        found = split(named["train"], options)
+        found = split_by_index(named["train"], options)
         return FolderParts(found.train, found.test, remarks=[*found.remarks, *remarks])
     domains = has_domains(named["train"]) if options.domains is None else options.domains
-    listed = {part: listing(folder, domains) for part, folder in chosen.items()}
+    listed = {part: list_images(folder, domains) for part, folder in chosen.items()}
     for part, folder in chosen.items():
         check_known(listed["train"], listed[part], folder)
     for domain in listed["train"]:
@@ -111,10 +111,10 @@ def parts_by_folder(named: dict[str, Path], options: Options, path: Path) -> tup
     return dict(named), []
 
 
-def split(path: Path, options: Options) -> FolderParts:
+def split_by_index(path: Path, options: Options) -> FolderParts:
     """Images without a test part: every fifth is one."""
     domains = has_domains(path) if options.domains is None else options.domains
-    found = listing(path, domains)
+    found = list_images(path, domains)
     train, test = (
         {
             domain: {name: [f for i, f in enumerate(files) if is_test_row(i) == held] for name, files in own.items()}
@@ -195,7 +195,7 @@ def has_domains(path: Path) -> bool:
     return all(set(first) == set(names) for names in others)
 
 
-def listing(path: Path, domains: bool) -> Listing:
+def list_images(path: Path, domains: bool) -> Listing:
     """Raises ConfigError."""
     places = {folder.name: folder for folder in subfolders(path)} if domains else {"": path}
     found = {domain: by_class(place) for domain, place in places.items()}

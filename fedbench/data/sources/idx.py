@@ -15,12 +15,13 @@ import numpy as np
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
-from fedbench.data.reading.published import Download, Extent, Published, changed_warning, entry, told_by
-from fedbench.errors import ConfigError
+from fedbench.data.reading.download import Download
+from fedbench.data.reading.published import Extent, Published, changed_warning, find_entry
+from fedbench.errors import ConfigError, first_line
 
-KINDS = {"mnist": "MNIST", "fmnist": "FashionMNIST", "emnist": "EMNIST"}
-SIZES = {"mnist": "12 MB", "fmnist": "31 MB", "emnist": "0.56 GB"}
-BLOCK = 1000
+TORCHVISION_IDX = {"mnist": "MNIST", "fmnist": "FashionMNIST", "emnist": "EMNIST"}
+IDX_DOWNLOAD_SIZES = {"mnist": "12 MB", "fmnist": "31 MB", "emnist": "0.56 GB"}
+IMAGES_READ_AT_ONCE = 1000
 LARGEST_SIDE = 4096
 
 
@@ -28,48 +29,48 @@ class Options(Section):
     """No options."""
 
 
-def names_of(prefix: str, test: str) -> tuple[str, ...]:
+def idx_file_names(prefix: str, test: str) -> tuple[str, ...]:
     """Images and labels of the training part, then of the test part."""
     parts = [f"{prefix}{part}" for part in ("train", test)]
     return tuple(f"{part}-{kind}-ubyte" for part in parts for kind in ("images-idx3", "labels-idx1"))
 
 
-def kind_of(name: str) -> Any:
+def torchvision_class(name: str) -> Any:
     from torchvision import datasets
 
-    return getattr(datasets, KINDS[name])
+    return getattr(datasets, TORCHVISION_IDX[name])
 
 
 def idx_downloads(name: str) -> tuple[Download, ...]:
-    kind = kind_of(name)
+    kind = torchvision_class(name)
     if name == "emnist":
         return (Download("gzip.zip", (kind.url,), kind.md5),)
     return tuple(Download(file, tuple(mirror + file for mirror in kind.mirrors), md5) for file, md5 in kind.resources)
 
 
 def idx_sums(name: str) -> dict[str, str]:
-    return dict(kind_of(name).resources)
+    return dict(torchvision_class(name).resources)
 
 
-MNIST_FILES = names_of("", "t10k")
+MNIST_FILES = idx_file_names("", "t10k")
 PUBLISHED = {
     name: Published(
         Extent(60_000, (1, 28, 28), 10),
         MNIST_FILES,
-        below=(f"{KINDS[name]}/raw", "raw"),
+        below=(f"{TORCHVISION_IDX[name]}/raw", "raw"),
         downloads=partial(idx_downloads, name),
         sums=partial(idx_sums, name),
-        size=SIZES[name],
+        size=IDX_DOWNLOAD_SIZES[name],
     )
     for name in ("mnist", "fmnist")
 } | {
     "emnist": Published(
         Extent(697_932, (1, 28, 28), 62),
-        names_of("emnist-byclass-", "test"),
+        idx_file_names("emnist-byclass-", "test"),
         below=("EMNIST/raw", "raw", "gzip"),
         wanted=lambda name: "emnist-byclass-" in name,
         downloads=partial(idx_downloads, "emnist"),
-        size=SIZES["emnist"],
+        size=IDX_DOWNLOAD_SIZES["emnist"],
     )
 }
 
@@ -80,7 +81,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 def read(name: str, folder: Path, options: Options) -> Content:
     """A warning names every file whose checksum is not the published one. EMNIST's images are turned upright."""
-    files = [found for file in PUBLISHED[name].names if (found := entry(folder, file))]
+    files = [found for file in PUBLISHED[name].names if (found := find_entry(folder, file))]
     names = class_names(name)
     labels = [idx_labels(files[i], len(names)) for i in (1, 3)]
     shapes = [image_shape(files[i], files[i + 1], len(own)) for i, own in zip((0, 2), labels, strict=True)]
@@ -88,18 +89,19 @@ def read(name: str, folder: Path, options: Options) -> Content:
         raise ConfigError(f"{files[2]}: images of another size than in {files[0].name}")
     parts = (image_blocks(files[i], own, upright=name == "emnist") for i, own in zip((0, 2), labels, strict=True))
     warnings = changed_warning(PUBLISHED[name], folder)
-    return Content(*map(len, labels), chain.from_iterable(parts), len(names), names, warnings=warnings)
+    train, test = map(len, labels)
+    return Content(train, test, chain.from_iterable(parts), len(names), names, warnings=warnings)
 
 
 def class_names(name: str) -> tuple[str, ...]:
-    kind = kind_of(name)
+    kind = torchvision_class(name)
     if name == "emnist":
         return tuple(kind.classes_split_dict["byclass"])
     return tuple(text.split(" - ")[0] for text in kind.classes)
 
 
 @contextmanager
-def opened_idx(path: Path, dimensions: int) -> Iterator[tuple[BinaryIO, tuple[int, ...]]]:
+def open_idx(path: Path, dimensions: int) -> Iterator[tuple[BinaryIO, tuple[int, ...]]]:
     """The file behind its header, and the shape that it announces. Raises ConfigError, also for what is read later."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
@@ -111,12 +113,12 @@ def opened_idx(path: Path, dimensions: int) -> Iterator[tuple[BinaryIO, tuple[in
                 raise ConfigError(f"{path}: announces {' x '.join(map(str, shape))} values")
             yield file, shape  # type: ignore[misc]
     except (OSError, EOFError, zlib.error) as error:
-        raise ConfigError(f"{path}: damaged or not whole ({told_by(error)})") from error
+        raise ConfigError(f"{path}: damaged or not whole ({first_line(error)})") from error
 
 
-def header(path: Path) -> tuple[int, ...]:
+def read_header(path: Path) -> tuple[int, ...]:
     """The announced shape of an image file."""
-    with opened_idx(path, 3) as (_, shape):
+    with open_idx(path, 3) as (_, shape):
         return shape
 
 
@@ -128,9 +130,9 @@ def check_end(path: Path, file: BinaryIO, announced: int) -> None:
 
 def idx_labels(path: Path, classes: int) -> np.ndarray:
     """int64 [n]. Raises ConfigError."""
-    with opened_idx(path, 1) as (file, (count,)):
+    with open_idx(path, 1) as (file, (count,)):
         labels = np.frombuffer(file.read(min(count, 2**31)), np.uint8).astype(np.int64)
-        check_count(path, count, len(labels))
+        check_label_count(path, count, len(labels))
         check_end(path, file, count)
     wrong = np.flatnonzero(labels >= classes)
     if len(wrong):
@@ -139,14 +141,14 @@ def idx_labels(path: Path, classes: int) -> np.ndarray:
     return labels
 
 
-def check_count(path: Path, announced: int, there: float) -> None:
+def check_label_count(path: Path, announced: int, there: float) -> None:
     if announced != there:
         raise ConfigError(f"{path}: {announced} rows announced, {there:g} are there")
 
 
 def image_shape(image_file: Path, label_file: Path, labels: int) -> tuple[int, ...]:
     """What the header announces, before anything is decoded."""
-    shape = header(image_file)
+    shape = read_header(image_file)
     if shape[0] != labels:
         raise ConfigError(f"{label_file}: {labels} labels, and {shape[0]} images in {image_file.name}")
     return shape
@@ -154,12 +156,12 @@ def image_shape(image_file: Path, label_file: Path, labels: int) -> tuple[int, .
 
 def image_blocks(path: Path, labels: np.ndarray, upright: bool) -> Iterator[Block]:
     """Images uint8 [b, 1, H, W], read as a stream."""
-    with opened_idx(path, 3) as (file, (count, height, width)):
-        for start in range(0, count, BLOCK):
-            size = min(BLOCK, count - start) * height * width
+    with open_idx(path, 3) as (file, (count, height, width)):
+        for start in range(0, count, IMAGES_READ_AT_ONCE):
+            size = min(IMAGES_READ_AT_ONCE, count - start) * height * width
             data = file.read(size)
             if len(data) < size:
-                check_count(path, count, start + len(data) / (height * width))
+                check_label_count(path, count, start + len(data) / (height * width))
             images = np.frombuffer(data, np.uint8).reshape(-1, 1, height, width)
-            yield Block(images.swapaxes(2, 3) if upright else images, labels[start : start + BLOCK])
+            yield Block(images.swapaxes(2, 3) if upright else images, labels[start : start + IMAGES_READ_AT_ONCE])
         check_end(path, file, count)

@@ -10,8 +10,9 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
-from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
-from fedbench.data.reading.published import Download, Extent, Published, changed_warning
+from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, unreadable_error
+from fedbench.data.reading.download import Download
+from fedbench.data.reading.published import Extent, Published, changed_warning
 from fedbench.errors import ConfigError
 
 ORGANS = (
@@ -20,7 +21,7 @@ ORGANS = (
 )
 RECORD = "https://zenodo.org/records/10519652/files/{}?download=1"
 SUMS = {"organamnist": "68e3f8846a6bd62f0c9bf841c0d9eacc", "organcmnist": "b9ceb9546e10131b32923c5bbeaea2b1"}
-SIZES = {"organamnist": "38 MB", "organcmnist": "16 MB"}
+MEDMNIST_DOWNLOAD_SIZES = {"organamnist": "38 MB", "organcmnist": "16 MB"}
 TRAINS = {"organamnist": 34_561, "organcmnist": 12_975}
 """Images of the training part."""
 
@@ -42,7 +43,7 @@ PUBLISHED = {
         below=(".medmnist",),
         downloads=partial(medmnist_downloads, f"{name}.npz", md5),
         sums=partial(dict, {f"{name}.npz": md5}),
-        size=SIZES[name],
+        size=MEDMNIST_DOWNLOAD_SIZES[name],
     )
     for name, md5 in SUMS.items()
 }
@@ -55,17 +56,17 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 def read(name: str, folder: Path, options: Options) -> Content:
     """A warning names the file where its checksum is not the published one."""
     path = folder / f"{name}.npz"
-    parts = [load(path, part) for part in ("train", "val", "test")]
+    parts = [load_part(path, part) for part in ("train", "val", "test")]
     if len({images.shape[1:] for images, _ in parts}) > 1:
         raise ConfigError(f"{path}: the parts hold images of different sizes")
     train = parts[:2] if options.join_val else parts[:1]
-    blocks = chain.from_iterable(sliced(*part) for part in (*train, parts[2]))
+    blocks = chain.from_iterable(array_blocks(*part) for part in (*train, parts[2]))
     count = sum(len(labels) for _, labels in train)
     warnings = changed_warning(PUBLISHED[name], folder)
     return Content(count, len(parts[2][1]), blocks, len(ORGANS), ORGANS, warnings=warnings)
 
 
-def load(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+def load_part(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
     """Images uint8 [n, H, W] and labels int64 [n] of a part. Raises ConfigError."""
     keys = [f"{part}_images", f"{part}_labels"]
     try:
@@ -73,7 +74,7 @@ def load(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
             absent = [key for key in keys if key not in arrays]
             images, labels = (None, None) if absent else (arrays[key] for key in keys)
     except Exception as error:
-        raise unreadable(path, ".npz", error) from error
+        raise unreadable_error(path, ".npz", error) from error
     if images is None or labels is None:
         raise ConfigError(f"{path}: no array {absent[0]} in it")
     where = f"{path}, {part} part"

@@ -13,7 +13,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.listing import ListedImage, Seen, inside, listed_content, rows_of
+from fedbench.data.reading.listing import ListedImage, SeenFiles, listed_content, path_below, read_list
 from fedbench.data.reading.published import Extent, Published
 from fedbench.errors import ConfigError
 
@@ -44,10 +44,10 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 def read(name: str, folder: Path, options: Options) -> Content:
     """Classes in ascending order of their WordNet numbers. Raises ConfigError."""
-    seen, listed = Seen(), {}
+    seen, listed = SeenFiles(), dict[str, list[tuple[Path, str]]]()
     for part in LISTS:
         for file, number, row in rows_in(folder / part):
-            path = seen.add(inside(folder / "images", file, row.where), row.where)
+            path = seen.add(path_below(folder / "images", file, row.where), row.where)
             listed.setdefault(number, []).append((path, f"{path} ({row.where})"))
     names = tuple(sorted(listed))
     parts: tuple[list[Item], list[Item]] = ([], [])
@@ -60,7 +60,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 def rows_in(path: Path) -> list[tuple[str, str, ListedImage]]:
     """(file, WordNet number, row) of every line. Raises ConfigError."""
-    header, *rows = rows_of(path, ",")
+    header, *rows = read_list(path, ",")
     if not {"filename", "label"} <= set(header.values):
         raise ConfigError(f"{header.where}: columns filename and label are expected, not {', '.join(header.values)}")
     at = [header.values.index(name) for name in ("filename", "label")]

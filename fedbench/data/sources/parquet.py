@@ -16,21 +16,21 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import (
     Item,
-    blocks,
     channels_of,
     checked_label,
+    decoded_blocks,
     decoder,
     is_test_row,
-    reason,
+    library_reason,
     remarks_on,
 )
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, nearest
 
-LABELS = ("label", "labels", "fine_label", "target", "class", "y")
-DOMAINS = ("domain", "domains")
+LABEL_COLUMNS = ("label", "labels", "fine_label", "target", "class", "y")
+DOMAIN_COLUMNS = ("domain", "domains")
 IMAGES = ("image", "img", "images", "picture", "pixels")
-PART = re.compile(r"(?:^|[-_.])(train|test|validation|valid|val)(?:[-_.]|$)", re.IGNORECASE)
+PART_IN_NAME = re.compile(r"(?:^|[-_.])(train|test|validation|valid|val)(?:[-_.]|$)", re.IGNORECASE)
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
 
@@ -90,7 +90,7 @@ def parquet_parts(path: Path, options: Options) -> tuple[dict[str, list[Path]], 
 def part_of(relative: Path) -> str:
     """train, test, val, or nothing: told by the file's name, or by the folder that it is in."""
     for name in (relative.stem, *reversed(relative.parent.parts)):
-        if found := PART.search(name):
+        if found := PART_IN_NAME.search(name):
             part = found[1].lower()
             return "val" if part.startswith("val") else part
     return ""
@@ -152,7 +152,7 @@ def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: 
     return Content(
         train + val,
         test,
-        blocks(items(), decode),
+        decoded_blocks(items(), decode),
         domain_names=domains,
         warnings=tuple(remarks),
         val=val,
@@ -162,7 +162,7 @@ def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: 
 
 
 @contextmanager
-def readable(file: Path) -> Iterator[Any]:
+def open_parquet(file: Path) -> Iterator[Any]:
     """The opened file; what goes wrong with it while it is read is a ConfigError."""
     import pyarrow
     import pyarrow.parquet
@@ -171,11 +171,11 @@ def readable(file: Path) -> Iterator[Any]:
         with pyarrow.parquet.ParquetFile(file, page_checksum_verification=True) as opened:
             yield opened
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise ConfigError(f"{file}: not a whole parquet file ({reason(error)})") from error
+        raise ConfigError(f"{file}: not a whole parquet file ({library_reason(error)})") from error
 
 
 def row_count(file: Path) -> int:
-    with readable(file) as opened:
+    with open_parquet(file) as opened:
         count: int = opened.metadata.num_rows
     if not count:
         raise ConfigError(f"{file}: no rows in it")
@@ -195,12 +195,12 @@ def agreed_columns(files: list[Path], options: Options) -> ParquetColumns:
 
 def find_columns(file: Path, options: Options) -> ParquetColumns:
     """By option, else by the schema's Hugging Face metadata, else by name. Raises ConfigError."""
-    with readable(file) as opened:
+    with open_parquet(file) as opened:
         schema = opened.schema_arrow
     features = hugging_face_features(schema)
     image = pick(file, schema, "image", options.image_column, of_kind(features, "Image"), IMAGES)
-    label = pick(file, schema, "label", options.label_column, of_kind(features, "ClassLabel"), LABELS)
-    domain = options.domain_column or next((name for name in DOMAINS if name in schema.names), None)
+    label = pick(file, schema, "label", options.label_column, of_kind(features, "ClassLabel"), LABEL_COLUMNS)
+    domain = options.domain_column or next((name for name in DOMAIN_COLUMNS if name in schema.names), None)
     if domain:
         domain = pick(file, schema, "domain", domain, [], ())
     check_types(file, schema, image, label, domain)
@@ -275,7 +275,7 @@ def domain_names(files: Iterable[Path], columns: ParquetColumns) -> tuple[str, .
         return columns.domain_names
     found = set()
     for file in files:
-        with readable(file) as opened:
+        with open_parquet(file) as opened:
             for batch in opened.iter_batches(batch_size=2**16, columns=[columns.domain]):
                 found |= set(batch.column(columns.domain).unique().to_pylist())
     return tuple(map(str, sorted(found - {None})))
@@ -295,7 +295,7 @@ def items_of(
     """
     number, numbers = 0, {name: i for i, name in enumerate(domains)}
     for file in files:
-        for row, (image, label, domain) in enumerate(cells(file, columns)):
+        for row, (image, label, domain) in enumerate(cell_values(file, columns)):
             if test is None or is_test_row(number) == test:
                 where = f"{file}, row {row}"
                 if image is None:
@@ -318,10 +318,10 @@ def parquet_domain(value: Any, columns: ParquetColumns, numbers: dict[str, int],
     return numbers[str(value)]
 
 
-def cells(file: Path, columns: ParquetColumns) -> Iterator[tuple[bytes | None, int | None, Any]]:
+def cell_values(file: Path, columns: ParquetColumns) -> Iterator[tuple[bytes | None, int | None, Any]]:
     """Encoded image, label and domain (None where there is no such column) of every row."""
     wanted = [name for name in (columns.image, columns.label, columns.domain) if name]
-    with readable(file) as opened:
+    with open_parquet(file) as opened:
         for batch in opened.iter_batches(batch_size=1024, columns=wanted):
             image, label = batch.column(columns.image), batch.column(columns.label)
             domains = batch.column(columns.domain).to_pylist() if columns.domain else [None] * len(label)

@@ -9,32 +9,33 @@ import numpy as np
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
-from fedbench.data.reading.arrays import checked_images, checked_labels, sliced, unreadable
-from fedbench.data.reading.published import Download, Extent, Published, changed_warning
+from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, unreadable_error
+from fedbench.data.reading.download import Download
+from fedbench.data.reading.published import Extent, Published, changed_warning
 from fedbench.errors import ConfigError
 
-PARTS = ("train", "test")
+SVHN_PARTS = ("train", "test")
 
 
 class Options(Section):
     """No options."""
 
 
-def lists() -> dict[str, tuple[str, str, str]]:
+def torchvision_lists() -> dict[str, tuple[str, str, str]]:
     """(address, file name, MD5) by part."""
     from torchvision.datasets import SVHN
 
-    return {part: tuple(SVHN.split_list[part]) for part in PARTS}
+    return {part: tuple(SVHN.split_list[part]) for part in SVHN_PARTS}
 
 
 PUBLISHED = {
     "svhn": Published(
         Extent(73_257, (3, 32, 32), 10),
-        tuple(f"{part}_32x32.mat" for part in PARTS),
+        tuple(f"{part}_32x32.mat" for part in SVHN_PARTS),
         below=("svhn", "SVHN"),
         size="0.25 GB",
-        downloads=lambda: tuple(Download(name, (address,), md5) for address, name, md5 in lists().values()),
-        sums=lambda: {name: md5 for _, name, md5 in lists().values()},
+        downloads=lambda: tuple(Download(name, (address,), md5) for address, name, md5 in torchvision_lists().values()),
+        sums=lambda: {name: md5 for _, name, md5 in torchvision_lists().values()},
     )
 }
 
@@ -45,17 +46,17 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 def read(name: str, folder: Path, options: Options) -> Content:
     """A warning names a file whose checksum is not the published one."""
-    (train, train_labels), (test, test_labels) = (part(folder / file) for file in PUBLISHED["svhn"].names)
+    (train, train_labels), (test, test_labels) = (read_part(folder / file) for file in PUBLISHED["svhn"].names)
     if train.shape[1:] != test.shape[1:]:
         raise ConfigError(f"{folder}: images of another size in the test part")
-    blocks = chain(sliced(train, train_labels), sliced(test, test_labels))
+    blocks = chain(array_blocks(train, train_labels), array_blocks(test, test_labels))
     warnings = changed_warning(PUBLISHED["svhn"], folder)
     return Content(len(train), len(test), blocks, 10, tuple("0123456789"), warnings=warnings)
 
 
-def part(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Images uint8 [n, H, W, 3] and labels int64 [n]; the file calls the digit 0 ten. Raises ConfigError."""
-    found = variables(path)
+    found = read_variables(path)
     images, labels = found.get("X"), found.get("y")
     if images is None or labels is None or getattr(images, "ndim", 0) != 4:
         raise ConfigError(f"{path}: the arrays X (height x width x 3 x count) and y are expected")
@@ -63,11 +64,11 @@ def part(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return images, checked_labels(str(path), labels, len(images), classes=10, first=1) % 10
 
 
-def variables(path: Path) -> dict[str, Any]:
+def read_variables(path: Path) -> dict[str, Any]:
     from scipy.io import loadmat
 
     try:
         found: dict[str, Any] = loadmat(path, variable_names=("X", "y"))
     except Exception as error:
-        raise unreadable(path, "MATLAB", error) from error
+        raise unreadable_error(path, "MATLAB", error) from error
     return found

@@ -7,9 +7,18 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
+from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.listing import Seen, check_names, inside, listed_content, rows_of, some_images, subfolders
-from fedbench.data.reading.published import Download, Extent, Published
+from fedbench.data.reading.listing import (
+    SeenFiles,
+    check_names,
+    listed_content,
+    nonempty_images,
+    path_below,
+    read_list,
+    subfolders,
+)
+from fedbench.data.reading.published import Extent, Published
 from fedbench.errors import ConfigError
 
 PUBLISHED = {
@@ -43,10 +52,10 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 def read(name: str, folder: Path, options: Options) -> Content:
     """Classes in ascending order of their WordNet numbers, as folder readers number them. Raises ConfigError."""
-    numbers = tuple(sorted(row.values[0] for row in rows_of(folder / "wnids.txt", "\t")))
+    numbers = tuple(sorted(row.values[0] for row in read_list(folder / "wnids.txt", "\t")))
     if len(set(numbers)) < len(numbers):
         raise ConfigError(f"{folder / 'wnids.txt'}: a class is listed twice")
-    words = {row.values[0]: row.values[-1].split(",")[0] for row in rows_of(folder / "words.txt", "\t")}
+    words = {row.values[0]: row.values[-1].split(",")[0] for row in read_list(folder / "words.txt", "\t")}
     names = tuple(words.get(number, number) for number in numbers)
     return listed_content(train_items(folder, numbers), val_items(folder, numbers), names, options.size)
 
@@ -56,18 +65,18 @@ def train_items(folder: Path, numbers: tuple[str, ...]) -> list[Item]:
     return [
         Item(file, label, str(file))
         for label, number in enumerate(numbers)
-        for file in some_images(folder / "train" / number / "images")
+        for file in nonempty_images(folder / "train" / number / "images")
     ]
 
 
 def val_items(folder: Path, numbers: tuple[str, ...]) -> list[Item]:
     """One image per line of the annotations: file, class, box. Raises ConfigError."""
-    path, seen, found = folder / "val" / "val_annotations.txt", Seen(), []
+    path, seen, found = folder / "val" / "val_annotations.txt", SeenFiles(), []
     labels = {number: label for label, number in enumerate(numbers)}
-    for row in rows_of(path, "\t"):
+    for row in read_list(path, "\t"):
         if len(row.values) < 2 or row.values[1] not in labels:
             given = row.values[1] if len(row.values) > 1 else "none"
             raise ConfigError(f"{row.where}: class {given} is not in wnids.txt")
-        file = seen.add(inside(folder / "val" / "images", row.values[0], row.where), row.where)
+        file = seen.add(path_below(folder / "val" / "images", row.values[0], row.where), row.where)
         found.append(Item(file, labels[row.values[1]], f"{file} ({row.where})"))
     return found

@@ -3,14 +3,14 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.data.partitions.assignment import random_stream
 from fedbench.data.partitions.classes import deal_classes
-from fedbench.data.partitions.holdings import generator
 from tests.data.partitions.dealing import deal, doubles, refused
 from tests.data.toys import EVEN, made
 
 
 def classes_dealt(classes: int, clients: int, each: int, how: str = "even", seed: int = 0) -> np.ndarray:
-    return deal_classes(classes, clients, PartitionConfig(classes=each, deal=how), generator(seed, "deal"))
+    return deal_classes(classes, clients, PartitionConfig(classes=each, deal=how), random_stream(seed, "deal"))
 
 
 def test_shards_give_every_class_equally_often():

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from fedbench.data.partitions.proportions import pieces
+from fedbench.data.partitions.proportions import piece_sizes
 from tests.data.partitions.dealing import deal, refused
 from tests.data.toys import EVEN, made
 
 
 def test_a_class_is_cut_where_the_cumulated_shares_are_rounded_down():
     ends = np.array([[0.25, 0.26, 1.0], [0.1, 0.55, 1.0]])
-    assert pieces(ends, np.array([10, 100])).tolist() == [[2, 0, 8], [10, 45, 45]]
+    assert piece_sizes(ends, np.array([10, 100])).tolist() == [[2, 0, 8], [10, 45, 45]]
 
 
 @pytest.mark.parametrize("name", ["dirichlet", "practical"])

@@ -9,8 +9,17 @@ from pydantic import Field
 
 from fedbench.config import Config, PartitionConfig
 from fedbench.data import partition
-from fedbench.data.partitions.holdings import Holdings
-from fedbench.data.partitions.scheme import Scheme, load, names, resolved, unused
+from fedbench.data.partitions.assignment import Assignment
+from fedbench.data.partitions.scheme import (
+    COMMON_KEYS,
+    FILE_KEYS,
+    Scheme,
+    headline,
+    load,
+    names,
+    resolve_scheme_options,
+    unused_key_warnings,
+)
 from fedbench.errors import ConfigError
 from tests.data.toys import EVEN
 
@@ -22,13 +31,20 @@ def test_every_file_is_a_scheme():
 
 def test_an_unknown_name_is_told_what_there_is():
     with pytest.raises(ConfigError, match=r"unknown scheme 'dirichlett': did you mean dirichlet or dirichlet-fixed\?"):
-        resolved(PartitionConfig(name="dirichlett"), False)
+        resolve_scheme_options(PartitionConfig(name="dirichlett"), False)
 
 
 def test_every_key_that_a_scheme_reads_is_one():
     for name in names():
         if name != "file":
             assert set(load(name).reads) <= set(load(name).Options.model_fields)
+
+
+def test_what_pages_name_of_a_scheme_is_what_it_reads():
+    for name in names():
+        own = set(load(name).Options.model_fields) - set(PartitionConfig.model_fields) if name != "file" else FILE_KEYS
+        reads = own if name == "file" else {*own, *COMMON_KEYS, *load(name).reads}
+        assert set(headline(name)) <= reads
 
 
 @pytest.mark.parametrize(
@@ -43,14 +59,14 @@ def test_every_key_that_a_scheme_reads_is_one():
     ],
 )
 def test_what_is_filled_in(asked, one_part, filled):
-    found = resolved(PartitionConfig(**asked), one_part)
+    found = resolve_scheme_options(PartitionConfig(**asked), one_part)
     assert {key: getattr(found, key) for key in filled} == filled
-    assert resolved(found, one_part) == found
+    assert resolve_scheme_options(found, one_part) == found
 
 
 def test_keys_that_change_nothing_are_named():
-    assert unused(PartitionConfig(name="iid", train_size=3)) == []
-    assert [line.split(" ")[0] for line in unused(PartitionConfig(name="iid", alpha=2, classes=3))] == [
+    assert unused_key_warnings(PartitionConfig(name="iid", train_size=3)) == []
+    assert [line.split(" ")[0] for line in unused_key_warnings(PartitionConfig(name="iid", alpha=2, classes=3))] == [
         "partition.alpha",
         "partition.classes",
     ]
@@ -71,12 +87,14 @@ def test_keys_that_change_nothing_are_named():
     ],
 )
 def test_keys_of_test_images_are_named_where_these_come_from_elsewhere(asked, one_part, keys):
-    found = unused(resolved(PartitionConfig(**asked), one_part))
+    found = unused_key_warnings(resolve_scheme_options(PartitionConfig(**asked), one_part))
     assert [line.split(" ")[0] for line in found] == [f"partition.{key}" for key in keys]
 
 
 def test_where_the_test_images_come_from_is_said():
-    (line,) = unused(resolved(PartitionConfig(name="dirichlet", test_size=20), one_part=False))
+    (line,) = unused_key_warnings(
+        resolve_scheme_options(PartitionConfig(name="dirichlet", test_size=20), one_part=False)
+    )
     assert line == "partition.test_size = 20 changes nothing: partition dirichlet does not use it with test = pooled"
 
 
@@ -89,7 +107,7 @@ def stripes(monkeypatch) -> None:
 
     def deal(source, options, rng):
         owners = lambda rows: (np.arange(len(rows)) + options.shift) % options.clients  # noqa: E731
-        return Holdings(source.train, owners(source.train)), Holdings(source.test, owners(source.test))
+        return Assignment(source.train, owners(source.train)), Assignment(source.test, owners(source.test))
 
     module = ModuleType("stripes")
     module.SCHEME = Scheme(deal, Options=Options)
@@ -105,7 +123,7 @@ def stripe(**more) -> list[int]:
 def test_a_scheme_has_keys_of_its_own():
     assert stripe() == [0, 5]
     assert stripe(shift=1) == [4, 9]
-    assert resolved(PartitionConfig(name="stripes:SCHEME", shift=2), False).options == {"shift": 2}
+    assert resolve_scheme_options(PartitionConfig(name="stripes:SCHEME", shift=2), False).options == {"shift": 2}
     with pytest.raises(ConfigError, match=r"partition.shift = -1: must be a whole number >= 0"):
         stripe(shift=-1)
     with pytest.raises(ConfigError, match=r"unknown key partition.shit: partition stripes:SCHEME .* mean shift\?"):

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from fedbench.data.reading.arrays import BLOCK, checked_images, checked_labels, sliced
+from fedbench.data.reading.arrays import IMAGES_PER_BLOCK, array_blocks, checked_images, checked_labels
 from fedbench.errors import ConfigError
 
 
 def test_blocks_are_channel_first_with_labels_and_domains():
-    images = np.zeros((BLOCK + 1, 4, 5, 3), np.uint8)
-    first, second = sliced(images, np.arange(BLOCK + 1), domain=2)
-    assert (first.samples.shape, second.samples.shape) == ((BLOCK, 3, 4, 5), (1, 3, 4, 5))
-    assert (second.targets.tolist(), second.domains.tolist()) == ([BLOCK], [2])
-    (grey,) = sliced(images[:2, :, :, 0], np.arange(2))
+    images = np.zeros((IMAGES_PER_BLOCK + 1, 4, 5, 3), np.uint8)
+    first, second = array_blocks(images, np.arange(IMAGES_PER_BLOCK + 1), domain=2)
+    assert (first.samples.shape, second.samples.shape) == ((IMAGES_PER_BLOCK, 3, 4, 5), (1, 3, 4, 5))
+    assert (second.targets.tolist(), second.domains.tolist()) == ([IMAGES_PER_BLOCK], [2])
+    (grey,) = array_blocks(images[:2, :, :, 0], np.arange(2))
     assert (grey.samples.shape, grey.domains) == ((2, 1, 4, 5), None)
 
 

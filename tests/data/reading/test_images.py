@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedbench.data.reading.images import Item, blocks, channels_of, checked_label, decoder, is_test_row
+from fedbench.data.reading.images import Item, channels_of, checked_label, decoded_blocks, decoder, is_test_row
 from fedbench.errors import ConfigError
 
 
@@ -31,13 +31,13 @@ def test_a_set_is_grey_where_every_image_is(item):
 
 
 def test_blocks_keep_the_order(item):
-    (block,) = blocks([item(value, label=value) for value in range(5)], decoder(1, None))
+    (block,) = decoded_blocks([item(value, label=value) for value in range(5)], decoder(1, None))
     assert block.targets.tolist() == block.samples[:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_an_image_of_another_shape_is_named(item):
     with pytest.raises(ConfigError, match=r"list, row 2: the image is 4x4 of 1 channel.*before it are 6x4"):
-        list(blocks([item(1), item(2, (4, 4))], decoder(1, None)))
+        list(decoded_blocks([item(1), item(2, (4, 4))], decoder(1, None)))
 
 
 def test_what_is_no_image_is_named(tmp_path):

@@ -4,12 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.data.reading.items import Keys, Part, checked_target, domain_numbers, named, plain, rows_of
+from fedbench.data.reading.items import (
+    GivenPart,
+    Keys,
+    checked_target,
+    domain_numbers,
+    items_of_columns,
+    names_and_count,
+    unwrap_value,
+)
 from fedbench.errors import ConfigError
 
 
-def part(data, **keys) -> Part:
-    return Part.of("mine:make", "train", data, Keys(**keys))
+def part(data, **keys) -> GivenPart:
+    return GivenPart.of("mine:make", "train", data, Keys(**keys))
 
 
 @pytest.mark.parametrize(
@@ -55,9 +63,9 @@ def test_domains_are_known_by_their_names():
 
 def test_arrays_are_rows():
     x, y, who = np.arange(6).reshape(3, 2), [0, 1, 0], np.array(["a", "b", "a"])
-    rows = rows_of((x, y, who), "item")
+    rows = items_of_columns((x, y, who), "item")
     assert [(own[0].tolist(), *own[1:]) for own in rows] == [([0, 1], 0, "a"), ([2, 3], 1, "b"), ([4, 5], 0, "a")]
-    assert rows_of([(1, 2), (3, 4)], "item") == [(1, 2), (3, 4)]
+    assert items_of_columns([(1, 2), (3, 4)], "item") == [(1, 2), (3, 4)]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +73,7 @@ def test_arrays_are_rows():
     [(None, (), None), (3, (), 3), (("a", 1), ("a", "1"), 2), ({"b": 1, "a": 0}, ("a", "b"), 2), ((), (), None)],
 )
 def test_names(known, names, count):
-    assert named(known, "classes") == (names, count)
+    assert names_and_count(known, "classes") == (names, count)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +81,7 @@ def test_names(known, names, count):
 )
 def test_what_are_no_names(known, text):
     with pytest.raises(ConfigError, match=text):
-        named(known, "classes")
+        names_and_count(known, "classes")
 
 
 def test_a_target_is_like_the_first():
@@ -90,8 +98,8 @@ def test_a_target_is_like_the_first():
 
 
 def test_numbers_are_plain():
-    assert [plain(value) for value in (torch.tensor([3]), np.float64(0.5), "a", None)] == [3, 0.5, "a", None]
-    assert plain([1, 2]).tolist() == [1, 2]
+    assert [unwrap_value(value) for value in (torch.tensor([3]), np.float64(0.5), "a", None)] == [3, 0.5, "a", None]
+    assert unwrap_value([1, 2]).tolist() == [1, 2]
 
 
 def test_domains_get_numbers():

@@ -2,7 +2,15 @@
 
 import pytest
 
-from fedbench.data.reading.listing import Seen, check_names, images_in, inside, rows_of, some_images, subfolders
+from fedbench.data.reading.listing import (
+    SeenFiles,
+    check_names,
+    images_in,
+    nonempty_images,
+    path_below,
+    read_list,
+    subfolders,
+)
 from fedbench.errors import ConfigError
 
 
@@ -22,9 +30,9 @@ def test_images_and_folders_ascending_without_hidden_ones(folder):
 
 def test_a_folder_without_images_is_refused(folder):
     with pytest.raises(ConfigError, match=r"dogs: no images in it \(.*\.png"):
-        some_images(folder / "dogs")
+        nonempty_images(folder / "dogs")
     with pytest.raises(ConfigError, match="cats: no such folder"):
-        some_images(folder / "cats")
+        nonempty_images(folder / "cats")
 
 
 def test_missing_classes_are_named(folder):
@@ -35,7 +43,7 @@ def test_missing_classes_are_named(folder):
 
 def test_rows_of_a_list_know_where_they_stand(folder):
     (folder / "list.txt").write_text("a.png 0\n\nb.png  1\n")
-    first, second = rows_of(folder / "list.txt", " ")
+    first, second = read_list(folder / "list.txt", " ")
     assert (first.values, second.where) == (["a.png", "0"], f"{folder / 'list.txt'}, row 3")
 
 
@@ -43,11 +51,11 @@ def test_rows_of_a_list_know_where_they_stand(folder):
 def test_lists_that_cannot_be_read(folder, content, said):
     (folder / "list.txt").write_bytes(content)
     with pytest.raises(ConfigError, match=said):
-        list(rows_of(folder / "list.txt", ","))
+        list(read_list(folder / "list.txt", ","))
 
 
 def test_a_file_is_listed_once_and_is_there(folder):
-    seen = Seen()
+    seen = SeenFiles()
     seen.add(folder / "b.png", "row 1")
     with pytest.raises(ConfigError, match=r"row 2: b.png is listed twice, first in row 1"):
         seen.add(folder / "b.png", "row 2")
@@ -57,6 +65,6 @@ def test_a_file_is_listed_once_and_is_there(folder):
 
 @pytest.mark.parametrize("name", ["", "/etc/passwd", "../a.png", "a/../../b.png", "\\server", "a\0b"])
 def test_a_listed_path_stays_inside(folder, name):
-    assert inside(folder, "dogs/a.png", "row 1") == folder / "dogs/a.png"
+    assert path_below(folder, "dogs/a.png", "row 1") == folder / "dogs/a.png"
     with pytest.raises(ConfigError, match=r"row 1: .* is no path inside"):
-        inside(folder, name, "row 1")
+        path_below(folder, name, "row 1")

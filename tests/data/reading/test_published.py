@@ -1,10 +1,7 @@
 """Published files: checked, downloaded, imported."""
 
-import functools
-import http.server
 import multiprocessing
 import shutil
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -26,16 +23,6 @@ def emnist(tmp_path, write_idx) -> Path:
             write_idx(stem.with_name(f"{stem.name}-images-idx3-ubyte.gz"), np.zeros((62, 28, 28), np.uint8))
             write_idx(stem.with_name(f"{stem.name}-labels-idx1-ubyte.gz"), np.arange(62, dtype=np.uint8))
     return Path(shutil.make_archive(str(tmp_path / "gzip"), "zip", tmp_path / "packed"))
-
-
-@pytest.fixture
-def server(tmp_path):
-    """The address of a web server for the files in tmp_path."""
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{running.server_port}/"
-        running.shutdown()
 
 
 def test_a_root_without_the_files(tmp_path):

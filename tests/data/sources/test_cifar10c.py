@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedbench.data.sources.cifar10c import COMMON
+from fedbench.data.sources.cifar10c import COMMON_CORRUPTIONS
 
 EACH = 20
 LABELS = np.arange(EACH) % 10
@@ -19,7 +19,7 @@ def corrupted(tmp_path) -> Path:
     folder = tmp_path / "CIFAR-10-C"
     folder.mkdir()
     np.save(folder / "labels.npy", np.tile(LABELS, 5).astype(np.uint8))
-    for number, name in enumerate((*COMMON, "spatter")):
+    for number, name in enumerate((*COMMON_CORRUPTIONS, "spatter")):
         images = np.zeros((5 * EACH, 32, 32, 3), np.uint8)
         images[:, 0, 0, 0], images[:, 0, 0, 1] = number, np.repeat(np.arange(1, 6), EACH)
         images[:, 0, 0, 2] = np.tile(np.arange(EACH), 5)
@@ -29,7 +29,7 @@ def corrupted(tmp_path) -> Path:
 
 def test_each_type_is_a_domain_and_every_fifth_picture_a_test_image(corrupted, load):
     dataset = load("cifar10c", root=corrupted)
-    assert dataset.domain_names == COMMON
+    assert dataset.domain_names == COMMON_CORRUPTIONS
     assert (dataset.train_rows, dataset.test_rows) == (15 * 16, 15 * 4)
     pixel = dataset.samples[:, :, 0, 0]
     assert (pixel[:, 0] == dataset.domains).all()
@@ -45,7 +45,7 @@ def test_severity_and_types_are_options(corrupted, load, refused):
     dataset = load("cifar10c", root=corrupted.parent, severity=2, corruptions=["fog", "spatter"])
     assert dataset.domain_names == ("fog", "spatter")
     assert set(dataset.samples[:, 1, 0, 0]) == {2}
-    assert set(dataset.samples[:, 0, 0, 0]) == {COMMON.index("fog"), 15}
+    assert set(dataset.samples[:, 0, 0, 0]) == {COMMON_CORRUPTIONS.index("fog"), 15}
     assert load("cifar10c", root=corrupted, corruptions="fog").domain_names == ("fog",)
     assert load("cifar10c", root=corrupted, corruptions="fog,frost").domain_names == ("fog", "frost")
     assert "data.severity = 6" in refused("cifar10c", root=corrupted, severity=6)
@@ -92,7 +92,9 @@ def test_any_damage_is_one_line_or_harmless(data, corrupted, load_damaged):
     file = corrupted / data.draw(st.sampled_from(["labels.npy", "fog.npy"]))
     dataset = load_damaged(data, file, "cifar10c", header=127, root=corrupted)
     if dataset is not None:
-        sound = dataset.domains != COMMON.index("fog")  # bytes of a picture may change without notice, labels may not
+        sound = dataset.domains != COMMON_CORRUPTIONS.index(
+            "fog"
+        )  # bytes of a picture may change without notice, labels may not
         shown = dataset.samples[:, 2, 0, 0]
         assert (LABELS[shown[sound]] == dataset.labels[sound]).all()
         assert np.bincount(dataset.labels[~sound]).tolist() == [2] * 10

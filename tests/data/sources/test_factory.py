@@ -12,7 +12,7 @@ from PIL import Image
 
 from fedbench.config import Config
 from fedbench.data import Dataset, Split
-from fedbench.data.reading.items import FEW
+from fedbench.data.reading.items import FEW_ITEMS
 from fedbench.errors import ConfigError
 
 
@@ -325,7 +325,7 @@ def test_transparent_pictures_are_counted_once(mine):
     assert "12 images have transparent pixels" in load().warnings[0]
 
 
-MANY = FEW + 100
+MANY = FEW_ITEMS + 100
 """Items of which not all are read on every start; number 2 is not."""
 
 
@@ -397,7 +397,7 @@ def test_what_is_not_in_memory_is_looked_at_in_part_and_that_is_said(mine):
     assert f"train: the samples seem to lie elsewhere than in memory: 32 of {MANY} are looked at" in before.warnings[0]
     rows[0] += 1  # the first one is looked at
     assert load().samples[0, 0] == np.float32(rows[0, 0])
-    mine.make = lambda: (Elsewhere(rows[:FEW]), toy_rows(20))
+    mine.make = lambda: (Elsewhere(rows[:FEW_ITEMS]), toy_rows(20))
     before = load()
     assert before.warnings == ()
     rows[2] += 1

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torchvision import datasets
 
-from fedbench.data.sources import idx
+from fedbench.data.reading.download import file_md5
 
 
 @pytest.fixture
@@ -35,9 +35,7 @@ def test_emnist_has_62_classes_and_stands_upright(emnist, load):
 
 def test_mnist_files_with_the_published_checksums_need_no_note(mnist_folder, load, monkeypatch):
     sums = [(name, md5) for name, md5 in datasets.MNIST.resources]
-    monkeypatch.setattr(
-        datasets.MNIST, "resources", [(name, idx.published.md5(mnist_folder / name)) for name, _ in sums]
-    )
+    monkeypatch.setattr(datasets.MNIST, "resources", [(name, file_md5(mnist_folder / name)) for name, _ in sums])
     dataset = load("mnist", root=mnist_folder)
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (20, 10, (1, 28, 28))
     assert dataset.labels[:10].tolist() == list(range(10))

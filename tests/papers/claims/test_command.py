@@ -16,7 +16,7 @@ def test_without_rows_it_lists_them_with_their_cost(capsys, tmp_path):
 
 def test_what_rows_decide_is_no_flag(capsys):
     assert main(["--only", "F4", "--rounds", "3"]) == 2
-    assert "--rounds: rows say what is run" in capsys.readouterr().err
+    assert "--rounds: not allowed for claims" in capsys.readouterr().err
 
 
 def test_unknown_rows_and_sets_are_told(capsys, tmp_path):
@@ -44,4 +44,4 @@ def test_rows_that_there_are_none_of_are_one_line(capsys):
         assert main(words) == 2
         assert "--only Z9: unknown row" in capsys.readouterr().err
     assert main(["--only", ","]) == 2
-    assert "--only: names no row; give rows such as C1,F3, or all" in capsys.readouterr().err
+    assert "--only: name one or more rows such as C1,F3, or all" in capsys.readouterr().err

@@ -8,10 +8,10 @@ import pytest
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.methods import load
-from fedbench.studies.sources import asked_sources
 from fedbench_papers.claims.properties import PROPERTIES
 from fedbench_papers.claims.readings import READINGS
 from fedbench_papers.claims.rows import DATA, SETTINGS, Row, chosen_rows, load_rows, read
+from fedbench_papers.image_sources import asked_sources
 
 ROWS = load_rows()
 NAMES = ("ours", "theirs")

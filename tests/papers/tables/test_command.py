@@ -12,7 +12,7 @@ def test_its_help_names_its_flags(capsys):
 
 def test_its_help_says_whose_the_defaults_are(capsys):
     assert main(["--help"]) == 0
-    assert "take the place of the defaults below: --print-config shows them" in capsys.readouterr().out
+    assert "overriding the defaults below: --print-config shows them" in capsys.readouterr().out
 
 
 def test_lines_of_the_list_are_shown_as_they_come(capsys, monkeypatch):

@@ -18,11 +18,11 @@ from fedbench.config.counts import count_of
 from fedbench.config.keys import nested
 from fedbench.data import partition
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import settled
 from fedbench.methods.base import Method
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
 from fedbench.runtime.warnings import said
-from fedbench.studies.resolve import settled
 from fedbench_papers.tables.experiment import FOLDER, SCALES, Experiment, names, sets
 from tests.papers.tables.sets import published
 
@@ -41,10 +41,10 @@ def test_every_cell_has_numbers_and_a_configuration_that_is_legal(name, scale):
     experiment = Experiment.load(name)
     for cell in experiment.cells:
         asked = Config(**nested(experiment.values(cell, scale)))
-        contenders = experiment.contenders(cell, scale)
-        assert [contender.label for contender in contenders] == [number.method for number in experiment.of(cell)] != []
-        for contender in contenders:
-            contender.config(asked, contender.points[0])
+        compared = experiment.compared_methods(cell, scale)
+        assert [method.label for method in compared] == [number.method for number in experiment.of(cell)] != []
+        for method in compared:
+            method.config(asked, method.points[0])
 
 
 def test_every_partition_can_be_dealt_on_data_of_the_published_size():
@@ -83,9 +83,9 @@ def asked(experiment: Experiment) -> Iterator[tuple[str, Config]]:
     """Every configuration of an experiment, with where it is asked for."""
     for cell, scale in product(experiment.cells, SCALES):
         common = Config(**nested(experiment.values(cell, scale)))
-        for contender in experiment.contenders(cell, scale):
-            for point in contender.points:
-                yield f"{experiment.id}, {cell.name}, {scale}: {contender.label}", contender.config(common, point)
+        for method in experiment.compared_methods(cell, scale):
+            for point in method.points:
+                yield f"{experiment.id}, {cell.name}, {scale}: {method.label}", method.config(common, point)
 
 
 @pytest.mark.parametrize("paper", sorted({name.partition("/")[0] for name in RUN}))
@@ -117,9 +117,9 @@ def test_what_a_method_warns_of_is_seen():
 
 
 def fixed(experiment: Experiment, label: str, scale: str = "full") -> dict[str, dict[str, Any]]:
-    """By data set, what a contender takes."""
+    """By data set, what a method takes."""
     return {
-        cell.dataset: next(dict(c.fixed) for c in experiment.contenders(cell, scale) if c.label == label)
+        cell.dataset: next(dict(c.fixed) for c in experiment.compared_methods(cell, scale) if c.label == label)
         for cell in experiment.cells
     }
 
@@ -214,14 +214,16 @@ def test_every_experiment_of_co_pfl_exists_under_both_readings(name):
     assert any("`fedbench methods co-pfl`" in line for line in literal.open)
     reading = {"method.server_rule": "per_index", "method.merge_mask": "client", "method.loo_update": "same_round"}
     for scale, cell in product(SCALES, literal.cells):
-        for one, other in zip(literal.contenders(cell, scale), working.contenders(cell, scale), strict=True):
+        for one, other in zip(
+            literal.compared_methods(cell, scale), working.compared_methods(cell, scale), strict=True
+        ):
             assert other.fixed == {**one.fixed, **(reading if one.method == "co-pfl" else {})}
             assert (one.label, one.points) == (other.label, other.points)
 
 
 def test_methods_that_the_paper_scores_over_batches_are_scored_so():
     experiment = Experiment.load("co-pfl/main")
-    found = {c.label: c.fixed for c in experiment.contenders(experiment.cells[0], "full")}
+    found = {c.label: c.fixed for c in experiment.compared_methods(experiment.cells[0], "full")}
     assert found["co-pfl"]["evaluate.accuracy"] == "batches"
     assert found["co-pfl"]["evaluate.batch_size"] == 32
     assert "evaluate.accuracy" not in found["local"]
@@ -229,18 +231,18 @@ def test_methods_that_the_paper_scores_over_batches_are_scored_so():
 
 def test_a_key_that_the_user_sets_is_not_tuned_and_wins():
     experiment = Experiment.load("co-pfl/main")
-    found = {c.label: c for c in experiment.contenders(experiment.cells[0], "full", ["train.lr", "train.epochs"])}
+    found = {c.label: c for c in experiment.compared_methods(experiment.cells[0], "full", ["train.lr", "train.epochs"])}
     assert found["local"].points == ({},)
     assert "train.epochs" not in found["co-pfl"].fixed
-    assert {"train.lr": 0.01} in Experiment.load("co-pfl/main").contenders(experiment.cells[0], "full")[0].points
+    assert {"train.lr": 0.01} in Experiment.load("co-pfl/main").compared_methods(experiment.cells[0], "full")[0].points
 
 
 def test_options_of_one_method_are_its_own():
     experiment = Experiment.load("fedcac/main-pathological")
-    found = {c.label: c.fixed for c in experiment.contenders(experiment.cells[1], "full")}
+    found = {c.label: c.fixed for c in experiment.compared_methods(experiment.cells[1], "full")}
     assert found["fedcac"] == {"method.beta": 170}
     assert found["fedper"] == {}
-    small = {c.label: c.fixed for c in experiment.contenders(experiment.cells[1], "small")}
+    small = {c.label: c.fixed for c in experiment.compared_methods(experiment.cells[1], "small")}
     assert small["fedcac"] == {"method.beta": 6}
 
 

@@ -5,7 +5,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench_papers.tables.experiment import Experiment
-from fedbench_papers.tables.reproduce import contest_of, reproduce, slug
+from fedbench_papers.tables.reproduce import plan_table, reproduce, slug
 
 SMALL = {
     "partition": {"clients": 3, "train_size": 20, "test_size": 10},
@@ -50,8 +50,8 @@ def test_given_again_nothing_is_run_and_other_cells_stay(made):
 def test_cells_of_single_clients_have_the_same_runs(tmp_path):
     experiment = Experiment.load("fedmosaic/feature-shift")
     first, second, *_ = experiment.cells
-    contests = [contest_of(experiment, c, Config(), "full", {}, tmp_path, tmp_path) for c in (first, second)]
-    assert contests[0].folder == contests[1].folder == tmp_path / "cells" / "office-caltech10"
+    studies = [plan_table(experiment, c, Config(), "full", {}, tmp_path, tmp_path) for c in (first, second)]
+    assert studies[0].folder == studies[1].folder == tmp_path / "cells" / "office-caltech10"
     assert [c.client for c in (first, second)] == [0, 1]
     assert slug(Experiment.load("co-pfl/main").cells[0]) == "cifar10--clients=10-s=2-m-bound=50"
 

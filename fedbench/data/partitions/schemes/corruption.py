@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.data.partitions.assignment import Assignment, Deal, SamplePool
 from fedbench.data.partitions.classes import SHARD_KEYS
 from fedbench.data.partitions.domains import check_domains
-from fedbench.data.partitions.holdings import Deal, Holdings, Stock
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.data.partitions.schemes import shards
 from fedbench.errors import ConfigError
 
 
-def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
     """The classes of shards, and every client sees all of its images under one kind of corruption.
 
     The protocol of CO-PFL on CIFAR-10-C, whose domains hold the same photographs under different corruptions: a
@@ -25,13 +25,13 @@ def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> D
     kinds = len(copies)
     of_client = np.concatenate([rng.permutation(kinds) for _ in range(-(-options.clients // kinds))])
     train, test = (
-        Holdings(copies[of_client[hands.owners], hands.rows], hands.owners)
+        Assignment(copies[of_client[hands.owners], hands.rows], hands.owners)
         for hands in shards.deal(photographs, options, rng)
     )
     return train, test
 
 
-def originals(source: Stock) -> tuple[Stock, np.ndarray]:
+def originals(source: SamplePool) -> tuple[SamplePool, np.ndarray]:
     """The photographs behind the domains as a source of their own, and the row of each, int64 [domains, photographs].
 
     The i-th row of a domain is the i-th photograph. One that is missing under some corruption is not dealt. Raises
@@ -52,7 +52,7 @@ def originals(source: Stock) -> tuple[Stock, np.ndarray]:
     return alike, copies
 
 
-def photograph(source: Stock) -> np.ndarray:
+def photograph(source: SamplePool) -> np.ndarray:
     """The photograph behind every row, int64 [rows]."""
     copies = originals(source)[1]
     found = np.empty(copies.size, np.int64)
@@ -60,4 +60,4 @@ def photograph(source: Stock) -> np.ndarray:
     return found
 
 
-SCHEME = Scheme(deal, reads=SHARD_KEYS, image=photograph)
+SCHEME = Scheme(deal, reads=SHARD_KEYS, image=photograph, headline=("classes", "images"))

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import Deal, Stock, choose, parts
+from fedbench.data.partitions.assignment import Deal, SamplePool, draw_for_clients, parts_to_deal
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 
@@ -17,21 +17,21 @@ class Options(PartitionConfig):
     )
 
 
-def deal(source: Stock, options: Options, rng: np.random.Generator) -> Deal:
+def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal:
     """The training images that `counts` says, and `test_size` test images in each client's own proportions.
 
     Clients draw independently of each other and may share images.
     """
-    counts = checked(options, source.classes)
-    source = parts(source, options, rng)
+    counts = counts_array(options, source.classes)
+    source = parts_to_deal(source, options, rng)
     tests = in_proportion(counts, options.test_size)
     return (
-        choose(source, source.train, fitting(counts, source, source.train, "training"), rng),
-        choose(source, source.test, fitting(tests, source, source.test, "test"), rng),
+        draw_for_clients(source, source.train, check_enough_of_classes(counts, source, source.train, "training"), rng),
+        draw_for_clients(source, source.test, check_enough_of_classes(tests, source, source.test, "test"), rng),
     )
 
 
-def checked(options: Options, classes: int) -> np.ndarray:
+def counts_array(options: Options, classes: int) -> np.ndarray:
     """int64 [clients, classes]. Raises ConfigError."""
     if len(options.counts) != options.clients:
         raise ConfigError(
@@ -54,7 +54,7 @@ def in_proportion(counts: np.ndarray, size: int | None) -> np.ndarray:
     return whole + (order < ((size or 0) - whole.sum(axis=1, keepdims=True)))
 
 
-def fitting(counts: np.ndarray, source: Stock, rows: np.ndarray, part: str) -> np.ndarray:
+def check_enough_of_classes(counts: np.ndarray, source: SamplePool, rows: np.ndarray, part: str) -> np.ndarray:
     """The counts. Raises ConfigError where a client wants more of a class than there is."""
     sizes, most = source.class_sizes(rows), counts.max(axis=0)
     if (most > sizes).any():
@@ -66,4 +66,4 @@ def fitting(counts: np.ndarray, source: Stock, rows: np.ndarray, part: str) -> n
     return counts
 
 
-SCHEME = Scheme(deal, reads=("test_size",), Options=Options, sizes={"test_size": 100})
+SCHEME = Scheme(deal, reads=("test_size",), Options=Options, sizes={"test_size": 100}, headline=("test_size",))

@@ -3,12 +3,12 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import Deal, Stock
-from fedbench.data.partitions.proportions import KEYS, cut_by_shares
+from fedbench.data.partitions.assignment import Deal, SamplePool
+from fedbench.data.partitions.proportions import DIRICHLET_KEYS, cut_by_shares
 from fedbench.data.partitions.scheme import Scheme
 
 
-def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
     """Each class is cut among all clients in proportions drawn from Dirichlet(alpha); every image is dealt once.
 
     The protocol of FedOBP and FL-bench: train and test part are pooled, and int(test_share * n) of a client's n images,
@@ -17,4 +17,4 @@ def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> D
     return cut_by_shares(source, options, rng, balanced=False)
 
 
-SCHEME = Scheme(deal, reads=KEYS, test="pooled", drawn=True)
+SCHEME = Scheme(deal, reads=DIRICHLET_KEYS, test="pooled", drawn=True, headline=("alpha",))

@@ -3,24 +3,26 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import Deal, Stock, choose, parts
+from fedbench.data.partitions.assignment import Deal, SamplePool, draw_for_clients, parts_to_deal
 from fedbench.data.partitions.proportions import check_no_class_empty
 from fedbench.data.partitions.scheme import Scheme
 
 
-def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
     """Each client draws class proportions from Dirichlet(alpha) and then `train_size` and `test_size` images by them.
 
     Clients draw independently of each other and may share images; only where a client wants more of a class than there
     is does it hold images twice. The protocol of FedCAC (ICCV 2023, section 4.1) with alpha per class.
     """
-    source = parts(source, options, rng)
+    assert options.train_size is not None  # both are filled in where nothing is said
+    assert options.test_size is not None
+    source = parts_to_deal(source, options, rng)
     every = np.ones(source.classes, bool)
     check_no_class_empty(options.name, source, [("training", source.train), ("test", source.test)], every)
     shares = rng.dirichlet(np.full(source.classes, options.alpha), size=options.clients)  # [clients, classes]
     return (
-        choose(source, source.train, fixed_counts(shares, options.train_size), rng),
-        choose(source, source.test, fixed_counts(shares, options.test_size), rng),
+        draw_for_clients(source, source.train, fixed_counts(shares, options.train_size), rng),
+        draw_for_clients(source, source.test, fixed_counts(shares, options.test_size), rng),
     )
 
 
@@ -38,4 +40,9 @@ def fixed_counts(shares: np.ndarray, size: int) -> np.ndarray:
     return counts
 
 
-SCHEME = Scheme(deal, reads=("alpha", "train_size", "test_size"), sizes={"train_size": 500, "test_size": 100})
+SCHEME = Scheme(
+    deal,
+    reads=("alpha", "train_size", "test_size"),
+    sizes={"train_size": 500, "test_size": 100},
+    headline=("alpha", "train_size"),
+)

@@ -3,19 +3,19 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.data.partitions.assignment import Deal, SamplePool, parts_to_deal
 from fedbench.data.partitions.classes import even_deal
-from fedbench.data.partitions.domains import clients_each, side_by_side
-from fedbench.data.partitions.holdings import Deal, Stock, parts
+from fedbench.data.partitions.domains import clients_each, join_deals
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 
 
-def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
     """Every domain has equally many clients, each with a random piece of it; clients count through domain by domain.
 
     The feature shift of FedMosaic with one client per domain.
     """
-    source, each = parts(source, options, rng), clients_each(source, options)
+    source, each = parts_to_deal(source, options, rng), clients_each(source, options)
     for rows, part in ((source.train, "training"), (source.test, "test")):
         few = np.flatnonzero(np.bincount(source.domains[rows], minlength=len(source.domain_names)) < each)
         if len(few):
@@ -27,7 +27,7 @@ def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> D
         even_deal(source.in_domain(d), options, each, rng, f"in domain {name}, ")
         for d, name in enumerate(source.domain_names)
     ]
-    return side_by_side(deals, each)
+    return join_deals(deals, each)
 
 
-SCHEME = Scheme(deal, reads=("train_size", "test_size"), classless=True)
+SCHEME = Scheme(deal, reads=("train_size", "test_size"), classless=True, headline=("train_size",))

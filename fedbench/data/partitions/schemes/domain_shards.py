@@ -3,24 +3,24 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.data.partitions.assignment import Deal, SamplePool, parts_to_deal
 from fedbench.data.partitions.classes import SHARD_KEYS, shard_deal
-from fedbench.data.partitions.domains import clients_each, side_by_side
-from fedbench.data.partitions.holdings import Deal, Stock, parts
+from fedbench.data.partitions.domains import clients_each, join_deals
 from fedbench.data.partitions.scheme import Scheme
 
 
-def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
     """Every domain has equally many clients, each with `classes` classes of it, as in shards.
 
     The hybrid of FedMosaic: 5 clients per domain with 2 of 10 classes, dealt so that each class is held
     (`deal` = even) or drawn by each client (random).
     """
-    source, each = parts(source, options, rng), clients_each(source, options)
+    source, each = parts_to_deal(source, options, rng), clients_each(source, options)
     deals = [
         shard_deal(source.in_domain(d), options, each, rng, f"in domain {name}, ")
         for d, name in enumerate(source.domain_names)
     ]
-    return side_by_side(deals, each)
+    return join_deals(deals, each)
 
 
-SCHEME = Scheme(deal, reads=SHARD_KEYS)
+SCHEME = Scheme(deal, reads=SHARD_KEYS, headline=("classes", "images"))

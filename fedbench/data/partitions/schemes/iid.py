@@ -3,17 +3,17 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.data.partitions.assignment import Deal, SamplePool, parts_to_deal
 from fedbench.data.partitions.classes import even_deal
-from fedbench.data.partitions.holdings import Deal, Stock, parts
 from fedbench.data.partitions.scheme import Scheme
 
 
-def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
     """Both parts shuffled and cut into equal pieces (sizes differ by one at most); every image is dealt once.
 
     `train_size` and `test_size` keep so many of each piece.
     """
-    source = parts(source, options, rng)
+    source = parts_to_deal(source, options, rng)
     return even_deal(source, options, options.clients, rng)
 
 

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from fedbench.config import PartitionConfig
 from fedbench.config.section import PositiveInt
+from fedbench.data.partitions.assignment import Assignment, Deal, SamplePool, draw_held_out, draw_total, merges_parts
 from fedbench.data.partitions.domains import check_domains
-from fedbench.data.partitions.holdings import Deal, Holdings, Stock, held_out, pooled, sampled
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 
@@ -19,18 +19,21 @@ class Options(PartitionConfig):
     )
 
 
-def deal(source: Stock, options: Options, rng: np.random.Generator) -> Deal:
+def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal:
     """Every client gets the training and test samples of its domain; clients are in the order of their domains.
 
     Whoever has fewer than `min_samples`, or no training or no test sample, is left out. Of more clients than
     `partition.clients` so many are drawn. Where test = pooled, test_share of each client's samples are held out.
     """
-    merged, every = pooled(source, options), source
-    source = sampled(source, options, rng)
-    train, test = (Holdings(rows, source.domains[rows]) for rows in (source.train, source.test))
+    merged, every = merges_parts(source, options), source
+    source = draw_total(source, options, rng)
+    train, test = (Assignment(rows, source.domains[rows]) for rows in (source.train, source.test))
     if merged:
-        held = held_out(train, options.test_share, rng)
-        train, test = Holdings(train.rows[~held], train.owners[~held]), Holdings(train.rows[held], train.owners[held])
+        held = draw_held_out(train, options.test_share, rng)
+        train, test = (
+            Assignment(train.rows[~held], train.owners[~held]),
+            Assignment(train.rows[held], train.owners[held]),
+        )
     large = large_enough(source, options)
     if options.clients > len(large):
         few = (
@@ -49,25 +52,25 @@ def deal(source: Stock, options: Options, rng: np.random.Generator) -> Deal:
     return _renumbered(train, number), _renumbered(test, number)
 
 
-def _renumbered(part: Holdings, number: np.ndarray) -> Holdings:
+def _renumbered(part: Assignment, number: np.ndarray) -> Assignment:
     """With the client's number in place of its domain's; those of nobody are left out."""
     owners = number[part.owners]
-    return Holdings(part.rows[owners >= 0], owners[owners >= 0])
+    return Assignment(part.rows[owners >= 0], owners[owners >= 0])
 
 
-def large_enough(source: Stock, options: Options) -> np.ndarray:
+def large_enough(source: SamplePool, options: Options) -> np.ndarray:
     """The domains that can be clients, ascending. Raises ConfigError where the data have no domains, or none can."""
     check_domains(source, options)
     count = len(source.domain_names)
     train, test = (np.bincount(source.domains[rows], minlength=count) for rows in (source.train, source.test))
     fit = train - np.bincount(source.domains[source.val_rows], minlength=count)
-    if pooled(source, options):
+    if merges_parts(source, options):
         whole = train + test
         test = (whole * options.test_share).astype(np.int64)
         train = fit = whole - test
     large = np.flatnonzero((fit > 0) & (test > 0) & (train + test >= options.min_samples))
     if not len(large):
-        remedies = ["raise partition.test_share" if pooled(source, options) else "set partition.test pooled"]
+        remedies = ["raise partition.test_share" if merges_parts(source, options) else "set partition.test pooled"]
         remedies += ["raise partition.total"] if options.total else []
         raise ConfigError(
             f"partition natural: none of the {count} clients of the data has {options.min_samples} samples and a "
@@ -76,12 +79,12 @@ def large_enough(source: Stock, options: Options) -> np.ndarray:
     return large
 
 
-def count(source: Stock, options: Options) -> int:
+def count(source: SamplePool, options: Options) -> int:
     """All clients that the data have."""
     return len(large_enough(source, options))
 
 
-def remarks(source: Stock, options: Options) -> Iterator[str]:
+def remarks(source: SamplePool, options: Options) -> Iterator[str]:
     """How many clients of the data take no part."""
     every, large = len(source.domain_names), len(large_enough(source, options))
     if large < every:
@@ -93,4 +96,4 @@ def remarks(source: Stock, options: Options) -> Iterator[str]:
         yield f"{options.clients} of {large} clients of the data were drawn (partition.clients)"
 
 
-SCHEME = Scheme(deal, Options=Options, classless=True, count=count, remarks=remarks)
+SCHEME = Scheme(deal, Options=Options, classless=True, count=count, remarks=remarks, headline=("min_samples",))

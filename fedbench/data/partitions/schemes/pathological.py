@@ -3,20 +3,29 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.data.partitions.assignment import (
+    Assignment,
+    Deal,
+    SamplePool,
+    draw_for_clients,
+    even_sizes,
+    parts_to_deal,
+)
 from fedbench.data.partitions.classes import check_classes, random_classes
-from fedbench.data.partitions.holdings import Deal, Holdings, Stock, choose, evenly, parts
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 
 
-def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
     """`classes` random classes per client; `train_size` and `test_size` images in equal parts of them.
 
     Clients draw independently of each other and may share images; within a client every image is another. The protocol
     of FedCAC (ICCV 2023, section 4.1).
     """
+    assert options.train_size is not None  # both are filled in where nothing is said
+    assert options.test_size is not None
     check_classes(source.classes, options)
-    source = parts(source, options, rng)
+    source = parts_to_deal(source, options, rng)
     held = random_classes(source.classes, options.clients, options.classes, rng)
     return (
         choose_equally(source, source.train, held, options.train_size, "train", rng),
@@ -25,10 +34,10 @@ def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> D
 
 
 def choose_equally(
-    source: Stock, rows: np.ndarray, held: np.ndarray, size: int, part: str, rng: np.random.Generator
-) -> Holdings:
+    source: SamplePool, rows: np.ndarray, held: np.ndarray, size: int, part: str, rng: np.random.Generator
+) -> Assignment:
     """size images per client in equal parts of its classes; the first give one more where it does not come out even."""
-    each = evenly(size, held.shape[1])
+    each = even_sizes(size, held.shape[1])
     if not each[-1]:
         raise ConfigError(
             f"partition.{part}_size = {size}: a client has {len(each)} classes; at least one image of each"
@@ -42,7 +51,12 @@ def choose_equally(
             f"partition pathological: class {source.numbers[label]} has {sizes[label]} {part} images, a client needs "
             f"{most[label]} of it ({size} of {len(each)} classes); lower partition.{part}_size"
         )
-    return choose(source, rows, counts, rng)
+    return draw_for_clients(source, rows, counts, rng)
 
 
-SCHEME = Scheme(deal, reads=("classes", "train_size", "test_size"), sizes={"train_size": 500, "test_size": 100})
+SCHEME = Scheme(
+    deal,
+    reads=("classes", "train_size", "test_size"),
+    sizes={"train_size": 500, "test_size": 100},
+    headline=("classes", "train_size"),
+)

@@ -3,12 +3,12 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import Deal, Stock
-from fedbench.data.partitions.proportions import KEYS, cut_by_shares
+from fedbench.data.partitions.assignment import Deal, SamplePool
+from fedbench.data.partitions.proportions import DIRICHLET_KEYS, cut_by_shares
 from fedbench.data.partitions.scheme import Scheme
 
 
-def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
     """As dirichlet, but a client that has its even share of all images gets none of the classes that follow.
 
     The "practical" setting of PFLlib and FedMosaic: the sizes of the clients differ less.
@@ -16,4 +16,4 @@ def deal(source: Stock, options: PartitionConfig, rng: np.random.Generator) -> D
     return cut_by_shares(source, options, rng, balanced=True)
 
 
-SCHEME = Scheme(deal, reads=KEYS, test="pooled", drawn=True)
+SCHEME = Scheme(deal, reads=DIRICHLET_KEYS, test="pooled", drawn=True, headline=("alpha", "total"))

@@ -3,8 +3,8 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.holdings import generator
-from fedbench.data.partitions.proportions import draw_ends, pieces
+from fedbench.data.partitions.assignment import random_stream
+from fedbench.data.partitions.proportions import draw_ends, piece_sizes
 from tests.data.partitions.dealing import deal
 from tests.data.toys import made
 
@@ -14,7 +14,9 @@ def test_practical_clients_that_have_their_share_get_no_more():
     options = PartitionConfig(name="practical", clients=12, alpha=0.1)
     sizes = np.array([100, 90, 80, 70, 60, 200])
     for seed in range(20):
-        counts = pieces(draw_ends(sizes, options, generator(seed, "deal"), balanced=True), sizes)  # [classes, clients]
+        counts = piece_sizes(
+            draw_ends(sizes, options, random_stream(seed, "deal"), balanced=True), sizes
+        )  # [classes, clients]
         assert counts.sum(axis=1).tolist() == sizes.tolist()
         before = np.cumsum(counts, axis=0) - counts
         assert (before[counts > 0] < sizes.sum() / 12).all()

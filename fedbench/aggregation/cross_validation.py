@@ -1,0 +1,116 @@
+"""Weights of a client's own Gaussians beside the global ones, by cross-validation on its samples (pFedFDA).
+
+As in gaussians.py, symmetric matrices are float64, and of them the upper triangle alone is computed and read.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.linalg.blas import dsymm
+from scipy.optimize import minimize
+from torch import Tensor
+
+from fedbench.aggregation.gaussians import (
+    Gaussians,
+    Moments,
+    inverse,
+    offsets_of,
+    shrunk,
+)
+
+Betas = tuple[float, float]
+"""Weights of the local means and covariance."""
+
+Rows = tuple[Tensor, Tensor]
+"""Features `[n, H]` and their labels."""
+
+
+def split(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[Rows]:
+    """The folds in float64, rows dealt to them in turn class by class, and at the end the rows of rare classes.
+
+    There are no folds where no class has as many rows as there are to be folds.
+    """
+    member = F.one_hot(labels, classes)
+    place = member.cumsum(0).gather(1, labels[:, None])[:, 0] - 1
+    enough = member.sum(0) >= folds
+    place = torch.where(enough[labels], place % folds, folds)
+    parts = [place == fold for fold in range(0 if enough.any() else folds, folds + 1)]
+    return [(features[part].to(torch.float64), labels[part]) for part in parts]
+
+
+class Fold(NamedTuple):
+    """What a fold is validated with: the way from global to local statistics, and its samples."""
+
+    means: np.ndarray
+    covariance: Tensor
+    features: np.ndarray
+    member: np.ndarray
+    room: Tensor  # [H, H] to write to
+
+    @classmethod
+    def of(cls, start: Gaussians, end: Gaussians, features: Tensor, labels: Tensor) -> "Fold":
+        """start, end: shrunk, which is linear: mixed ones are shrunk too. The covariance of `end` is written over."""
+        member = F.one_hot(labels, len(start.means)).to(features.dtype).numpy()
+        room = torch.empty_like(end.covariance)
+        way = end.covariance.sub_(start.covariance)
+        return cls((end.means - start.means).numpy(), way, features.numpy(), member, room)
+
+
+def fold_held_out(
+    folds: Sequence[Rows], moments: Sequence[Moments], local: Callable[..., Gaussians], start: Gaussians, eps: float
+) -> list[Fold]:
+    """Every fold, to be validated with statistics of the other ones.
+
+    moments: of every fold; local: statistics of some of them; start: the shrunk global statistics.
+    """
+    rest = [local([*moments[:number], *moments[number + 1 :]]) for number in range(len(folds))]
+    return [Fold.of(start, shrunk(own, eps), *held) for own, held in zip(rest, folds, strict=True)]
+
+
+def validation(x: np.ndarray, folds: Sequence[Fold], start: Gaussians, prior: Tensor) -> tuple[float, np.ndarray]:
+    """Sum over the folds of the held-out cross-entropy of heads mixed with weights x (one or two), and its gradient.
+
+    start: the shrunk global statistics, at x = 0.
+    """
+    total, gradient, log_prior = 0.0, np.zeros(2), prior.log().numpy()
+    for to in folds:
+        means = start.means.numpy() + x[0] * to.means
+        solved = inverse(partial(torch.add, start.covariance, to.covariance, alpha=float(x[-1]), out=to.room))
+        slopes = solved(means)
+        logits = to.features @ slopes.T + offsets_of(slopes, means) + log_prior
+        shares = torch.from_numpy(logits).log_softmax(1).numpy()
+        total -= (shares * to.member).sum() / len(logits)
+        # Backwards by hand, with the same factor of the covariance.
+        of_logits = (np.exp(shares) - to.member) / len(logits)
+        of_offsets = of_logits.sum(0)[:, None]
+        through = solved(of_logits.T @ to.features - 0.5 * of_offsets * means)
+        of_means = through - 0.5 * of_offsets * slopes
+        along = dsymm(1.0, to.covariance.numpy().T, slopes.T, lower=True).T
+        gradient += [(of_means * to.means).sum(), -(through * along).sum()]
+    return total, gradient if len(x) == 2 else gradient.sum(keepdims=True)
+
+
+def best_betas(
+    folds: Sequence[Fold], start: Gaussians, prior: Tensor, single: bool, iterations: int, tolerance: float
+) -> Betas | None:
+    """The weights in [0, 1] at which `validation` is least; none where it is no number, 0 where there is no fold.
+
+    single: one weight for both; tolerance: projected gradient at which the solver stops.
+    """
+    if not folds:
+        return 0.0, 0.0
+    unknowns = 1 if single else 2
+    found = minimize(
+        partial(validation, folds=folds, start=start, prior=prior),
+        np.full(unknowns, 0.5),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0, 1)] * unknowns,
+        options={"maxiter": iterations, "gtol": tolerance},
+    )
+    finite = np.isfinite([found.fun, *found.x]).all()
+    return (float(found.x[0]), float(found.x[-1])) if finite else None

@@ -1,0 +1,292 @@
+"""What every scheme of partitioning is written in: flat arrays of who holds what, and random choices within groups.
+
+Nothing here loops over clients or images in Python, so that 100,000 clients take seconds. All randomness comes from
+PCG64 streams whose integers and doubles are the same on every platform.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbench.config import PartitionConfig
+from fedbench.data.dataset import Dataset
+from fedbench.errors import ConfigError
+
+DENSE = 4
+"""A choice of more than one in so many is made by shuffling what there is, others by drawing until all differ."""
+
+
+class Assignment(NamedTuple):
+    """One part of a partition. rows, owners: int64 [n], one entry for every image in the hands of a client."""
+
+    rows: np.ndarray
+    owners: np.ndarray
+
+
+Deal = tuple[Assignment, Assignment]
+"""Training (validation included) and test images of all clients."""
+
+
+@dataclass(frozen=True, eq=False)
+class SamplePool:
+    """What there is to deal.
+
+    labels, domains: int64 [rows] of the whole data set; without classes all have label 0, without domains all are in
+    domain 0, which has no name. numbers: of each class that occurs its number in the data set, int64 [classes].
+    train, test: the rows of the two parts that clients may get, int64, ascending. val_rows: where the data set has a
+    validation part of its own, its rows, which are training rows too. one_part: the data set has no other part.
+    """
+
+    labels: np.ndarray
+    domains: np.ndarray
+    numbers: np.ndarray
+    domain_names: tuple[str, ...]
+    train: np.ndarray
+    test: np.ndarray
+    val_rows: range
+    one_part: bool
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "SamplePool":
+        rows, named = np.arange(len(dataset.targets)), dataset.domains is not None
+        nought = np.zeros(len(rows), np.int64)
+        numbers, labels = np.unique(dataset.labels if dataset.classes else nought, return_inverse=True)
+        return cls(
+            labels.reshape(-1).astype(np.int64),
+            np.asarray(dataset.domains) if named else nought,
+            numbers,
+            tuple(dataset.domain_names) if named else (),
+            rows[: dataset.train_rows],
+            rows[dataset.train_rows :],
+            range(dataset.train_rows - dataset.val_rows, dataset.train_rows),
+            dataset.one_part,
+        )
+
+    @property
+    def classes(self) -> int:
+        """How many classes have samples: no scheme deals others."""
+        return len(self.numbers)
+
+    def of_validation(self, rows: np.ndarray) -> np.ndarray:
+        """Which of these rows are in the data set's own validation part, bool [n]."""
+        return (rows >= self.val_rows.start) & (rows < self.val_rows.stop)
+
+    def without(self, rows: np.ndarray) -> "SamplePool":
+        """Less these rows."""
+        train, test = (own[~np.isin(own, rows)] for own in (self.train, self.test))
+        return replace(self, train=train, test=test)
+
+    def in_domain(self, domain: int) -> "SamplePool":
+        train, test = (rows[self.domains[rows] == domain] for rows in (self.train, self.test))
+        return replace(self, train=train, test=test)
+
+    def cells(self, rows: np.ndarray) -> np.ndarray:
+        """A number for the domain and class of each of these rows."""
+        return self.domains[rows] * self.classes + self.labels[rows]
+
+    def by_class(self, rows: np.ndarray) -> list[np.ndarray]:
+        """These rows, for each class, ascending."""
+        return np.split(rows[np.argsort(self.labels[rows], kind="stable")], np.cumsum(self.class_sizes(rows))[:-1])
+
+    def class_sizes(self, rows: np.ndarray) -> np.ndarray:
+        """How many of these rows each class has, int64 [classes]."""
+        return np.bincount(self.labels[rows], minlength=self.classes)
+
+
+def random_stream(seed: int, *stream: int | str) -> np.random.Generator:
+    """The random stream of this name; the same on every platform."""
+    digest = hashlib.sha256(repr(("partition", seed, *stream)).encode()).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
+
+
+def merges_parts(source: SamplePool, options: PartitionConfig) -> bool:
+    """Whether the parts are merged and test images held out anew. Raises ConfigError where the data lack a part."""
+    if source.one_part and options.test != "pooled":
+        part = "test" if len(source.train) else "training"
+        raise ConfigError(f"partition.test = {options.test}: 0 {part} images are there; set partition.test pooled")
+    return options.test == "pooled"
+
+
+def parts_to_deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> SamplePool:
+    """The parts to deal from: as they are, or merged and split anew within each domain and class."""
+    source = draw_total(source, options, rng)
+    if not merges_parts(source, options):
+        return source
+    held = draw_held_out(Assignment(source.train, source.cells(source.train)), options.test_share, rng)
+    return replace(source, train=source.train[~held], test=source.train[held])
+
+
+def draw_total(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> SamplePool:
+    """`partition.total` random images of the train part, domains and classes in proportion; all of it where none.
+
+    Where the parts are pooled, all images count and all that are kept are in `train`.
+    """
+    if merges_parts(source, options):
+        source = replace(source, train=np.concatenate([source.train, source.test]), test=source.test[:0])
+    rows, total = source.train, options.total
+    if total is None:
+        return source
+    if total > len(rows):
+        raise ConfigError(f"partition.total = {total}: there are {len(rows)} images to deal; ask for at most that many")
+    cells = source.cells(rows)
+    sizes = np.bincount(cells)
+    counts = apportion(sizes, np.zeros(len(sizes), np.int64), np.array([total]), rng)
+    return replace(source, train=rows[random_ranks(cells, rng) < counts[cells]])
+
+
+def draw_held_out(holdings: Assignment, share: float, rng: np.random.Generator) -> np.ndarray:
+    """bool [n]: int(share * size) random images of every owner's."""
+    sizes = np.bincount(holdings.owners)
+    return random_ranks(holdings.owners, rng) < (sizes * share).astype(np.int64)[holdings.owners]
+
+
+def random_ranks(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A random order within each group: 0, 1, ... for its elements, int64 [n]. groups: whole numbers >= 0 [n]."""
+    order = np.argsort(groups * len(groups) + rng.permutation(len(groups)))  # no two keys alike: one order everywhere
+    out = np.empty(len(groups), np.int64)
+    out[order] = positions_in_runs(groups[order])
+    return out
+
+
+def positions_in_runs(groups: np.ndarray) -> np.ndarray:
+    """0, 1, ... in each run of equal numbers, int64 [n]."""
+    begins = np.flatnonzero(np.diff(groups, prepend=-1))
+    return np.arange(len(groups)) - np.repeat(begins, np.diff(begins, append=len(groups)))
+
+
+def apportion(sizes: np.ndarray, owners: np.ndarray, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Whole numbers [groups] that add up to what each owner wants, in proportion to the sizes of the owner's groups.
+
+    Largest remainder, ties at random. sizes, owners: int64 [groups]. wanted: int64 [owners].
+    """
+    totals = np.bincount(owners, weights=sizes, minlength=len(wanted)).astype(np.int64).clip(1)
+    # In units of 1 / total: remainders stay whole and compare exactly.
+    counts, remainders = np.divmod(sizes * wanted[owners], totals[owners])
+    missing = wanted - np.bincount(owners, weights=counts, minlength=len(wanted)).astype(np.int64)
+    order = np.lexsort((rng.random(len(sizes)), -remainders, owners))
+    lucky = positions_in_runs(owners[order]) < missing[owners[order]]
+    counts[order[lucky]] += 1
+    return counts
+
+
+def draw_for_clients(source: SamplePool, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Assignment:
+    """So many of these rows for each client and class, clients independent of each other.
+
+    counts: int64 [clients, classes]. A client's images all differ, except of a class that has fewer than it wants: of
+    that it gets a draw with replacement. A class without images must not be wanted.
+    """
+    clients, labels = np.nonzero(counts)
+    each, sizes = counts[clients, labels], source.class_sizes(rows)
+    positions = draw_distinct(sizes[labels], each, rng)
+    first = np.cumsum(sizes) - sizes
+    ordered = rows[np.argsort(source.labels[rows], kind="stable")]
+    return Assignment(ordered[np.repeat(first[labels], each) + positions], np.repeat(clients, each))
+
+
+def draw_distinct(sizes: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """For each group, `counts` different numbers from 0 to `sizes` - 1, one group after the other; int64 [sum(counts)].
+
+    Where a group wants more than there are, its numbers are drawn with replacement.
+    """
+    groups = np.repeat(np.arange(len(counts)), counts)
+    found = rng.integers(0, sizes[groups])
+    ends = np.cumsum(counts)
+    for group in np.flatnonzero((counts * DENSE > sizes) & (counts <= sizes)):
+        found[ends[group] - counts[group] : ends[group]] = rng.permutation(sizes[group])[: counts[group]]
+    loose = np.flatnonzero((counts <= sizes)[groups])
+    while len(loose):
+        again = loose[repeated_positions(groups[loose], found[loose])]
+        found[again] = rng.integers(0, sizes[groups[again]])
+        loose = loose[np.isin(groups[loose], groups[again])]
+    return found
+
+
+def repeated_positions(groups: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Which elements repeat the value of an earlier one of their group: positions, ascending."""
+    keys = groups * (values.max(initial=0) + 1) + values
+    ordered = np.sort(keys)
+    twice = ordered[1:][np.diff(ordered) == 0]
+    alike = np.flatnonzero(np.isin(keys, twice))  # few: only they need an order that keeps ties in place
+    order = alike[np.argsort(keys[alike], kind="stable")]
+    return np.sort(order[1:][np.diff(keys[order]) == 0])
+
+
+def deal_out(rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator, keep: int | None = None) -> Assignment:
+    """These rows shuffled and dealt in pieces of so many; of each piece the first `keep`, or all."""
+    owners = np.repeat(np.arange(len(counts)), counts)
+    shuffled = rng.permutation(rows)[: len(owners)]
+    if keep is None:
+        return Assignment(shuffled, owners)
+    kept = positions_in_runs(owners) < keep
+    return Assignment(shuffled[kept], owners[kept])
+
+
+def deal_again(rows: np.ndarray, owners: np.ndarray, each: int, rng: np.random.Generator) -> Assignment:
+    """`each` of these rows for every entry of owners: shuffled, dealt, and dealt again from the start when all are out.
+
+    An owner's images differ unless it gets more than there are, and each is dealt as often as any other, or once more.
+    """
+    different_ones, times = np.unique(owners, return_counts=True)
+    order = rng.permutation(len(times))
+    owners = np.repeat(different_ones[order], times[order] * each)
+    return Assignment(np.resize(rng.permutation(rows), len(owners)), owners)
+
+
+def even_sizes(total: int, count: int) -> np.ndarray:
+    """`total` in `count` numbers that differ by one at most, the larger ones first; int64 [count]."""
+    return total // count + (np.arange(count) < total % count)
+
+
+def join_assignments(pieces: list[Assignment]) -> Assignment:
+    return Assignment(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)))
+
+
+def rows_by_client(holdings: Assignment, clients: int, sort: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of every client, ascending or as they stand, one client after the other; and how many each has."""
+    width = holdings.rows.max(initial=0) + 1
+    if sort:
+        ordered = np.sort(holdings.owners * width + holdings.rows) % width
+    else:
+        ordered = holdings.rows[np.argsort(holdings.owners, kind="stable")]
+    return ordered, np.bincount(holdings.owners, minlength=clients)
+
+
+def check_enough(
+    images: int, options: PartitionConfig, part: str, key: str, each: int = 1, clients: int = 0, where: str = ""
+) -> None:
+    """Raises ConfigError where disjoint clients cannot have `each` images, which `key` asks for.
+
+    clients: how many, if not all.
+    """
+    clients = clients or options.clients
+    if images < clients * each:
+        lower = f"partition.clients or partition.{key}" if each > 1 else "partition.clients"
+        raise_total = ", or raise partition.total" if options.total is not None else ""
+        raise ConfigError(
+            f"partition {options.name}: {where}{clients} clients with at least {each} {part} image(s) each need "
+            f"{clients * each}, there are {images}; lower {lower}{raise_total}"
+        )
+
+
+def shared_image_warnings(hands: Assignment, part: str, image: np.ndarray) -> Iterator[str]:
+    """One sentence where clients hold the same image. image: int64 [rows], its number for every row."""
+    clients = int(hands.owners.max(initial=0)) + 1
+    held = np.unique(image[hands.rows] * clients + hands.owners) // clients
+    holders = np.bincount(held)
+    if holders.max(initial=0) > 1:
+        yield (
+            f"partition.reuse: {(holders > 1).sum()} of {(holders > 0).sum()} {part} images are held by several "
+            f"clients (up to {holders.max()})"
+        )
+
+
+def repeated_image_warnings(
+    hands: Assignment, part: str, why: str = ", because their share of a class is larger than the class"
+) -> Iterator[str]:
+    """One sentence where a client holds an image more than once."""
+    twice = np.unique(hands.owners[repeated_positions(hands.owners, hands.rows)])
+    if len(twice):
+        yield f"{len(twice)} clients (the first: {twice[0]}) hold some {part} images more than once{why}"

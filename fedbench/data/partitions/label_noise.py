@@ -1,0 +1,55 @@
+"""Wrong labels on purpose, for chosen clients."""
+
+import numpy as np
+
+from fedbench.config import Config, PartitionConfig
+from fedbench.data.dataset import Dataset
+from fedbench.data.partitions.assignment import random_stream
+from fedbench.data.partitions.rows import Partition
+from fedbench.errors import ConfigError
+
+
+def client_targets(dataset: Dataset, partition: Partition, config: Config, client: int, part: str) -> np.ndarray:
+    """Targets [n, ...] of a client's part ('train', 'val' or 'test'), as that client sees them."""
+    options = config.partition
+    rows = getattr(partition.clients[client], part)
+    targets = dataset.targets[rows]
+    if client in options.noise_clients and part != "test":
+        targets = noisy_labels(dataset, partition, options.noise_rate, client, rows)
+    if client in options.flip_clients:
+        targets = shift_labels(targets, dataset.classes)
+    return targets
+
+
+def shift_labels(labels: np.ndarray, classes: int) -> np.ndarray:
+    """Every label c becomes (c + 1) mod classes."""
+    return (labels + 1) % classes
+
+
+def noisy_labels(dataset: Dataset, partition: Partition, rate: float, client: int, rows: np.ndarray) -> np.ndarray:
+    """Labels of these rows, int64; round(rate * n) of the client's n training and validation images have a wrong one.
+
+    A wrong label is any of the others with equal chance. Copies of an image have one label. The seed of the partition
+    decides, so it is the same in every process and round.
+    """
+    own = partition.clients[client]
+    images = np.unique(np.concatenate([own.train, own.val]))
+    rng = random_stream(partition.seed, "noise", client)
+    wrong = rng.permutation(len(images))[: int(rate * len(images) + 0.5)]
+    labels = dataset.labels[images].copy()
+    labels[wrong] = (labels[wrong] + rng.integers(1, max(2, dataset.classes), len(wrong))) % dataset.classes
+    return labels[np.searchsorted(images, rows)]
+
+
+def check_noise_clients(options: PartitionConfig, dataset: Dataset) -> None:
+    """Raises ConfigError for a client number that does not exist, and where there are no labels to be changed."""
+    for key in ("flip_clients", "noise_clients"):
+        for client in getattr(options, key):
+            if not dataset.classes:
+                raise ConfigError(
+                    f"partition.{key}: the targets of data {dataset.name} are {dataset.meaning}; leave it empty"
+                )
+            if not 0 <= client < options.clients:
+                raise ConfigError(
+                    f"partition.{key}: client {client} does not exist; clients are 0 to {options.clients - 1}"
+                )

@@ -1,0 +1,73 @@
+"""The public, unlabelled images that every client may see."""
+
+import numpy as np
+
+from fedbench.config import PublicConfig
+from fedbench.data.partitions.assignment import SamplePool, even_sizes, random_ranks, random_stream
+from fedbench.errors import ConfigError
+
+
+def draw_public(source: SamplePool, options: PublicConfig, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the public set, and all rows that no client may get (those too); both from the train part, ascending.
+
+    `reserve` rows are set aside, balanced, and the set is drawn from them, so that sets of several sizes and skews can
+    be compared with the same clients. Smaller sets are parts of larger ones, unless skewed. Raises ConfigError.
+    """
+    reserve = options.reserve
+    if reserve is None:
+        public = _drawn(source.train, source, options, options.size, random_stream(seed, "public"))
+        return public, public
+    if reserve < options.size:
+        raise ConfigError(
+            f"public.reserve = {reserve}: the public set has {options.size} images; reserve at least them"
+        )
+    even = options.model_copy(update={"balance": "classes"}) if options.balance == "dirichlet" else options
+    aside = _drawn(source.train, source, even, reserve, random_stream(seed, "public"))  # the same classes give one more
+    return _drawn(aside, source, options, options.size, random_stream(seed, "public")), aside
+
+
+def _drawn(
+    rows: np.ndarray, source: SamplePool, options: PublicConfig, size: int, rng: np.random.Generator
+) -> np.ndarray:
+    """size of these rows, ascending: so many of each class, or of each domain and class, or any."""
+    if options.balance == "none":
+        if size > len(rows):
+            raise ConfigError(f"public.size = {size}: there are {len(rows)} training images")
+        return np.sort(rng.permutation(rows)[:size])
+    by_domain = options.balance == "domains"
+    if by_domain and not source.domain_names:
+        raise ConfigError("public.balance = domains: the data set has 0 domains; balance over classes")
+    cells = source.cells(rows) if by_domain else source.labels[rows]
+    wanted = _wanted(source, options, size, rng)
+    available = np.bincount(cells, minlength=len(wanted))
+    if (wanted > available).any():
+        raise _too_few(source, options, size, wanted, available)
+    return np.sort(rows[random_ranks(cells, rng) < wanted[cells]])
+
+
+def _wanted(source: SamplePool, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Images of each class, or of each domain and class; what is left over goes to random ones."""
+    if options.balance == "dirichlet":
+        shares = rng.dirichlet(np.full(source.classes, options.alpha)) * size
+        counts = shares.astype(np.int64)
+        counts[np.argsort(counts - shares, kind="stable")[: size - counts.sum()]] += 1
+        return counts
+    cells = source.classes * (len(source.domain_names) if options.balance == "domains" else 1)
+    return even_sizes(size, cells)[np.argsort(rng.permutation(cells))]
+
+
+def _too_few(
+    source: SamplePool, options: PublicConfig, size: int, wanted: np.ndarray, available: np.ndarray
+) -> ConfigError:
+    cell = int(np.argmax(wanted > available))
+    domain, label = divmod(cell, source.classes)
+    where = f" of domain {source.domain_names[domain]}" if options.balance == "domains" else ""
+    if options.balance == "dirichlet":
+        remedy = f"raise public.alpha ({options.alpha:g}), lower public.size or take another seed"
+    else:
+        kind = "domain- and class-balanced" if options.balance == "domains" else "class-balanced"
+        remedy = f"at most {int(available.min()) * len(available)} {kind} images are there"
+    return ConfigError(
+        f"public.size = {size}: class {source.numbers[label]}{where} would give {wanted[cell]} of its "
+        f"{available[cell]} training images; {remedy}"
+    )

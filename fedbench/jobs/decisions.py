@@ -1,0 +1,21 @@
+"""What a paper leaves open, or has otherwise, said of a method and of its runs."""
+
+from typing import Any
+
+from fedbench import methods, tune_space
+from fedbench.config import TrainConfig
+from fedbench.results.plan import text_of
+
+
+def decisions(method: str, options: Any, train: TrainConfig) -> list[str]:
+    """Where the method's file decides, and how its paper trains otherwise, a line each."""
+    return [*methods.load(method).decisions(options), *other_training(method, train)]
+
+
+def other_training(method: str, train: TrainConfig) -> list[str]:
+    """Which `train.*` keys have none of the values of the paper or its code, as PAPER of its tune space names them."""
+    named = {key: values for key, values in tune_space.paper_axes(method).items() if key.startswith("train.")}
+    here = {key: getattr(train, key.removeprefix("train.")) for key in named}
+    differ = [key for key, values in named.items() if here[key] not in values]
+    said = (f"{key} {' or '.join(map(text_of, named[key]))}, not {text_of(here[key])}" for key in differ)
+    return [f"The paper, or its authors' code, trains with {'; '.join(said)}."] if differ else []

@@ -1,0 +1,143 @@
+"""What describes a run in its folder: on what it ran, who held what, what was asked."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedbench import processor
+from fedbench.config import Config
+from fedbench.data.dataset import Dataset
+from fedbench.data.partitions import Partition
+from fedbench.data.partitions.scheme import FILE_SCHEME, headline
+from fedbench.jobs import provenance
+from fedbench.jobs.decisions import decisions
+from fedbench.models.state_dicts import weights_fingerprint
+from fedbench.results.files import write_arrays_atomically, write_atomically, write_json_atomically
+from fedbench.runtime.ray.cluster import COMMAND
+from fedbench.runtime.resolved import ResolvedRun
+
+LIBRARIES = ["fedbench", "torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
+FILES = ("environment.json", "partition.json", "partition.npz", "config.yaml")
+MANY = 10_000
+"""Clients above which a partition is kept as arrays."""
+
+
+def describe(folder: Path, run: ResolvedRun, partitions: dict[int, Partition]) -> None:
+    """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
+    config, dataset = run.config, run.dataset
+    drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
+    more = {
+        "pooled": run.method.trainers(run.options) == "pooled",
+        "partition_headline": headline(config.partition.name),
+        "decisions": decisions(config.method.name, run.options, config.train),
+    }
+    known = {**environment(drawn, dataset), **more, **prints(config), **provenance.told(config)}
+    write_json_atomically(folder / "environment.json", known)
+    if config.partition.clients > MANY:
+        write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
+    else:
+        write_atomically(folder / "partition.json", json.dumps(_drawn(dataset, partitions)))
+    write_atomically(folder / "config.yaml", config.to_yaml())
+
+
+def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any]:
+    """Versions, machine, state of the code, task, partitions and the time of the start."""
+    return {
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
+        "machine": {"system": platform.platform(), "processor": processor.name(), "cores": processor.cores()},
+        "git": _git(),
+        "command": _command(),
+        "task": dataset.task,
+        **({"class_names": list(dataset.class_names)} if dataset.class_names else {}),
+        **({"class_labels": list(dataset.class_labels)} if dataset.class_labels else {}),
+        "partition_fingerprint": fingerprints,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "finished": None,
+    }
+
+
+def files(config: Config) -> dict[str, Path]:
+    """The files that the configuration names and that decide the numbers, by the key of their fingerprint."""
+    dealt = config.partition.path if config.partition.name == FILE_SCHEME else None
+    named = {"weights_fingerprint": config.model.weights, "partition_file_fingerprint": dealt}
+    return {key: path for key, path in named.items() if path}
+
+
+def prints(config: Config) -> dict[str, str]:
+    """What names the content of these files."""
+    return {key: _print(path, path.stat().st_mtime_ns) for key, path in files(config).items() if path.exists()}
+
+
+@cache
+def _print(path: Path, modified: int) -> str:
+    return weights_fingerprint(path)
+
+
+def _command() -> str | None:
+    """What the user typed. A worker of Ray was started by another line, and on another machine nobody tells it."""
+    in_worker = Path(sys.argv[0]).name == "default_worker.py"
+    return os.environ.get(COMMAND) if in_worker else " ".join(sys.argv)
+
+
+def finish(folder: Path) -> None:
+    """Note the time of the end."""
+    path = folder / "environment.json"
+    known = json.loads(path.read_text())
+    write_json_atomically(path, {**known, "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+
+
+def _drawn(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, Any]:
+    return {str(seed): {**drawn.tree(), **_counts(dataset, drawn)} for seed, drawn in partitions.items()}
+
+
+def _counts(dataset: Dataset, drawn: Partition) -> dict[str, Any]:
+    """How many images of each class the clients train on, and how many the public set has."""
+    if not dataset.classes:
+        return {}
+    counts = {"class_counts": drawn.class_counts(dataset.labels, dataset.classes).tolist()}
+    if drawn.public is not None:
+        public = np.bincount(dataset.labels[drawn.public], minlength=dataset.classes)
+        counts["public_class_counts"] = public.tolist()
+    return counts
+
+
+def _arrays(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, np.ndarray]:
+    """As `--partition file` reads them."""
+    found: dict[str, np.ndarray] = {}
+    for seed, drawn in partitions.items():
+        own = drawn.arrays()
+        if dataset.classes:
+            own["class_counts"] = drawn.class_counts(dataset.labels, dataset.classes)
+        found |= {f"{seed}/{name}": array for name, array in own.items()}
+    return found
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _git() -> dict[str, Any] | None:
+    def ask(*words: str) -> subprocess.CompletedProcess[str]:
+        # Without locks, which would stay in the user's repository if this process were killed.
+        words = ("git", "--no-optional-locks", *words)
+        return subprocess.run(words, capture_output=True, text=True, timeout=10)
+
+    try:
+        commit = ask("rev-parse", "HEAD")
+        if commit.returncode:
+            return None
+        return {"commit": commit.stdout.strip(), "dirty": bool(ask("status", "--porcelain").stdout.strip())}
+    except (OSError, subprocess.SubprocessError):
+        return None

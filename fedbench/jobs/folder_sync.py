@@ -1,0 +1,178 @@
+"""What jobs on other machines of a cluster need: data, environment, and their folders copied there and back."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedbench.config import Config
+from fedbench.data.dataset import Dataset
+from fedbench.data.prepared import Prepared
+from fedbench.jobs.job import Job
+from fedbench.results.files import write_atomically
+from fedbench.results.loggers import account
+from fedbench.runtime import checkpoint
+from fedbench.runtime.ray.cluster import COMMAND
+from fedbench.runtime.scratch import Scratch
+
+MARK = ".seen"
+
+
+class FileServer:
+    """An actor on the command's machine that reads and writes its files for other machines."""
+
+    def __init__(self) -> None:
+        self._data: dict[Prepared, dict[str, Any]] = {}
+
+    def data(self, prepared: Prepared) -> dict[str, Any]:
+        """References to the files of a data set, which are put into Ray's object store once for all machines."""
+        import ray
+
+        if prepared not in self._data:
+            self._data[prepared] = {name: ray.put(content) for name, content in prepared.files().items()}
+        return self._data[prepared]
+
+    def read(self, folder: Path) -> dict[str, bytes]:
+        """The files of a folder by their names in it."""
+        return read_files(folder, file_names(folder))
+
+    def write(self, folder: Path, files: Mapping[str, bytes], all_names: Sequence[str]) -> None:
+        """Write the files that have changed, and remove those whose names are gone.
+
+        Checkpoints are written last: they count once they are there, and need their shards then.
+        """
+        for name in sorted(files, key=lambda name: (checkpoint.is_one(name), name)):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / name, files[name])
+        for name in set(file_names(folder)) - set(all_names):
+            (folder / name).unlink()
+        for path in sorted(folder.rglob("*"), reverse=True):
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+
+
+@dataclass(frozen=True)
+class Supplies:
+    """What other machines of a cluster may lack.
+
+    server: a `FileServer` on the command's machine. mark: a file by whose name a machine recognises the results folder.
+    data: data sets by their configuration. environment: variables by which loggers know an account, and the command.
+    """
+
+    server: Any
+    mark: Path
+    data: Mapping[str, Prepared]
+    environment: Mapping[str, str]
+
+    @property
+    def results_are_here(self) -> bool:
+        """Whether this machine sees the results folder, because it is the command's or shares its storage."""
+        return self.mark.exists()
+
+    def dataset(self, config: Config) -> Dataset:
+        """The data set as it lies on this machine, or as the command's machine sends it, once per machine."""
+        import ray
+
+        prepared = self.data[_data_key(config)]
+        if (here := prepared.found()) is not None:
+            return here
+        files = ray.get(self.server.data.remote(prepared))
+        return prepared.written(dict(zip(files, ray.get(list(files.values())), strict=True)))
+
+
+@contextmanager
+def supplies_for(ray: Any, jobs: Sequence[Job]) -> Iterator[Supplies | None]:
+    """Supplies for jobs that may be run on other machines, during a block; None if there is only this machine."""
+    config = jobs[0].config
+    if config.resources.address == "local":
+        yield None
+        return
+    sections = {_data_key(job.config): job.config.data for job in jobs}
+    data = {key: Prepared.of(Dataset.load(section)) for key, section in sections.items()}
+    typed = {COMMAND: os.environ[COMMAND]} if COMMAND in os.environ else {}
+    with file_server(ray, jobs[0].folder.parent) as (server, mark):
+        yield Supplies(server, mark, data, {**typed, **account(config.loggers)})
+
+
+def _data_key(config: Config) -> str:
+    return config.data.model_dump_json()
+
+
+@contextmanager
+def file_server(ray: Any, folder: Path) -> Iterator[tuple[Any, Path]]:
+    """A `FileServer` on this machine during a block, and the mark in the folder that holds the jobs' folders."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    server = ray.remote(FileServer).options(num_cpus=0, scheduling_strategy=here).remote()
+    mark = folder.absolute() / f"{MARK}-{uuid.uuid4().hex}"
+    folder.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    try:
+        yield server, mark
+    finally:
+        mark.unlink(missing_ok=True)
+        ray.kill(server)
+
+
+@contextmanager
+def synced(job: Job, supplies: Supplies | None) -> Iterator[tuple[Job, Callable[[], None]]]:
+    """The job where it can be run, and a function that sends its changed files to the results; sent at the end too.
+
+    A machine that does not see the results folder works on a copy of the job's folder.
+    """
+    if supplies is None or supplies.results_are_here:
+        yield job, lambda: None
+        return
+    import ray
+
+    scratch = Scratch(job.config.resources.scratch)
+    copy = scratch.folder / job.folder.name
+    for name, content in ray.get(supplies.server.read.remote(job.folder)).items():
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_bytes(content)
+    sent = stamps(copy)
+
+    def send() -> None:
+        now = stamps(copy)
+        changed = read_files(copy, [name for name in now if now[name] != sent.get(name)])
+        if changed or now.keys() != sent.keys():
+            ray.get(supplies.server.write.remote(job.folder, changed, list(now)))
+            sent.clear()
+            sent.update(now)
+
+    try:
+        try:
+            yield replace(job, folder=copy), send
+        finally:
+            send()
+    finally:
+        scratch.close()
+
+
+def file_names(folder: Path) -> list[str]:
+    """The files of a folder, without hidden ones, which are locks and half-written files."""
+    inside = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(str(path) for path in inside if not any(part.startswith(".") for part in path.parts))
+
+
+def read_files(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """The files that are still there: a logger's own process may have removed some."""
+    contents = {}
+    for name in names:
+        with suppress(FileNotFoundError):
+            contents[name] = (folder / name).read_bytes()
+    return contents
+
+
+def stamps(folder: Path) -> dict[str, tuple[int, int]]:
+    """Time and size of every file."""
+    times = {}
+    for name in file_names(folder):
+        with suppress(FileNotFoundError):
+            stat = (folder / name).stat()
+            times[name] = (stat.st_mtime_ns, stat.st_size)
+    return times

@@ -1,0 +1,113 @@
+"""A job: one seed of one resolved configuration, run in a folder of its own and reused by later studies."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from fedbench.config import Config
+from fedbench.jobs import provenance, run_folder
+from fedbench.results.files import read_json, write_json_atomically
+from fedbench.results.plan import Entry, EntryRole, point_name
+from fedbench.results.reader import Records
+
+ERROR = "error.txt"
+STOPPED = ".stopped.json"
+"""The studies that stopped a job before its end, and after which round; another study continues it.
+
+A hidden file, so that it stays in the results folder when the job runs on another machine.
+"""
+JOBS = "run"
+"""The folder below a results folder that holds the jobs."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """error: why it failed, or when it was stopped. score: the last one of a stopped job; higher is better."""
+
+    status: Literal["done", "failed", "stopped", "missing"]
+    error: str | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """config: resolved, with one seed. label, values and setting: what a study calls it, and what it varied in it.
+
+    study: the folder of the study that may stop it early. point: the evaluation point by which it is judged. code: what
+    names the user's code with which it is to be done, where it may be done by another process.
+    """
+
+    config: Config
+    folder: Path
+    label: str
+    role: EntryRole = "final"
+    values: dict[str, Any] = field(default_factory=dict)
+    setting: str = ""
+    study: Path | None = None
+    point: str = "after_agg"
+    code: str | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def of(cls, config: Config, seed: int, root: Path, label: str = "", **more: Any) -> "Job":
+        """The job of a resolved configuration and one of its seeds, in its folder below a results folder."""
+        own = config.model_copy(deep=True, update={"seeds": [seed], "name": None, "out": None})
+        folder, code = run_folder.folder_of(root / JOBS, own), provenance.short_print(own)
+        return cls(own, folder, label or config.method.name, code=code, **more)
+
+    @property
+    def seed(self) -> int:
+        return self.config.seeds[0]
+
+    @property
+    def name(self) -> str:
+        return f"{self.setting} {self.label} {point_name(self.values)} seed {self.seed}".lstrip()
+
+    @property
+    def state(self) -> run_folder.State:
+        """What its folder holds of it. Raises ConfigError where it holds what cannot be gone on with."""
+        return run_folder.state_of(self.folder, self.config)
+
+    def outcome(self) -> Outcome:
+        """What its folder says of it."""
+        if (self.folder / "config.yaml").exists() and Records(self.folder).summary().get("complete"):
+            return Outcome("done")
+        if (stop := self._stops().get(self._stopper())) is not None:
+            return Outcome("stopped", f"stopped after round {stop['round']} of {self.config.rounds}", stop["score"])
+        error = self.folder / ERROR
+        return Outcome("failed", error.read_text().strip()) if error.exists() else Outcome("missing")
+
+    def stop(self, round: int, score: float) -> None:
+        """Note that the study stopped it; what it computed is kept."""
+        write_json_atomically(
+            self.folder / STOPPED, {**self._stops(), self._stopper(): {"round": round, "score": score}}
+        )
+
+    def forget_end(self) -> None:
+        """Forget that it failed, or that the study stopped it, before it is run again."""
+        (self.folder / ERROR).unlink(missing_ok=True)
+        stops = self._stops()
+        if stops.pop(self._stopper(), None) is not None:
+            write_json_atomically(self.folder / STOPPED, stops)
+
+    def _stops(self) -> dict[str, Any]:
+        return read_json(self.folder / STOPPED, [])
+
+    def _stopper(self) -> str:
+        return run_folder.relative(self.study, self.folder) if self.study else ""
+
+    def entry(self, study: Path) -> Entry:
+        """As a plan in the folder of a study says it."""
+        found, path = self.outcome(), run_folder.relative(self.folder, study)
+        scores = scores_of(self.folder, self.point) if found.status == "done" else {}
+        code = provenance.print_in(read_json(self.folder / "environment.json", []))
+        return Entry(self.role, self.label, self.values, self.seed, path, found.status, found.error, scores, code)
+
+
+def scores_of(folder: Path, point: str) -> dict[str, float | None]:
+    """The primary metric of a finished run after the last round, by split."""
+    summary = Records(folder).summary()
+    last = summary.get("points", {}).get(point, {}).get("last", {})
+    return {split: last.get(f"{split}_{summary['metric']}", {}).get("mean") for split in ("val", "test")}

@@ -1,0 +1,212 @@
+"""From what was asked to what is run: defaults of method, model and machine, and every check before round 1."""
+
+from collections.abc import Sequence
+
+import torch
+from lightning import LightningModule
+
+from fedbench import methods, models
+from fedbench.aggregation import rules
+from fedbench.config import Config
+from fedbench.config.counts import count_of
+from fedbench.data import sources
+from fedbench.data.dataset import Dataset
+from fedbench.data.partitions import Partition, partition
+from fedbench.data.partitions.assignment import SamplePool
+from fedbench.data.partitions.scheme import checked, with_client_count
+from fedbench.engine.learner import told
+from fedbench.errors import ConfigError
+from fedbench.methods.base import Method
+from fedbench.processor import cores
+from fedbench.runtime.build import build_learner, make_context, make_method
+from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.ray import cluster
+from fedbench.runtime.ray.placement_groups import room_on_gpus, share_of_gpu
+from fedbench.runtime.resolved import ResolvedRun
+from fedbench.runtime.warnings import said
+from fedbench.user_code import exits_refused
+
+SMALL_HIDDEN = [64]
+"""Of the mlp that `auto` takes for images too small for a convolution net."""
+
+
+MOST_EVALUATED = 1000
+"""Clients that are evaluated unless the user says how many."""
+
+
+@exits_refused()
+def resolve(config: Config) -> ResolvedRun:
+    """The run that is asked for, with every default filled in. Raises ConfigError."""
+    config = settled(config)
+    dataset = Dataset.load(config.data)
+    if config.data.name not in sources.SETS.own:  # what is fedbench's own is known by its name
+        config.data.content = dataset.content
+    config.partition = with_client_count(config.partition, SamplePool.of(dataset))
+    layout(config)
+    model_defaults(config, dataset.shape)
+    run = ResolvedRun.of(config, dataset)
+    _check_sizes(run)
+    _check_task(run)
+    return run
+
+
+def settled(config: Config) -> Config:
+    """The configuration with the defaults that need no data: options, and the method's own. Raises ConfigError."""
+    config = config.model_copy(deep=True)
+    options = methods.checked_options(config.method).model_dump(mode="json")
+    config.method = type(config.method)(name=config.method.name, **options)
+    chosen = rules.checked_options(config.aggregator).model_dump(mode="json")
+    config.aggregator = type(config.aggregator)(name=config.aggregator.name, **chosen)
+    _train_defaults(config, methods.load(config.method.name))
+    checked(config.partition)
+    return config
+
+
+@exits_refused()
+def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Partition]:
+    """The partitions of a run; tries model and method on the data. Raises ConfigError.
+
+    seeds: those that matter, if not all.
+    """
+    config, dataset = run.config, run.dataset
+    partitions = {seed: partition(dataset, config, seed) for seed in (config.seeds if seeds is None else seeds)}
+    if not partitions:
+        return partitions
+    seed = next(iter(partitions))
+    learner = build_learner(run, seed)
+    context = make_context(run, partitions[seed], seed, learner)
+    if "head" in run.method.needs:
+        learner.layout.mask("head")
+    if learner.layout.has_batchnorm and config.train.batch_size == 1:
+        raise ConfigError("train.batch_size = 1: the model has BatchNorm layers, which need 2 or more images per batch")
+    if not learner.layout.size:
+        raise ConfigError(f"model {config.model.name} has no trainable parameters")
+    with told(f"method {config.method.name} fails"):
+        method = make_method(run, context)
+        said(method, config.method.name)
+    if method.makes_steps(method.options) and config.train.engine == "trainer":
+        raise ConfigError(
+            f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "
+            "know; leave it out"
+        )
+    held = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype)
+    data, test = (held.split([0], part, (seed, 0, 0)) for part in ("train", "test"))
+    learner.probe(data, dataset.outputs)
+    learner.probe_metrics(test)
+    return partitions
+
+
+def _train_defaults(config: Config, kind: type[Method]) -> None:
+    """A method's own defaults apply unless the user set the key."""
+    given = config.train.model_fields_set
+    for key, value in kind.train_defaults.items():
+        if key not in given:
+            setattr(config.train, key, value)
+    if "epochs" in kind.needs and config.train.steps:
+        raise ConfigError(
+            f"train.steps: {config.method.name} names its own epochs and takes no local steps; leave it out"
+        )
+
+
+def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
+    """Fills in what a model and its training take by default, for samples of this shape. Raises ConfigError."""
+    if config.model.name == "auto":
+        config.model.name = models.resolve_model("auto", shape)
+        if config.model.name == "mlp" and "hidden" not in config.model.options:
+            config.model = type(config.model)(**{**config.model.model_dump(), "hidden": SMALL_HIDDEN})
+    for key in models.SHAPE:
+        if key in config.model.options:
+            raise ConfigError(f"model.{key}: decided by the data ({config.data.name}); leave it out")
+    if config.train.optimizer == "auto":
+        config.train.optimizer = "module" if models.MODELS.path(config.model.name) else "sgd"
+    _check_steps(config)
+    if config.train.memory_format == "auto":
+        device = "cuda" if config.resources.gpus_per_host else "cpu"
+        fast = device in getattr(models.load(config.model.name), "channels_last", ())
+        config.train.memory_format = "channels_last" if fast else "contiguous"
+
+
+def _check_steps(config: Config) -> None:
+    """What a LightningModule must bring along, said before Lightning says it in its own way."""
+    kind, name = models.load(config.model.name), config.model.name
+    if kind.training_step is LightningModule.training_step:
+        raise ConfigError(f"model {name} has no training_step(self, batch, batch_idx) that returns the loss")
+    if config.train.optimizer == "module" and kind.configure_optimizers is LightningModule.configure_optimizers:
+        raise ConfigError(f"model {name} has no configure_optimizers: write one, or choose with --train.optimizer sgd")
+
+
+def layout(config: Config) -> None:
+    """How many hosts, and on what share of a GPU each, where that is left open.
+
+    hosts = auto fills the machine, one host per core or two per GPU, but never more than participants. On a cluster it
+    is what is free there that counts, not this machine, and clients are never in this process.
+    """
+    resources = config.resources
+    if "auto" not in (resources.hosts, resources.gpus_per_host):
+        return
+    clustered = resources.address != "local"
+    offer = cluster.offer(resources.address) if clustered else _this_machine()
+    if resources.hosts == "auto":
+        most = _most_hosts(offer, resources.cpus_per_host)
+        taking_part = count_of(config.partition.clients, config.participation)
+        resources.hosts = 0 if most < 2 and not clustered else max(1, min(most, taking_part))
+    if resources.gpus_per_host == "auto":
+        hosts = max(1, int(resources.hosts))
+        resources.gpus_per_host = share_of_gpu(offer.machines, resources.cpus_per_host, hosts)
+
+
+def _this_machine() -> cluster.Offer:
+    here = {"CPU": float(cores()), "GPU": float(torch.cuda.device_count())}
+    return cluster.Offer(here, [here])
+
+
+def _most_hosts(offer: cluster.Offer, cpus: float) -> int:
+    """Two per GPU where there are any, else one per core; what others use is theirs."""
+    if on_gpus := room_on_gpus(offer.machines, cpus, 2):
+        return min(on_gpus, 2 * int(offer.free.get("GPU", 0)))
+    return int(offer.free.get("CPU", 0) / cpus)
+
+
+def _check_sizes(run: ResolvedRun) -> None:
+    config = run.config
+    clients = config.partition.clients
+    if config.participation > clients:
+        raise ConfigError(
+            f"participation = {config.participation:g}: there are {clients} clients; take at most that many"
+        )
+    if config.evaluate.clients is None and clients > MOST_EVALUATED:
+        config.evaluate.clients = MOST_EVALUATED
+    if isinstance(config.evaluate.clients, int) and config.evaluate.clients > clients:
+        raise ConfigError(
+            f"evaluate.clients = {config.evaluate.clients}: there are {clients} clients; take at most that many, or all"
+        )
+    if config.resources.hosts != "auto" and config.resources.hosts > clients:
+        raise ConfigError(
+            f"resources.hosts = {config.resources.hosts}: there are {clients} clients, and a host works for at least "
+            f"one; take at most {clients}"
+        )
+    if "public" in run.method.needs and not config.public.size:
+        raise ConfigError(
+            f"method {config.method.name} needs a public unlabelled set: set public.size, for example --public.size 300"
+        )
+
+
+def _check_task(run: ResolvedRun) -> None:
+    config, dataset = run.config, run.dataset
+    hint = ", or say data.kind = image" if ":" in config.data.name and len(dataset.shape) == 3 else ""
+    if config.data.augment and not dataset.holds_images:
+        line = f"data.augment = {config.data.augment}: {config.data.name} holds no images; leave it out{hint}"
+        raise ConfigError(line)
+    for what, count in (("class", dataset.classes), ("domain", len(dataset.domain_names))):
+        if what in config.evaluate.by and not count:
+            raise ConfigError(f"evaluate.by = {what}: data {config.data.name} has none to tell apart; leave it out")
+    if dataset.classes == 1:
+        (only,) = dataset.class_names or ("0",)
+        name = config.data.name
+        hint = f"; write {name}/{only} where its folders are the classes" if name.startswith("folder:") else ""
+        raise ConfigError(f"data {name}: all samples are of one class ({only}), two or more are needed{hint}")
+    if "classes" in run.method.needs and not dataset.classes:
+        raise ConfigError(
+            f"method {config.method.name} works with classes, and the targets of data {config.data.name} are "
+            f"{dataset.meaning}; take another one: `fedbench methods NAME` says what a method needs"
+        )

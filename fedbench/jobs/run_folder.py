@@ -1,0 +1,280 @@
+"""A run's folder: where it is, and whether it may be used."""
+
+import json
+import logging
+import os
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from glob import escape
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from fedbench.config import AggregatorConfig, Config
+from fedbench.config.files import load_yaml
+from fedbench.config.keys import flat
+from fedbench.data.partitions import Partition
+from fedbench.errors import ConfigError
+from fedbench.jobs import provenance
+from fedbench.jobs.description import files, prints
+from fedbench.results.files import PART, locked, read_json, sweep
+from fedbench.results.plan import is_study
+from fedbench.results.quantities import plural
+from fedbench.results.reader import Records
+from fedbench.results.summary import damages_in
+from fedbench.runtime import checkpoint, retries
+
+RESULTS = ("summary.json", "metrics.jsonl", "checkpoint")
+"""What a run leaves only once it has begun, which is when there is a config.yaml."""
+LONGEST = 60
+"""Letters of what tells runs apart for sure."""
+State = Literal["new", "begun", "done"]
+
+
+def default_name(config: Config) -> str:
+    """What tells runs apart at a glance, then what tells them apart for sure."""
+    words = [config.method.name, config.data.name, config.partition.name]
+    words += [config.aggregator.name] if config.aggregator.name != AggregatorConfig().name else []
+    text = "-".join(re.sub(r"[:<>]+", "-", word.rpartition("/")[2]) for word in words)
+    return f"{text}-{identity(config)}"
+
+
+def identity(config: Config) -> str:
+    """Names what was asked, and the user's code; seeds too, of many some, and what tells them apart from others."""
+    seeds = f"s{'_'.join(map(str, config.seeds))}"
+    name = "-".join(filter(None, [config.key(), provenance.short_print(config), seeds]))
+    if len(name) <= LONGEST:
+        return name
+    told = sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: LONGEST - len(told) - 1]}-{told}"
+
+
+def folder_of(root: Path, config: Config) -> Path:
+    """The folder of a run below one of runs: that of the user's code as it is.
+
+    With `keep_results` it is the newest finished one of the same configuration, where none is of this code.
+    """
+    own = root / default_name(config)
+    if not config.keep_results or _finished(own):
+        return own
+    return next(filter(_finished, earlier(own, config)), own)
+
+
+def earlier(folder: Path, config: Config) -> list[Path]:
+    """Runs of the same configuration beside a folder that other code of the user's made, the newest first."""
+    code = provenance.short_print(config)
+    before, known, after = default_name(config).rpartition(f"-{code}-") if code else ("", "", "")
+    if not known:
+        return []
+    names = re.compile(f"{re.escape(before)}(-[0-9a-f]{{{len(code)}}})?-{re.escape(after)}")
+    found = [p for p in folder.parent.glob(f"{escape(before)}-*{escape(after)}") if names.fullmatch(p.name)]
+    found = [p for p in found if p.name != folder.name and (p / "environment.json").exists()]
+    return sorted(found, key=lambda path: (path / "environment.json").stat().st_mtime_ns, reverse=True)
+
+
+def _finished(folder: Path) -> bool:
+    return bool(read_json(folder / "summary.json", []).get("complete"))
+
+
+def warn_about_changes(runs: Iterable[tuple[Path, Config]]) -> None:
+    """Say where code of the user's has changed since runs were made. runs: folders, and what is asked."""
+    anew, taken = Counter[str](), Counter[str]()
+    for folder, config in runs:
+        if (folder / "config.yaml").exists():
+            if since := _since(folder, config):
+                taken[since] += 1
+        elif other := earlier(folder, config):
+            anew[_since(other[0], config)] += 1
+    say = logging.getLogger("fedbench").warning
+    for since, count in anew.items():
+        say("%s: run anew (%s; earlier results stay, --keep-results takes them)", since, plural(count, "run"))
+    for since, count in taken.items():
+        say("%s: kept results are taken all the same (%s; --keep-results)", since, plural(count, "run"))
+
+
+def _since(folder: Path, config: Config) -> str:
+    """What of the user's code has changed since a run was made, in words; empty where nothing has."""
+    files = provenance.changes(_kept_json(folder / "environment.json"), config)
+    if files is None:
+        names = ", ".join(provenance.own_names(config).values()) or config.data.name
+        return f"no record says with which content of {names} kept results were made"
+    return provenance.changed_since(files) if files else ""
+
+
+def relative(folder: Path, start: Path) -> str:
+    """The way from one folder to another, so that both can be moved together."""
+    return os.path.relpath(folder.absolute(), start.absolute())
+
+
+@contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """A folder for a block. Raises ConfigError where it cannot be written to.
+
+    What the block refuses leaves no folder that was made for it, unless something else has been put there.
+    """
+    missing = [path for path in (folder.absolute(), *folder.absolute().parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}{PART}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        _remove_empty(missing)
+        raise ConfigError(
+            f"out = {folder}: cannot be written to ({error.strerror}); choose another folder with --out"
+        ) from None
+    try:
+        yield
+    finally:
+        _remove_empty(missing)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Other runs may have begun beside this one: what holds anything stays."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+@contextmanager
+def locked_folder(folder: Path, patience: float | None = None) -> Iterator[None]:
+    """Keep other commands out of a folder, which is made if need be.
+
+    Raises ConfigError if one stays in it for longer than `patience` seconds, by default `WAIT_FOR_COMMAND`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    patience = retries.WAIT_FOR_COMMAND if patience is None else patience
+    with locked(folder, patience, f"{folder}: another command is at work here"):
+        sweep(folder)
+        yield
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a killed command left in the folder of a finished run, unless another one is at work there."""
+    if any(path.name == "checkpoint" or path.name.endswith(PART) for path in folder.iterdir()):
+        with suppress(ConfigError), locked_folder(folder, patience=0):
+            checkpoint.remove(folder / "checkpoint")
+
+
+def state_of(folder: Path, config: Config) -> State:
+    """What a folder holds of a run. Raises ConfigError where it holds another one, or one that is not whole.
+
+    What is put together of runs is new where code of the user's has changed since.
+    """
+    if not (folder / "config.yaml").exists():
+        left = next((name for name in RESULTS if (folder / name).exists()), None)
+        if left and not is_study(folder):  # what is put together of its seeds is so again
+            raise _damaged(folder / "config.yaml", f"missing, beside {left} of a run")
+        return "new"
+    check_same(folder, config)
+    check_description(folder, config.seeds)
+    check_same_files(folder, config)
+    if since := _since(folder, config):
+        if not config.keep_results and is_study(folder):
+            return "new"
+        if not config.keep_results or not _finished(folder):
+            take = "give --keep-results to take it, or" if _finished(folder) else "give"
+            raise ConfigError(f"{folder} holds a run of other code or data ({since}); {take} another --out")
+    summary = folder / "summary.json"
+    if not summary.exists() or not _kept_json(summary).get("complete"):
+        return "begun"
+    if not Records(folder).complete():
+        raise _damaged(folder / "metrics.jsonl", "ends before the last round of a run that was finished")
+    for name, why in damages_in(folder, _kept_json(summary)):
+        raise _damaged(folder / name, why)
+    return "done"
+
+
+def check_description(folder: Path, seeds: Sequence[int]) -> None:
+    """Raises ConfigError where what describes a run is missing or damaged."""
+    prints = _kept_json(folder / "environment.json").get("partition_fingerprint")
+    arrays = folder / "partition.npz"  # where clients are many
+    dealt = arrays if arrays.exists() else folder / "partition.json"
+    if not isinstance(prints, dict) or not {str(seed) for seed in seeds} <= prints.keys():
+        raise _damaged(folder / "environment.json", "without the partition_fingerprint of every seed")
+    if not {str(seed) for seed in seeds} <= set(_kept_arrays(dealt) if dealt == arrays else _kept_json(dealt)):
+        raise _damaged(dealt, "without the partition of every seed")
+
+
+def _kept_arrays(path: Path) -> set[str]:
+    """The seeds of partition.npz, whose arrays stay unread. Raises ConfigError where it is damaged."""
+    try:
+        with np.load(path) as file:
+            return {name.partition("/")[0] for name in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        raise _damaged(path, "damaged") from None
+
+
+def _kept_json(path: Path) -> dict[str, Any]:
+    """A file of a run. Raises ConfigError where it is missing or damaged."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        raise _damaged(path, "missing or damaged") from None
+
+
+def _kept_config(path: Path) -> Config:
+    """The configuration of a run. Raises ConfigError where it cannot be read."""
+    try:
+        return Config(**load_yaml(path))
+    except (ConfigError, TypeError) as error:
+        why = str(error).removeprefix(f"--config {path}: ")
+        raise _damaged(path, f"{why}; damaged, or written by another version of fedbench") from None
+
+
+def _damaged(path: Path, what: str) -> ConfigError:
+    return ConfigError(
+        f"{path}: {what}; bring the file back, delete {path.parent} to run it anew, or give another --out"
+    )
+
+
+def check_same(folder: Path, config: Config) -> None:
+    """Raises ConfigError where a folder holds a run of another configuration."""
+    changed = changes_in(folder, config)
+    if changed:
+        raise ConfigError(
+            f"{folder} holds a run of another configuration ({', '.join(changed[:4])}): "
+            "give the same values to go on with it, or another --out"
+        )
+
+
+def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> None:
+    """Raises ConfigError where a run began with other rows: a partition's file or the data have changed since."""
+    known = _kept_json(folder / "environment.json").get("partition_fingerprint", {})
+    for seed, now in partitions.items():
+        if known.get(str(seed)) != now.fingerprint():
+            raise ConfigError(
+                f"{folder} holds a run that began with another partition (seed {seed}): the data set or the file of "
+                "partition.path has changed since; bring it back, or give another --out"
+            )
+
+
+def check_same_files(folder: Path, config: Config) -> None:
+    """Raises ConfigError where a run began with another partition.path or model.weights than lies there now."""
+    named, found = files(config), prints(config)
+    known = _kept_json(folder / "environment.json") if found else {}
+    for key, now in found.items():
+        if known.get(key, now) != now:
+            what = {"weights_fingerprint": "other weights", "partition_file_fingerprint": "another partition"}[key]
+            raise ConfigError(
+                f"{folder} holds a run that began with {what}: {named[key]} has changed since; bring it back, or give "
+                "another --out"
+            )
+
+
+def changes_in(folder: Path, config: Config) -> list[str]:
+    """What differs between the run in a folder, if there is one, and a resolved configuration."""
+    kept = folder / "config.yaml"
+    return changes(_kept_config(kept), config) if kept.exists() else []
+
+
+def changes(before: Config, now: Config) -> list[str]:
+    """The keys that decide the numbers and differ, as `train.lr: 0.1 -> 0.2`."""
+    old, new = ({**flat(c.decisive()), "seeds": c.seeds} for c in (before, now))
+    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    return [f"{key}: {old.get(key)} -> {new.get(key)}" for key in keys]

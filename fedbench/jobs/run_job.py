@@ -1,0 +1,228 @@
+"""Runs jobs: resolves them where they are run, drives them, and keeps their loggers and summaries."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from fedbench.data.partitions import Partition
+from fedbench.errors import ConfigError, RunError
+from fedbench.jobs import description, provenance, run_folder
+from fedbench.jobs.folder_sync import Supplies, synced
+from fedbench.jobs.job import ERROR, Job
+from fedbench.jobs.resolve import check
+from fedbench.results.loggers import AttachedLogger, catch_up, log_records, make_loggers
+from fedbench.results.reader import Records
+from fedbench.results.summary import conclude
+from fedbench.runtime import checkpoint
+from fedbench.runtime.drive import SeedTask, drive_seeds
+from fedbench.runtime.driver import Event
+from fedbench.runtime.hosts import Hosts, InProcess
+from fedbench.runtime.ray import cluster
+from fedbench.runtime.ray.driver_actor import drive_on_ray
+from fedbench.runtime.ray.hosts import RayHosts
+from fedbench.runtime.resolved import ResolvedRun
+from fedbench.user_code import exits_refused
+
+SYNC_EVERY = 5.0
+"""Seconds between two copies of a job's folder from another machine to the results folder."""
+Watcher = Callable[[Event], None]
+
+
+def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda event: None) -> bool:
+    """Run a job in this process; returns whether it is done.
+
+    A failure is written to error.txt and not raised: Ray Tune would try again. supplies: what this machine may lack.
+    watch: as in `run_seeds`.
+    """
+    if supplies is not None:
+        os.environ.update(supplies.environment)
+    with synced(job, supplies) as (here, send):
+        send_now_and_then = at_most_every(SYNC_EVERY, send)
+
+        def watch_and_send(event: Event) -> None:
+            send_now_and_then()
+            watch(event)
+
+        try:
+            with exits_refused():
+                run = ResolvedRun.of(job.config, supplies.dataset(job.config) if supplies else None)
+            run_seeds(run, [here], check(run), watch_and_send)
+        except Exception as error:
+            write_error(here, last_line(error))
+            return False
+    return True
+
+
+def run_seeds(
+    run: ResolvedRun, jobs: Sequence[Job], partitions: dict[int, Partition], watch: Watcher, debug: bool = False
+) -> None:
+    """Run the jobs of one run, one seed after another; jobs that are done by then are left out.
+
+    watch: told of every evaluated round, and of every warning once. debug: without hosts, an error at a client is
+    raised where it happens.
+    """
+    with ExitStack() as stack:
+        watch_once = without_repeated_warnings(watch)
+        opened = [stack.enter_context(open_job(job, run, partitions[job.seed], watch_once)) for job in jobs]
+        left = {number: job for number, job in enumerate(opened) if not job.done}
+        if not left:
+            return
+
+        def tell(event: Event) -> None:
+            left[event["task"]].handle(event)
+
+        tasks = {number: job.task for number, job in left.items()}
+        with exits_refused():
+            if run.config.resources.hosts == 0 or cluster.inside_a_trial():
+                hosts: Hosts = RayHosts.of(run.config.resources) if run.config.resources.hosts else InProcess(debug)
+                with closing(hosts):
+                    drive_seeds(run, tasks, hosts, tell)
+            else:
+                drive_on_ray(tasks, tell)
+
+
+class OpenJob:
+    """A job while it is run. begun: whether an earlier command left something to continue from."""
+
+    def __init__(self, job: Job, begun: bool, watch: Watcher) -> None:
+        self.job, self.begun, self.watch, self.done = job, begun, watch, False
+        self.warnings: list[str] = []
+        self.loggers: list[AttachedLogger] = []
+
+    @property
+    def task(self) -> SeedTask:
+        """For the driver. The folder is absolute: processes of a Ray that was there before work in another one."""
+        return SeedTask(self.job.config, self.job.folder.absolute(), self.begun)
+
+    def handle(self, event: Event) -> None:
+        """An event of the driver."""
+        if "begun" in event:
+            self._attach_loggers()
+        elif "ended" in event:
+            self._finish(event["ended"])
+        elif "restored" in event:
+            catch_up(self.loggers, self.job.folder)
+        else:
+            if "lines" in event:
+                log_records(self.loggers, event["lines"], event["traces"])
+            self.watch(event)
+
+    def _attach_loggers(self) -> None:
+        config, folder = self.job.config, self.job.folder
+        if config.loggers and not self.loggers:
+            entry = self.job.entry(folder)
+            self.loggers = make_loggers(config, folder, entry, resume=self.begun, warn=self.warnings.append)
+        for logger in self.loggers:
+            logger.log_hyperparams(config.model_dump(mode="json"))
+
+    def _finish(self, warnings: list[str]) -> None:
+        folder = self.job.folder
+        catch_up(self.loggers, folder)
+        for logger in self.loggers:
+            logger.conclude(Records(folder))
+        self.close_loggers("success")
+        description.finish(folder)
+        # With this file the run is over: what is written after it may be missing for ever.
+        conclude(Records(folder), [*warnings, *self.warnings])
+        checkpoint.remove(folder / "checkpoint")
+        self.done = True
+
+    def close_loggers(self, status: str) -> None:
+        """status: success or failed."""
+        for logger in self.loggers:
+            logger.finalize(status)
+        self.loggers = []
+
+
+@contextmanager
+def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -> Iterator[OpenJob]:
+    """A job with its folder locked for this command and described. Another command that wants the job waits."""
+    with run_folder.writable(job.folder), _locked(job.folder, watch):
+        state = run_folder.state_of(job.folder, job.config)
+        opened = OpenJob(job, state == "begun", watch)
+        opened.done = state == "done"
+        if opened.done:
+            checkpoint.remove(job.folder / "checkpoint")
+        else:
+            _check_code(job)
+        if state == "begun":
+            run_folder.check_same_partitions(job.folder, {job.seed: partition})
+        elif state == "new":
+            description.describe(job.folder, run.of_seed(job.config), {job.seed: partition})
+        try:
+            yield opened
+        except ConfigError:
+            if state == "new" and not _has_records(job):
+                for name in description.FILES:
+                    (job.folder / name).unlink(missing_ok=True)
+            raise
+        finally:
+            opened.close_loggers("failed")
+
+
+def _check_code(job: Job) -> None:
+    """Raises ConfigError if this process has other user code than the process that asked for the job."""
+    if job.code is not None and job.code != provenance.short_print(job.config):
+        names = ", ".join(provenance.own_names(job.config).values())
+        raise ConfigError(f"the code of {names} has changed since the command began; give it again")
+
+
+@contextmanager
+def _locked(folder: Path, watch: Watcher) -> Iterator[None]:
+    """Lock a folder against other commands; if one is at work there, say so and wait for its end."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(run_folder.locked_folder(folder, patience=0))
+        except ConfigError:
+            watch({"warning": f"{folder}: another command is at work here, whose end is waited for"})
+            stack.enter_context(run_folder.locked_folder(folder, patience=inf))
+        yield
+
+
+def _has_records(job: Job) -> bool:
+    """Whether there is anything that the same command could continue from."""
+    kept = [job.folder / "metrics.jsonl", *(job.folder / "checkpoint").rglob("*")]
+    return any(path.is_file() and path.stat().st_size > 0 for path in kept)
+
+
+def without_repeated_warnings(watch: Watcher) -> Watcher:
+    """Seeds of a run have many warnings in common."""
+    seen = set[str]()
+
+    def watch_once(event: Event) -> None:
+        if event.get("warning") not in seen:
+            seen.update([event["warning"]] if "warning" in event else [])
+            watch(event)
+
+    return watch_once
+
+
+def at_most_every(seconds: float, call: Callable[..., None], clock: Callable[[], float] = time.monotonic) -> Any:
+    """The function, which does nothing when it is called again within so many seconds."""
+    last = clock()
+
+    def call_if_due(*arguments: Any) -> None:
+        nonlocal last
+        if clock() - last >= seconds:
+            call(*arguments)
+            last = clock()
+
+    return call_if_due
+
+
+def write_error(job: Job, text: str) -> None:
+    """Into error.txt of the job's folder."""
+    job.folder.mkdir(parents=True, exist_ok=True)
+    (job.folder / ERROR).write_text(text + "\n")
+
+
+def last_line(error: BaseException) -> str:
+    """An error as one line."""
+    if isinstance(error, RunError):
+        return str(error)
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[-1] if lines else ''}"

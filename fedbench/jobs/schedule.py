@@ -1,0 +1,228 @@
+"""Runs many jobs side by side, as trials of Ray Tune; finished jobs are not run again."""
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.jobs import run_folder
+from fedbench.jobs.folder_sync import Supplies, supplies_for
+from fedbench.jobs.job import Job, Outcome
+from fedbench.jobs.resolve import layout
+from fedbench.jobs.run_job import SYNC_EVERY, at_most_every, last_line, run_job, write_error
+from fedbench.jobs.trial import trainable
+from fedbench.jobs.tune_callbacks import (
+    MoreJobs,
+    OnProgress,
+    Progress,
+    halving,
+    import_tune,
+    job_queue,
+    progress_callback,
+    trial_name,
+)
+from fedbench.runtime import retries
+from fedbench.runtime.driver import Event
+from fedbench.runtime.ray import cluster
+from fedbench.silence import silenced
+
+ENDED = ("done", "stopped")
+
+Watch = Callable[[dict[str, Outcome], Progress], None]
+"""Gets the outcome of every job so far, and the progress of those that run."""
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    scratch: Path,
+    at_once: int | None,
+    watch: Watch,
+    more: MoreJobs = tuple,
+    early: bool = False,
+    tune_folder: Path | None = None,
+) -> dict[str, Outcome]:
+    """Run the jobs that are not done, as many side by side as fit; returns the outcome of each.
+
+    A failed job is reported and not tried again; a job whose process dies continues from its last checkpoint. One at a
+    time and without hosts, jobs run in this process, and Ray is not needed. more: called for further jobs when there is
+    room. early: jobs that fall behind are stopped. tune_folder: where Tune's own records of the trials are kept.
+    """
+    every = list(jobs)
+
+    def further() -> Sequence[Job]:
+        while added := list(more()):
+            every.extend(added)
+            if left := [job for job in added if not _has_ended(job, early)]:
+                return left
+        return []
+
+    for job in every:
+        if job.outcome().status == "done":
+            run_folder.state_of(job.folder, job.config)
+            run_folder.tidy(job.folder)
+    # Two labels may stand for one run, which two trials must not make at once.
+    left = list({job.folder: job for job in reversed(every) if not _has_ended(job, early)}.values())[::-1]
+    left = left or list(further())
+    if left:
+        with ray_for(left, at_once, early) as ray:
+            told: OnProgress = lambda progress: watch(_outcomes(every), progress)  # noqa: E731
+            if ray is None:
+                _run_one_by_one(left, further, told)
+            else:
+                ended = [job for job in every if _has_ended(job, early)]
+                with supplies_for(ray, every) as supplies:
+                    shutil.rmtree(scratch, ignore_errors=True)  # jobs' own folders say what is done, not Tune's state
+                    tuner = _tuner(
+                        left,
+                        further,
+                        halving(ended) if early else None,
+                        tune_folder or scratch,
+                        at_once or _capacity(ray, left[0].config),
+                        [progress_callback(told), *(_record_callbacks() if tune_folder else [])],
+                        supplies,
+                    )
+                    # Tune prints stack traces of killed processes; what matters is said here.
+                    with silenced("ray.tune", logging.CRITICAL):
+                        results = tuner.fit()
+                for result in results:
+                    if result.error is not None:
+                        write_error(result.config["job"], last_line(result.error))
+    shutil.rmtree(scratch, ignore_errors=True)
+    watch(_outcomes(every), {})
+    return _outcomes(every)
+
+
+def _has_ended(job: Job, early: bool) -> bool:
+    """Whether nothing is left to do: a stopped job continues if no job is stopped any more."""
+    return job.outcome().status in (ENDED if early else ENDED[:1])
+
+
+@contextmanager
+def ray_for(jobs: Sequence[Job], at_once: int | None, early: bool = False) -> Iterator[Any]:
+    """Ray for a block that runs these jobs; None if they need none. early: jobs may be stopped.
+
+    Raises ConfigError if one of them could never run.
+    """
+    if at_once == 1 and jobs[0].config.resources.hosts == 0 and not early:
+        yield None
+        return
+    with cluster.connected(jobs[0].config, cpus=1) as ray:
+        _check_capacity(ray, jobs[0].config)
+        yield ray
+
+
+def _run_one_by_one(jobs: Sequence[Job], more: MoreJobs, on_progress: OnProgress) -> None:
+    waiting = list(jobs)
+    while waiting:
+        job = waiting.pop(0)
+        on_progress({job.name: 0.0})
+        job.forget_end()
+
+        def tell(event: Event, job: Job = job) -> None:
+            if "lines" in event:
+                on_progress({job.name: event["round"] / job.config.rounds})
+
+        run_job(job, watch=at_most_every(SYNC_EVERY, tell))
+        waiting += [] if waiting else more()
+
+
+def _outcomes(jobs: Sequence[Job]) -> dict[str, Outcome]:
+    return {job.name: job.outcome() for job in jobs}
+
+
+def bundles(config: Config) -> list[dict[str, float]]:
+    """What one trial reserves: its driver, which only waits, and its hosts; or one core for a run without hosts."""
+    resources = config.resources
+    gpu = {"GPU": float(resources.gpus_per_host)} if resources.gpus_per_host else {}
+    if resources.hosts == 0:
+        return [{"CPU": resources.cpus_per_host, **gpu}]
+    return [{}] + [{"CPU": resources.cpus_per_host, **gpu}] * int(resources.hosts)
+
+
+def _need(config: Config) -> dict[str, float]:
+    """The sum of what a trial reserves, by kind."""
+    need: dict[str, float] = {}
+    for bundle in bundles(config):
+        for kind, amount in bundle.items():
+            need[kind] = need.get(kind, 0) + amount
+    return need
+
+
+def _check_capacity(ray: Any, config: Config) -> None:
+    total = ray.cluster_resources()
+    for kind, amount in _need(config).items():
+        if total.get(kind, 0) < amount - 1e-9:
+            raise ConfigError(
+                f"resources: one trial needs {amount:g} {kind} ({config.resources.hosts} hosts), there are "
+                f"{total.get(kind, 0):g}: lower --hosts, --cpus-per-host or --gpus-per-host"
+            )
+
+
+def _capacity(ray: Any, config: Config) -> int:
+    """How many trials fit at once."""
+    total = ray.cluster_resources()
+    return max(1, int(min(total.get(kind, 0) / amount for kind, amount in _need(config).items() if amount)))
+
+
+def describe_cluster(config: Config) -> str | None:
+    """A cluster's machines, and how many trials of this configuration fit; None if there is this machine only."""
+    if config.resources.address == "local":
+        return None
+    trial = config.model_copy(deep=True)
+    if trial.resources.hosts == "auto":
+        trial.resources.hosts = 0
+    layout(trial)
+    with cluster.connected(trial) as ray:
+        needs = " and ".join(f"{amount:g} {kind}" for kind, amount in _need(trial).items())
+        count, machines = _capacity(ray, trial), cluster.described(ray)
+    return f"cluster: {machines}; room for {count} trials of {needs} at once; results come to this machine"
+
+
+def _tuner(
+    jobs: Sequence[Job],
+    more: MoreJobs,
+    scheduler: Any,
+    storage: Path,
+    at_once: int,
+    callbacks: list[Any],
+    supplies: Supplies | None,
+) -> Any:
+    """Ray Tune's `Tuner` whose trials are jobs."""
+    tune = import_tune()
+    return tune.Tuner(
+        tune.with_resources(
+            tune.with_parameters(trainable(tune), supplies=supplies),
+            tune.PlacementGroupFactory(bundles(jobs[0].config), strategy="PACK"),
+        ),
+        tune_config=tune.TuneConfig(
+            metric="score",
+            mode="max",
+            search_alg=job_queue(jobs, more),
+            scheduler=scheduler,
+            num_samples=-1,
+            trial_name_creator=trial_name,
+            trial_dirname_creator=trial_name,
+            max_concurrent_trials=at_once,
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(
+            name=f"{len(list(storage.glob('*'))) + 1}",
+            storage_path=str(storage.absolute()),
+            verbose=0,
+            # A job keeps checkpoints in its own folder; Tune's would have to lie where every machine can write.
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            callbacks=callbacks,
+            failure_config=tune.FailureConfig(max_failures=retries.TRIAL),
+        ),
+    )
+
+
+def _record_callbacks() -> list[Any]:
+    """Callbacks that write Tune's records of trials: for `ResultGrid` and for TensorBoard."""
+    from ray.tune.logger import JsonLoggerCallback, TBXLoggerCallback
+
+    return [JsonLoggerCallback(), TBXLoggerCallback()]

@@ -1,0 +1,194 @@
+"""Callbacks of Ray Tune while it runs trials: which job is next, which is stopped, and how far they are."""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from types import SimpleNamespace
+from typing import Any
+
+from fedbench.jobs.job import Job
+from fedbench.jobs.run_job import at_most_every
+from fedbench.results.reader import Records
+from fedbench.runtime.ray.liveness import check_alive
+
+REDUCTION = 3
+"""Of the trials that reach a rung, the best third goes on to the next, at three times as many rounds."""
+RUNGS = 2
+"""Before the last round: at a ninth and at a third of the rounds."""
+LONGEST = 100
+"""Maximum length of a trial's name."""
+REPORT_EVERY = 20.0
+"""Seconds between two reports of the progress of running trials."""
+MoreJobs = Callable[[], Sequence[Job]]
+Progress = Mapping[str, float]
+"""The share of its rounds that a running job has done, by the job's name."""
+OnProgress = Callable[[Progress], None]
+SETTINGS = {
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # after its own, a study would go on with what was tried so far
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+}
+
+
+def import_tune() -> Any:
+    """Ray Tune, after setting the environment variables that it reads."""
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    from ray import tune
+
+    return tune
+
+
+def trial_name(trial: Any) -> str:
+    """The name of a trial in TensorBoard and Tune."""
+    return re.sub(r"[^\w.,=+-]+", "-", f"{trial.config['job'].name}"[:LONGEST]) + f"-{trial.trial_id}"
+
+
+def job_queue(jobs: Sequence[Job], more: MoreJobs) -> Any:
+    """A searcher of Tune that hands out jobs: first the given ones, then further ones when there is room."""
+    from ray.tune.search import Searcher
+
+    class Jobs(Searcher):
+        def __init__(self) -> None:
+            super().__init__()
+            self.waiting = list(jobs)
+
+        def suggest(self, trial_id: str) -> Any:
+            if not self.waiting:
+                self.waiting += more()
+            if not self.waiting:
+                return Searcher.FINISHED
+            job = self.waiting.pop(0)
+            job.forget_end()
+            return {"job": job, "method": job.label, "seed": job.seed, **job.values}
+
+        def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
+            """Nothing: the outcome of a job is known from its folder."""
+
+        def save(self, checkpoint_path: str) -> None:
+            """Nothing, for the same reason."""
+
+        def restore(self, checkpoint_path: str) -> None:
+            """Nothing, for the same reason."""
+
+    return Jobs()
+
+
+def halving(known: Sequence[Job]) -> Any:
+    """Asynchronous successive halving among the trials of one method and seed; methods do not compete here.
+
+    known: jobs that are done or were stopped before, with which new ones compete too.
+    """
+    from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
+
+    class Halving(FIFOScheduler):
+        def __init__(self) -> None:
+            super().__init__()
+            self.groups: dict[tuple[Any, ...], Any] = {}
+
+        def group(self, job: Job) -> Any:
+            own = (job.setting, job.label, job.seed)
+            if own not in self.groups:
+                self.groups[own] = asha(job.config.rounds, job.config.evaluate.every)
+                for other in known:
+                    if (other.setting, other.label, other.seed) == own:
+                        _replay(self.groups[own], other)
+            return self.groups[own]
+
+        def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+            self.group(trial.config["job"]).on_trial_add(tune_controller, trial)
+
+        def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+            job = trial.config["job"]
+            decision = str(self.group(job).on_trial_result(tune_controller, trial, result))
+            if decision == TrialScheduler.STOP:
+                job.stop(result["round"], result["score"])
+            return decision
+
+        def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
+            self.group(trial.config["job"]).on_trial_complete(tune_controller, trial, result)
+
+        def on_trial_remove(self, tune_controller: Any, trial: Any) -> None:
+            self.group(trial.config["job"]).on_trial_remove(tune_controller, trial)
+
+    def asha(rounds: int, every: int) -> Any:
+        grace = min(rounds, max(every, ceil(rounds / REDUCTION**RUNGS)))
+        return ASHAScheduler(
+            "round",
+            "score",
+            "max",
+            max_t=rounds,
+            grace_period=grace,
+            reduction_factor=REDUCTION,
+            stop_last_trials=False,
+        )
+
+    return Halving()
+
+
+def _replay(scheduler: Any, job: Job) -> None:
+    """Show a scheduler the evaluations of a job that it did not see."""
+    trial = SimpleNamespace(trial_id=job.name)
+    scheduler.on_trial_add(None, trial)
+    for round, score in evaluations(job):
+        scheduler.on_trial_result(None, trial, {"round": round, "score": score})
+
+
+def evaluations(job: Job) -> list[tuple[int, float]]:
+    """Round and score of the evaluations in a job's folder; a higher score is better."""
+    records = Records(job.folder)
+    metric = records.metric()
+    frame = records.metrics()
+    frame = frame[frame["point"] == job.point].dropna(subset=[f"val_{metric.name}"])
+    sign = 1 if metric.higher else -1
+    return [(int(r), sign * float(v)) for r, v in zip(frame["round"], frame[f"val_{metric.name}"], strict=True)]
+
+
+def progress_callback(on_progress: OnProgress) -> Any:
+    """A callback of Tune that reports the progress of trials: when one starts or ends, and every now and then.
+
+    It also notices that Ray is dead; Tune would wait for ever.
+    """
+    import ray
+
+    import_tune()
+    from ray.tune import Callback
+
+    class ProgressCallback(Callback):
+        def __init__(self) -> None:
+            self.over: dict[str, float] = {}
+            self.tell_now_and_then = at_most_every(REPORT_EVERY, self._tell)
+
+        def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+            check_alive(ray)
+
+        def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            self._tell(trials)
+
+        def on_trial_result(
+            self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+        ) -> None:
+            job = trial.config["job"]
+            self.over[job.name] = result.get("round", 0) / job.config.rounds
+            self.tell_now_and_then(trials)
+
+        def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            job = trial.config["job"].name
+            logging.getLogger("fedbench").warning("the process of %s died: going on from its last checkpoint", job)
+
+        def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            self._tell([other for other in trials if other is not trial])
+
+        def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            self._tell([other for other in trials if other is not trial])
+
+        def _tell(self, trials: list[Any]) -> None:
+            names = [trial.config["job"].name for trial in trials if trial.status == "RUNNING"]
+            on_progress({name: self.over.get(name, 0.0) for name in names})
+
+    return ProgressCallback()

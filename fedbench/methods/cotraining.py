@@ -1,0 +1,219 @@
+"""Co-training by hard labels: what the methods share whose clients vote on the labels of public images.
+
+Private: everything; no parameter ever travels. Up: a class index per public image, and what a method adds; down: a
+class index per public image. Only clients of the round vote, ties go to the lowest class, and labels stay until there
+are newer ones. A client that is known to hold the newest labels is not sent them again.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from lightning import LightningModule
+from pydantic import Field
+from torch import Tensor
+
+from fedbench.aggregation.privacy import LabelNoise
+from fedbench.aggregation.votes import plurality, vote
+from fedbench.engine.fit import Batches
+from fedbench.engine.losses import task_loss
+from fedbench.errors import ConfigError
+from fedbench.methods.client import Client
+from fedbench.methods.local import Local
+from fedbench.methods.messages import Field as MessageField
+from fedbench.methods.messages import Message, Upload, encoded
+from fedbench.methods.server import Context, ServerState
+from fedbench.module.seeds import Key
+from fedbench.module.weights import Weights
+
+
+class PublicExchange(Local):
+    """Local training whose clients exchange what they make of public images, and nothing else."""
+
+    class Options(Local.Options):
+        public_batch_size: int | None = Field(
+            None, ge=1, description="public images per step; none: the batch size, or all if that is full"
+        )
+        first_vote: int = Field(1, ge=1, description="rounds of local training before the first exchange")
+
+    needs = frozenset({"public"})
+
+    def check(self) -> Iterable[str]:
+        public_batch(self.options.public_batch_size, self.context)
+        first, rounds = self.options.first_vote, self.context.rounds
+        if first >= rounds > 1:
+            return [f"method.first_vote = {first}: of {rounds} rounds none uses an exchange, this is local training"]
+        return []
+
+    def exchanges(self, round: int) -> bool:
+        """Whether clients send what they make of public images at the end of a round."""
+        return round >= self.options.first_vote
+
+
+class CoTraining(PublicExchange):
+    """Local training and a vote. A method says how the voted labels take part in training."""
+
+    class Options(PublicExchange.Options):
+        communication_period: int = Field(1, ge=1, description="rounds between two votes")
+        label_privacy: Literal["none", "krr", "xor"] = Field(
+            "none", description="noise on uploaded labels: randomised response, or flipped bits of one-hot rows"
+        )
+        label_epsilon: float | None = Field(
+            None, gt=0, description="budget: of one label (krr), or of all labels of an upload (xor)"
+        )
+        label_sensitivity: int | None = Field(
+            None, ge=1, description="labels (krr) or bits (xor) that one training image can change; none: all"
+        )
+
+    @dataclass
+    class Server(ServerState):
+        """labels: the newest ones `[U]`; voted: their round; holds: whose labels a client has, by round; uploads: of a
+        client, so far."""
+
+        labels: Tensor | None = None
+        voted: int = 0
+        holds: dict[int, int] = field(default_factory=dict)
+        uploads: dict[int, int] = field(default_factory=dict)
+
+    def check(self) -> Iterable[str]:
+        options = self.options
+        if (options.label_privacy == "none") != (options.label_epsilon is None):
+            raise ConfigError(
+                f"method.label_privacy = '{options.label_privacy}', method.label_epsilon = {options.label_epsilon}: "
+                "krr and xor need a budget above 0, and none takes no budget"
+            )
+        if options.label_privacy == "none" and options.label_sensitivity is not None:
+            raise ConfigError("method.label_sensitivity: there is no noise on labels, set method.label_privacy")
+        return [*super().check(), *self.budget_lines()]
+
+    def exchanges(self, round: int) -> bool:
+        return super().exchanges(round) and round % self.options.communication_period == 0
+
+    def train(self, client: Client, received: Weights) -> Upload:
+        public = Relabelled(client.public, client.message.labels) if "labels" in client.message else None
+        trained, traces = self.learn(client, received, public)
+        votes = self.votes(client, trained) if self.exchanges(client.round) else {}
+        return self.upload(client, trained, traces=traces, **votes)
+
+    @abstractmethod
+    def learn(self, client: Client, received: Weights, public: "Relabelled | None") -> tuple[Weights, dict[str, float]]:
+        """The trained model and the round's traces; public: the public images with the newest labels, if any."""
+
+    def votes(self, client: Client, trained: Weights) -> dict[str, MessageField]:
+        """What is uploaded: `labels` [U], or noisy one-hot `rows` [U, C]."""
+        labels = client.learner.logits(trained, client.public).cpu().argmax(1)
+        return self.noisy_labels(labels, client.generator("privacy"))
+
+    def noisy_labels(self, labels: Tensor, stream: torch.Generator) -> dict[str, MessageField]:
+        """The labels as they are sent."""
+        sent = self.label_noise.noisy(labels, stream)
+        if self.options.label_privacy == "xor":
+            return {"rows": encoded(sent, bits=1)}
+        return {"labels": encoded(sent, self.label_bits)}
+
+    @property
+    def label_bits(self) -> int:
+        """Bits of one class index."""
+        return (self.context.classes - 1).bit_length()
+
+    @cached_property
+    def label_noise(self) -> LabelNoise:
+        options, public = self.options, self.context.public
+        worst = {"krr": public, "xor": 2 * public, "none": 0}[options.label_privacy]
+        changed = options.label_sensitivity or worst
+        return LabelNoise(options.label_privacy, self.context.classes, options.label_epsilon or 0.0, changed)
+
+    def budget_lines(self) -> list[str]:
+        """What uploads spend, to be said before round 1; nothing where there is no noise."""
+        each, uploads, name = self.label_noise.budget, self.most_uploads, type(self).__name__.lower()
+        if not each:
+            return []
+        return [f"{name}: one upload spends epsilon {each:.6g}, all {uploads} of them {uploads * each:.6g}"]
+
+    def spent(self, uploads: int) -> dict[str, float]:
+        """Budget that a client has spent with so many uploads, to be traced; nothing where there is no noise."""
+        each = self.label_noise.budget
+        return {"epsilon": uploads * each} if each else {}
+
+    @property
+    def most_uploads(self) -> int:
+        """Uploads of a client that takes part in every round of the run."""
+        return sum(map(self.exchanges, range(1, self.context.rounds + 1)))
+
+    def send(self, server: Any, client: int) -> Message:
+        message = super().send(server, client)
+        if server.labels is not None:
+            held = server.holds.get(client) == server.voted
+            message.add(labels=encoded(server.labels, bits=0 if held else self.label_bits))
+        return message
+
+    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+        server.holds.update(dict.fromkeys(server.participants, server.voted))
+        if self.exchanges(server.round):
+            self._vote(server, uploads)
+        for client in server.participants:
+            for name, value in self.spent(server.uploads.get(client, 0)).items():
+                server.trace(name, value, client)
+
+    def _vote(self, server: Any, uploads: list[Upload]) -> None:
+        """The new labels; traced are their accuracy, how clear they are, who agrees, and how many changed."""
+        ballots = [self.ballot(u) for u in uploads]
+        scores = vote(ballots, [self.weight(u) for u in uploads])
+        before, server.labels, server.voted = server.labels, plurality(scores), server.round
+        best = scores.topk(2, dim=1).values
+        if self.context.grade:
+            server.trace("consensus_accuracy", self.context.grade(server.labels))
+        server.trace("margin", float((best[:, 0] - best[:, 1]).mean()))
+        for u, ballot in zip(uploads, ballots, strict=True):
+            server.trace("agreement", float(ballot.gather(1, server.labels[:, None]).double().mean()), u.client)
+            server.uploads[u.client] = server.uploads.get(u.client, 0) + 1
+        if before is not None:
+            server.trace("changed", float((before != server.labels).sum()))
+
+    def ballot(self, upload: Upload) -> Tensor:
+        """`[U, C]`: ones at the classes that a client votes for."""
+        return upload.rows if "rows" in upload else F.one_hot(upload.labels, self.context.classes)
+
+    def weight(self, upload: Upload) -> Tensor:
+        """`[U]`: what a client's votes weigh."""
+        return torch.ones(self.context.public)
+
+
+def public_batch(asked: int | None, context: Context) -> int:
+    """Public images per step; asked: `method.public_batch_size`. Raises ConfigError where there are not so many."""
+    size, images = context.train.batch_size, context.public
+    if asked and asked > images:
+        raise ConfigError(f"method.public_batch_size = {asked}: there are {images} public images")
+    return asked or (images if size == "full" else min(int(size), images))
+
+
+@dataclass
+class Relabelled:
+    """The public images with other labels."""
+
+    images: Batches
+    labels: Tensor
+
+    @property
+    def key(self) -> Key:
+        return self.images.key
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        return self.images.batch(index)[0], self.labels[index]
+
+
+def weighted_sum(net: LightningModule, batch: Any, s: Any) -> Tensor:
+    """The client's own loss plus `s.lam` times the loss on voted labels, if any; two forward passes, private first."""
+    private, public = batch
+    own = task_loss(net, private)
+    if public is None:
+        return own
+    images, voted = public
+    return own + s.lam * F.cross_entropy(net(images), voted)

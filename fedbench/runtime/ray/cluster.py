@@ -1,0 +1,223 @@
+"""Joining Ray: a local one for the time of a run, or a cluster that is there."""
+
+import errno
+import logging
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError, first_line
+from fedbench.processor import cores
+from fedbench.runtime import retries
+from fedbench.runtime.ray.liveness import RayLostError, check_alive
+from fedbench.runtime.ray.placement_groups import check_resources
+
+log = logging.getLogger("fedbench")
+
+STORE_SHARE = 0.25
+NAMED = 8
+"""So many machines of a cluster are told one by one."""
+COMMAND = "FEDBENCH_COMMAND"
+"""Variable by which the processes of a local Ray know what the user typed."""
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""By this a Ray that no other machine may join has a local address, on Linux too."""
+START = 15.0
+"""Seconds that a local Ray and its hosts take to be there, by measurement; on a busy machine three times as many."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+SHARED_MEMORY = "/dev/shm"
+
+
+def is_joined() -> bool:
+    """Whether this process is connected to a Ray."""
+    if "ray" not in sys.modules:  # imported for the first time by `connected`: Ray reads the environment then
+        return False
+    import ray
+
+    return bool(ray.is_initialized())
+
+
+def inside_a_trial() -> bool:
+    """Whether this process is a trial, whose placement group holds the hosts."""
+    if not is_joined():
+        return False
+    from ray.util import get_current_placement_group
+
+    return get_current_placement_group() is not None
+
+
+@contextmanager
+def connected(config: Config, cpus: float | None = None) -> Iterator[Any]:
+    """Ray for the time of a block; a connection that was there before is used and left alone."""
+    with _environment(config.resources.address == "local"):
+        import ray
+
+        ours = not ray.is_initialized()
+        if ours:
+            _init(ray, config, cpus)
+    if not ours:
+        _check_borrowed(ray)
+        yield ray
+        return
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _check_borrowed(ray: Any) -> None:
+    try:
+        check_alive(ray)
+    except RayLostError as error:
+        raise ConfigError(f"{error}, which this process is connected to: call ray.shutdown() and run again") from None
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a cluster has of each kind (CPU, GPU): free, and on every machine altogether."""
+
+    free: dict[str, float]
+    machines: list[dict[str, float]]
+
+
+@cache
+def offer(address: str) -> Offer:
+    """As of the first time it was asked for. Raises ConfigError."""
+    with connected(Config(resources={"address": address})) as ray:
+        return Offer(dict(ray.available_resources()), [dict(node["Resources"]) for node in alive(ray)])
+
+
+def alive(ray: Any) -> list[dict[str, Any]]:
+    """The machines of a cluster, as Ray describes them."""
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def described(ray: Any) -> str:
+    """`3 machines: head (0 CPU), worker-1 (8 CPU, 1 GPU), worker-2 (8 CPU, 1 GPU)`."""
+    machines = []
+    for node in alive(ray):
+        has = {kind: node["Resources"].get(kind, 0.0) for kind in ("CPU", "GPU")}
+        amounts = ", ".join(f"{amount:g} {kind}" for kind, amount in has.items() if amount or kind == "CPU")
+        machines.append(f"{node['NodeManagerHostname']} ({amounts})")
+    more = f" and {len(machines) - NAMED} more" if len(machines) > NAMED else ""
+    noun = "machine" if len(machines) == 1 else "machines"
+    return f"{len(machines)} {noun}: {', '.join(sorted(machines)[:NAMED])}{more}"
+
+
+def _init(ray: Any, config: Config, cpus: float | None) -> None:
+    quiet = dict(log_to_driver=False, logging_level="ERROR")
+    address = config.resources.address
+    if address != "local":
+        _check_address(address)
+        try:
+            _knock(address)
+            log.info("joining the Ray cluster at %s", address)
+            ray.init(address=address, **quiet)
+        except (ConnectionError, TimeoutError, socket.gaierror):
+            raise ConfigError(
+                f"resources.address = {address}: no Ray cluster answers there; start one with `ray up`"
+            ) from None
+        except Exception as error:  # Ray raises bare ones
+            more = f"; {found}" if (found := remedy(error)) else ""
+            raise ConfigError(f"resources.address = {address}: Ray cannot join ({first_line(error)}){more}") from error
+        return
+    available = cores()
+    needed = ceil(int(config.resources.hosts) * config.resources.cpus_per_host) if cpus is None else ceil(cpus)
+    if config.resources.cpus_per_host > 1:
+        check_resources({"CPU": available}, {"CPU": config.resources.cpus_per_host}, int(config.resources.hosts))
+    # More hosts than cores is slow and legal: results do not depend on the number of hosts.
+    asked = dict(num_cpus=max(available, needed), object_store_memory=_store_bytes(), include_dashboard=False)
+    log.info("starting Ray")
+    patiently(lambda: ray.init(address="local", **asked, **quiet), ray.shutdown)
+
+
+def patiently(start: Callable[[], object], undo: Callable[[], object]) -> None:
+    """Start a Ray, which fails now and then; what a start left half done is undone.
+
+    Raises ConfigError with what the last start said.
+    """
+    for attempt in range(retries.RAY_START):
+        try:
+            start()
+            return
+        except Exception as error:  # Ray raises bare ones
+            said = first_line(error)
+            with suppress(Exception):
+                undo()
+            if found := remedy(error):
+                raise ConfigError(
+                    f"Ray cannot start ({said}): {found}, or run in one process with --hosts 0"
+                ) from error
+            if attempt < retries.RAY_START - 1:
+                log.warning("Ray did not start, it is tried again: %s", said)
+    raise ConfigError(
+        f"Ray could not be started in {retries.RAY_START} attempts ({said}): its logs in {_logs()} say more; start "
+        "again when the machine is less busy, or run in one process with --hosts 0"
+    )
+
+
+def remedy(error: Exception) -> str | None:
+    """What to do where another start would fail for the same reason; None where it need not."""
+    if "AF_UNIX" in str(error):
+        return "set RAY_TMPDIR to a folder with a shorter name for its sockets, for example RAY_TMPDIR=/tmp"
+    if not isinstance(error, OSError) or not (error.filename or error.errno in FULL):
+        return None
+    if str(error.filename).startswith(SHARED_MEMORY):
+        return f"let everybody write to shared memory, as root with `chmod 1777 {SHARED_MEMORY}`"
+    return "set RAY_TMPDIR to a folder that has room and in which you may write"
+
+
+def _logs() -> Path:
+    """Of the last Ray that was started here."""
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    return Path(folder) / "ray" / "session_latest" / "logs"
+
+
+def _check_address(address: str) -> None:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address != "auto" and not (host and port.isdecimal() and int(port) < 2**16):
+        raise ConfigError(
+            f"resources.address = {address!r}: must be local, auto or host:port, for example --address 10.0.0.1:6379"
+        )
+
+
+def _knock(address: str) -> None:
+    """Raises OSError where nobody listens: Ray itself would knock for minutes and then end the process."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+
+
+@contextmanager
+def _environment(local: bool = True) -> Iterator[None]:
+    """The environment that Ray's processes inherit; the caller's own is as it was afterwards."""
+    before = dict(os.environ)
+    for name, value in {**QUIET, **(LOOPBACK if local else {})}.items():
+        os.environ.setdefault(name, value)
+    os.environ[COMMAND] = " ".join(sys.argv)
+    # Workers import the users' modules from where the command was given.
+    here = [path or os.getcwd() for path in sys.path if path in ("", os.getcwd())]
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*here, *filter(None, known)]))
+    try:
+        yield
+    finally:
+        for name in {*QUIET, *LOOPBACK, COMMAND, "PYTHONPATH"}:
+            os.environ.pop(name, None)
+            os.environ.update({name: before[name]} if name in before else {})
+
+
+def _store_bytes() -> int:
+    """A quarter of the memory, within what shared memory holds; pages are taken only when used."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    shared = shutil.disk_usage(SHARED_MEMORY).free if os.path.isdir(SHARED_MEMORY) else memory
+    return int(max(100 * 2**20, min(memory * STORE_SHARE, shared * 0.8)))

@@ -1,0 +1,126 @@
+"""A host in a Ray actor, on the driver's machine or on another one.
+
+What takes long to import is imported in functions here: the actor's process begins to import it while the driver does.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbench.errors import ConfigError
+from fedbench.user_code import exits_refused
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from fedbench.data.dataset import Dataset
+    from fedbench.runtime.channel import PackedOrder
+    from fedbench.runtime.exchange import Reply, Setup
+    from fedbench.runtime.scratch import Scratch
+    from fedbench.runtime.store import Versions
+
+
+@dataclass(frozen=True)
+class Post:
+    """What a host is told of its place. node: the driver's; folder: of the driver's scratch, for hosts on that node.
+
+    base: where scratch folders of other nodes lie, if that was asked for. states: where the states of hosts on the
+    driver's node are files; none: they are in memory, on all nodes.
+    """
+
+    index: int
+    node: str
+    folder: Path
+    base: Path | None
+    states: Path | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a host is: its node, the name of that machine, and whether the data set is missing there."""
+
+    node: str
+    machine: str
+    lacks_data: bool = False
+
+
+class HostActor:
+    """The Ray twin of a host: opens orders and packs replies."""
+
+    def __init__(self) -> None:
+        import fedbench.runtime.channel  # noqa: F401  # takes seconds, in which the driver does the same
+
+        self._scratch: Scratch | None = None
+
+    def begin(self, setup: Setup, post: Post, files: Mapping[str, Any] | None = None) -> Standing:
+        """Make ready for a run. files: references to those of the data set, for a machine that lacks it.
+
+        Raises ConfigError that names the machine, if it is not the driver's.
+        """
+        import ray
+        import torch
+
+        from fedbench.runtime.allocator import keep_freed_memory
+        from fedbench.runtime.channel import HostEnd
+        from fedbench.runtime.host import Host
+        from fedbench.runtime.resolved import ResolvedRun
+
+        standing = Standing(ray.get_runtime_context().get_node_id(), socket.gethostname())
+        torch.set_num_threads(setup.config.train.threads)
+        keep_freed_memory()
+        self.end()
+        near = standing.node == post.node
+        try:
+            dataset = _dataset(setup, files)
+            if dataset is None:
+                return replace(standing, lacks_data=True)
+            folder = post.states if near or post.states is None else self._own(post, setup.state_bytes)
+            own = replace(setup, states=folder and folder / f"host-{post.index}")
+            self._channel = HostEnd(post.folder / "messages")
+            with exits_refused():
+                self._host = Host.of(own, ResolvedRun.of(setup.config, dataset), ship=self._channel.ship)
+        except ConfigError as error:
+            raise error if near else ConfigError(f"machine {standing.machine}: {error}") from None
+        return standing
+
+    def _own(self, post: Post, bytes: int) -> Path:
+        """A folder on this machine, that of the host which this one takes the place of where it is still there."""
+        from fedbench.runtime.scratch import Scratch
+
+        self._scratch = Scratch(post.base, f"{post.folder.name}-{post.index}", bytes)
+        return self._scratch.folder
+
+    def work(self, packed: PackedOrder, *references: np.ndarray) -> tuple[Reply, list[np.ndarray]]:
+        return self._channel.packed(self._host.work(self._channel.opened(packed, references)))
+
+    def give(self, versions: Versions) -> tuple[bool, dict[int, np.ndarray]]:
+        return True, self._host.store.give(versions)
+
+    def take(self, versions: Versions, contents: dict[int, np.ndarray]) -> None:
+        self._host.store.take(versions, contents)
+
+    def snapshot(self, versions: Versions, path: Path) -> None:
+        self._host.store.snapshot(versions, path)
+
+    def restore(self, versions: Versions, paths: Sequence[Path]) -> None:
+        self._host.store.restore(versions, paths)
+
+    def end(self) -> None:
+        """Let go of what lies on this machine alone."""
+        if self._scratch is not None:
+            self._scratch.close()
+            self._scratch = None
+
+
+def _dataset(setup: Setup, files: Mapping[str, Any] | None) -> Dataset | None:
+    """The driver's data set as it lies here, or as it was sent."""
+    import ray
+
+    assert setup.data is not None
+    if files is None:
+        return setup.data.found()
+    return setup.data.written(dict(zip(files, ray.get(list(files.values())), strict=True)))

@@ -1,0 +1,68 @@
+"""Room for hosts on a cluster."""
+
+import time
+from collections.abc import Callable, Sequence
+from math import ceil
+from typing import Any
+
+from fedbench.errors import ConfigError
+from fedbench.runtime import retries
+from fedbench.runtime.ray.liveness import check_alive
+
+LOOK = 5
+"""Seconds after which it is said what is waited for, and between two looks at Ray."""
+
+
+def reserve(
+    count: int, cpus: float, gpus: float, strategy: str = "pack", say: Callable[[str], None] = lambda line: None
+) -> Any:
+    """A placement group with one bundle per host. Raises ConfigError where there is no place for it.
+
+    strategy: `pack` or `spread`, as far as there is room. say: told where it has to wait.
+    """
+    import ray
+    from ray.util import placement_group
+
+    bundle = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
+    check_resources(ray.cluster_resources(), bundle, count)
+    group = placement_group([bundle] * count, strategy=strategy.upper())
+    asked, patience = f"{count} hosts of {cpus:g} CPU and {gpus:g} GPU each", retries.WAIT_FOR_PLACES
+    deadline = time.monotonic() + patience
+    waits = False
+    while not group.wait(LOOK):
+        check_alive(ray)
+        if not waits:
+            say(f"{asked} wait for a place on the cluster, {patience:g} s at most")
+        waits = True
+        if time.monotonic() > deadline:
+            raise ConfigError(
+                f"{asked} found no place on the cluster within {patience:g} s: free some of it, or lower --hosts"
+            )
+    return group
+
+
+def check_resources(total: dict[str, float], bundle: dict[str, float], count: int) -> None:
+    """Raise ConfigError where the whole cluster could never hold the hosts."""
+    for kind, each in bundle.items():
+        if total.get(kind, 0) < each * count - 1e-9:
+            raise ConfigError(
+                f"resources: {count} hosts of {each:g} {kind} need {each * count:g} {kind}, "
+                f"there are {total.get(kind, 0):g}: lower --hosts or --{kind.lower()}s-per-host"
+            )
+
+
+def room_on_gpus(machines: Sequence[dict[str, float]], cpus: float, per_gpu: int) -> int:
+    """How many hosts of so many cores the machines hold, with at most so many on each GPU."""
+    return sum(min(per_gpu * int(m.get("GPU", 0)), int(m.get("CPU", 0) / cpus)) for m in machines)
+
+
+def share_of_gpu(machines: Sequence[dict[str, float]], cpus: float, hosts: int) -> float:
+    """The largest 1/k of a GPU with which all hosts have a place; 0 where there is no GPU.
+
+    A share that divides no GPU evenly, such as 3/4, would leave a quarter of each to nobody.
+    """
+    gpus = sum(int(machine.get("GPU", 0)) for machine in machines)
+    if not gpus:
+        return 0.0
+    fitting = (k for k in range(1, hosts + 1) if room_on_gpus(machines, cpus, k) >= hosts)
+    return 1 / next(fitting, ceil(hosts / gpus))

@@ -1,0 +1,23 @@
+"""The retry policy: how often something that died is started again, and how long something is waited for."""
+
+RAY_START = 3
+"""Attempts to start a Ray: on a busy machine its processes exceed each other's time limits."""
+RAY = 5
+"""Times that a Ray which this process started may die in a study."""
+DRIVER = 5
+"""Times that the driver actor of a run may die."""
+HOST = 5
+"""Times that a host may die in one step of an exchange."""
+LOST_STATES = 5
+"""Times that private states may be lost without a newer checkpoint in between."""
+TRIAL = 3
+"""Times that Ray Tune restarts a trial whose process died."""
+
+WAIT_FOR_PLACES = 600.0
+"""Seconds for hosts to find places on a cluster, for a host to start, and for the driver to answer."""
+WAIT_BEFORE_WARNING = 20.0
+"""Seconds of silence from the driver after which the user is told, and Ray is asked whether its machine is alive."""
+WAIT_FOR_COMMAND = 10.0
+"""Seconds for the processes of a killed command to leave its folder."""
+WAIT_FOR_DRIVER = 60.0
+"""Seconds for the driver of a killed command to end."""

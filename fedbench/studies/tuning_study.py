@@ -1,0 +1,313 @@
+"""A study of methods in two stages: each is tuned over its points, and the best one runs over the final seeds."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.jobs import provenance, run_folder
+from fedbench.jobs.job import Job, Outcome
+from fedbench.jobs.resolve import check, resolve, settled
+from fedbench.jobs.schedule import Watch, ray_for, run_jobs
+from fedbench.jobs.tune_callbacks import Progress
+from fedbench.results import loggers
+from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
+from fedbench.runtime.ray.liveness import ray_restarts
+from fedbench.runtime.resolved import ResolvedRun
+from fedbench.studies.compared_methods import TUNE_SEEDS, ComparedMethod
+from fedbench.studies.search import Tried, propose
+from fedbench.studies.space import Values, at_an_end
+from fedbench.tasks import Metric
+
+TUNE = "tune"
+"""The folder of a study with Ray Tune's own records of its trials, which TensorBoard and `ResultGrid` read."""
+
+
+@dataclass
+class TuningStudy:
+    """A study of compared in its folder. root: the results folder below which jobs are kept.
+
+    config: what is asked of all of them. required: the method without which there is no answer, if there is one.
+    final_val: `data.val` of final runs, where it is another one. setting: what tells it from others that are held with
+    it. jobs: of the plan so far. points: by label, what is tried; where points are proposed, so far.
+    """
+
+    plan: Plan
+    config: Config
+    compared: Sequence[ComparedMethod]
+    folder: Path
+    root: Path
+    tune_seeds: Sequence[int]
+    required: str | None = None
+    final_val: float | None = None
+    setting: str = ""
+    jobs: tuple[Job, ...] = ()
+    points: dict[str, list[Values]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.points = {method.label: list(method.points) for method in self.compared}
+        self.plan.refused = [[c.label, point_name(point), why] for c in self.compared for point, why in c.refused]
+        self._note_spaces()
+        clash = sorted(set(self.tune_seeds) & set(self.config.seeds))
+        if clash and any(method.tuned for method in self.compared):
+            free = next(seed for seed in count(TUNE_SEEDS[0]) if seed not in self.config.seeds)
+            raise ConfigError(
+                f"tune_seeds: {', '.join(map(str, clash))} is also a final seed, whose numbers would be chosen on "
+                f"themselves; take others, for example --tune-seeds {free}"
+            )
+
+    def _note_spaces(self) -> None:
+        self.plan.spaces = {c.label: axes_of(self.points[c.label]) for c in self.compared if c.tuned}
+
+    def first(self) -> Job:
+        """What would be run first, which tells how much room a trial needs."""
+        method = self.compared[0]
+        return self._job(method, method.points[0], self.config.seeds[0])
+
+    def check(self) -> Metric:
+        """Try what every method is first asked to run. The metric that choices go by. Raises ConfigError."""
+        remarks = dict.fromkeys(self._untuned())
+        provenance.begin(self.config, *(method.name for method in self.compared))
+        for method in self.compared:
+            run, lines = self._tried_out(method)
+            remarks |= dict.fromkeys(lines)
+        for line in remarks:
+            logging.getLogger("fedbench").warning("%s", line)
+        return run.task.primary
+
+    def _untuned(self) -> Iterator[str]:
+        """Says which keys have no effect on whose steps, so that they are no axes."""
+        if keys := sorted({key for method in self.compared for key in method.untuned}):
+            yield (
+                f"not tuned: {', '.join(keys)}, which the model's own configure_optimizers does not read; with "
+                "--train.optimizer sgd they are"
+            )
+
+    def _tried_out(self, method: ComparedMethod) -> tuple[ResolvedRun, Sequence[str]]:
+        """A run of the method, which was built, and what is to be said of its partition.
+
+        Raises ConfigError where no point of it can be.
+        """
+        first: ConfigError | None = None
+        for point in self.points[method.label]:
+            try:
+                run = resolve(method.config(self.config, point))
+                provenance.check_current(run.config)
+                (dealt,) = check(run, [self.config.seeds[0]]).values()
+                return run, dealt.warnings
+            except ConfigError as error:
+                if first is not None and str(first) == str(error):  # not the point's fault
+                    break
+                first = first or error
+        assert first is not None
+        raise first
+
+    def candidates(self) -> list[Job]:
+        """The jobs of the first stage: every point of every method that has a choice, on the tuning seeds."""
+        return [
+            job
+            for method in self.compared
+            if method.tuned
+            for values in self.points[method.label]
+            for job in self._trials(method, values)
+        ]
+
+    def _trials(self, method: ComparedMethod, values: Values) -> list[Job]:
+        return [self._job(method, values, seed, "candidate", method.trial) for seed in self.tune_seeds]
+
+    def expected(self) -> list[Config]:
+        """What will be run, what is there already included."""
+        return [
+            settled(asked)
+            for method in self.compared
+            for asked, _ in method.runs(self.config, self.config.seeds, self.tune_seeds)
+        ]
+
+    def recall(self) -> None:
+        """Begin with the points that an earlier command proposed in this folder, as many as are asked for."""
+        self.jobs = ()
+        if not is_study(self.folder):
+            return
+        before = Plan.read(self.folder)
+        if before.search != self.plan.search or Config(**before.config).key() != self.config.key():
+            return
+        for method in self.compared:
+            known = [entry.values for entry in before.points(method.label)][: method.samples]
+            if method.samples and known[:1] == self.points[method.label]:
+                self.points[method.label] = known
+        self._note_spaces()
+
+    def propose(self, metric: Metric) -> list[Job]:
+        """The trials of one more point, for whoever waits for the fewest; none where all have their points."""
+        left = [method for method in self.compared if len(self.points[method.label]) < method.samples]
+        for method in sorted(left, key=lambda c: sum(self._waits(c, values) for values in self.points[c.label])):
+            assert method.space is not None
+            tried = [self._known(method, values, metric) for values in self.points[method.label]]
+            takes = lambda point, own=method: self._takes(own, point)  # noqa: E731
+            if (values := propose(method.space, tried, takes)) is not None:
+                self.points[method.label].append(values)
+                self._note_spaces()
+                return self._trials(method, values)
+        return []
+
+    def _takes(self, method: ComparedMethod, point: Values) -> bool:
+        why = method.refusal(self.config, point)
+        if why is not None and (line := [method.label, point_name(point), why]) not in self.plan.refused:
+            self.plan.refused.append(line)
+        return why is None
+
+    def _jobs_of(self, method: ComparedMethod, values: Values) -> list[Job]:
+        return [job for job in self.jobs if (job.role, job.label, job.values) == ("candidate", method.label, values)]
+
+    def _waits(self, method: ComparedMethod, values: Values) -> bool:
+        return any(job.outcome().status == "missing" for job in self._jobs_of(method, values))
+
+    def _known(self, method: ComparedMethod, values: Values, metric: Metric) -> Tried:
+        """What is known of a point: the mean over the tuning seeds, more is better; of a stopped one what it had."""
+        jobs = self._jobs_of(method, values)
+        stopped = [found.score for job in jobs if (found := job.outcome()).score is not None]
+        if stopped:
+            return Tried(values, fmean(stopped), stopped=True)
+        scores = [job.entry(self.folder).scores.get("val") for job in jobs]
+        known = [score if metric.higher else -score for score in scores if score is not None]
+        return Tried(values, fmean(known) if jobs and len(known) == len(jobs) else None)
+
+    def choose(self, metric: Metric) -> None:
+        """The best point of every method. Raises ConfigError where the required one has none."""
+        for method in self.compared:
+            self._choose(method, metric)
+        chosen = self.plan.choices
+        self.plan.ends = {
+            c.label: at_an_end(c.name, c.space.axes if c.space else {}, self.points[c.label], chosen[c.label])
+            for c in self.compared_with(chosen)
+            if c.tuned
+        }
+        if self.required is not None and self.required not in chosen:
+            failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
+            raise ConfigError(f"no trial came to its end; the first says: {failed}")
+
+    def finals(self) -> list[Job]:
+        """The jobs of the second stage: the chosen point of every method over the final seeds."""
+        more = {} if self.final_val is None else {"data.val": self.final_val}
+        return [
+            self._job(method, self.plan.choices[method.label], seed, more=more)
+            for method in self.compared_with(self.plan.choices)
+            for seed in method.seeds or self.config.seeds
+        ]
+
+    def compared_with(self, choices: Mapping[str, Values]) -> list[ComparedMethod]:
+        return [method for method in self.compared if method.label in choices]
+
+    def begin(self, jobs: Sequence[Job]) -> None:
+        """Take jobs into the plan."""
+        self.jobs = (*self.jobs, *jobs)
+        self.write()
+
+    def write(self) -> None:
+        """Keep plan.json true."""
+        self.plan.entries = [job.entry(self.folder) for job in self.jobs]
+        self.plan.write(self.folder)
+
+    def _job(
+        self, method: ComparedMethod, values: Values, seed: int, role: EntryRole = "final", more: Values | None = None
+    ) -> Job:
+        asked = resolved(method.config(self.config, {**values, **(more or {})}), self.folder)
+        about = dict(values=dict(values), setting=self.setting, study=self.folder, point=self.plan.point)
+        return Job.of(asked, seed, self.root, method.label, role=role, **about)
+
+    def _choose(self, method: ComparedMethod, metric: Metric) -> None:
+        """The best mean over the tuning seeds on validation after the last round; the first of equals."""
+        if not method.tuned:
+            self.plan.choices[method.label] = method.points[0]
+            return
+        sign = 1 if metric.higher else -1
+        scored = [(entry.scores.get("val"), entry.values) for entry in self.plan.points(method.label)]
+        known = [(sign * score, values) for score, values in scored if score is not None]
+        if known:
+            self.plan.choices[method.label] = max(known, key=lambda pair: pair[0])[1]
+
+
+def run_studies(studies: Sequence[TuningStudy], at_once: int | None = None, watch: Watch | None = None) -> bool:
+    """Run what is missing of studies side by side, tuning first, and write their pages; was any missing?
+
+    Raises ConfigError before the first trial.
+    """
+    from fedbench.report import make_report
+
+    new = False
+    for attempt in ray_restarts(logging.getLogger("fedbench").warning):
+        with attempt, ExitStack() as stack:
+            for study in studies:
+                stack.enter_context(run_folder.writable(study.folder))
+            metrics = [study.check() for study in studies]
+            early = any(study.plan.scheduler != "none" for study in studies)
+            stack.enter_context(ray_for([studies[0].first()], at_once, early))
+            for study in studies:
+                stack.enter_context(run_folder.locked_folder(study.folder))
+                study.recall()
+            scratch, told = studies[0].folder / ".tune", partial(_write_and_tell, studies, watch)
+            jobs, new = _begin(studies, [study.candidates() for study in studies])
+            if jobs:
+                more, tune_folder = partial(_propose, studies, metrics), studies[0].folder / TUNE
+                new |= len(run_jobs(jobs, scratch, at_once, told, more, early, tune_folder)) > len(jobs)
+            for study, metric in zip(studies, metrics, strict=True):
+                study.choose(metric)
+            jobs, missing = _begin(studies, [study.finals() for study in studies])
+            if jobs:
+                run_jobs(jobs, scratch, at_once, told)
+            new |= missing
+            for study in studies:
+                study.write()
+    for study in studies:
+        make_report(study.folder)
+        if new:
+            loggers.log_page(study.folder, study.jobs[0].config)
+    return new
+
+
+def _begin(studies: Sequence[TuningStudy], jobs: Sequence[Sequence[Job]]) -> tuple[list[Job], bool]:
+    """Take the next jobs of every study into its plan; returns them all, and whether any is not done."""
+    for study, own in zip(studies, jobs, strict=True):
+        study.begin(own)
+    every = [job for own in jobs for job in own]
+    run_folder.warn_about_changes([(job.folder, job.config) for job in every])
+    return every, any(job.outcome().status != "done" for job in every)
+
+
+def _write_and_tell(
+    studies: Sequence[TuningStudy], watch: Watch | None, outcomes: dict[str, Outcome], progress: Progress
+) -> None:
+    for study in studies:
+        study.write()
+    if watch is not None:
+        watch(outcomes, progress)
+
+
+def _propose(studies: Sequence[TuningStudy], metrics: Sequence[Metric]) -> list[Job]:
+    """Further jobs of the first study that proposes some."""
+    for study, metric in zip(studies, metrics, strict=True):
+        if added := study.propose(metric):
+            study.begin(added)
+            return added
+    return []
+
+
+def resolved(config: Config, folder: Path) -> Config:
+    """Side by side beats inside: unless hosts are asked for, a trial is one process."""
+    if config.resources.hosts == "auto":
+        config.resources.hosts = 0
+    if config.wandb.group is None:
+        config.wandb.group = study_name(folder)
+    return loggers.settled(resolve(config).config)
+
+
+def axes_of(points: Sequence[Values]) -> dict[str, list[Any]]:
+    """The values of every key among some points."""
+    return {key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]}

@@ -1,0 +1,61 @@
+"""The file of a method in tune_spaces/: SPACE and CONSTRAINT, what it is tuned over, and PAPER, its paper's grid."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from fedbench import methods
+from fedbench.import_string import AT
+from fedbench.methods.base import Method
+
+
+def find(method: str) -> tuple[str, ModuleType] | None:
+    """The file of the method, or of the nearest one that its class derives from, and whose it is."""
+    return next(((name, module) for name in lineage(method) if (module := module_of(name)) is not None), None)
+
+
+def paper_axes(method: str) -> dict[str, Any]:
+    """Values by key of the grid of the method's paper; empty where it names none.
+
+    Of its own file alone: the paper of another method is not its paper.
+    """
+    axes = getattr(module_of(method), "PAPER", None) or {}
+    return {key: as_list(values) for key, values in axes.items()}
+
+
+def lineage(method: str) -> Iterator[str]:
+    """The method and the built-in ones that its class derives from, the nearest first; fedavg for the base class."""
+    yield method
+    for kind in methods.load(method).__mro__[1:]:
+        name = kind.__module__.rpartition(".")[2].replace("_", "-")
+        if kind is Method:
+            yield "fedavg"
+        elif kind.__module__.startswith(f"{methods.__name__}.") and name in methods.names():
+            yield name
+
+
+def file_of(method: str) -> str:
+    """The name of its file in tune_spaces."""
+    name = method.rpartition(":")[2].rpartition(".")[2].partition(AT)[0]  # of a class that a function makes, its own
+    return name.replace("-", "_").lower()
+
+
+def module_of(method: str) -> ModuleType | None:
+    """tune_spaces/<method>.py, if there is one."""
+    name = f"tune_spaces.{file_of(method)}"
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in (name, "tune_spaces"):
+            raise
+        return None
+
+
+def as_list(values: Any) -> Any:
+    """Values as a list, also those of `tune.choice` and `tune.grid_search`; other distributions as they are."""
+    if isinstance(values, Mapping) and set(values) == {"grid_search"}:
+        return list(values["grid_search"])
+    if hasattr(values, "categories"):
+        return list(values.categories)
+    return values if hasattr(values, "sample") else list(values)

@@ -1,0 +1,90 @@
+"""A run's folder says what was asked, on what it ran and who held what, and is as good as empty until it says all."""
+
+import json
+
+import pytest
+from markupsafe import escape
+
+from fedbench.data.partitions import partition
+from fedbench.jobs.description import environment
+from fedbench.jobs.resolve import resolve
+from fedbench.results.reader import Records
+from fedbench.runtime.ray.cluster import COMMAND
+from fedbench.studies.run import run
+from tests.data.toys import EVEN
+from tests.runtime.rounds import described, read, small
+
+
+def test_every_seed_is_described(tmp_path):
+    run(small(rounds=1, seeds=[0, 5], out=str(tmp_path)), report=False)
+    known = json.loads((tmp_path / "environment.json").read_text())
+    prints = known["partition_fingerprint"]
+    assert known["partition_headline"] == ["alpha"]
+    resolved = resolve(small())
+    config, dataset = resolved.config, resolved.dataset
+    assert prints == {str(seed): partition(dataset, config, seed).fingerprint() for seed in (0, 5)}
+    drawn = json.loads((tmp_path / "partition.json").read_text())
+    assert drawn["5"]["clients"][3]["train"] == partition(dataset, config, 5).clients[3].train.tolist()
+
+
+def test_where_fedbench_decides_is_kept_and_stands_on_the_page(tmp_path):
+    reading = {"method__server_rule": "per_index", "method__merge_mask": "client", "method__loo_update": "same_round"}
+    folder = run(small("co-pfl", rounds=1, out=str(tmp_path / "a"), **reading)).folder
+    first, *others = json.loads((folder / "environment.json").read_text())["decisions"]
+    assert first.startswith("Reading: working (server_rule=per_index")
+    page = (folder / "report.html").read_text()
+    assert len(others) > 5
+    assert all(str(escape(line)) in page for line in [first, *others])
+
+
+def test_a_folder_that_was_being_described_when_the_power_went_is_as_good_as_new(tmp_path):
+    """config.yaml comes last: a folder that has it has everything."""
+    described(small(rounds=1), tmp_path / "a")
+    (tmp_path / "a/config.yaml").unlink()
+    result = run(small(rounds=1, out=str(tmp_path / "a")), report=False)
+    assert json.loads((result.folder / "environment.json").read_text())["finished"]
+    assert result.summary["complete"]
+
+
+def test_a_run_repeats_itself_on_the_partition_that_it_left(tmp_path):
+    asked = {"rounds": 1, "seeds": [0, 5]}
+    run(small(**asked, public__size=20, out=str(tmp_path / "a")), report=False)
+    saved = {"name": "file", "clients": 10, "path": str(tmp_path / "a" / "partition.json")}
+    run(small(**asked, public__size=20, partition=saved, out=str(tmp_path / "b")), report=False)
+    assert read(tmp_path / "a") == read(tmp_path / "b")
+    left = json.loads((tmp_path / "a" / "partition.json").read_text())
+    assert left["0"]["public_class_counts"] == [2] * 10
+    first, second = (json.loads((tmp_path / name / "environment.json").read_text()) for name in "ab")
+    assert first["partition_fingerprint"] == second["partition_fingerprint"]
+
+
+def test_what_many_clients_hold_is_kept_as_arrays(tmp_path, monkeypatch):
+    """A run of two seeds repeats itself on what it left, and its page shows who holds what."""
+    monkeypatch.setattr("fedbench.jobs.description.MANY", 9)
+    asked = {"rounds": 1, "seeds": [0, 5]}
+    run(small(**asked, out=str(tmp_path / "a")))
+    assert not (tmp_path / "a" / "partition.json").exists()
+    saved = {"name": "file", "clients": 10, "path": str(tmp_path / "a" / "partition.npz")}
+    run(small(**asked, partition=saved, out=str(tmp_path / "b")), report=False)
+    assert read(tmp_path / "a") == read(tmp_path / "b")
+    resolved = resolve(small())
+    config, dataset = resolved.config, resolved.dataset
+    counts = partition(dataset, config, 5).class_counts(dataset.labels, 10).tolist()
+    assert Records(tmp_path / "a").partition()["5"] == {"class_counts": counts}
+    assert "Who holds what" in (tmp_path / "a" / "report.html").read_text()
+
+
+def test_the_command_is_the_users_also_in_a_worker_of_ray(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["fedbench", "grid", "--method", "fedcac"])
+    assert environment({}, EVEN)["command"] == "fedbench grid --method fedcac"
+    monkeypatch.setattr("sys.argv", ["/ray/workers/default_worker.py", "--node-ip-address=127.0.0.1"])
+    monkeypatch.delenv(COMMAND, raising=False)
+    assert environment({}, EVEN)["command"] is None
+    monkeypatch.setenv(COMMAND, "fedbench grid --method fedcac")
+    assert environment({}, EVEN)["command"] == "fedbench grid --method fedcac"
+
+
+@pytest.mark.parametrize(("method", "pooled"), [("centralized", True), ("fedavg", False), ("pfedme", False)])
+def test_whether_one_model_is_trained_on_all_data_is_noted(method, pooled, tmp_path):
+    described(small(method), tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "environment.json").read_text())["pooled"] is pooled

@@ -1,0 +1,96 @@
+"""Jobs side by side: what each reserves, and what is told of those that are done, that fail or that never fit."""
+
+import pytest
+from ray.tune import ExperimentAnalysis
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.jobs.job import ERROR, Job, Outcome
+from fedbench.jobs.resolve import resolve
+from fedbench.jobs.schedule import bundles, ray_for, run_jobs
+from fedbench.results.reader import Records
+from fedbench.studies.run import run
+from tests.runtime.rounds import small
+
+
+@pytest.mark.parametrize(
+    ("resources", "reserved"),
+    [
+        ({"hosts": 0}, [{"CPU": 1.0}]),
+        ({"hosts": 0, "gpus_per_host": 0.5}, [{"CPU": 1.0, "GPU": 0.5}]),
+        ({"hosts": 2, "cpus_per_host": 3}, [{}, {"CPU": 3.0}, {"CPU": 3.0}]),
+        ({"hosts": 1, "gpus_per_host": 0.25}, [{}, {"CPU": 1.0, "GPU": 0.25}]),
+    ],
+)
+def test_a_trial_reserves_what_its_hosts_need_and_nothing_for_its_driver(resources, reserved):
+    assert bundles(Config(resources={"gpus_per_host": 0, **resources})) == reserved
+
+
+def test_what_is_done_is_told_and_not_done_again(tmp_path):
+    config = resolve(small(rounds=1, out=str(tmp_path / "a"))).config
+    run(config, report=False)
+    job, told = Job(config, tmp_path / "a", "mine"), []
+    found = run_jobs([job], tmp_path / "scratch", None, lambda *event: told.append(event))
+    assert found == {job.name: Outcome("done")}
+    assert told == [(found, {})]
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_a_trial_that_can_never_fit_is_refused(local_ray, tmp_path):
+    jobs = [Job(small(resources={"hosts": 99, "gpus_per_host": 0}), tmp_path / "a", "mine")]
+    refusal = r"resources: one trial needs 99 CPU \(99 hosts\), there are 6: lower --hosts"
+    with pytest.raises(ConfigError, match=refusal), ray_for(jobs, None):
+        pass
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_job_that_fails_says_why_and_the_others_are_done(at_once, local_ray, tmp_path):
+    broken = resolve(small(rounds=1)).config.model_copy(deep=True)
+    broken.partition.clients = 2000
+    jobs = [Job(broken, tmp_path / "a", "broken"), Job(resolve(small(rounds=1)).config, tmp_path / "b", "whole")]
+    found = run_jobs(jobs, tmp_path / "scratch", at_once, lambda *event: None)
+    failed, done = (found[job.name] for job in jobs)
+    assert failed.status == "failed"
+    assert failed.error.startswith("ConfigError: ")
+    assert (tmp_path / "a" / ERROR).read_text() == failed.error + "\n"
+    assert done == Outcome("done")
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_one_by_one_without_hosts_ray_is_not_needed(tmp_path):
+    job, told = Job(resolve(small(rounds=1)).config, tmp_path / "a", "mine"), []
+    with ray_for([job], 1) as ray:
+        assert ray is None
+    twin = Job(job.config, job.folder, "the same run under another label")
+    found = run_jobs([job, twin], tmp_path / "scratch", 1, lambda outcomes, running: told.append(running))
+    assert set(found.values()) == {Outcome("done")}
+    assert told == [{job.name: 0.0}, {}]
+
+
+def test_trials_that_fall_behind_are_stopped_and_their_numbers_are_kept(local_ray, tmp_path):
+    """A rate of 1e-6 learns nothing, so it is behind at the first rung."""
+    jobs = []
+    for rate in (0.1, 1e-6):
+        own = resolve(small(rounds=9, train={"epochs": 1, "lr": rate})).config
+        jobs.append(Job(own, tmp_path / f"{rate}", "local", "candidate", {"train.lr": rate}, study=tmp_path / "study"))
+    found = run_jobs(jobs, tmp_path / "scratch", 1, lambda *event: None, early=True, kept=tmp_path / "tune")
+    assert found[jobs[0].name] == Outcome("done")
+    assert (found[jobs[1].name].status, found[jobs[1].name].error) == ("stopped", "stopped after round 1 of 9")
+    assert 1 <= Records(jobs[1].folder).metrics()["round"].max() < 9
+    seen = ExperimentAnalysis(str(tmp_path / "tune" / "1")).dataframe()
+    assert sorted(seen["config/train.lr"]) == [1e-6, 0.1]
+    assert seen["round"].min() < 9 == seen["round"].max()
+    assert list((tmp_path / "tune").rglob("events.out.tfevents*"))
+    again = run_jobs(jobs, tmp_path / "scratch", 1, lambda *event: None, early=True)
+    assert again == found, "what was stopped stays so in its study"
+    whole = run_jobs(jobs, tmp_path / "scratch", 1, lambda *event: None)
+    assert set(whole.values()) == {Outcome("done")}, "and goes on where nothing is stopped"
+
+
+def test_further_jobs_are_asked_for_when_there_is_room(tmp_path):
+    jobs = [Job(resolve(small(rounds=1, seeds=[seed])).config, tmp_path / f"{seed}", "local") for seed in (1, 2, 3)]
+    left = [jobs[1:2], [], jobs[2:]]
+    found = run_jobs(jobs[:1], tmp_path / "scratch", 1, lambda *event: None, more=lambda: left.pop(0))
+    assert found == {job.name: Outcome("done") for job in jobs[:2]}
+    found = run_jobs(jobs, tmp_path / "scratch", 1, lambda *event: None)
+    assert found == {job.name: Outcome("done") for job in jobs}

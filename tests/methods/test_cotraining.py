@@ -1,0 +1,68 @@
+"""What methods share whose clients exchange what they make of public images."""
+
+import pytest
+
+from fedbench.methods.cotraining import public_batch
+from tests.methods.simulator import Mlp, Simulation, accuracy_of, assert_same, blobs, equal
+
+PUBLIC = blobs([40], seed=7)[0]
+
+
+SIZES = [9, 17, 12]
+
+
+def run(name, rounds=3, norm=False, clients=None, public=PUBLIC, **options) -> Simulation:
+    fixed = {k: options.pop(k) for k in ("draw", "train", "seed") if k in options}
+    made = Simulation(
+        name, clients or blobs(SIZES), module=Mlp(norm), public=public, rounds=max(10, rounds), **fixed, **options
+    )
+    return made.run(rounds)
+
+
+METHODS = {"fedmosaic": "labels", "fedct": "labels", "perfed-ckt": "signal"}
+
+
+@pytest.mark.parametrize(("name", "field"), METHODS.items())
+def test_the_first_exchange_comes_after_rounds_of_local_training(name, field):
+    mine, local = run(name, rounds=4, norm=True, first_vote=3), run("local", rounds=4, norm=True)
+    assert [{field in u for u in seen.uploads.values()} for seen in mine.log] == [{False}, {False}, {True}, {True}]
+    assert [seen.up[0] > 0 for seen in mine.log] == [False, False, True, True]
+    assert [seen.down[0] > 0 for seen in mine.log] == [False, False, False, True]
+    for t in range(4):
+        alike = [equal(mine.log[t].after_fit[i], local.log[t].after_fit[i]) for i in range(3)]
+        assert alike == [t < 3] * 3
+    assert_same(run(name, rounds=2, first_vote=1), run(name, rounds=2))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_exchange_that_no_round_uses_is_warned_of(name):
+    for first, warned in ((9, False), (10, True), (1, False)):
+        lines = run(name, rounds=0, first_vote=first).method.check()
+        assert [f"method.first_vote = {first}: of 10 rounds none uses an exchange" in line for line in lines] == (
+            [True] * warned
+        )
+    with pytest.raises(ValueError, match="first_vote"):
+        run(name, rounds=0, first_vote=0)
+
+
+def test_votes_of_models_that_know_their_classes_do_not_collapse():
+    """Like clients that vote from round 1 on agree on one class, and learn it; those that train alone first do not."""
+    clients, train = blobs([12] * 6, seed=3), {"lr": 0.05, "epochs": 1}
+    found = {}
+    for first in (1, 10):
+        mine = run("fedct", rounds=20, clients=clients, first_vote=first, train=train)
+        found[first] = sum(accuracy_of(mine.learner, mine.personal(i), blobs([200], seed=5)[0]) for i in range(6)) / 6
+    assert found[10] > found[1] + 0.2
+
+
+@pytest.mark.parametrize(("name", "more"), [("fedct", {"combine": "paired"}), ("fedmosaic", {}), ("perfed-ckt", {})])
+@pytest.mark.parametrize(
+    ("size", "batch", "expected"), [(None, 8, 8), (None, 50, 40), (None, "full", 40), (3, 8, 3), (40, 8, 40)]
+)
+def test_public_images_of_a_step(name, more, size, batch, expected):
+    mine = run(name, rounds=1, public_batch_size=size, train={"batch_size": batch}, **more)
+    assert public_batch(size, mine.context) == expected
+    seen = []
+    mine.learner.fit = lambda fit: seen.append(fit.data.size) or fit.start
+    mine.round()
+    assert seen == [expected] * 3

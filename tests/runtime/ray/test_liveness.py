@@ -1,0 +1,41 @@
+"""A Ray that has died is started anew a few times. That it is noticed is shown in end_to_end/test_death.py."""
+
+import pytest
+
+from fedbench.errors import ConfigError
+from fedbench.runtime import retries
+from fedbench.runtime.ray.liveness import RayLostError, check_alive, check_node, ray_restarts
+
+
+def until_done(deaths: int, said: list[str]) -> int:
+    """How often a block was tried whose Ray dies so many times."""
+    tried = 0
+    for attempt in ray_restarts(said.append):
+        with attempt:
+            tried += 1
+            if tried <= deaths:
+                raise RayLostError("Ray died")
+    return tried
+
+
+def test_a_block_that_loses_its_ray_is_done_again_and_that_is_said():
+    said: list[str] = []
+    assert until_done(2, said) == 3
+    assert said == ["Ray died: it is started anew, and all goes on from the last checkpoints"] * 2
+
+
+def test_a_ray_that_always_dies_ends_it():
+    with pytest.raises(RuntimeError, match=f"Ray died {retries.RAY} times"):
+        until_done(retries.RAY, [])
+
+
+def test_a_ray_that_lives_is_fine(local_ray):
+    check_alive(local_ray)
+    check_node(local_ray)
+
+
+def test_a_mistake_of_the_user_is_not_done_again():
+    attempts = ray_restarts(lambda line: None)
+    with pytest.raises(ConfigError, match="no"), next(attempts):
+        raise ConfigError("no")
+    assert list(attempts) == []

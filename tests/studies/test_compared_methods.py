@@ -1,0 +1,98 @@
+"""Methods by name, as variants, and what each is tuned over."""
+
+import pytest
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.studies.compared_methods import ComparedMethod, distinct
+from fedbench.studies.space import Space
+
+OWN = "tests.runtime.accidents:Clumsy"
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "method", "fixed"),
+    [
+        ("fedper", "fedper", "fedper", {}),
+        ("fedcac:tau=0.3,beta=none", "fedcac tau=0.3,beta=none", "fedcac", {"method.tau": 0.3, "method.beta": "none"}),
+        ("fedavg:train.epochs=1", "fedavg epochs=1", "fedavg", {"train.epochs": 1}),
+        (OWN, OWN, OWN, {}),
+        (f"{OWN}:mu=1", f"{OWN} mu=1", OWN, {"method.mu": 1}),
+    ],
+)
+def test_names_and_variants(text, label, method, fixed):
+    found = ComparedMethod.parse(text)
+    assert (found.label, found.name, found.fixed) == (label, method, fixed)
+
+
+@pytest.mark.parametrize("text", ["fedcac:tau=", "fedcac:tau=0.3,beta", "fedcac:tau=0.3,tau=0.5", ":tau=0.3"])
+def test_mistakes_are_one_line(text):
+    with pytest.raises(ConfigError, match="methods: "):
+        ComparedMethod.parse(text)
+
+
+@pytest.mark.parametrize("key", ["partition.alpha", "data.val", "model.name", "participation.x"])
+def test_a_variant_is_on_the_same_clients_as_all(key):
+    with pytest.raises(ConfigError, match=f"fedavg:{key}=2: {key} must be the same .* --over {key}=V1,V2$"):
+        ComparedMethod.parse(f"fedavg:{key}=2")
+
+
+def test_nobody_enters_twice():
+    with pytest.raises(ConfigError, match="fedper is given twice"):
+        distinct([ComparedMethod.parse("fedper"), ComparedMethod.parse("fedper")])
+    distinct([ComparedMethod.parse("fedper"), ComparedMethod.parse("fedper:head_init=own")])
+
+
+def test_everybody_is_asked_the_same_but_for_its_own():
+    config = Config(method={"name": "fedcac", "tau": 0.2}, rounds=7, train={"momentum": 0.5})
+    own = ComparedMethod.parse("fedcac").config(config, {"train.lr": 0.3})
+    other = ComparedMethod.parse("fedprox:mu=0.5").config(config)
+    assert (own.method.options["tau"], own.train.lr, own.rounds) == (0.2, 0.3, 7)
+    assert (other.method.name, other.method.options, other.train.momentum) == ("fedprox", {"mu": 0.5}, 0.5)
+
+
+def test_what_is_set_is_not_tuned():
+    space = Space({"method.tau": [0.1, 0.5], "train.lr": [0.01, 0.1]})
+    free = ComparedMethod.parse("fedcac").tuned_over(space, Config(), None)
+    assert len(free.points) == 4
+    held = ComparedMethod.parse("fedcac:tau=0.3").tuned_over(space, Config(train={"lr": 0.1}), None)
+    assert held.points == ({},)
+    assert len(ComparedMethod.parse("fedcac").tuned_over(space, Config(), 3).points) == 3
+
+
+def test_what_the_models_own_optimiser_does_not_read_is_not_tuned():
+    space = Space({"train.lr": [0.1, 0.3], "train.momentum": [0, 0.9], "train.epochs": [1, 5]})
+    own = Config(model="tests.runtime.networks:Awkward")
+    found = ComparedMethod.parse("fedavg").tuned_over(space, own, None)
+    assert found.untuned == ("train.lr", "train.momentum")
+    assert found.points == ({"train.epochs": 1}, {"train.epochs": 5})
+    assert len(ComparedMethod.parse("per-fedavg").tuned_over(space, own, None).points) == 8  # its steps are its own
+    assert len(ComparedMethod.parse("co-pfl").tuned_over(space, own, None).points) == 8  # takes Adam by default
+    for config in (Config(), Config(model="tests.runtime.networks:Awkward", train={"optimizer": "sgd"})):
+        assert not ComparedMethod.parse("fedavg").tuned_over(space, config, None).untuned
+
+
+def test_it_runs_its_points_on_the_tuning_seeds_and_the_first_one_on_the_final_ones():
+    points = ({"train.lr": 0.1}, {"train.lr": 0.2})
+    own = ComparedMethod("local", "local", {"rounds": 9}, points, {"rounds": 3}, samples=3)
+    found = [(asked.train.lr, asked.rounds, seed) for asked, seed in own.runs(Config(), [0, 1], [90])]
+    assert found == [(0.1, 3, 90), (0.2, 3, 90), (0.1, 3, 90), (0.1, 9, 0), (0.1, 9, 1)]
+
+
+def test_without_a_choice_there_are_final_runs_alone_on_its_own_seeds_where_it_has_some():
+    assert [seed for _, seed in ComparedMethod("local", "local").runs(Config(), [0, 1])] == [0, 1]
+    assert [seed for _, seed in ComparedMethod("local", "local", seeds=(7,)).runs(Config(), [0, 1])] == [7]
+
+
+def test_a_baseline_has_the_aggregator_that_is_asked_for_only_where_it_averages():
+    config = Config(aggregator={"name": "trimmed-mean", "share": 0.2})
+    assert ComparedMethod.baseline("fedavg-ft").config(config).aggregator == config.aggregator
+    local = ComparedMethod.baseline("local")
+    assert local.config(config).aggregator == Config().aggregator
+    assert local.label == "local"
+
+
+def test_an_aggregator_is_a_variant_and_takes_over_no_options_of_another():
+    found = ComparedMethod.parse("fedavg:aggregator.name=krum,aggregator.byzantine=2")
+    asked = found.config(Config(aggregator={"name": "trimmed-mean", "share": 0.2}))
+    assert asked.aggregator.model_dump() == {"name": "krum", "byzantine": 2}

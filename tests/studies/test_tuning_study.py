@@ -1,0 +1,176 @@
+"""Two stages and the choice between them."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ray import tune
+
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.jobs.job import Job
+from fedbench.jobs.run_folder import changes
+from fedbench.results.files import write_json_atomically
+from fedbench.results.plan import Entry, Plan
+from fedbench.studies.compared_methods import ComparedMethod
+from fedbench.studies.search import Search
+from fedbench.studies.space import Space
+from fedbench.studies.tuning_study import TuningStudy
+from fedbench.tasks import load
+
+POINTS = ({"train.lr": 0.01}, {"train.lr": 0.1}, {"train.lr": 1.0})
+
+
+def study(tmp_path, scores: dict[float, list[float | None]], seeds=(90, 91), final_val=None) -> TuningStudy:
+    """A study whose points have these validation scores on the tuning seeds."""
+    entries = [
+        Entry("candidate", "local", {"train.lr": lr}, seed, "x", "done" if score else "failed", None, {"val": score})
+        for lr, own in scores.items()
+        for seed, score in zip(seeds, own, strict=True)
+    ]
+    plan = Plan("compare", None, {}, entries)
+    asked, local = Config(seeds=[0, 1], model="mlp"), ComparedMethod("local", "local", {}, POINTS)
+    return TuningStudy(plan, asked, [local], tmp_path, tmp_path, list(seeds), final_val=final_val)
+
+
+def test_what_is_to_be_known_of_the_partition_is_said_once_before_anything_is_run(tmp_path, caplog):
+    rows = [{"train": [0, 1, 2, 3], "test": [1500]}, {"train": [1500, 5, 6, 7], "test": [1600]}]
+    (tmp_path / "clients.json").write_text(json.dumps({"clients": rows}))
+    partition = {"name": "file", "path": str(tmp_path / "clients.json"), "clients": 2}
+    asked = Config(seeds=[0], model="mlp", partition=partition)
+    both = [ComparedMethod(name, name) for name in ("local", "fedavg")]
+    TuningStudy(Plan("compare", None, {}, []), asked, both, tmp_path, tmp_path, [90]).check()
+    (line,) = caplog.messages
+    assert line.startswith("partition.path: 1 of 2 test images (the first: row 1500) are training or validation images")
+
+
+@pytest.mark.parametrize(
+    ("scores", "chosen"),
+    [
+        ({0.01: [0.5, 0.5], 0.1: [0.9, 0.2], 1.0: [0.6, 0.6]}, 1.0),
+        ({0.01: [0.5, 0.5], 0.1: [0.5, 0.5], 1.0: [0.4, 0.4]}, 0.01),  # the first of equals
+        ({0.01: [0.5, 0.5], 0.1: [0.9, None], 1.0: [0.4, 0.4]}, 0.01),  # half a score is none
+    ],
+)
+def test_the_best_mean_over_the_tuning_seeds_is_chosen(scores, chosen, tmp_path):
+    made = study(tmp_path, scores)
+    made.choose(load("classification").primary)
+    assert made.plan.choices == {"local": {"train.lr": chosen}}
+
+
+def test_where_no_point_finished_nothing_is_chosen(tmp_path):
+    made = study(tmp_path, {0.01: [None, None], 0.1: [None, 0.3], 1.0: [None, None]})
+    made.choose(load("classification").primary)
+    assert made.plan.choices == {}
+
+
+def test_a_choice_at_an_end_of_the_space_is_noted_however_few_points_were_tried(tmp_path):
+    made = study(tmp_path, {0.1: [0.1, 0.1], 1.0: [0.4, 0.4]})
+    space = Space({"train.lr": [0.01, 0.03, 0.1, 1.0]})
+    made.compared = [ComparedMethod("local", "local").tuned_over(space, Config(), 2)]
+    made.points = {"local": list(POINTS[1:])}
+    made.choose(load("classification").primary)
+    assert made.plan.ends == {"local": ["train.lr"]}
+
+
+def test_a_lower_error_is_better(tmp_path):
+    made = study(tmp_path, {0.01: [0.5, 0.5], 0.1: [0.1, 0.3], 1.0: [0.4, 0.4]})
+    made.choose(load("regression").primary)
+    assert made.plan.choices == {"local": {"train.lr": 0.1}}
+
+
+def test_points_are_tried_under_the_keys_of_a_trial_and_final_runs_have_their_own_seeds(tmp_path):
+    made = study(tmp_path, {})
+    made.compared = [ComparedMethod("local", "local", {"rounds": 9}, POINTS[:2], {"rounds": 3}, (4, 5))]
+    tried = made.candidates()
+    assert {job.config.rounds for job in tried} == {3}
+    assert tried[0].values == POINTS[0], "what is chosen is the point alone"
+    made.plan.choices = {"local": POINTS[1]}
+    final = made.finals()
+    assert [(job.config.rounds, job.config.train.lr, job.seed) for job in final] == [(9, 0.1, 4), (9, 0.1, 5)]
+
+
+def test_tuning_seeds_are_none_of_the_final_ones(tmp_path):
+    with pytest.raises(ConfigError, match="tune_seeds: 1 is also a final seed"):
+        study(tmp_path, {}, seeds=(90, 1))
+
+
+def test_final_runs_differ_from_what_was_tried_in_what_they_hold_out_alone(tmp_path):
+    choice = {"train.lr": 0.1}
+    found = {}
+    for share in (None, 0.0):
+        made = study(tmp_path, {}, final_val=share)
+        made.plan.choices["local"] = choice
+        found[share] = made.finals()
+    assert [job.values for job in found[0.0]] == [choice] * 2
+    for same, other in zip(found[None], found[0.0], strict=True):
+        assert changes(same.config, other.config) == ["data.val: 0.1 -> 0.0"]
+
+
+def test_a_point_that_cannot_be_built_does_not_hold_back_the_others(tmp_path):
+    made = study(tmp_path, {})
+    points = ({"method.ties": "threshold", "method.selection": "random"}, {"method.ties": "exact"})
+    made.compared = [ComparedMethod("fedcac", "fedcac", {}, points)]
+    made.points = {"fedcac": list(points)}
+    assert made.check().name == "accuracy"
+    made.points["fedcac"] = [points[0]]
+    with pytest.raises(ConfigError, match=r"method\.ties = 'threshold' is defined for"):
+        made.check()
+
+
+def finished(job: Job, score: float) -> None:
+    """As a run leaves its folder."""
+    job.folder.mkdir(parents=True)
+    (job.folder / "config.yaml").write_text(job.config.to_yaml())
+    last = {"after_agg": {"last": {"val_accuracy": {"mean": score}}}}
+    write_json_atomically(job.folder / "summary.json", {"complete": True, "metric": "accuracy", "points": last})
+
+
+def proposing(folder: Path, samples: int) -> TuningStudy:
+    """A study whose first points are random and whose further ones are proposed."""
+    space = Space({"train.lr": tune.loguniform(1e-3, 1.0)})
+    own = ComparedMethod("local", "local").tuned_over(space, Config(), None, Search("optuna", samples))
+    plan = Plan("compare", None, Config(model="mlp").model_dump(mode="json"), [], search="optuna")
+    return TuningStudy(plan, Config(seeds=[0], model="mlp"), [own], folder / "study", folder, [90])
+
+
+def searched(made: TuningStudy) -> list[float]:
+    """The rates that are tried, where 0.1 is best and every job is done at once."""
+    made.begin(made.candidates())
+    while fresh := made.propose(load("classification").primary):
+        made.begin(fresh)
+        [finished(job, 1 - abs(math.log10(job.config.train.lr) + 1) / 3) for job in fresh if not job.folder.exists()]
+    return [point["train.lr"] for point in made.points["local"]]
+
+
+def test_points_are_proposed_until_there_are_enough_and_taken_up_by_the_next_command(tmp_path):
+    (tmp_path / "study").mkdir()
+    first = proposing(tmp_path, 4)
+    few = searched(first)
+    assert len(few) == len(set(few)) == 4
+    assert sum(job.role == "candidate" for job in first.jobs) == 4
+    more = proposing(tmp_path, 6)
+    more.recall()
+    assert [point["train.lr"] for point in more.points["local"]] == few
+    assert searched(more)[:4] == few
+    fewer = proposing(tmp_path, 2)
+    fewer.recall()
+    assert [point["train.lr"] for point in fewer.points["local"]] == few[:2]
+
+
+def test_what_is_stopped_is_never_chosen(tmp_path):
+    made = study(tmp_path, {0.01: [0.3, 0.3], 0.1: [None, None], 1.0: [0.4, 0.4]})
+    made.plan.entries[2] = replace(made.plan.entries[2], status="stopped", scores={})
+    made.choose(load("classification").primary)
+    assert made.plan.choices == {"local": {"train.lr": 1.0}}
+
+
+def test_what_is_not_tuned_is_said_before_the_first_trial(tmp_path, caplog):
+    space = Space({"train.lr": [0.1, 0.3], "train.epochs": [1, 2]})
+    config = Config(model={"name": "tests.runtime.networks:Awkward", "head": "classifier"}, seeds=[0])
+    method = ComparedMethod.parse("fedavg").tuned_over(space, config, None)
+    plan = Plan("compare", None, config.model_dump(mode="json"), [])
+    TuningStudy(plan, config, [method], tmp_path, tmp_path, (90,)).check()
+    assert any(line.startswith("not tuned: train.lr, which the model's own") for line in caplog.messages)
