@@ -184,7 +184,7 @@ CHANGE = torch.tensor([0.3, -0.5, 0.1, 0.5, 0, -0.5, 0.2, 0.05]).abs()
 )
 def test_masks_grow_by_the_largest_changes(mask, p, gamma, select_from, grown):
     made = method(personalization_rate=p, personalization_budget=gamma, select_from=select_from)
-    assert text(made.grown(bits(mask), CHANGE)) == grown
+    assert text(made.grow_mask(bits(mask), CHANGE)) == grown
 
 
 def test_shares_are_floored():
@@ -204,7 +204,7 @@ def test_masks_only_grow_and_keep_to_the_budget(changes, p, gamma, select_from, 
     order = torch.randperm(len(changes), generator=torch.Generator().manual_seed(seed))
     mask = torch.zeros(len(changes), dtype=torch.bool)
     for shift in range(3):
-        grown = made.grown(mask, torch.tensor(changes, dtype=torch.float32)[order].roll(shift))
+        grown = made.grow_mask(mask, torch.tensor(changes, dtype=torch.float32)[order].roll(shift))
         assert (grown >= mask).all()
         assert grown.sum() <= floored_share(gamma, len(changes))
         assert grown.sum() - mask.sum() <= floored_share(p, len(changes))
