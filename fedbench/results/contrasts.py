@@ -70,11 +70,10 @@ def family(scores: Scores, asked: Sequence[tuple[str, str]], point: str) -> list
 
 def holm(values: Sequence[float]) -> list[float]:
     """p values adjusted by Holm's step-down rule."""
-    if not values:
-        return []
-    from statsmodels.stats.multitest import multipletests
-
-    return [float(value) for value in multipletests(values, method="holm")[1]]
+    order = np.argsort(values)
+    adjusted = np.asarray(values, dtype=float)
+    adjusted[order] = np.minimum(np.maximum.accumulate(adjusted[order] * np.arange(len(values), 0, -1)), 1)
+    return adjusted.tolist()
 
 
 def p_of(values: Sequence[float]) -> float | None:
