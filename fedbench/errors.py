@@ -4,7 +4,8 @@ import difflib
 import inspect
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,19 @@ class RunError(ConfigError):
         if isinstance(error, RunError):
             return cls(error.text, error.place or place_of(error), error.trace or trace_of(error))
         return cls(f"{type(error).__name__}: {first_line(error)}", place_of(error), trace_of(error))
+
+
+@contextmanager
+def as_config_error(what: str) -> Iterator[None]:
+    """Turn any error into one line that says what fails, and where in its author's code. Raises ConfigError."""
+    try:
+        yield
+    except RunError as error:
+        raise ConfigError(str(RunError.of(error))) from error
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{what}: {RunError.of(error)}") from error
 
 
 def one_line(text: str) -> str:

@@ -11,9 +11,9 @@ def layer_masks(sizes: np.ndarray, capability: np.ndarray, search: bool) -> np.n
     layers = np.arange(len(sizes))
     tolerance, best = 1e-9 * sizes.sum(), None
     for order in (layers, layers[::-1], np.argsort(-sizes, kind="stable"))[: 3 if search else 1]:
-        masks = filled(order, sizes, capability)
+        masks = fill(order, sizes, capability)
         if search:
-            masks = improved(masks, sizes, capability, tolerance)
+            masks = improve(masks, sizes, capability, tolerance)
         value = objective(masks, sizes, capability)
         if best is None or value < best[0] - tolerance:
             best = value, masks
@@ -23,7 +23,7 @@ def layer_masks(sizes: np.ndarray, capability: np.ndarray, search: bool) -> np.n
     return best[1]
 
 
-def filled(order: np.ndarray, sizes: np.ndarray, capability: np.ndarray) -> np.ndarray:
+def fill(order: np.ndarray, sizes: np.ndarray, capability: np.ndarray) -> np.ndarray:
     """Every client takes the layers in this order as far as they fit."""
     loads, masks = np.zeros(len(capability)), np.zeros((len(capability), len(sizes)), dtype=bool)
     for layer in order:
@@ -39,7 +39,7 @@ def objective(masks: np.ndarray, sizes: np.ndarray, capability: np.ndarray) -> f
     return float(sizes.sum() * k.max(1).sum() - (k * sizes).sum() + unused)
 
 
-def improved(masks: np.ndarray, sizes: np.ndarray, capability: np.ndarray, tolerance: float) -> np.ndarray:
+def improve(masks: np.ndarray, sizes: np.ndarray, capability: np.ndarray, tolerance: float) -> np.ndarray:
     """The masks after the best moves, one after another, until none improves J."""
     masks = masks.copy()
     while (value := objective(masks, sizes, capability)) > tolerance:

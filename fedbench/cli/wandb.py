@@ -67,42 +67,46 @@ def main(argv: list[str]) -> int:
 
 def way(asked: str) -> str:
     """online or offline, as requested or possible; disabled by the environment; none without an account."""
-    from fedbench.results.wandb_log import has_account, mode
+    from fedbench.results.wandb_log import has_account, possible_mode
 
-    return "none" if asked != "offline" and mode(asked) != "disabled" and not has_account() else mode(asked)
+    return (
+        "none"
+        if asked != "offline" and possible_mode(asked) != "disabled" and not has_account()
+        else possible_mode(asked)
+    )
 
 
 def plan_lines(study: "WandbStudy") -> Iterator[str]:
     """Lists what W&B gets of a study and how its workspace looks."""
-    from fedbench.results.wandb_log import described
-    from fedbench.results.wandb_workspace import told, workspace
+    from fedbench.results.wandb_log import run_arguments
+    from fedbench.results.wandb_workspace import workspace, workspace_lines
 
     place = study.place
     project = f"{place.entity}/{place.project}" if place.entity else place.project
     runs = f"{len(study.seeds)} runs and one for table and report"
     yield f"{study.folder}: {runs}, to project {project}, group {study.group}"
     for seed in study.seeds:
-        own = described(seed.config, seed.entry)
+        own = run_arguments(seed.config, seed.entry)
         yield f"  {own['name']:<44} job type {own['job_type']:<28} {len(seed.rounds)} rounds"
     for name, why in study.left_out().items():
         yield f"  left out: {name}: {why}"
     yield f"  workspace {study.name}, runs grouped by job type:"
-    for line in told(workspace(study, place.entity or "ENTITY")):
+    for line in workspace_lines(workspace(study, place.entity or "ENTITY")):
         yield f"    {line}"
 
 
 def online(study: "WandbStudy") -> None:
     """Uploads the study and creates its workspace, and reports progress. Raises ConfigError without a network."""
-    from fedbench.results.wandb_log import described
+    from fedbench.results.wandb_log import run_arguments
     from fedbench.results.wandb_study import send, send_study
-    from fedbench.results.wandb_workspace import save
+    from fedbench.results.wandb_workspace import save_workspace
 
     for seed in study.seeds:
-        print(f"{described(seed.config, seed.entry)['name']}: {send(seed)} rounds sent")
+        print(f"{run_arguments(seed.config, seed.entry)['name']}: {send(seed)} rounds sent")
     run = send_study(study)
     print(f"table and report: {run.url}")
     try:
-        print(f"workspace: {save(study, run.entity)}")
+        print(f"workspace: {save_workspace(study, run.entity)}")
     except Exception as error:  # the runs are uploaded, and usable without it
         print(f"warning: the workspace could not be created ({type(error).__name__}: {error})")
 

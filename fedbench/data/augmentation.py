@@ -33,22 +33,22 @@ class Augmentation:
             if kind not in self.kinds:
                 continue
             if kind == "flip":
-                pixels = flipped(pixels, (torch.rand(count, generator=stream) < 0.5).to(device))
+                pixels = flip_images(pixels, (torch.rand(count, generator=stream) < 0.5).to(device))
             elif kind == "rotate":
                 turns = (torch.rand(count, generator=stream) * 2 - 1) * (self.degrees / 180 * pi)
-                pixels = rotate(pixels, turns.to(device))
+                pixels = rotate_images(pixels, turns.to(device))
             else:
                 corners = torch.randint(0, 2 * self.padding + 1, (count, 2), generator=stream)
-                pixels = crop(pixels, corners.to(device), self.padding)
+                pixels = crop_images(pixels, corners.to(device), self.padding)
         return pixels
 
 
-def flipped(pixels: Tensor, chosen: Tensor) -> Tensor:
+def flip_images(pixels: Tensor, chosen: Tensor) -> Tensor:
     """Left and right exchanged in the images with chosen (bool [b])."""
     return torch.where(chosen[:, None, None, None], pixels.flip(3), pixels)
 
 
-def crop(pixels: Tensor, corners: Tensor, padding: int) -> Tensor:
+def crop_images(pixels: Tensor, corners: Tensor, padding: int) -> Tensor:
     """The window whose upper left corner (int64 [b, 2], in [0, 2 * padding]) lies there in the framed image."""
     count, channels, height, width = pixels.shape
     framed = F.pad(pixels, (padding,) * 4)
@@ -58,7 +58,7 @@ def crop(pixels: Tensor, corners: Tensor, padding: int) -> Tensor:
     return kept.gather(3, columns.expand(count, channels, height, width))
 
 
-def rotate(pixels: Tensor, angles: Tensor) -> Tensor:
+def rotate_images(pixels: Tensor, angles: Tensor) -> Tensor:
     """Turned counter-clockwise around the centre by angles [b] in radians; nearest pixel, black outside."""
     height, width = pixels.shape[2:]
     cos, sin, zero = angles.cos(), angles.sin(), torch.zeros_like(angles)

@@ -8,10 +8,10 @@ import torch
 from lightning import LightningModule
 from torch import Tensor
 
+from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit, Step
 from fedbench.engine.losses import outputs_of, task_loss
 from fedbench.engine.optimizers import Stepper, make_stepper
-from fedbench.engine.trainee import Trainee
 from fedbench.module import seeds
 from fedbench.module.weights import Weights
 
@@ -28,18 +28,20 @@ class Companion:
 
     def __init__(
         self,
-        learner: Trainee,
+        engine: Engine,
         fit: Fit,
         start: Weights,
         memory: dict[str, Any] | None,
         followed: Stepper,
         steps: int,
     ) -> None:
-        self.learner, self.weights, self._followed = learner, start.clone(), followed
+        self.engine, self.weights, self._followed = engine, start.clone(), followed
         self._fit = Fit(start, fit.data, fit.stream, step=Step(lr=fit.step.lr, decay=fit.step.decay, memory=memory))
+        assert engine.hooks is not None
+        self._silence = engine.hooks.logs.silence
         self._streams = seeds.TorchStream(*fit.data.key, fit.stream)
         with self._entered():
-            self._stepper = make_stepper(learner, self._fit, steps)
+            self._stepper = make_stepper(engine, self._fit, steps)
         self._stepped = False
 
     def step(
@@ -54,21 +56,21 @@ class Companion:
         loss: of the module, which holds this model's numbers, and the batch. at: where, given the parameters `[N]`, its
         gradient is taken, instead of there. edit: changes the gradient `[N]`, given the parameters, in place.
         """
-        learner, stepper = self.learner, self._stepper
+        engine, stepper = self.engine, self._stepper
 
         def closure() -> Tensor:
-            with learner.shown(None if at is None else at(learner.w)):
-                with torch.enable_grad(), learner.autocast():
-                    self._loss = loss(learner.module, batch)
+            with engine.flat.pointing_to(None if at is None else at(engine.flat.w)):
+                with torch.enable_grad(), engine.flat.autocast():
+                    self._loss = loss(engine.flat.module, batch)
                 stepper.zero_grad()
                 self._loss.backward()
             stepper.gather()
             if edit is not None:
                 with torch.no_grad():
-                    edit(learner.g, learner.w)
+                    edit(engine.flat.g, engine.flat.w)
             return self._loss
 
-        with self._entered(), self._streams.entered(), unlogged(learner.module):
+        with self._entered(), self._streams.entered(), self._silence():
             for own, followed in zip(
                 stepper.optimizer.param_groups, self._followed.optimizer.param_groups, strict=True
             ):
@@ -76,27 +78,27 @@ class Companion:
                     if name != "params":
                         own[name] = value.clone() if isinstance(value, Tensor) else value
             stepper.step(closure)
-            learner.ledger.add(self._loss)
+            engine.ledger.add(self._loss)
             self._stepped = True
 
     def scores_of_other(self, x: Tensor) -> Tensor:
         """What the training's model says of inputs in train mode, with the dropout masks that this one's pass gets."""
-        own = self.learner.weights()
-        self.learner.load(self.other)
-        with torch.no_grad(), seeds.preserved_torch_stream(), self.learner.autocast():
-            found: Tensor = outputs_of(self.learner.module(x))
-        self.learner.load(own)
+        own = self.engine.flat.weights()
+        self.engine.flat.load(self.other)
+        with torch.no_grad(), seeds.preserved_torch_stream(), self.engine.flat.autocast():
+            found: Tensor = outputs_of(self.engine.flat.module(x))
+        self.engine.flat.load(own)
         return found
 
     @contextmanager
     def _entered(self) -> Iterator[None]:
         """The module with this model's numbers, which are those that it has at the end; then with the training's."""
-        learner = self.learner
-        self.other = learner.weights()
-        learner.load(self.weights)
+        engine = self.engine
+        self.other = engine.flat.weights()
+        engine.flat.load(self.weights)
         yield
-        self.weights = learner.weights()
-        learner.load(self.other)
+        self.weights = engine.flat.weights()
+        engine.flat.load(self.other)
 
     def finish(self) -> Weights:
         """Keep the optimiser's state, and return the trained numbers."""
@@ -104,15 +106,3 @@ class Companion:
             self._fit.memory["optimizer"] = self._stepper.state()
         self._stepper.release()
         return self.weights
-
-
-@contextmanager
-def unlogged(module: LightningModule) -> Iterator[None]:
-    """`self.log` without effect."""
-    kept: dict[str, Any] = {name: module.__dict__.pop(name) for name in ("log", "log_dict") if name in module.__dict__}
-    module.log = module.log_dict = lambda *_, **__: None  # type: ignore[method-assign, assignment]
-    try:
-        yield
-    finally:
-        del module.log, module.log_dict
-        module.__dict__.update(kept)

@@ -1,30 +1,28 @@
 """Fits of one kind in one step: a row of every matrix for each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
+from fedbench.engine.cursor import Batch, Cursor, FitRequest
+from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit, Paired
-from fedbench.engine.lane import Asked, Batch, Lane
 from fedbench.engine.module_optimizer import own_optimizer
 from fedbench.engine.optimizers import rate_of
-from fedbench.engine.row_step import CannotStackError, RowStep, StepNames, check_step
-from fedbench.engine.trainee import Trainee
+from fedbench.engine.row_step import CannotStackError, RowStep, check_step
+from fedbench.engine.rows import Rows
 from fedbench.module.layout import Slot
 from fedbench.module.masks import choose, holds_one
 from fedbench.module.weights import Weights
 
-if TYPE_CHECKING:
-    from fedbench.engine.stack import Stack
-
 Need = tuple[str, tuple[int, ...], torch.dtype]
-PLAIN = (str, bool, int, float, type(None), FunctionType)
+CONSTANTS = (str, bool, int, float, type(None), FunctionType)
 AFTER = "_post_accumulate_grad_hooks"
 MOMENTUM = "momentum_buffer"
 """torch.optim's name of it."""
@@ -34,17 +32,17 @@ MOMENTUM = "momentum_buffer"
 class Kind:
     """What fits have in common that are stepped together, batches aside.
 
-    needs, edited: names and shapes of what the loss needs, and of what the edit needs beside it, which no trace holds.
+    needs, edit_needs: names and shapes of what the loss needs, and of what the edit needs beside it.
     """
 
     function: Any
     constants: tuple[tuple[str, Any], ...]
     needs: tuple[Need, ...]
-    edited: tuple[Need, ...]
+    edit_needs: tuple[Need, ...]
     moving: tuple[bool, ...]
     masked: bool
     frozen: str
-    lone: bool
+    single_sample: bool
     paired: bool
     edit: Any
     rate: float
@@ -53,199 +51,190 @@ class Kind:
     def step_key(self) -> tuple[Any, ...]:
         """What of it decides which code runs in a step."""
         function, moving = (self.function, self.constants, self.needs), (self.moving, self.frozen)
-        return *function, *moving, self.lone, self.paired
+        return *function, *moving, self.single_sample, self.paired
 
 
-def kind_of(learner: Trainee, fit: Fit) -> Kind:
+def kind_of(engine: Engine, fit: Fit) -> Kind:
     """Raises CannotStackError for a fit that cannot be stacked."""
-    assert learner.hooks is not None
-    if own_optimizer(learner, fit):
-        raise CannotStackError("the model's own optimiser makes the steps")
-    if fit.step.rule is not None:
-        raise CannotStackError("the method brings an optimiser")
-    if learner.optimizer != "sgd":
-        raise CannotStackError(f"train.optimizer = {learner.optimizer}")
-    if learner.train.precision == "bf16-mixed":
-        raise CannotStackError("train.precision = bf16-mixed")
-    if learner.train.batch_size == "full":
-        raise CannotStackError("train.batch_size = full: batches of several clients have no size in common")
-    if learner.hooks.calls:
-        raise CannotStackError(f"the model overrides {', '.join(learner.hooks.calls)}")
-    if hooked(learner.module):
-        raise CannotStackError("the model has hooks on gradients")
-    needs = vars(fit.needs(learner.w))
+    assert engine.hooks is not None
+    reasons = {
+        "the model's own optimiser makes the steps": own_optimizer(engine, fit),
+        "the method brings an optimiser": fit.step.rule is not None,
+        f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
+        "train.precision = bf16-mixed": engine.train.precision == "bf16-mixed",
+        "train.batch_size = full: batches of several clients have no size in common": engine.train.batch_size == "full",
+        f"the model overrides {', '.join(engine.hooks.calls)}": bool(engine.hooks.calls),
+        "the model has hooks on gradients": has_gradient_hooks(engine.flat.module),
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise CannotStackError(reason)
+    needs = vars(fit.needs(engine.flat.w))
     tensors = {name: value for name, value in needs.items() if isinstance(value, Tensor)}
     constants = {name: value for name, value in needs.items() if name not in tensors}
     for name, value in constants.items():
-        if not is_plain(value):
+        if not is_constant(value):
             raise CannotStackError(f"a loss or an edit of the method needs {name}, which is not a tensor")
     mask, data = None if fit.move is None else fit.move.mask, fit.data
-    described = [(name, tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())]
+    shapes = [(name, tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())]
     own = fit.loss.needs if fit.loss else {}
     return Kind(
-        function=fit.loss and known(fit.loss.function, "loss"),
+        function=fit.loss and identity_of(fit.loss.function, "loss"),
         constants=tuple(sorted(constants.items())),
-        needs=tuple(need for need in described if need[0] in own),
-        edited=tuple(need for need in described if need[0] not in own),
-        moving=tuple(mask is None or holds_one(mask[slot.start : slot.stop]) for slot in learner.layout.params),
+        needs=tuple(need for need in shapes if need[0] in own),
+        edit_needs=tuple(need for need in shapes if need[0] not in own),
+        moving=tuple(mask is None or holds_one(mask[slot.start : slot.stop]) for slot in engine.flat.layout.params),
         masked=mask is not None,
         frozen="train" if fit.move is None else fit.move.frozen,
-        lone=len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1),
+        single_sample=len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1),
         paired=isinstance(data, Paired),
-        edit=fit.step.edit and known(fit.step.edit, "edit"),
-        rate=rate_of(learner, fit),
+        edit=fit.step.edit and identity_of(fit.step.edit, "edit"),
+        rate=rate_of(engine, fit),
     )
 
 
-def hooked(module: nn.Module) -> bool:
-    """Whether something is called with gradients on their way back, which a trace would not do again."""
+def has_gradient_hooks(module: nn.Module) -> bool:
+    """Whether something is called with gradients on their way back, which tensors of rows do not pass."""
     own = [getattr(m, name) for m in module.modules() for name in ("_backward_hooks", "_backward_pre_hooks")]
     tensors = [getattr(p, name) for p in module.parameters() for name in ("_backward_hooks", AFTER)]
     return any(own) or any(tensors)
 
 
-def known(function: Any, what: str) -> Any:
-    """By what a loss or an edit is known again in the next fit. Raises CannotStackError where something hides in it."""
+def identity_of(function: Any, what: str) -> Any:
+    """What is equal for the same loss or edit of another fit. Raises CannotStackError where tensors hide in it."""
     if isinstance(function, partial):
-        told = (*function.args, *function.keywords.items())
-        if is_plain((function.func, *told)):
-            return function.func, told
-    elif is_plain(function):
+        given = (*function.args, *function.keywords.items())
+        if is_constant((function.func, *given)):
+            return function.func, given
+    elif is_constant(function):
         return function
     raise CannotStackError(f"the {what} of the method holds more than constants")
 
 
-def is_plain(value: Any) -> bool:
-    """Whether a trace may hold it as it is: equal means the same, and no client's tensors hide in it."""
+def is_constant(value: Any) -> bool:
+    """Whether equal means the same for all clients: no client's tensors hide in it."""
     if isinstance(value, tuple):
-        return all(isinstance(item, Slot) or is_plain(item) for item in value)
-    return isinstance(value, PLAIN) and not getattr(value, "__closure__", None)
+        return all(isinstance(item, Slot) or is_constant(item) for item in value)
+    return isinstance(value, CONSTANTS) and not getattr(value, "__closure__", None)
 
 
 class Group:
-    """Fits of one kind on their way through the stack, a row each."""
+    """Fits of one kind on their way through rows. refusals: why steps cannot be stacked, by kind; None: they can."""
 
-    def __init__(self, stack: "Stack", kind: Kind, asked: Sequence[Asked]) -> None:
-        self.stack, self.kind, self.learner = stack, kind, stack.learner
-        self.asked = asked
+    def __init__(
+        self,
+        engine: Engine,
+        rows: Rows,
+        kind: Kind,
+        requests: Sequence[FitRequest],
+        refusals: dict[Any, CannotStackError | None],
+    ) -> None:
+        self.engine, self.rows, self.kind, self.requests, self._refusals = engine, rows, kind, requests, refusals
         self.needs = {
-            name: torch.zeros(stack.width, *shape, dtype=dtype, device=stack.w.device)
-            for name, shape, dtype in (*kind.needs, *kind.edited)
+            name: torch.zeros(rows.count, *shape, dtype=dtype, device=rows.w.device)
+            for name, shape, dtype in (*kind.needs, *kind.edit_needs)
         }
-        self.mask = torch.zeros_like(stack.w, dtype=torch.bool) if kind.masked else None
-        self.start = torch.zeros_like(stack.w) if kind.masked else None
+        self.mask = torch.zeros_like(rows.w, dtype=torch.bool) if kind.masked else None
+        self.start = torch.zeros_like(rows.w) if kind.masked else None
         self.written: set[str] = set()
-        layout = self.learner.layout
-        moves = dict(zip((slot.name for slot in layout.params), kind.moving, strict=True))
-        names = StepNames(
-            moving=tuple(name for name in moves if moves[name]),
-            frozen=tuple(name for name in moves if not moves[name]),
-            buffers=tuple(slot.name for slot in (*layout.buffers, *layout.counters)),
-            needs=(*(name for name, *_ in kind.needs), "index"),
-            constants=dict(kind.constants),
-        )
-        self.step = RowStep(self.learner.module, asked[0].fit.loss, names)
+        layout = engine.flat.layout
+        slots = sorted(zip(kind.moving, layout.params, strict=True), key=lambda both: not both[0])
+        names = [slot.name for slot in (*(slot for _, slot in slots), *layout.buffers, *layout.counters)]
+        needs = [*(name for name, *_ in kind.needs), "index"]
+        self.step = RowStep(engine.flat.module, requests[0].fit.loss, names, needs, dict(kind.constants))
 
     def train(self) -> list[Weights]:
         """The trained weights of all. Raises CannotStackError where the steps cannot be stacked."""
-        stack, learner = self.stack, self.learner
-        with learner.in_train_mode(self.asked[0].fit):
-            lanes = going = [Lane(learner, asked) for asked in self.asked]
-            for lane in lanes:
-                self._load(lane)
-            self._check(lanes)
+        with self.engine.in_train_mode(self.requests[0].fit):
+            cursors = going = [Cursor(self.engine, request) for request in self.requests]
+            for cursor in cursors:
+                self._load(cursor)
+            self._check(cursors)
             with self.step.entered():
                 while going:
-                    for lane in going:
-                        while lane.next is not None and (stack.width == 1 or not lane.is_full):
-                            self._step_alone(lane)
-                    going = [lane for lane in going if lane.next is not None]
+                    for cursor in going:
+                        while cursor.next is not None and (self.rows.count == 1 or not cursor.is_full):
+                            self._step_alone(cursor)
+                    going = [cursor for cursor in going if cursor.next is not None]
                     if going:
                         self._step_together(going)
-        return [self._finished(lane) for lane in lanes]
+        return [self._finish(cursor) for cursor in cursors]
 
-    def _check(self, lanes: Sequence[Lane]) -> None:
+    def _check(self, cursors: Sequence[Cursor]) -> None:
         """Try the step on a first batch, once for all fits of this kind. Raises CannotStackError."""
-        refusals, key = self.stack.refusals, self.kind.step_key
-        first = next(((lane.row, lane.next) for lane in lanes if lane.next is not None), None)
+        first = next(((cursor.row, cursor.next) for cursor in cursors if cursor.next is not None), None)
         if first is None:
             return
-        if key not in refusals:
-            refusals[key] = self._refusal(*first)
-        if (refusal := refusals[key]) is not None:
+        key = self.kind.step_key
+        if key not in self._refusals:
+            self._refusals[key] = self._refusal(*first)
+        if (refusal := self._refusals[key]) is not None:
             raise refusal
 
     def _refusal(self, row: int, batch: Batch) -> CannotStackError | None:
         example = self._inputs(row, batch.index, batch.tensors)
         try:
-            check_step(self.learner.module, self.step.loss, self.step.names, example)
+            check_step(self.step, example)
         except CannotStackError as error:
             return error
         return None
 
-    def _load(self, lane: Lane) -> None:
-        stack, row, fit, layout = self.stack, lane.row, lane.asked.fit, self.learner.layout
-        stack.w[row].copy_(fit.start.params)
-        for rows, part in zip(stack.buffers, split(fit.start.buffers, layout.buffers), strict=True):
-            rows[row].copy_(part)
-        for rows, part in zip(stack.counters, split(fit.start.counters, layout.counters), strict=True):
-            rows[row].copy_(part)
-        stack.losses[row].copy_(lane.asked.ledger.losses)
-        held = (fit.memory or {}).get("optimizer", {}).get(MOMENTUM)
-        stack.momentum[row].zero_() if held is None else stack.momentum[row].copy_(held)
-        needs = vars(fit.needs(stack.w))
-        for name, rows in self.needs.items():
-            rows[row].copy_(needs[name])
+    def _load(self, cursor: Cursor) -> None:
+        row, fit = cursor.row, cursor.request.fit
+        momentum = (fit.memory or {}).get("optimizer", {}).get(MOMENTUM)
+        self.rows.load(row, fit.start, momentum, cursor.request.ledger.losses)
+        needs = vars(fit.needs(self.rows.w))
+        for name, whole in self.needs.items():
+            whole[row].copy_(needs[name])
         if self.mask is not None and self.start is not None and fit.move is not None:
             self.mask[row].copy_(fit.move.mask)
             self.start[row].copy_(fit.start.params)
 
-    def _step_together(self, lanes: Sequence[Lane]) -> None:
-        stack, batches = self.stack, [lane.taken() for lane in lanes]
-        rows = [lane.row for lane in lanes]
-        resting = [row for row in range(stack.width) if row not in set(rows)]
+    def _step_together(self, cursors: Sequence[Cursor]) -> None:
+        rows, batches = self.rows, [cursor.take() for cursor in cursors]
+        own = [cursor.row for cursor in cursors]
+        others = [row for row in range(rows.count) if row not in set(own)]
         index, *tensors = (
-            stacked(parts, rows, stack.width)
+            stacked(parts, own, rows.count)
             for parts in zip(*((batch.index, *batch.tensors) for batch in batches), strict=True)
         )
-        changing = [stack.w, stack.momentum, *stack.buffers, *stack.counters, *self.needs.values()]
-        kept = [(whole, whole[resting]) for whole in changing] if resting else []
+        changing = [rows.w, rows.momentum, *rows.buffers, *rows.counters, *self.needs.values()]
+        kept = [(whole, whole[others]) for whole in changing] if others else []
         losses, logged = self._move(None, index, tensors)
         for whole, before in kept:
-            whole[resting] = before
-        if resting:
-            stack.losses[rows] += losses[rows]
+            whole[others] = before
+        if others:
+            rows.losses[own] += losses[own]
         else:
-            stack.losses.add_(losses)
+            rows.losses.add_(losses)
         values = [value.unbind(0) for value in logged]
-        for lane, batch in zip(lanes, batches, strict=True):
-            lane.log(self.step.logged.calls, [value[lane.row] for value in values], batch)
+        for cursor, batch in zip(cursors, batches, strict=True):
+            cursor.log(self.step.logs.calls, [value[cursor.row] for value in values], batch)
 
-    def _step_alone(self, lane: Lane) -> None:
-        batch = lane.taken()
-        loss, logged = self._move(lane.row, batch.index, batch.tensors)
-        self.stack.losses[lane.row].add_(loss)
-        lane.log(self.step.logged.calls, logged, batch)
+    def _step_alone(self, cursor: Cursor) -> None:
+        batch = cursor.take()
+        loss, logged = self._move(cursor.row, batch.index, batch.tensors)
+        self.rows.losses[cursor.row].add_(loss)
+        cursor.log(self.step.logs.calls, logged, batch)
 
     def _move(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
         """A gradient step of one row, or of all: the loss, and what the module logs."""
-        stack = self.stack
-        views = stack.views(self.kind.moving, row)
+        pick: Callable[[Tensor], Tensor] = lambda whole: whole if row is None else whole[row]  # noqa: E731
+        views, train, step = self.rows.views(self.kind.moving, row), self.engine.train, self.requests[0].fit.step
         before = [value._version for value in self.needs.values()]
         loss, gradients, logged = self.step(self._inputs(row, index, tensors), stacked=row is None)
-        g, w = ((whole if row is None else whole[row]) for whole in (stack.g, stack.w))
+        w, g = pick(self.rows.w), pick(self.rows.g)
         with torch.no_grad():
-            if views.resting:
+            if views.frozen:
                 g.zero_()
             for view, gradient in zip(views.gradients, gradients, strict=True):
                 view.copy_(gradient)
-            if (asked := self.asked[0].fit.step).edit is not None:
-                asked.change(g, w, SimpleNamespace(index=index, **self._edited(row), **dict(self.kind.constants)))
-            train = self.learner.train
+            if step.edit is not None:
+                step.change(g, w, SimpleNamespace(index=index, **self._edit_needs(row), **dict(self.kind.constants)))
             sgd(
                 [w],
                 [g],
-                [stack.momentum if row is None else stack.momentum[row]] if train.momentum else [],
+                [pick(self.rows.momentum)] if train.momentum else [],
                 fused=True,
                 lr=self.kind.rate,
                 momentum=train.momentum,
@@ -255,55 +244,42 @@ class Group:
                 maximize=False,
             )
             if self.mask is not None and self.start is not None:
-                mask, start = (rows if row is None else rows[row] for rows in (self.mask, self.start))
-                torch.where(mask, w, start, out=w)
+                torch.where(pick(self.mask), w, pick(self.start), out=w)
         self.written.update(
             name for (name, value), version in zip(self.needs.items(), before, strict=True) if value._version != version
         )
         return loss, logged
 
     def _inputs(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-        views = self.stack.views(self.kind.moving, row)
+        views = self.rows.views(self.kind.moving, row)
         whole = [self.needs[name] for name, *_ in self.kind.needs]
         needs = [value if row is None else value[row] for value in whole]
-        return [views.moving, views.resting, views.buffers, [*tensors], [*needs, index]]
+        return [views.moving, [*views.frozen, *views.buffers], [*tensors], [*needs, index]]
 
-    def _edited(self, row: int | None) -> dict[str, Tensor]:
+    def _edit_needs(self, row: int | None) -> dict[str, Tensor]:
         """What an edit gets: vectors, and numbers as `[]` or `[K, 1]`."""
         if row is not None:
             return {name: value[row] for name, value in self.needs.items()}
         return {name: value.unsqueeze(-1) if value.dim() == 1 else value for name, value in self.needs.items()}
 
-    def _finished(self, lane: Lane) -> Weights:
+    def _finish(self, cursor: Cursor) -> Weights:
         """Hand over what the fit has changed."""
-        stack, row, fit, ledger = self.stack, lane.row, lane.asked.fit, lane.asked.ledger
-        ledger.losses.copy_(stack.losses[row])
-        ledger.steps += lane.done
-        ledger.known += lane.done
-        ledger.logged.update(lane.logged)
+        row, fit, ledger = cursor.row, cursor.request.fit, cursor.request.ledger
+        ledger.losses.copy_(self.rows.losses[row])
+        ledger.steps += cursor.done
+        ledger.known += cursor.done
+        ledger.logged.update(cursor.logged)
         needs = {**fit.step.needs, **(fit.loss.needs if fit.loss else {})}
         for name in self.written:
             if isinstance(needs[name], Tensor):
                 needs[name].copy_(self.needs[name][row])
         if fit.memory is not None:
-            momentum = stack.momentum[row].clone()
+            momentum = self.rows.momentum[row].clone()
             if fit.move is not None:
                 before = fit.memory.get("optimizer", {}).get(MOMENTUM)
                 momentum = choose(fit.move.mask, momentum, torch.zeros_like(momentum) if before is None else before)
-            fit.memory["optimizer"] = {MOMENTUM: momentum} if self.learner.train.momentum else {}
-        buffers, counters = ([rows[row].flatten() for rows in part] for part in (stack.buffers, stack.counters))
-        return Weights(
-            params=stack.w[row].clone(),
-            buffers=torch.cat([stack.w.new_zeros(0), *(part.to(stack.w.dtype) for part in buffers)]),
-            counters=torch.cat(
-                [torch.zeros(0, dtype=torch.int64), *(part.to("cpu", torch.int64) for part in counters)]
-            ),
-        )
-
-
-def split(vector: Tensor, slots: Sequence[Slot]) -> list[Tensor]:
-    """The tensors of a flat vector."""
-    return [vector[slot.start : slot.stop].view(slot.shape) for slot in slots]
+            fit.memory["optimizer"] = {MOMENTUM: momentum} if self.engine.train.momentum else {}
+        return self.rows.weights(row)
 
 
 def stacked(parts: Sequence[Tensor], rows: Sequence[int], width: int) -> Tensor:

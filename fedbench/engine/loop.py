@@ -1,7 +1,7 @@
-"""The default engine: the training loop of a LightningModule without a Trainer."""
+"""The training loop of a LightningModule without a Trainer."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 from typing import Any
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from fedbench.engine.companion import Companion
+from fedbench.engine.engine import BatchPlan, Engine
 from fedbench.engine.fit import Fit
 from fedbench.engine.losses import result_of, trained_loss
 from fedbench.engine.module_optimizer import advance, epochs_before, keep_schedule
 from fedbench.engine.optimizers import Stepper, make_stepper
-from fedbench.engine.trainee import BatchPlan, Trainee
 from fedbench.errors import ConfigError
 from fedbench.module.hooks import takes_index
 from fedbench.module.weights import Weights
@@ -21,12 +21,24 @@ from fedbench.module.weights import Weights
 At = Callable[[Tensor], Tensor]
 
 
-def run(learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
-    """Every epoch and batch of a fit, in Lightning's order of hooks."""
-    training = Training(learner, fit, plan)
-    for batch in training:
-        training.step(batch)
-    training.finish()
+class Loop(Engine):
+    """The default engine: every epoch and batch of a fit, in Lightning's order of hooks."""
+
+    def run(self, fit: Fit, plan: BatchPlan) -> None:
+        training = Training(self, fit, plan)
+        for batch in training:
+            training.step(batch)
+        training.finish()
+
+    @contextmanager
+    def training(self, fit: Fit) -> Iterator["Training"]:
+        """A fit whose steps the caller makes, batch by batch. The trained weights are its `weights` afterwards."""
+        with self.entered(fit) as plan:
+            training = Training(self, fit, plan)
+            yield training
+            training.finish()
+        self.flat.check()
+        training.weights = self.flat.weights()
 
 
 class Training:
@@ -39,19 +51,19 @@ class Training:
 
     weights: Weights
 
-    def __init__(self, learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
-        assert learner.hooks is not None
-        self.learner, self.fit, self.plan, self.hooks = learner, fit, plan, learner.hooks
+    def __init__(self, engine: Engine, fit: Fit, plan: BatchPlan) -> None:
+        assert engine.hooks is not None
+        self.engine, self.fit, self.plan, self.hooks = engine, fit, plan, engine.hooks
         self.hooks.begin(plan)
-        self.stepper: Stepper = make_stepper(learner, fit, sum(map(len, plan)))
-        self.needs = fit.needs(learner.w)
+        self.stepper: Stepper = make_stepper(engine, fit, sum(map(len, plan)))
+        self.needs = fit.needs(engine.flat.w)
         self.loss: Tensor | None = None
         self.output: Any = None
-        self._autocast = learner.autocast()
-        self._with_index = takes_index(learner.module)
+        self._autocast = engine.flat.autocast()
+        self._with_index = takes_index(engine.flat.module)
         self._transfers = any("transfer" in hook for hook in self.hooks.calls)
-        self._second = learner.second_batches(fit)
-        self._data = learner.seen_in_training(fit)
+        self._second = engine.second_batches(fit)
+        self._data = engine.training_data(fit)
         self._fetched: tuple[Tensor | None, Any] = (None, None)
         self._position, self._epochs_before = 0, epochs_before(fit)
         self.hooks("on_fit_start")
@@ -60,7 +72,7 @@ class Training:
     @property
     def w(self) -> Tensor:
         """The numbers in training `[N]`, to be written to in place."""
-        return self.learner.w
+        return self.engine.flat.w
 
     def __iter__(self) -> Iterator[Any]:
         """All batches, epoch after epoch."""
@@ -96,7 +108,7 @@ class Training:
         logs.in_step = False
         hooks("on_train_epoch_end")
         self._advance("epoch", number + 1, plateau=True)
-        self.learner.ledger.logged.update(logs.end_epoch())
+        self.engine.ledger.logged.update(logs.end_epoch())
 
     def _steps(self, groups: list[list[Tensor]], give: Callable[..., Any]) -> Iterator[Any]:
         """What a step is made of, for each of an epoch's; the module's hooks around it."""
@@ -127,7 +139,7 @@ class Training:
             if self._second is not None:
                 batch = batch, next(self._second)
             if self._transfers:
-                batch = self.hooks.transferred(batch, self.learner.device)
+                batch = self.hooks.transfer(batch, self.engine.flat.device)
             self._fetched = index, batch
         return self._fetched[1]
 
@@ -135,20 +147,20 @@ class Training:
         """One step of the optimiser. at: where, given `w`, the gradient is taken, instead of at `w`."""
         self.stepper.step(lambda: self._closure(batch, at))
         if self.loss is not None:
-            self.learner.ledger.add(self.loss)
+            self.engine.ledger.add(self.loss)
 
     def gradient(self, batch: Any) -> Tensor:
         """Gradient `[N]` of a batch at the present `w`; the next one writes over it."""
         self._count(self._closure(batch, None))
         self.stepper.gather()
-        return self.learner.g
+        return self.engine.flat.g
 
     def hessian_product(self, batch: Any, vector: Tensor) -> Tensor:
         """The Hessian of a batch's loss at the present `w`, times `vector` `[N]`, by differentiating twice."""
-        parameters, slots = self.learner.parameters, self.learner.layout.params
+        parameters, slots = self.engine.flat.parameters, self.engine.flat.layout.params
         with torch.enable_grad(), self._autocast:
             self.output = self._forward(batch)
-            self.loss = loss = self._count(trained_loss(self.output, self.learner.module))
+            self.loss = loss = self._count(trained_loss(self.output, self.engine.flat.module))
             first = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True, materialize_grads=True)
             along = [(g * vector[s.start : s.stop].view(s.shape)).sum() for g, s in zip(first, slots, strict=True)]
             slope = torch.stack(along).sum()
@@ -159,23 +171,23 @@ class Training:
 
     def kept_buffers(self) -> AbstractContextManager[None]:
         """For passes that leave running statistics as they were."""
-        return self.learner.kept_buffers()
+        return self.engine.flat.kept_buffers()
 
     def paused(self) -> AbstractContextManager[Weights]:
-        """The numbers as they are now, to be looked at with the learner's verbs; training goes on unchanged."""
-        return self.learner.aside()
+        """The numbers as they are now, to be looked at with the engine's verbs; training goes on unchanged."""
+        return self.engine.flat.preserve()
 
     def beside(self, start: Weights, memory: dict[str, Any] | None = None) -> Companion:
         """A second model that is trained on the same batches, by steps of its own between those of this one."""
-        return Companion(self.learner, self.fit, start, memory, self.stepper, sum(map(len, self.plan)))
+        return Companion(self.engine, self.fit, start, memory, self.stepper, sum(map(len, self.plan)))
 
     def _closure(self, batch: Any, at: At | None) -> Tensor | None:
         """Loss and gradient of a batch."""
         hooks, stepper = self.hooks, self.stepper
-        with self.learner.shown(None if at is None else at(self.learner.w)):
+        with self.engine.flat.pointing_to(None if at is None else at(self.engine.flat.w)):
             with torch.enable_grad(), self._autocast:
                 self.output = self._forward(batch)
-                self.loss = loss = trained_loss(self.output, self.learner.module)
+                self.loss = loss = trained_loss(self.output, self.engine.flat.module)
             hooks("on_before_zero_grad", stepper.optimizer)
             stepper.zero_grad()
             if loss is not None:
@@ -185,21 +197,21 @@ class Training:
         if loss is not None and self.fit.step.edit is not None:
             stepper.gather()
             with torch.no_grad():
-                self.fit.step.change(self.learner.g, self.learner.w, self.needs)
+                self.fit.step.change(self.engine.flat.g, self.engine.flat.w, self.needs)
         hooks("on_before_optimizer_step", stepper.optimizer)
         return loss
 
     def _forward(self, batch: Any) -> Any:
-        module = self.learner.module
+        module = self.engine.flat.module
         if self.fit.loss is not None:
             return self.fit.loss.of(module, batch, self.needs)
         return module.training_step(batch, self._position) if self._with_index else module.training_step(batch)
 
     def _count(self, loss: Tensor | None) -> Tensor:
         if loss is None:
-            name = type(self.learner.module).__name__
+            name = type(self.engine.flat.module).__name__
             raise ConfigError(f"{name}.training_step returned None, which this method cannot use")
-        self.learner.ledger.add(loss)
+        self.engine.ledger.add(loss)
         return loss
 
     def _advance(self, interval: str, count: int, plateau: bool) -> None:

@@ -11,10 +11,12 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 from torch.optim import Optimizer
 
+from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit
-from fedbench.engine.trainee import Trainee
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, as_config_error
+from fedbench.module.hooks import LoopContext
 from fedbench.module.layout import Layout
+from fedbench.module.logs import Logs
 from fedbench.module.masks import bitmask, choose, holds_one
 
 OptimizerState = dict[Any, Any]
@@ -31,11 +33,11 @@ def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]
     Raises ConfigError for anything but one optimiser.
     """
     where = f"{type(module).__name__}.configure_optimizers"
-    asked: Any = type(module).configure_optimizers(module)
-    if asked is None:
+    returned: Any = type(module).configure_optimizers(module)
+    if returned is None:
         raise ConfigError(f"{where} returns None: return an optimiser, or choose one with --train.optimizer sgd")
     try:
-        optimizers, schedulers, monitor = _configure_optimizers(asked)
+        optimizers, schedulers, monitor = _configure_optimizers(returned)
         configs = _configure_schedulers_automatic_opt(schedulers, monitor)
     except (MisconfigurationException, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from error
@@ -44,33 +46,54 @@ def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]
             f"{where} returns {len(optimizers)} optimisers, one is expected: give it several parameter groups, "
             "or choose one with --train.optimizer sgd"
         )
-    return asked, optimizers[0], configs
+    return returned, optimizers[0], configs
 
 
-def own_optimizer(learner: Trainee, fit: Fit) -> bool:
+def try_optimizer(engine: Engine) -> tuple[list[str], bool]:
+    """The types of the module's schedulers, and whether its optimiser asks several times for the loss of a batch.
+
+    Raises ConfigError for what is wrong with configure_optimizers, before anything is trained.
+    """
+    module, context = engine.flat.module, engine.hooks.context if engine.hooks else LoopContext(Logs())
+    context.begin([[torch.zeros(0)] * 100] * max(1, engine.train.epochs))
+    if engine.hooks:
+        with as_config_error(f"{type(module).__name__}.configure_optimizers fails"):
+            _, optimizer, schedulers = module_optimizer(module)
+    else:
+        module._trainer = context  # type: ignore[assignment]
+        try:
+            _, optimizer, schedulers = module_optimizer(module)
+        except Exception:  # what needs a Trainer is tried with one, by `probe`
+            return [], False
+        finally:
+            module._trainer = None
+    return [type(config.scheduler).__name__ for config in schedulers], isinstance(optimizer, torch.optim.LBFGS)
+
+
+def own_optimizer(engine: Engine, fit: Fit) -> bool:
     """Whether the module's configure_optimizers makes the steps of this fit."""
-    return learner.optimizer == "module" and fit.step.rule is None
+    return engine.optimizer == "module" and fit.step.rule is None
 
 
-def restrain(optimizer: Optimizer, schedulers: list[Any], learner: Trainee, fit: Fit) -> None:
+def restrain(optimizer: Optimizer, schedulers: list[Any], engine: Engine, fit: Fit) -> None:
     """Give a module's or a Trainer's optimiser the memory, learning rate and frozen entries of a fit.
 
     schedulers: of the optimiser, in Lightning's form; they go on with its memory.
     """
     if fit.memory and "optimizer" in fit.memory:
         held = fit.memory["optimizer"]
-        state = _cloned(held) if fit.step.rule is None else by_tensor(held, learner.layout)
+        state = _cloned(held) if fit.step.rule is None else by_tensor(held, engine.flat.layout)
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     if fit.memory and schedulers and SCHEDULE in fit.memory:
         _go_on(optimizer, schedulers, fit.memory[SCHEDULE])
-    if own_optimizer(learner, fit):
-        learner.ledger.own_rate = True
+    if own_optimizer(engine, fit):
+        engine.ledger.own_rate = True
         first, rate = optimizer.param_groups[0], fit.step.lr
         own = 1.0 if rate is None else rate / first.get("initial_lr", first["lr"])
         if own * fit.step.decay != 1:
             scale_rate(optimizer, own * fit.step.decay)
-    if fit.move is not None and _splits_tensors(learner, fit.move.mask):
-        hold_frozen(optimizer, learner.w, fit.move.mask)
+    if fit.move is not None and _splits_tensors(engine, fit.move.mask):
+        hold_frozen(optimizer, engine.flat.w, fit.move.mask)
 
 
 def keep_schedule(fit: Fit, optimizer: Optimizer, schedulers: list[Any], epochs: int) -> None:
@@ -87,9 +110,9 @@ def epochs_before(fit: Fit) -> int:
     return int((fit.memory or {}).get(SCHEDULE, {}).get("epochs", 0))
 
 
-def rounds_ahead(learner: Trainee, fit: Fit) -> int:
+def rounds_ahead(engine: Engine, fit: Fit) -> int:
     """How many fits like this one a schedule is made for."""
-    return learner.rounds if learner.train.keep_optimizer and fit.memory is not None else 1
+    return engine.rounds if engine.train.keep_optimizer and fit.memory is not None else 1
 
 
 def _go_on(optimizer: Optimizer, schedulers: list[Any], kept: dict[str, Any]) -> None:
@@ -131,9 +154,9 @@ def hold_frozen(optimizer: Optimizer, w: Tensor, trainable: Tensor) -> None:
     optimizer.register_step_post_hook(after)
 
 
-def _splits_tensors(learner: Trainee, mask: Tensor) -> bool:
+def _splits_tensors(engine: Engine, mask: Tensor) -> bool:
     """Whether some tensor is frozen in part; those frozen as a whole get no gradient anyway."""
-    parts = (mask[slot.start : slot.stop] for slot in learner.layout.params)
+    parts = (mask[slot.start : slot.stop] for slot in engine.flat.layout.params)
     return any(holds_one(part) and not bool(part.all()) for part in parts)
 
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
+from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit
 from fedbench.engine.module_optimizer import OptimizerState, module_optimizer, own_optimizer, restrain, rounds_ahead
-from fedbench.engine.trainee import Trainee
 from fedbench.module.masks import choose, places, ranges_of
 
 Closure = Callable[[], Tensor | None]
@@ -30,15 +30,15 @@ class Stepper:
     A frozen entry never moves, by gradient, decay or momentum.
     """
 
-    def __init__(self, learner: Trainee, fit: Fit) -> None:
-        assert learner.hooks is not None
-        with learner.hooks.context.over(rounds_ahead(learner, fit)):
-            _, self.optimizer, self.schedulers = module_optimizer(learner.module)
-        self.g = learner.g.zero_()
+    def __init__(self, engine: Engine, fit: Fit) -> None:
+        assert engine.hooks is not None
+        with engine.hooks.context.over(rounds_ahead(engine, fit)):
+            _, self.optimizer, self.schedulers = module_optimizer(engine.flat.module)
+        self.g = engine.flat.g.zero_()
         self._pairs = [
-            (p, v) for p, v in zip(learner.parameters, learner.gradient_views, strict=True) if p.requires_grad
+            (p, v) for p, v in zip(engine.flat.parameters, engine.flat.gradient_views, strict=True) if p.requires_grad
         ]
-        restrain(self.optimizer, self.schedulers, learner, fit)
+        restrain(self.optimizer, self.schedulers, engine, fit)
 
     def zero_grad(self) -> None:
         for parameter, _ in self._pairs:
@@ -101,27 +101,27 @@ class FlatStepper(Stepper):
     frozen is put back after every step.
     """
 
-    def __init__(self, learner: Trainee, fit: Fit, steps: int) -> None:
+    def __init__(self, engine: Engine, fit: Fit, steps: int) -> None:
         self.schedulers = []
-        self.w, self.g = learner.w, learner.g
-        self._pairs = list(zip(learner.parameters, learner.gradient_views, strict=True))
-        self._trainable = None if fit.move is None else fit.move.mask.to(learner.device)
-        self._parts, self._frozen = parts_of(self._trainable, learner.layout.size)
+        self.w, self.g = engine.flat.w, engine.flat.g
+        self._pairs = list(zip(engine.flat.parameters, engine.flat.gradient_views, strict=True))
+        self._trainable = None if fit.move is None else fit.move.mask.to(engine.flat.device)
+        self._parts, self._frozen = split_by_mask(self._trainable, engine.flat.layout.size)
         self._kept = None if self._frozen is None else self.w[self._frozen]
-        self._learner, self._kind = learner, kind_of(learner, fit, steps)
-        self.optimizer: Any = learner.idle_optimizers.pop(self._kind, None) or self._made(fit, steps)
-        if self._kind is not None:
-            set_back(self.optimizer, rate_of(learner, fit))
+        self._engine, self._reuse_key = engine, reuse_key(engine, fit, steps)
+        self.optimizer: Any = engine.idle_optimizers.pop(self._reuse_key, None) or self._make(fit, steps)
+        if self._reuse_key is not None:
+            reset_optimizer(self.optimizer, rate_of(engine, fit))
         self._flats: list[nn.Parameter] = self.optimizer.param_groups[0]["params"]
         self._resumed: OptimizerState = (fit.memory or {}).get("optimizer", {})
         if self._resumed:
             self._resume(self._resumed)
 
-    def _made(self, fit: Fit, steps: int) -> Any:
+    def _make(self, fit: Fit, steps: int) -> Any:
         flats = [nn.Parameter(self.w[part]) for part in self._parts]
         for flat, part in zip(flats, self._parts, strict=True):
             flat.grad = self.g[part]
-        return built_in(self._learner, flats, fit, steps, flat=True)
+        return built_in(self._engine, flats, fit, steps, flat=True)
 
     def zero_grad(self) -> None:
         self.g.zero_()
@@ -160,8 +160,8 @@ class FlatStepper(Stepper):
         return whole
 
     def release(self) -> None:
-        if self._kind is not None:
-            self._learner.idle_optimizers[self._kind] = self.optimizer
+        if self._reuse_key is not None:
+            self._engine.idle_optimizers[self._reuse_key] = self.optimizer
 
     def _before(self, name: str) -> Tensor:
         """A whole vector of the state that this fit goes on with, zero without one."""
@@ -179,7 +179,7 @@ class FlatStepper(Stepper):
 Places = slice | Tensor
 
 
-def parts_of(trainable: Tensor | None, size: int) -> tuple[list[Places], Tensor | None]:
+def split_by_mask(trainable: Tensor | None, size: int) -> tuple[list[Places], Tensor | None]:
     """What an optimiser steps, as slices of a vector `[N]` or one index, and the index of what is to be put back."""
     if trainable is None:
         return [slice(0, size)], None
@@ -192,33 +192,33 @@ def parts_of(trainable: Tensor | None, size: int) -> tuple[list[Places], Tensor 
     return [slice(0, size)], places(~trainable)
 
 
-def make_stepper(learner: Trainee, fit: Fit, steps: int) -> Stepper:
+def make_stepper(engine: Engine, fit: Fit, steps: int) -> Stepper:
     """The optimiser of a fit of so many steps."""
-    return Stepper(learner, fit) if own_optimizer(learner, fit) else FlatStepper(learner, fit, steps)
+    return Stepper(engine, fit) if own_optimizer(engine, fit) else FlatStepper(engine, fit, steps)
 
 
-def built_in(learner: Trainee, parameters: list[nn.Parameter], fit: Fit, steps: int, flat: bool) -> Any:
+def built_in(engine: Engine, parameters: list[nn.Parameter], fit: Fit, steps: int, flat: bool) -> Any:
     """sgd, adam or adamw with the run's options, or what the method asks for. flat: on one vector, in one pass."""
-    train, rate = learner.train, rate_of(learner, fit)
+    train, rate = engine.train, rate_of(engine, fit)
     if fit.step.rule is not None:
         return fit.step.rule(parameters, lr=rate, fused=flat)
-    if learner.optimizer in ("sgd", "module"):
-        momentum = momentum_of(learner, fit, steps)
-        if flat and not shows_optimizer(learner):
+    if engine.optimizer in ("sgd", "module"):
+        momentum = momentum_of(engine, fit, steps)
+        if flat and not shows_optimizer(engine):
             return FlatSGD(parameters, rate, momentum, train.weight_decay)
         return torch.optim.SGD(parameters, rate, momentum=momentum, weight_decay=train.weight_decay, fused=flat)
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[learner.optimizer]
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[engine.optimizer]
     return kind(parameters, rate, weight_decay=train.weight_decay, fused=flat)
 
 
-def kind_of(learner: Trainee, fit: Fit, steps: int) -> tuple[str, float] | None:
+def reuse_key(engine: Engine, fit: Fit, steps: int) -> tuple[str, float] | None:
     """What fits can share an optimiser: those of all parameters by the run's rule, which no hook sees."""
-    if fit.move is not None or fit.step.rule is not None or shows_optimizer(learner):
+    if fit.move is not None or fit.step.rule is not None or shows_optimizer(engine):
         return None
-    return learner.optimizer, momentum_of(learner, fit, steps)
+    return engine.optimizer, momentum_of(engine, fit, steps)
 
 
-def set_back(optimizer: Any, rate: float) -> None:
+def reset_optimizer(optimizer: Any, rate: float) -> None:
     """An optimiser as it was before its first step, with this learning rate, a tensor from then on."""
     (group,) = optimizer.param_groups
     (flat,) = group["params"]
@@ -230,16 +230,16 @@ def set_back(optimizer: Any, rate: float) -> None:
         value.zero_()
 
 
-def rate_of(learner: Trainee, fit: Fit) -> float:
+def rate_of(engine: Engine, fit: Fit) -> float:
     """The learning rate of a fit by a built-in optimiser."""
-    return (learner.train.lr if fit.step.lr is None else fit.step.lr) * fit.step.decay
+    return (engine.train.lr if fit.step.lr is None else fit.step.lr) * fit.step.decay
 
 
-def momentum_of(learner: Trainee, fit: Fit, steps: int) -> float:
+def momentum_of(engine: Engine, fit: Fit, steps: int) -> float:
     """SGD's momentum; 0 where no second step will read it."""
-    return 0.0 if fit.memory is None and steps == 1 else learner.train.momentum
+    return 0.0 if fit.memory is None and steps == 1 else engine.train.momentum
 
 
-def shows_optimizer(learner: Trainee) -> bool:
+def shows_optimizer(engine: Engine) -> bool:
     """Whether hooks of the module see the optimiser."""
-    return learner.hooks is not None and bool(SHOW_OPTIMIZER.intersection(learner.hooks.calls))
+    return engine.hooks is not None and bool(SHOW_OPTIMIZER.intersection(engine.hooks.calls))

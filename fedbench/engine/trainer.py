@@ -1,4 +1,4 @@
-"""The other engine: the same fit through lightning.Trainer, for modules that need one. Slower by some 20 ms a fit."""
+"""Fits through lightning.Trainer."""
 
 import logging
 import warnings
@@ -14,6 +14,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 from torch.optim import Optimizer
 
+from fedbench.engine.engine import BatchPlan, Engine
 from fedbench.engine.fit import Fit
 from fedbench.engine.module_optimizer import (
     as_vectors,
@@ -24,45 +25,46 @@ from fedbench.engine.module_optimizer import (
     rounds_ahead,
 )
 from fedbench.engine.optimizers import built_in
-from fedbench.engine.trainee import BatchPlan, Trainee
 from fedbench.errors import ConfigError, first_line
 from fedbench.models.compiled import unwrap
 from fedbench.silence import silenced
 
 
-def run(learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
-    """Run a fit through lightning.Trainer."""
-    steps = FitSteps(learner, fit, plan)
-    if any(plan):
-        if fit.loss is not None and not learner.module.automatic_optimization:
-            raise ConfigError(
-                f"{type(learner.module).__name__} optimises manually, and this method needs a loss of its own"
-            )
-        with _quiet(), _as_asked(learner, steps):
-            trainer = _trainer(learner, len(plan), steps)
-            try:
-                trainer.fit(learner.module, PlannedBatches(learner, fit, plan))
-            except MisconfigurationException as error:
-                raise ConfigError(f"lightning.Trainer: {first_line(error)}") from error
-            finally:
-                learner.module._trainer = None
-        learner.ledger.logged.update({k: float(v) for k, v in trainer.callback_metrics.items() if v.numel() == 1})
-    unwrap(learner.module)  # what its setup has compiled anew
-    if learner.device.type != "cpu":
-        # The Trainer takes the module off the device when it is done.
-        learner.module.to(learner.device)
-        learner.bind()
-    if fit.memory is not None and steps.optimizer is not None:
-        state = steps.optimizer.state_dict()["state"]
-        fit.memory["optimizer"] = state if fit.step.rule is None else as_vectors(state, learner.layout)
-        keep_schedule(fit, steps.optimizer, steps.schedulers, len(plan))
+class TrainerEngine(Engine):
+    """Runs fits through lightning.Trainer, for modules that need one. Slower by some 20 ms a fit."""
+
+    def run(self, fit: Fit, plan: BatchPlan) -> None:
+        steps = FitSteps(self, fit, plan)
+        if any(plan):
+            if fit.loss is not None and not self.flat.module.automatic_optimization:
+                raise ConfigError(
+                    f"{type(self.flat.module).__name__} optimises manually, and this method needs a loss of its own"
+                )
+            with _quiet(), _as_asked(self, steps):
+                trainer = _trainer(self, len(plan), steps)
+                try:
+                    trainer.fit(self.flat.module, PlannedBatches(self, fit, plan))
+                except MisconfigurationException as error:
+                    raise ConfigError(f"lightning.Trainer: {first_line(error)}") from error
+                finally:
+                    self.flat.module._trainer = None
+            self.ledger.logged.update({k: float(v) for k, v in trainer.callback_metrics.items() if v.numel() == 1})
+        unwrap(self.flat.module)  # what its setup has compiled anew
+        if self.flat.device.type != "cpu":
+            # The Trainer takes the module off the device when it is done.
+            self.flat.module.to(self.flat.device)
+            self.flat.bind()
+        if fit.memory is not None and steps.optimizer is not None:
+            state = steps.optimizer.state_dict()["state"]
+            fit.memory["optimizer"] = state if fit.step.rule is None else as_vectors(state, self.flat.layout)
+            keep_schedule(fit, steps.optimizer, steps.schedulers, len(plan))
 
 
 class PlannedBatches:
     """The batches of a fit, one epoch per iteration. No DataLoader, which would draw from the global random stream."""
 
-    def __init__(self, learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
-        self._data, self._second, self._epochs = learner.seen_in_training(fit), learner.second_batches(fit), iter(plan)
+    def __init__(self, engine: Engine, fit: Fit, plan: BatchPlan) -> None:
+        self._data, self._second, self._epochs = engine.training_data(fit), engine.second_batches(fit), iter(plan)
 
     def __iter__(self) -> Iterator[Any]:
         for index in next(self._epochs, []):
@@ -77,27 +79,27 @@ class FitSteps(Callback):
     the sum of what went through manual_backward.
     """
 
-    def __init__(self, learner: Trainee, fit: Fit, plan: BatchPlan) -> None:
-        self.learner, self.fit, self.plan, self.needs = learner, fit, plan, fit.needs(learner.w)
+    def __init__(self, engine: Engine, fit: Fit, plan: BatchPlan) -> None:
+        self.engine, self.fit, self.plan, self.needs = engine, fit, plan, fit.needs(engine.flat.w)
         self.optimizer: Optimizer | None = None
         self.schedulers: list[Any] = []
-        self._manual = not learner.module.automatic_optimization
+        self._manual = not engine.flat.module.automatic_optimization
         self._passed_back: list[Tensor] = []
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.optimizer, self.schedulers = trainer.optimizers[0], trainer.lr_scheduler_configs
         counted = [config for config in self.schedulers if config.interval == "epoch" and config.frequency > 1]
-        if counted and self.learner.train.keep_optimizer:
+        if counted and self.engine.train.keep_optimizer:
             raise ConfigError(
                 f"train.keep_optimizer = true: lightning.Trainer counts the {counted[0].frequency} epochs between two "
                 f"steps of {type(counted[0].scheduler).__name__} anew in every round; leave out train.engine"
             )
-        restrain(self.optimizer, self.schedulers, self.learner, self.fit)
+        restrain(self.optimizer, self.schedulers, self.engine, self.fit)
         if self._manual:
             self.optimizer.register_step_post_hook(self._count)
 
     def _count(self, *_: Any) -> None:
-        self.learner.ledger.steps += 1
+        self.engine.ledger.steps += 1
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         # The Trainer has fetched the next batch already.
@@ -105,16 +107,16 @@ class FitSteps(Callback):
 
     @torch.no_grad()
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
-        learner, step = self.learner, self.fit.step
-        if step.edit is None or all(p.grad is None for p in learner.parameters):
+        engine, step = self.engine, self.fit.step
+        if step.edit is None or all(p.grad is None for p in engine.flat.parameters):
             return
-        learner.g.zero_()
-        for parameter, view in zip(learner.parameters, learner.gradient_views, strict=True):
+        engine.flat.g.zero_()
+        for parameter, view in zip(engine.flat.parameters, engine.flat.gradient_views, strict=True):
             if parameter.requires_grad:
                 if parameter.grad is not None:
                     view.copy_(parameter.grad)
                 parameter.grad = view
-        step.change(learner.g, learner.w, self.needs)
+        step.change(engine.flat.g, engine.flat.w, self.needs)
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
         if self._manual:
@@ -124,7 +126,7 @@ class FitSteps(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        ledger, passed_back = self.learner.ledger, self._passed_back
+        ledger, passed_back = self.engine.ledger, self._passed_back
         if not self._manual and loss is not None:
             ledger.add(loss)
         elif self._manual and (loss is not None or passed_back):
@@ -132,14 +134,14 @@ class FitSteps(Callback):
         passed_back.clear()
 
 
-def _trainer(learner: Trainee, epochs: int, steps: FitSteps) -> Trainer:
+def _trainer(engine: Engine, epochs: int, steps: FitSteps) -> Trainer:
     return Trainer(
         max_epochs=epochs,
-        accelerator="gpu" if learner.device.type == "cuda" else "cpu",
-        devices=[learner.device.index or 0] if learner.device.type == "cuda" else 1,
+        accelerator="gpu" if engine.flat.device.type == "cuda" else "cpu",
+        devices=[engine.flat.device.index or 0] if engine.flat.device.type == "cuda" else 1,
         # One process, even where SLURM or torchrun have set their variables.
         plugins=[LightningEnvironment()],
-        precision=learner.train.precision,
+        precision=engine.train.precision,
         logger=DummyLogger(),
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -150,17 +152,17 @@ def _trainer(learner: Trainee, epochs: int, steps: FitSteps) -> Trainer:
 
 
 @contextmanager
-def _as_asked(learner: Trainee, steps: FitSteps) -> Iterator[None]:
+def _as_asked(engine: Engine, steps: FitSteps) -> Iterator[None]:
     """Give the module the loss and optimiser of a fit for the time of it."""
-    module, fit = learner.module, steps.fit
+    module, fit = engine.flat.module, steps.fit
     if fit.loss is not None:
         loss = fit.loss.of
         module.training_step = lambda batch, batch_idx: loss(module, batch, steps.needs)  # type: ignore[method-assign, misc]
-    if own_optimizer(learner, fit):
-        module.configure_optimizers = lambda: _configured(module, rounds_ahead(learner, fit))  # type: ignore[method-assign]
+    if own_optimizer(engine, fit):
+        module.configure_optimizers = lambda: _configured(module, rounds_ahead(engine, fit))  # type: ignore[method-assign]
     else:
         # All parameters, also frozen ones: kept state is numbered by them, and what has no gradient does not move.
-        optimizer = built_in(learner, learner.parameters, fit, sum(map(len, steps.plan)), flat=False)
+        optimizer = built_in(engine, engine.flat.parameters, fit, sum(map(len, steps.plan)), flat=False)
         module.configure_optimizers = lambda: optimizer  # type: ignore[method-assign]
     try:
         yield

@@ -13,7 +13,7 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.prepared import Prepared
 from fedbench.jobs.job import Job
 from fedbench.results.files import write_atomically
-from fedbench.results.loggers import account
+from fedbench.results.loggers import account_variables
 from fedbench.runtime import checkpoint
 from fedbench.runtime.ray.cluster import COMMAND
 from fedbench.runtime.scratch import Scratch
@@ -94,7 +94,7 @@ def supplies_for(ray: Any, jobs: Sequence[Job]) -> Iterator[Supplies | None]:
     data = {key: Prepared.of(Dataset.load(section)) for key, section in sections.items()}
     typed = {COMMAND: os.environ[COMMAND]} if COMMAND in os.environ else {}
     with file_server(ray, jobs[0].folder.parent) as (server, mark):
-        yield Supplies(server, mark, data, {**typed, **account(config.loggers)})
+        yield Supplies(server, mark, data, {**typed, **account_variables(config.loggers)})
 
 
 def _data_key(config: Config) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedbench.config import Config
 from fedbench.results.files import (
-    joined,
+    concatenate_tables,
     read_json,
     read_table,
     write_arrays_atomically,
@@ -18,7 +18,7 @@ from fedbench.results.files import (
 from fedbench.results.files import write_parquet_atomically as write_table
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, TRACES_SCHEMA
-from fedbench.results.summary import conclude
+from fedbench.results.summary import write_summary
 from fedbench.runtime.kept_models import MODELS
 
 
@@ -40,7 +40,9 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
     for name in ("metrics.jsonl", "timings.jsonl"):
         write_atomically(folder / name, b"".join((run / name).read_bytes() for run in runs if (run / name).exists()))
     for name, layout in (("clients.parquet", CLIENTS_SCHEMA), ("traces.parquet", TRACES_SCHEMA)):
-        write_table(folder / name, joined([read_table(run / name, layout, []) for run in runs], layout), layout)
+        write_table(
+            folder / name, concatenate_tables([read_table(run / name, layout, []) for run in runs], layout), layout
+        )
     environments = [read_json(run / "environment.json", []) for run in runs]
     prints = {seed: value for known in environments for seed, value in known["partition_fingerprint"].items()}
     whole = {**environments[0], "partition_fingerprint": prints, "finished": environments[-1]["finished"]}
@@ -52,4 +54,4 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
     for run in runs if config.save_models else ():
         link(run / MODELS, folder / MODELS)
     write_atomically(folder / "config.yaml", config.to_yaml())
-    conclude(Records(folder), Records(*runs).warnings())
+    write_summary(Records(folder), Records(*runs).warnings())

@@ -14,8 +14,8 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.assignment import SamplePool
 from fedbench.data.partitions.scheme import checked, with_client_count
-from fedbench.engine.learner import told
-from fedbench.errors import ConfigError
+from fedbench.engine.probe import probe, probe_metrics
+from fedbench.errors import ConfigError, as_config_error
 from fedbench.methods.base import Method
 from fedbench.processor import cores
 from fedbench.runtime.build import build_learner, make_context, make_method
@@ -23,12 +23,8 @@ from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.placement_groups import room_on_gpus, share_of_gpu
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.warnings import said
+from fedbench.runtime.warnings import method_warnings
 from fedbench.user_code import exits_refused
-
-SMALL_HIDDEN = [64]
-"""Of the mlp that `auto` takes for images too small for a convolution net."""
-
 
 MOST_EVALUATED = 1000
 """Clients that are evaluated unless the user says how many."""
@@ -37,12 +33,12 @@ MOST_EVALUATED = 1000
 @exits_refused()
 def resolve(config: Config) -> ResolvedRun:
     """The run that is asked for, with every default filled in. Raises ConfigError."""
-    config = settled(config)
+    config = with_defaults(config)
     dataset = Dataset.load(config.data)
     if config.data.name not in sources.SETS.own:  # what is fedbench's own is known by its name
         config.data.content = dataset.content
     config.partition = with_client_count(config.partition, SamplePool.of(dataset))
-    layout(config)
+    choose_hosts(config)
     model_defaults(config, dataset.shape)
     run = ResolvedRun.of(config, dataset)
     _check_sizes(run)
@@ -50,7 +46,7 @@ def resolve(config: Config) -> ResolvedRun:
     return run
 
 
-def settled(config: Config) -> Config:
+def with_defaults(config: Config) -> Config:
     """The configuration with the defaults that need no data: options, and the method's own. Raises ConfigError."""
     config = config.model_copy(deep=True)
     options = methods.checked_options(config.method).model_dump(mode="json")
@@ -81,9 +77,9 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
         raise ConfigError("train.batch_size = 1: the model has BatchNorm layers, which need 2 or more images per batch")
     if not learner.layout.size:
         raise ConfigError(f"model {config.model.name} has no trainable parameters")
-    with told(f"method {config.method.name} fails"):
+    with as_config_error(f"method {config.method.name} fails"):
         method = make_method(run, context)
-        said(method, config.method.name)
+        method_warnings(method, config.method.name)
     if method.makes_steps(method.options) and config.train.engine == "trainer":
         raise ConfigError(
             f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "
@@ -91,8 +87,8 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
         )
     held = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype)
     data, test = (held.split([0], part, (seed, 0, 0)) for part in ("train", "test"))
-    learner.probe(data, dataset.outputs)
-    learner.probe_metrics(test)
+    probe(learner, data, dataset.outputs)
+    probe_metrics(learner, test)
     return partitions
 
 
@@ -112,8 +108,8 @@ def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
     """Fills in what a model and its training take by default, for samples of this shape. Raises ConfigError."""
     if config.model.name == "auto":
         config.model.name = models.resolve_model("auto", shape)
-        if config.model.name == "mlp" and "hidden" not in config.model.options:
-            config.model = type(config.model)(**{**config.model.model_dump(), "hidden": SMALL_HIDDEN})
+        if usual := getattr(models.load(config.model.name), "auto_options", {}):
+            config.model = type(config.model)(**usual | config.model.model_dump())
     for key in models.SHAPE:
         if key in config.model.options:
             raise ConfigError(f"model.{key}: decided by the data ({config.data.name}); leave it out")
@@ -135,7 +131,7 @@ def _check_steps(config: Config) -> None:
         raise ConfigError(f"model {name} has no configure_optimizers: write one, or choose with --train.optimizer sgd")
 
 
-def layout(config: Config) -> None:
+def choose_hosts(config: Config) -> None:
     """How many hosts, and on what share of a GPU each, where that is left open.
 
     hosts = auto fills the machine, one host per core or two per GPU, but never more than participants. On a cluster it
@@ -145,7 +141,7 @@ def layout(config: Config) -> None:
     if "auto" not in (resources.hosts, resources.gpus_per_host):
         return
     clustered = resources.address != "local"
-    offer = cluster.offer(resources.address) if clustered else _this_machine()
+    offer = cluster.cluster_offer(resources.address) if clustered else _this_machine()
     if resources.hosts == "auto":
         most = _most_hosts(offer, resources.cpus_per_host)
         taking_part = count_of(config.partition.clients, config.participation)

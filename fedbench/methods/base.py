@@ -2,7 +2,7 @@
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, cast
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import nn
 from typing_extensions import TypeVar
 
-from fedbench.aggregation.aggregator import mean_suffices
+from fedbench.aggregation.aggregator import Hook, mean_suffices
 from fedbench.aggregation.means import normalised
 from fedbench.config import Section, TrainConfig
 from fedbench.engine.fit import AMOUNT
@@ -37,7 +37,6 @@ NEEDS = {
 }
 """What a method may need, in words."""
 
-Hook = TypeVar("Hook", bound=Callable[..., Any])
 StateT = TypeVar("StateT", bound=PrivateState, default=PrivateState)
 OptionsT = TypeVar("OptionsT", bound="Method.Options", default="Method.Options")
 

@@ -64,7 +64,7 @@ class Client(Declared, Generic[StateT_co]):
     In an exchange a client first holds the message with a model of round `round`, and is evaluated; then it trains in
     the round after it. samples: training images. public: the unlabelled public images, or None. initial: the start
     model of the run. state: what it keeps. message: what it was sent. decay: factor of every learning rate now.
-    keeps: whether optimisers go on from round to round.
+    keeps_optimizers: whether they go on from round to round.
     """
 
     id: int
@@ -80,7 +80,7 @@ class Client(Declared, Generic[StateT_co]):
     state: StateT_co
     message: Message = field(default_factory=Message)
     decay: float = 1.0
-    keeps: bool = False
+    keeps_optimizers: bool = False
 
     def generator(self, stream: str) -> torch.Generator:
         """Random draws of its own for (seed, client, round, stream)."""
@@ -92,7 +92,7 @@ class Client(Declared, Generic[StateT_co]):
 
     def memory(self, name: str) -> dict[str, Any] | None:
         """Where an optimiser is kept between rounds, if it is."""
-        return self.state.optimizers.setdefault(name, {}) if self.keeps else None
+        return self.state.optimizers.setdefault(name, {}) if self.keeps_optimizers else None
 
     def fit(
         self,

@@ -55,7 +55,7 @@ READINGS = {
 }
 """What the paper can be read as."""
 
-ALL = 1 - 1e-12
+ALONE = 1 - 1e-12
 """Weight of a client in the last mean from which nobody else was in it."""
 
 Pairs = dict[str, dict[str, Any]]
@@ -189,7 +189,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         trained = self._in_phases(client, received, mask)
         delta = received.params - trained.params
         scores = self._scores(client, received, trained, delta)
-        mask = self.grown(mask, delta.abs())
+        mask = self.grow_mask(mask, delta.abs())
         state.trained, state.mask = trained.params, mask
         if self.options.loo_update == "previous":
             state.delta = delta
@@ -215,10 +215,10 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             ends[phase] = model.params
         for phase in ends.keys() - steps.keys():  # a phase without parameters: only its counter goes on
             if options.moments != "none":
-                pairs.setdefault(phase, fresh(model.params))["steps"] += max(steps.values())
+                pairs.setdefault(phase, new_moments(model.params))["steps"] += max(steps.values())
         return model.replace(params=choose(mask, ends["personal"], ends["shared"]))
 
-    def grown(self, mask: Tensor, change: Tensor) -> Tensor:
+    def grow_mask(self, mask: Tensor, change: Tensor) -> Tensor:
         """The next mask `[N]`, given how far every parameter moved (eq. 6 and 7)."""
         selected = floored_share(self.options.personalization_rate, len(mask))
         room = floored_share(self.options.personalization_budget, len(mask)) - int(mask.sum())
@@ -239,12 +239,12 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
                 (d, leave_out(old.double() - new.double(), u, share))
                 for d, u, old, new in cut_alike(delta, update, message.previous, message.params)
             )
-            scores["score_gradient"] = deviation(steps) if share < ALL else 1.0
+            scores["score_gradient"] = deviation(steps) if share < ALONE else 1.0
         if self.options.pred_score:
             entered = client.initial.params if client.state.trained is None else client.state.trained
             own = entered if self.options.loo_model == "uploaded" else received.params
             others = message.params
-            if share < ALL:
+            if share < ALONE:
                 others = torch.cat([leave_out(a, b, share).to(delta.dtype) for a, b in cut_alike(others, own)])
             scores["score_prediction"] = client.learner.loss(trained.replace(params=others), client.train)
         return scores
@@ -293,7 +293,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             params = choose(live, server.params, before)
         server.previous, server.params = before, params
         server.alphas = dict(zip([u.client for u in uploads], self.weights(uploads), strict=True))
-        self._tell(server, float(live.sum()) / size, torch.stack([u.mask for u in uploads]))
+        self._trace(server, float(live.sum()) / size, torch.stack([u.mask for u in uploads]))
 
     def _score_steps(self, server: Server, uploads: list[Upload], sent: list[Tensor]) -> None:
         """Add to every score how far the update deviates from the others', among what came from the server."""
@@ -305,7 +305,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             upload.tensors["score"] = upload.score + score
             server.trace("score_gradient", score, upload.client)
 
-    def _tell(self, server: Server, live: float, masks: Tensor) -> None:
+    def _trace(self, server: Server, live: float, masks: Tensor) -> None:
         """Trace what still moves, what is personal in every layer, mean over the clients, and their weights."""
         server.trace("live_share", live)
         if server.traced:
@@ -335,7 +335,7 @@ def train_part(
         step = Step(edit, rule=torch.optim.SGD, memory={}, part=part.to(dtype))
         return client.fit(start, client.train, phase, step=step), ledger.steps - before
     adam = partial(torch.optim.Adam, betas=(options.beta1, options.beta2), eps=options.eps)
-    pair = pairs.setdefault("both" if options.moments == "shared" else phase, fresh(start.params))
+    pair = pairs.setdefault("both" if options.moments == "shared" else phase, new_moments(start.params))
     counter = start.params.new_tensor(pair["steps"], dtype=torch.float32)  # fused steps want it on the device
     memory: dict[str, Any] = {"optimizer": {"exp_avg": pair["u"], "exp_avg_sq": pair["v"], "step": counter}}
     if options.moments == "mask_aware":
@@ -357,7 +357,7 @@ def train_part(
     return model, steps
 
 
-def fresh(like: Tensor) -> dict[str, Any]:
+def new_moments(like: Tensor) -> dict[str, Any]:
     """Moments before the first step."""
     return {"u": torch.zeros_like(like), "v": torch.zeros_like(like), "steps": 0}
 

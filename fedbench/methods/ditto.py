@@ -59,7 +59,7 @@ class Ditto(Method["Ditto.Options", "Ditto.State"]):
     def train(self, client: Client[State], received: Weights) -> Upload:
         upload = super().train(client, received)
         if self.options.mode == "joint":
-            own = self._pulled(client, client.state.personal or client.initial, received, client.train)
+            own = self._fit_pulled(client, client.state.personal or client.initial, received, client.train)
             client.state.personal = own
             upload.traces["distance"] = float(torch.linalg.vector_norm(own.params - received.params))
         return upload
@@ -68,9 +68,9 @@ class Ditto(Method["Ditto.Options", "Ditto.State"]):
         if self.options.mode == "joint":
             return client.state.personal or client.initial
         last = point == "after_agg" and client.round == self.context.rounds
-        return self._pulled(client, model, model, ahead(client)) if last else model
+        return self._fit_pulled(client, model, model, next_round_data(client)) if last else model
 
-    def _pulled(self, client: Client[State], start: Weights, anchor: Weights, data: Any) -> Weights:
+    def _fit_pulled(self, client: Client[State], start: Weights, anchor: Weights, data: Any) -> Weights:
         """Local training from `start` under the pull to `anchor` (Algorithm 1)."""
         options = self.options
         pull: dict[str, Any] = (
@@ -80,7 +80,7 @@ class Ditto(Method["Ditto.Options", "Ditto.State"]):
         return client.fit(start, data, amount=Amount(epochs=options.personal_epochs), step=step)
 
 
-def ahead(client: Client) -> Any:
+def next_round_data(client: Client) -> Any:
     """The client's training images with the batches of the next round."""
     data = copy(client.train)
     data.key = (client.seed, client.id, client.round + 1)

@@ -94,7 +94,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
             loss, gradient = client.learner.gradient(model, client.train.batch(index), mask=top.mask)
             return loss, top.take(gradient)
 
-        ratios, passes = learned(
+        ratios, passes = learn_ratios(
             look,
             self._batches(client),
             own,
@@ -105,7 +105,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
             window=options.num_pre_loss,
             threshold=options.threshold,
         )
-        params = top.put(shared.params, mixed(own, received, ratios))
+        params = top.put(shared.params, mix(own, received, ratios))
         return Mixed(params, shared.buffers, shared.counters, ratios, passes)
 
     def _batches(self, client: Client[State]) -> Sequence[Tensor]:
@@ -124,12 +124,12 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
         return self.upload(client, trained, traces=traces)
 
 
-def mixed(own: Tensor, received: Tensor, ratios: Tensor) -> Tensor:
+def mix(own: Tensor, received: Tensor, ratios: Tensor) -> Tensor:
     """From `own` towards `received` `[n]` by the weights `[n]` in [0, 1]."""
     return own + (received - own) * ratios
 
 
-def learned(
+def learn_ratios(
     look: Callable[[Tensor, Any], tuple[Tensor, Tensor]],
     batches: Sequence[Any],
     own: Tensor,
@@ -143,20 +143,20 @@ def learned(
 ) -> tuple[Tensor, int]:
     """The weights `[n]` that the batches teach, and the passes over them, at most `most` (Algorithm 1).
 
-    look: the loss `[]` of a batch at a mixture `[n]`, and its gradient `[n]`; own, received, ratios: see `mixed`; eta:
-    learning rate; window, threshold: see `settled`, of the loss of each pass's last batch.
+    look: the loss `[]` of a batch at a mixture `[n]`, and its gradient `[n]`; own, received, ratios: see `mix`; eta:
+    learning rate; window, threshold: see `has_settled`, of the loss of each pass's last batch.
     """
     losses: list[float] = []
-    while len(losses) < most and not settled(losses, window, threshold):
+    while len(losses) < most and not has_settled(losses, window, threshold):
         loss = torch.zeros(())
         for batch in batches:
-            loss, gradient = look(mixed(own, received, ratios), batch)
+            loss, gradient = look(mix(own, received, ratios), batch)
             ratios = (ratios - eta * gradient * (received - own)).clamp_(0, 1)
         losses.append(float(loss))
     return ratios, len(losses)
 
 
-def settled(losses: Sequence[float], window: int, threshold: float) -> bool:
+def has_settled(losses: Sequence[float], window: int, threshold: float) -> bool:
     """Whether there are more losses than fill the window, and those in it, the last ones, hardly vary."""
     if len(losses) <= window:
         return False

@@ -105,7 +105,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
     def train(self, client: Client, received: Weights) -> Upload:
         """First the head, then the body under it, with what the received model's features are needed for before."""
         options, head = self.options, self.context.layout.mask("head")
-        statistics, alignment = self.looked_at(client, received)
+        statistics, alignment = self.statistics_and_alignment(client, received)
         epochs, resting = Amount(epochs=options.head_epochs), Move(head, frozen="eval")
         tuned = client.fit(received, client.train, "head", epochs, resting, step=Step(lr=options.head_lr))
         trained = client.fit(tuned, client.train, "body", Amount(epochs=options.body_epochs), Move(~head), alignment)
@@ -119,7 +119,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
             upload.add(head=self.head.take(trained.params))
         return upload
 
-    def looked_at(self, client: Client, received: Weights) -> tuple[dict[str, Tensor], Loss | None]:
+    def statistics_and_alignment(self, client: Client, received: Weights) -> tuple[dict[str, Tensor], Loss | None]:
         """What the received model's features are needed for: the statistics to send, the loss of the body phase."""
         combined, aligned = self.options.classifier == "combined", "centroids" in client.message
         if not combined and not aligned:

@@ -67,7 +67,7 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
         return ()
 
     def train(self, client: Client[State], received: Weights) -> Upload:
-        past, count = inherited(client), client.state.participations
+        past, count = inherited_model(client), client.state.participations
         trained = client.fit(received, client.train, loss=self._lesson(client, past) if self.options.lam else None)
         share = past_share(self.options.mu, count, self.context.rounds, self.context.drawn, self.context.clients)
         upload = self.upload(client, trained, traces={"past_share": share})
@@ -80,7 +80,7 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
 
     def personal(self, client: Client[State], model: Weights, point: Point) -> Weights | Predictor:
         """The inherited model, or its mean with the current one."""
-        past = inherited(client)
+        past = inherited_model(client)
         return past if self.options.predictor == "hpm" else Predictor(partial(mean_scores, client, (past, model)))
 
     def _lesson(self, client: Client[State], teacher: Weights) -> Loss:
@@ -88,21 +88,24 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
         learner, kd = client.learner, self.options.transfer == "kd"
         transfer = {"mmd": discrepancy, "kd": distillation, "l2": half_squared_distance}[self.options.transfer]
 
-        def taught(data: Batches) -> Tensor:
+        def teach(data: Batches) -> Tensor:
             """Class probabilities or features `[n, d]` that the teacher makes of images."""
             if kd:
                 return (learner.logits(teacher, data).to(learner.dtype) / self.options.kd_temperature).softmax(1)
             return learner.features(teacher, data).flatten(1).to(learner.dtype)
 
         def of_batch(batch: Any) -> Tensor:
-            with learner.aside():
-                return taught(OneBatch(batch[0], batch[1], client.train.key))
+            with learner.preserve():
+                return teach(OneBatch(batch[0], batch[1], client.train.key))
 
         name = "" if kd else self.context.layout.head_name or ""
         function = partial(
-            taught_loss, name=name, transfer=transfer, of_batch=of_batch if learner.alters(client.train) else None
+            transfer_loss,
+            name=name,
+            transfer=transfer,
+            of_batch=of_batch if learner.changes_batches(client.train) else None,
         )
-        return Loss(function, outputs=taught(client.train), lam=self.options.lam)
+        return Loss(function, outputs=teach(client.train), lam=self.options.lam)
 
 
 def mean_scores(client: Client, models: tuple[Weights, ...], data: Batches) -> Tensor:
@@ -111,7 +114,7 @@ def mean_scores(client: Client, models: tuple[Weights, ...], data: Batches) -> T
     return torch.stack(logs).logsumexp(0) - torch.tensor(float(len(logs))).log()
 
 
-def inherited(client: Client[FedPHP.State]) -> Weights:
+def inherited_model(client: Client[FedPHP.State]) -> Weights:
     """The client's inherited private model; the start model before its first participation."""
     kept = client.state.inherited
     return client.initial if kept is None else kept
@@ -122,7 +125,7 @@ def past_share(mu: float, participations: int, rounds: int, drawn: int, clients:
     return min(mu * participations / max(drawn * rounds // clients, 1), mu)
 
 
-def taught_loss(
+def transfer_loss(
     net: LightningModule,
     batch: Any,
     s: Any,

@@ -49,7 +49,7 @@ class FedProx(ExtraPass["FedProx.Options", PrivateState, "FedProx.Server"]):
     def train(self, client: Client, received: Weights) -> Upload:
         mu = float(client.message.mu)
         pull = Step(proximal_pull, anchor=received.params, mu=mu) if mu else None
-        return self.upload(client, client.fit(received, client.train, amount=amount_of(client), step=pull))
+        return self.upload(client, client.fit(received, client.train, amount=affordable_amount(client), step=pull))
 
     def start(self, initial: Weights) -> Server:
         server = super().start(initial)
@@ -114,7 +114,7 @@ def stragglers(context: Context, server: ServerState, fraction: float) -> dict[i
     return {client: int(draw.integers(1, most + 1)) if most else 0 for client in chosen}
 
 
-def amount_of(client: Client) -> Amount:
+def affordable_amount(client: Client) -> Amount:
     """What the client has time for: `work` of its message, all where there is none."""
     if "work" not in client.message:
         return Amount()

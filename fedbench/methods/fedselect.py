@@ -169,9 +169,9 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
         if options.delta_reference == "last_update":
             start = client.initial.params if state.reference is None else state.reference
             state.reference = trained
-        compete = scopes(self.context.layout, options.scope, options.mask_biases)
+        compete = competing_entries(self.context.layout, options.scope, options.mask_biases)
         rate, limit = options.personalization_rate, options.personalization_limit
-        return grown(mask, (trained - start).abs(), compete, rate, limit)
+        return grow_mask(mask, (trained - start).abs(), compete, rate, limit)
 
     def global_model(self, server: ServerState, initial: Weights) -> None:
         """None: every client holds numbers of its own."""
@@ -201,7 +201,7 @@ def part_of_edited(g: Tensor, w: Tensor, s: Any) -> None:
 Scope = slice | Tensor
 
 
-def scopes(layout: Layout, scope: str, mask_biases: bool) -> list[Scope]:
+def competing_entries(layout: Layout, scope: str, mask_biases: bool) -> list[Scope]:
     """Places of the entries that compete with each other: a slice for each layer, or one mask `[N]` of all."""
     layers = [slot for slot in layout.params if mask_biases or slot.name.endswith("weight")]
     parts: list[Scope] = [slice(slot.start, slot.stop) for slot in layers]
@@ -213,7 +213,7 @@ def scopes(layout: Layout, scope: str, mask_biases: bool) -> list[Scope]:
     return [everything]
 
 
-def grown(mask: Tensor, change: Tensor, scopes: Sequence[Scope], rate: float, limit: float) -> Tensor:
+def grow_mask(mask: Tensor, change: Tensor, scopes: Sequence[Scope], rate: float, limit: float) -> Tensor:
     """The mask, bool `[N]`, and the entries of each scope that changed most (`change` `[N]`).
 
     rate: share of a scope's free entries that turn personal; limit: largest share of a scope that is personal then.

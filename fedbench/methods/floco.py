@@ -120,7 +120,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
         """Coordinates of the middle of the simplex `[M]`."""
         return torch.full((self.options.endpoints,), 1 / self.options.endpoints, dtype=torch.float64)
 
-    def at(self, weights: Weights, place: Tensor) -> Weights:
+    def mixture_at(self, weights: Weights, place: Tensor) -> Weights:
         """The mixture with these coordinates `[M]`."""
         buffers, mask = weights.buffers.clone(), self.mixtures.buffers.to(weights.buffers.device)
         buffers[mask] = place.to(buffers).repeat(int(mask.sum()) // len(place))
@@ -129,7 +129,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
     def centre(self, client: Client[State]) -> Tensor:
         return client.message.centre if "centre" in client.message else self.middle
 
-    def path(self, client: Client[State], stream: str, steps: int) -> Tensor:
+    def coordinates_of_steps(self, client: Client[State], stream: str, steps: int) -> Tensor:
         """Coordinates of every step of a fit `[steps, M]`."""
         draw = client.generator("coordinates" if stream == "fit" else f"coordinates-{stream}")
         near = client.message.centre.cpu() if "centre" in client.message else None
@@ -137,7 +137,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
         return walk((steps, self.options.endpoints), draw, near, self.options.rho, inside)
 
     def receive(self, client: Client[State]) -> Weights:
-        return self.at(super().receive(client), self.centre(client))
+        return self.mixture_at(super().receive(client), self.centre(client))
 
     def train(self, client: Client[State], received: Weights) -> Upload:
         message, traces = client.message, {}
@@ -155,7 +155,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
         """The private mixture after a round, pulled to the received one (Floco+)."""
         amount, lam = own_amount(self.options, self.context.train), self.options.lam
         pull = Step(proximal_pull, anchor=received.params, mu=lam) if lam else None
-        start = self.at(self._private(client), self.centre(client))
+        start = self.mixture_at(self._private(client), self.centre(client))
         return self._fit(client, start, "personal", amount, pull)
 
     def _private(self, client: Client[State]) -> Weights:
@@ -168,10 +168,10 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
         train, loss = self.context.train, None
         amount = amount or Amount(train.epochs, train.steps)
         if self.options.alpha_sampling == "random":
-            path = self.path(client, stream, amount.steps_on(client.samples, train)).to(start.params)
+            path = self.coordinates_of_steps(client, stream, amount.steps_on(client.samples, train)).to(start.params)
             loss = Loss(mixed_loss, path=path, step=torch.zeros(1, dtype=torch.int64, device=path.device))
         trained = client.fit(start, client.train, stream, amount, loss=loss, step=step)
-        return self.at(trained, self.centre(client))
+        return self.mixture_at(trained, self.centre(client))
 
     def personal(self, client: Client[State], model: Weights, point: Point) -> Weights:
         """The mixture, shared or private, at the centre."""
@@ -185,7 +185,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
 
     def for_evaluation(self, client: Client[State], mixture: Weights) -> Weights:
         """The mixture at the centre, or, of the round before the projection, at the middle."""
-        return self.at(mixture, self.middle if client.round == self.options.tau else self.centre(client))
+        return self.mixture_at(mixture, self.middle if client.round == self.options.tau else self.centre(client))
 
     def global_model(self, server: Server, initial: Weights) -> Weights | None:
         """The mixture at the middle of the simplex, where the initial buffers hold it."""

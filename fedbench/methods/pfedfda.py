@@ -110,11 +110,11 @@ class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
         return Masks(layout.mask("head"), layout.nothing().buffers)
 
     def receive(self, client: Client[State]) -> Weights:
-        return self.with_head_of(self.common(client), client, super().receive(client))
+        return self.with_head_of(self.global_statistics(client), client, super().receive(client))
 
     def train(self, client: Client[State], received: Weights) -> Upload:
         body, features, labels = self.train_body(client, received)
-        adapted, betas = self.adapted(client, features, labels)
+        adapted, betas = self.adapted_statistics(client, features, labels)
         upload = self.upload(
             client,
             self.with_head_of(adapted, client, body),
@@ -134,27 +134,29 @@ class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
         if self.options.features_from == "training":
             batch = len(data) if size == "full" else min(int(size), len(data))
             rows, (weight, _) = client.learner.steps_of(len(data)) * batch, layout.linear_head()
-            loss = recording(layout.head_name, rows, batch, weight.shape[1], received.params)
+            loss = recording_loss(layout.head_name, rows, batch, weight.shape[1], received.params)
         trained = client.fit(received, data, move=body, loss=loss)
-        if loss is not None and len(recorded(loss)[0]):
-            return trained, *recorded(loss)
+        if loss is not None and len(recorded_features(loss)[0]):
+            return trained, *recorded_features(loss)
         return trained, client.learner.features(trained, data), data.labels
 
     def personal(self, client: Client[State], model: Weights, point: Point) -> Weights:
         if point == "after_fit":
             return model
-        adapted, _ = self.adapted(client, client.learner.features(model, client.train), client.train.labels)
+        adapted, _ = self.adapted_statistics(client, client.learner.features(model, client.train), client.train.labels)
         return self.with_head_of(adapted, client, model)
 
-    def adapted(self, client: Client[State], features: Tensor, labels: Tensor) -> tuple[Gaussians, Betas]:
+    def adapted_statistics(self, client: Client[State], features: Tensor, labels: Tensor) -> tuple[Gaussians, Betas]:
         """Local statistics mixed with the global ones, and the weights of the local means and covariance."""
         rows = features.flatten(1).cpu(), labels.cpu()
-        return interpolated(rows, self.common(client), self.prior(client), client.state.betas, self.options)
+        return adapt_statistics(
+            rows, self.global_statistics(client), self.prior(client), client.state.betas, self.options
+        )
 
     def prior(self, client: Client[State]) -> Tensor:
         return label_prior(client.train.labels.cpu(), self.context.classes, self.options.eps)
 
-    def common(self, client: Client[State]) -> Gaussians:
+    def global_statistics(self, client: Client[State]) -> Gaussians:
         """The global statistics as the client was sent them."""
         shape, message = self.context.layout.linear_head()[0].shape, client.message
         means, upper = (part.cpu().to(torch.float64) for part in (message.means, message.covariance))
@@ -190,7 +192,7 @@ class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
         server.covariance = weighted_mean([u.covariance for u in uploads], weights)
 
 
-def recording(head: str | None, rows: int, batch: int, width: int, like: Tensor) -> Loss:
+def recording_loss(head: str | None, rows: int, batch: int, width: int, like: Tensor) -> Loss:
     """The client's own loss, which writes down what goes into `head`.
 
     rows, batch, width: at most so many samples in a whole training and in a batch, and features of each; like: of the
@@ -211,14 +213,14 @@ def recorded_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
     return loss
 
 
-def recorded(loss: Loss) -> tuple[Tensor, Tensor]:
-    """Features `[n, d]` and labels `[n]` that a `recording` loss has written, in the order of the training."""
+def recorded_features(loss: Loss) -> tuple[Tensor, Tensor]:
+    """Features `[n, d]` and labels `[n]` that a `recording_loss` loss has written, in the order of the training."""
     rows = int(loss.needs["rows"][0])
     return loss.needs["features"][:rows], loss.needs["labels"][:rows]
 
 
 @one_thread
-def interpolated(
+def adapt_statistics(
     rows: Rows, common: Gaussians, prior: Tensor, last: Betas, options: PFedFDA.Options
 ) -> tuple[Gaussians, Betas]:
     """Statistics of rows mixed with the global ones, and the weights of both.

@@ -37,7 +37,7 @@ from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Encoded, Upload
 from fedbench.methods.server import ServerState
 from fedbench.module import seeds
-from fedbench.module.blocks import Blocks, selected
+from fedbench.module.blocks import Blocks, select_blocks
 from fedbench.module.layout import shares_by_tensor
 from fedbench.module.masks import choose
 from fedbench.module.weights import Weights
@@ -89,7 +89,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         if not options.gate:
             return super().steps(options, train, samples, public)
-        return amount_of(samples).steps_on(samples, train) * (2 if options.alternation == "epoch" else 1)
+        return fit_amount(samples).steps_on(samples, train) * (2 if options.alternation == "epoch" else 1)
 
     def check(self) -> Iterable[str]:
         options, clients = self.options, self.context.clients
@@ -122,7 +122,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
 
     def begin(self, client: Client[State]) -> None:
         if self.options.gate:
-            client.state.gate = copied(self.gate(client))
+            client.state.gate = copy_of_state(self.gate(client))
 
     def gate(self, client: Client[State]) -> "Gate":
         """The client's gate in evaluation mode: as it keeps it, or a first one from a stream of its own."""
@@ -149,12 +149,12 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         share, blocks = self.sparsity(client), self.blocks
         if share == 1:
             return torch.ones_like(factors)
-        return factors.new_tensor(selected(factors.tolist(), blocks.sizes, blocks.linear, blocks.first, share))
+        return factors.new_tensor(select_blocks(factors.tolist(), blocks.sizes, blocks.linear, blocks.first, share))
 
     def train(self, client: Client[State], received: Weights) -> Upload:
         if not self.options.gate:
             return super().train(client, received)
-        train, amount = self.context.train, amount_of(client.samples)
+        train, amount = self.context.train, fit_amount(client.samples)
         orders = client.learner.orders(client.train, "gate", train.batch_size, amount)
         gate = GateTraining(client, self.gate(client), self.blocks, partial(self.keep, client), self.options)
         with client.training(received, client.train, amount=amount, step=Step(through_gate, gate=gate)) as training:
@@ -172,7 +172,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
                     gate.steps(training, [next(each)])
                     gate.step_model(training, batch)
         gate.finish()
-        client.state.gate = copied(gate.gate)
+        client.state.gate = copy_of_state(gate.gate)
         return self._packed(client, received, training.weights, gate)
 
     def _packed(self, client: Client[State], received: Weights, trained: Weights, gate: "GateTraining") -> Upload:
@@ -194,29 +194,31 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         gate = self.gate(client)
         if self.options.gate_eval == "batch":
             return Predictor(partial(self.scores, client, model, gate))
-        totals = [len(batch) * gate(batch.x).detach() for batch in in_order(client.train, client)]
-        return self.adapted(client, model, torch.stack(totals).sum(0) / client.samples)
+        totals = [len(batch) * gate(batch.x).detach() for batch in evaluation_batches(client.train, client)]
+        return self.adapt(client, model, torch.stack(totals).sum(0) / client.samples)
 
     def scores(self, client: Client[State], model: Weights, gate: "Gate", data: Batches) -> Tensor:
         """Class scores `[n, C]` of the model under a gate."""
         found = []
-        for batch in in_order(data, client):
-            adapted = self.adapted(client, model, gate(batch.x).detach())
+        for batch in evaluation_batches(data, client):
+            adapted = self.adapt(client, model, gate(batch.x).detach())
             found.append(client.learner.logits(adapted, batch))
         return torch.cat(found)
 
-    def adapted(self, client: Client[State], model: Weights, factors: Tensor) -> Weights:
+    def adapt(self, client: Client[State], model: Weights, factors: Tensor) -> Weights:
         return model.replace(params=self.blocks.scaled(model.params, factors * self.keep(client, factors)))
 
 
-def amount_of(samples: int) -> Amount:
+def fit_amount(samples: int) -> Amount:
     """A fit of a client: the gate has BatchNorm, which a batch of one image would tell nothing."""
     return Amount(min_batch=min(2, samples))
 
 
-def in_order(data: Batches, client: Client) -> Iterator[OneBatch]:
+def evaluation_batches(data: Batches, client: Client) -> Iterator[OneBatch]:
     """All data, as many at a time as an evaluation looks at."""
-    for index in torch.arange(len(data), device=client.initial.params.device).split(client.learner.evaluate_batch):
+    for index in torch.arange(len(data), device=client.initial.params.device).split(
+        client.learner.evaluator.batch_size
+    ):
         yield OneBatch(*data.batch(index), data.key)
 
 
@@ -265,7 +267,7 @@ class Gate(nn.Module):
         return scores.sigmoid().mean(0)
 
 
-def copied(module: nn.Module) -> dict[str, Tensor]:
+def copy_of_state(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
 

@@ -30,7 +30,7 @@ def build(
     constructor.
     """
     kind = load(resolve_model(name, input_shape))
-    if kind.__module__.startswith(f"{__name__}.") and name not in ("auto", "mlp") and len(input_shape) != 3:
+    if getattr(kind, "images_only", False) and len(input_shape) != 3:
         raise ConfigError(
             f"model {name}: it is for images, and the data have samples of {input_shape}; model mlp takes any"
         )

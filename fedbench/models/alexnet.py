@@ -29,6 +29,7 @@ class AlexNet(Network):
     """
 
     channels_last = ("cpu", "cuda")
+    images_only = True
 
     def __init__(
         self,

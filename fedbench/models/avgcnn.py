@@ -15,6 +15,7 @@ class AvgCnn(Network):
     """
 
     channels_last = ("cpu", "cuda")
+    images_only = True
 
     def __init__(self, input_shape: tuple[int, int, int] = (3, 32, 32), classes: int = 10) -> None:
         super().__init__()

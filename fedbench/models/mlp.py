@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
+from typing import ClassVar
 
 from torch import nn
 
@@ -14,6 +15,7 @@ class Mlp(Network):
     """Linear layers with ReLU between them. hidden: width of each hidden layer, or of the only one."""
 
     channels_last = ()
+    auto_options: ClassVar = {"hidden": [64]}  # `auto` takes it for images too small for a convolution net
 
     def __init__(
         self,

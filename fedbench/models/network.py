@@ -19,13 +19,16 @@ class Network(LightningModule):
     """A body that makes features [b, width] and a head, the last Linear layer, that makes outputs [b, classes].
 
     task: gives the loss. channels_last: the devices on which images stored channels last are faster, by measurement: on
-    a CPU plain convolutions gain a fifth, residual nets lose a seventh.
+    a CPU plain convolutions gain a fifth, residual nets lose a seventh. images_only: samples of another shape are
+    refused. auto_options: what the options are, unless given, where `auto` takes this network.
     """
 
     body: nn.Module
     head: nn.Linear
     task: Task = load("classification")
     channels_last: ClassVar[tuple[str, ...]] = ("cuda",)
+    images_only: ClassVar[bool] = False
+    auto_options: ClassVar[dict[str, Any]] = {}
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.body(x))

@@ -22,6 +22,7 @@ class ResNet(Network):
     Source: He et al., CVPR 2016; with the imagenet stem, torchvision's layers and initial weights.
     """
 
+    images_only = True
     blocks: ClassVar[tuple[int, ...]]
     """Blocks of each stage."""
 

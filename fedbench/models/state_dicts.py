@@ -62,7 +62,7 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     return found
 
 
-def encoded(state: dict[str, Any]) -> bytes:
+def encode_state_dict(state: dict[str, Any]) -> bytes:
     """The content of a file that `torch.load` reads."""
     sink = io.BytesIO()
     torch.save(state, sink)

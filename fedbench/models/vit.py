@@ -28,6 +28,7 @@ class Vit(Network):
     """
 
     channels_last = ()
+    images_only = True
 
     def __init__(
         self,

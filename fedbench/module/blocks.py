@@ -47,7 +47,7 @@ class Blocks:
         return torch.stack([torch.dot(a, b) for a, b in pairs])
 
 
-def selected(
+def select_blocks(
     factors: Sequence[float], sizes: Sequence[int], groups: Sequence[bool], first: Sequence[bool], share: float
 ) -> list[bool]:
     """Which blocks stay: those of the largest factors that fit the budget, in each group for itself.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from lightning import LightningModule
@@ -11,8 +12,10 @@ from torch.nn.parameter import is_lazy
 
 from fedbench.errors import ConfigError
 from fedbench.models.compiled import unwrap, unwrapped_name
+from fedbench.module import seeds
 from fedbench.module.copies import copies_in, is_under
 from fedbench.module.layout import Layout, Slot
+from fedbench.module.masks import holds_one
 from fedbench.module.weights import Weights
 
 
@@ -20,16 +23,17 @@ class FlatModule:
     """A module whose parameters are views of the vector `w`; `g` has the same shape and holds gradients.
 
     Buffers stay where they are and are read by name, because users' code replaces them (`self.center = ...`). Frozen
-    parameters and buffers keep a type that is less exact than `dtype`. copies: names of copies of the model inside it,
-    with their originals, besides those that are known by their numbers now. Raises ConfigError for tensors that cannot
-    be flattened.
+    parameters and buffers keep a type that is less exact than `dtype`. precision: `train.precision`; head: dotted name
+    of the classifier; adapt: changes the module, given its layout, before its parameters are counted; copies: names of
+    copies of the model inside it, with their originals, besides those that are known by their numbers now. Raises
+    ConfigError for tensors that cannot be flattened.
     """
 
     def __init__(
         self,
         module: LightningModule,
         device: torch.device,
-        dtype: torch.dtype,
+        precision: str,
         head: str | None,
         adapt: Callable[[nn.Module, Layout], None] | None = None,
         copies: Mapping[str, str | None] = MappingProxyType({}),
@@ -41,8 +45,9 @@ class FlatModule:
         for copy in self.copies:
             module.get_submodule(copy).requires_grad_(False)
         # 64-true is double precision for all that there is, as Lightning has it.
-        self.module = module.to(device=device, dtype=dtype if dtype == torch.float64 else None)
-        self.device, self.dtype = device, dtype
+        self.module = module.to(device=device, dtype=torch.float64 if precision == "64-true" else None)
+        self.device, self.precision = device, precision
+        self.dtype = torch.float64 if precision == "64-true" else torch.float32
         if adapt is not None:
             adapt(module, Layout.of(module, head, self.copies))
         self.layout = Layout.of(module, head, self.copies)
@@ -52,6 +57,18 @@ class FlatModule:
         self._frozen = [(n, p, p.detach().clone()) for n, p in frozen if not any(is_under(n, c) for c in self.copies)]
         self.bind()
         self._initial = self.weights()
+
+    @property
+    def head(self) -> nn.Module:
+        """The module's classifier. Raises ConfigError where none is declared."""
+        self.layout.mask("head")
+        return self.module.get_submodule(self.layout.head_name or "")
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context of a forward pass in the run's precision."""
+        if self.precision == "bf16-mixed":
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return nullcontext()
 
     def bind(self) -> None:
         """Make the parameters views of one vector, which keeps their numbers."""
@@ -81,12 +98,12 @@ class FlatModule:
             for slot in slots:
                 self.buffer(slot).copy_(values[slot.start : slot.stop].view(slot.shape))
 
-    def shown(self, vector: Tensor | None) -> AbstractContextManager[None]:
-        """The parameters as views of another vector `[N]` for a while; none: of `w`, as ever."""
-        return nullcontext() if vector is None else self._shown(vector)
-
     @contextmanager
-    def _shown(self, vector: Tensor) -> Iterator[None]:
+    def pointing_to(self, vector: Tensor | None) -> Iterator[None]:
+        """The parameters as views of another vector `[N]` for a while; none: of `w`, as ever."""
+        if vector is None:
+            yield
+            return
         self._point_to(vector)
         try:
             yield
@@ -107,6 +124,38 @@ class FlatModule:
         finally:
             for slot, values in kept:
                 self.buffer(slot).copy_(values)
+
+    @contextmanager
+    def preserve(self) -> Iterator[Weights]:
+        """The numbers as they are now, which are put back at the end, and so are the random streams."""
+        weights = self.weights()
+        with seeds.preserved_streams():
+            yield weights
+        self.load(weights)
+
+    @contextmanager
+    def trainable(self, mask: Tensor | None) -> Iterator[None]:
+        """Tensors that are frozen as a whole need no gradient; whatever else user code freezes is freed at the end."""
+        if mask is not None:
+            for slot, parameter in zip(self.layout.params, self.parameters, strict=True):
+                parameter.requires_grad_(holds_one(mask[slot.start : slot.stop]))
+        try:
+            yield
+        finally:
+            for parameter in self.parameters:
+                parameter.requires_grad_(True)
+                parameter.grad = None
+
+    def redraw(self, weights: Weights, name: str, *key: int | str) -> Weights:
+        """The weights with a submodule's parameters drawn anew by its own initialisation, from a stream of this key."""
+        self.load(weights)
+        with seeds.preserved_streams(), torch.no_grad():
+            seeds.seed_everything(*key)
+            for module in self.module.get_submodule(name).modules():
+                reset = getattr(module, "reset_parameters", None)
+                if callable(reset):
+                    reset()
+        return self.weights()
 
     def state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
         """The weights as a state dict that plain PyTorch loads into the user's module.

@@ -12,8 +12,8 @@ from fedbench.report import typeset
 from fedbench.report.baseline_colour import baseline_tone
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import Cell, sentence
-from fedbench.results.contrasts import Contrast, family, ranks
-from fedbench.results.estimators import marks, remark
+from fedbench.results.contrasts import Contrast, block_ranks, family
+from fedbench.results.estimators import estimator_marks, estimator_remark
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import point_name
 from fedbench.results.statistics import Interval, interval
@@ -71,7 +71,7 @@ def leaderboard(study: Study) -> list[Row]:
     if not labels:
         return []
     local, behind = comparisons(study, labels)
-    order = ranks(study.scores, labels, study.point)
+    order = block_ranks(study.scores, labels, study.point)
     target = study.reached(BASELINE) if BASELINE in labels else None
     return [_row(study, label, local.get(label), behind.get(label), order.get(label), target) for label in labels]
 
@@ -212,7 +212,7 @@ def laid_out(
     means = {row.label: row.score.mean for row in rows}
     tones = [baseline_tone(row.label, means, metric.higher) for row in rows]
     lines = [_line(row, metric, place, tone) for place, (row, tone) in enumerate(zip(rows, tones, strict=True), 1)]
-    for line, row, mark in zip(lines, rows, marks([row.estimator for row in rows]), strict=True):
+    for line, row, mark in zip(lines, rows, estimator_marks([row.estimator for row in rows]), strict=True):
         line[0] = Cell(row.label + row.mark + mark)
     lines += [[Cell(label), Cell("failed"), *[Cell("")] * (len(heads) - 2)] for label in failures]
     kept = [i for i in range(len(heads)) if i < 2 or any(line[i].text for line in lines)]
@@ -244,7 +244,7 @@ def reasons(failures: Mapping[str, str]) -> list[str]:
 
 def note(rows: Sequence[Row], metric: Metric) -> str:
     """The legend of the table."""
-    said = remark(metric, [row.estimator for row in rows])
+    said = estimator_remark(metric, [row.estimator for row in rows])
     return f"{NOTE}; {said}" if said else NOTE
 
 

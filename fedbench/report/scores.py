@@ -8,7 +8,7 @@ import pandas as pd
 
 from fedbench.report import typeset
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.results.estimators import SAMPLES, marks, remark
+from fedbench.results.estimators import SAMPLES, estimator_marks, estimator_remark
 from fedbench.results.tables import CHOICES, LAST
 from fedbench.tasks import Metric
 
@@ -85,7 +85,7 @@ def as_text(table: pd.DataFrame, metric: Metric) -> str:
     notes = [
         f"test {what}, mean over clients and seeds, +- 95 % interval over seeds",
         *(EXPLAINED[head] for head in shown if head in EXPLAINED),
-        remark(metric, table["estimator"].tolist()),
+        estimator_remark(metric, table["estimator"].tolist()),
     ]
     return f"{typeset.plain(['method', 'point', *shown], rows, left=2)}\n{'; '.join(filter(None, notes))}"
 
@@ -97,7 +97,7 @@ def _ascii(cell: Cell) -> str:
 def _lines(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[tuple[str, str], Line]]:
     """Heads of the non-empty columns, and the row of each method and point."""
     kinds = dict(zip(table["method"], table["estimator"], strict=True))
-    mark = dict(zip(kinds, marks([*kinds.values()]), strict=True))
+    mark = dict(zip(kinds, estimator_marks([*kinds.values()]), strict=True))
     groups = table.groupby(["method", "point"], sort=False)
     found = {(str(method), str(point)): _cells(metric, rows) for (method, point), rows in groups}
     names = next(iter(found.values()), {})

@@ -10,7 +10,7 @@ import pandas as pd
 from fedbench import tasks
 from fedbench.report.theme import colour_of
 from fedbench.results.curves import cost_so_far, seed_curve
-from fedbench.results.estimators import remark
+from fedbench.results.estimators import estimator_remark
 from fedbench.results.groups import group_table
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records, at_last_round
@@ -102,7 +102,7 @@ class Study:
     @property
     def remark(self) -> str:
         """The remark about the estimators, if any."""
-        return remark(self.metric, [*self.estimators.values()])
+        return estimator_remark(self.metric, [*self.estimators.values()])
 
     @cached_property
     def traces(self) -> pd.DataFrame:

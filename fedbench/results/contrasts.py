@@ -58,7 +58,7 @@ def contrast(scores: Scores, method: str, other: str, point: str) -> Contrast | 
     seeds = [own.to_numpy() for _, own in joined.groupby("seed")["difference"]]
     gain = interval([own.mean() for own in seeds])
     better = interval([float((own > 0).mean()) for own in seeds])
-    return Contrast(method, other, gain, resampled(seeds), p_of(gain.values), better)
+    return Contrast(method, other, gain, resampled_interval(seeds), p_of(gain.values), better)
 
 
 def family(scores: Scores, asked: Sequence[tuple[str, str]], point: str) -> list[Contrast]:
@@ -85,7 +85,7 @@ def p_of(values: Sequence[float]) -> float | None:
     return float(stats.ttest_1samp(values, 0).pvalue)
 
 
-def resampled(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple[float, float] | None:
+def resampled_interval(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple[float, float] | None:
     """95 % percentile interval of the mean of the seeds' means, seeds and then their clients drawn with replacement.
 
     seeds: differences of the clients of each. None with one seed.
@@ -134,7 +134,7 @@ def seeds_for(gain: Interval) -> int | None:
     return None
 
 
-def ranks(scores: Scores, methods: Sequence[str], point: str) -> dict[str, float]:
+def block_ranks(scores: Scores, methods: Sequence[str], point: str) -> dict[str, float]:
     """Mean rank of every method over the seeds that all have, 1 the best; ties share."""
     last = {method: scores.rows[method, point, LAST].set_index("seed") for method in methods}
     table = pd.DataFrame({method: rows[f"test_{scores.metric.name}"] for method, rows in last.items()})

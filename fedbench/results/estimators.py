@@ -16,13 +16,13 @@ def estimator(config: Mapping[str, Any], metric: Metric) -> str:
     return f"batches of {asked.get('batch_size')}"
 
 
-def remark(metric: Metric, found: Sequence[str]) -> str:
+def estimator_remark(metric: Metric, found: Sequence[str]) -> str:
     """What tables and pages say of their rows' estimators; nothing where all are means over samples."""
     if len(set(found)) > 1:
         return f"rows are marked by what {metric.label} is a mean over, and cannot be compared across marks"
     return "" if not found or found[0] == SAMPLES else f"{metric.label} as mean over {found[0]}"
 
 
-def marks(found: Sequence[str]) -> list[str]:
+def estimator_marks(found: Sequence[str]) -> list[str]:
     """What stands behind the label of each row: nothing, or where rows differ, ` (mean over samples)`."""
     return [f" (mean over {own})" if len(set(found)) > 1 else "" for own in found]

@@ -22,12 +22,12 @@ from fedbench.errors import ConfigError, first_line
 T = TypeVar("T")
 
 
-PART = ".part"
+PART_SUFFIX = ".part"
 """How the names of files end that are half written; they begin with a dot."""
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def name_file_in_errors(path: Path) -> Iterator[None]:
     """Errors of a block that writes a file name it, also those of a full disk."""
     try:
         yield
@@ -35,7 +35,7 @@ def naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
-LOOK = 0.1
+LOCK_POLL = 0.1
 """Seconds between two looks at a lock."""
 PIECES = Path("checkpoint", "rows")
 """Where a run that is under way keeps the rows of its tables."""
@@ -44,10 +44,10 @@ GROUP = 1 << 20
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replace_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of `path` when it is whole: flushed to disk, then renamed."""
-    with naming(path):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
+    with name_file_in_errors(path):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART_SUFFIX)
         try:
             with os.fdopen(handle, "wb") as file:
                 _try_lock(file.fileno())
@@ -62,7 +62,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def locked(path: Path, patience: float, busy: str) -> Iterator[None]:
+def hold_file_lock(path: Path, patience: float, busy: str) -> Iterator[None]:
     """Hold the lock of a file or folder for a block. It leaves no file, and ends with its process however that ends.
 
     Raises ConfigError with the line `busy` where another process holds it for longer than so many seconds.
@@ -72,7 +72,7 @@ def locked(path: Path, patience: float, busy: str) -> Iterator[None]:
         while not _try_lock(handle):
             if time.monotonic() > deadline:
                 raise ConfigError(f"{busy}; wait until it ends, or give another --out")
-            time.sleep(LOOK)
+            time.sleep(LOCK_POLL)
         yield
     finally:
         os.close(handle)
@@ -86,9 +86,9 @@ def _try_lock(handle: int) -> bool:
         return True
 
 
-def sweep(folder: Path) -> None:
+def remove_half_written(folder: Path) -> None:
     """Remove what killed processes left half written in a folder; a process that still writes holds a lock."""
-    for path in folder.glob(f".*{PART}"):
+    for path in folder.glob(f".*{PART_SUFFIX}"):
         with suppress(OSError), path.open("rb") as file:
             if lock_descriptor(file.fileno(), blocking=False):
                 path.unlink()
@@ -96,7 +96,7 @@ def sweep(folder: Path) -> None:
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Writes a whole file or leaves the old one."""
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
@@ -114,7 +114,7 @@ def write_parquet_atomically(path: Path, columns: Mapping[str, Any] | pa.Table, 
 def write_tables_atomically(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
     """Writes tables one below the other, a few of them in memory at a time; where they are cut leaves no trace."""
     held = schema.empty_table()
-    with replacing(path) as file, pq.ParquetWriter(file, schema) as writer:
+    with replace_file(path) as file, pq.ParquetWriter(file, schema) as writer:
         for table in tables:
             held = pa.concat_tables([held, table])
             while len(held) >= GROUP:
@@ -131,7 +131,7 @@ def write_arrays_atomically(path: Path, arrays: Mapping[str, np.ndarray]) -> Non
     write_atomically(path, sink.getvalue())
 
 
-def anew(folder: Path) -> str:
+def rerun_hint(folder: Path) -> str:
     """What to do about a file of a run that is gone or damaged."""
     return f"bring it back, or delete {folder} to run it anew"
 
@@ -148,7 +148,7 @@ def flush(path: Path) -> None:
 def append_lines(path: Path, lines: Iterable[str]) -> None:
     """Appends whole lines to a jsonl file and flushes them to disk; a half-written last line is cut off first."""
     text = "".join(line + "\n" for line in lines).encode()
-    with naming(path), open(path, "a+b") as file:
+    with name_file_in_errors(path), open(path, "a+b") as file:
         _cut_half_line(file)
         file.write(text)
         file.flush()
@@ -240,16 +240,16 @@ def read_table(path: Path, schema: pa.Schema, problems: list[str]) -> pa.Table:
 
 def read_rows(folder: Path, name: str, schema: pa.Schema, problems: list[str]) -> pa.Table:
     """A table of a run, or while the run is under way the pieces that it has left so far."""
-    parts = [folder / name] if (folder / name).exists() else pieces(folder, name)
-    return joined([read_table(path, schema, problems) for path in parts], schema)
+    parts = [folder / name] if (folder / name).exists() else table_pieces(folder, name)
+    return concatenate_tables([read_table(path, schema, problems) for path in parts], schema)
 
 
-def pieces(folder: Path, name: str) -> list[Path]:
+def table_pieces(folder: Path, name: str) -> list[Path]:
     """The rows of a table that a run has kept beside its checkpoints, in their order."""
     stem, dot, suffix = name.partition(".")
     return sorted((folder / PIECES).glob(f"{stem}-*{dot}{suffix}"))
 
 
-def joined(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+def concatenate_tables(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     """One below the other."""
     return pa.concat_tables([schema.empty_table(), *tables])

@@ -9,7 +9,20 @@ from fedbench.results.statistics import interval, pooled
 from fedbench.results.tables import LAST, chosen, clients_at
 from fedbench.tasks import Metric
 
-COLUMNS = ["method", "point", "by", "group", "seeds", "mean", "sd", "low", "high", "client_mean", "samples", "clients"]
+GROUP_COLUMNS = [
+    "method",
+    "point",
+    "by",
+    "group",
+    "seeds",
+    "mean",
+    "sd",
+    "low",
+    "high",
+    "client_mean",
+    "samples",
+    "clients",
+]
 
 
 def group_table(
@@ -28,7 +41,7 @@ def group_table(
             found = clients_at(frame, chosen(metric, metrics[method], point, LAST))
             parts = sorted(found.groupby(["by", "group"]), key=lambda part: _place(*map(str, part[0])))
             rows += [{"method": method, "point": point, "by": b, "group": g, **_row(own)} for (b, g), own in parts]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=GROUP_COLUMNS)
 
 
 def _place(by: str, group: str) -> tuple[str, int, str]:

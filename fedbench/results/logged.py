@@ -1,13 +1,15 @@
 """The records of a round as loggers take them: numbers under names that are the same for every method and seed."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 LoggedRow = Mapping[str, Any]
+Warn = Callable[[str], None]
+"""Called with what cannot be logged as it was asked for, and why."""
 
 MOST_CURVES = 50  # above it, clients become quantiles: W&B and TensorBoard choke on hundreds of keys per round
 QUANTILES = {"min": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "max": 1.0}
@@ -46,7 +48,7 @@ def trace_distributions(traces: Iterable[LoggedRow]) -> dict[str, np.ndarray]:
     }
 
 
-def by_round(rows: Iterable[LoggedRow]) -> dict[int, list[LoggedRow]]:
+def rows_by_round(rows: Iterable[LoggedRow]) -> dict[int, list[LoggedRow]]:
     """Rows of either kind, ascending by round."""
     rounds: dict[int, list[LoggedRow]] = defaultdict(list)
     for row in rows:

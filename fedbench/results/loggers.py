@@ -13,11 +13,17 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.import_string import import_string
 from fedbench.results.files import write_json_atomically
-from fedbench.results.logged import LoggedRow, Spent, by_round, metric_values, trace_distributions, trace_values
+from fedbench.results.logged import (
+    LoggedRow,
+    Spent,
+    Warn,
+    metric_values,
+    rows_by_round,
+    trace_distributions,
+    trace_values,
+)
 from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
-
-Warn = Callable[[str], None]
 
 STATE = "loggers.json"
 
@@ -79,8 +85,8 @@ class AttachedLogger:
 
     def log_records(self, lines: Iterable[LoggedRow], traces: Iterable[LoggedRow] = ()) -> None:
         """Lines of metrics.jsonl and rows of traces.parquet of one or more whole rounds; known rounds are skipped."""
-        traced = by_round(traces)
-        for round_, of_round in by_round(lines).items():
+        traced = rows_by_round(traces)
+        for round_, of_round in rows_by_round(lines).items():
             self._spent.note(round_, of_round)
             if round_ > self._rounds.last(self.name):
                 self._guarded(partial(self._log_round, round_, of_round, traced[round_]))
@@ -174,16 +180,16 @@ def log_page(folder: Path, config: Config, warn: Warn = log.warning) -> None:
         warn(f"W&B has not got the page of {folder} ({type(error).__name__}: {error})")
 
 
-def account(names: Iterable[str]) -> dict[str, str]:
+def account_variables(names: Iterable[str]) -> dict[str, str]:
     """The variables by which these loggers know the account of this machine, for processes on other ones."""
     if "wandb" not in names:
         return {}
-    from fedbench.results.wandb_log import variables
+    from fedbench.results.wandb_log import account_environment
 
-    return variables()
+    return account_environment()
 
 
-def settled(config: Config) -> Config:
+def with_reachable_loggers(config: Config) -> Config:
     """With loggers that do not wait for a server that does not answer, as every trial of a study would."""
     if "wandb" not in config.loggers:
         return config

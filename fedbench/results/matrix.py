@@ -9,7 +9,7 @@ from typing import Any
 from fedbench.results.files import read_as, write_json_atomically
 from fedbench.results.plan import point_name, text_of
 
-FILE = "matrix.json"
+MATRIX_FILE = "matrix.json"
 
 
 @dataclass(frozen=True)
@@ -32,23 +32,23 @@ class Matrix:
     @classmethod
     def read(cls, folder: Path) -> "Matrix":
         """Raises ConfigError where it is damaged."""
-        return read_as(cls, folder / FILE)
+        return read_as(cls, folder / MATRIX_FILE)
 
     def write(self, folder: Path) -> None:
-        write_json_atomically(folder / FILE, asdict(self))
+        write_json_atomically(folder / MATRIX_FILE, asdict(self))
 
 
 def settings_of(over: Mapping[str, Sequence[Any]]) -> list[Setting]:
     """All combinations of the values, the last key changing fastest, as `data=cifar10,alpha=0.1`."""
     points = product(*over.values())
-    names = [point_name(dict(zip(over, told, strict=True))) for told in product(*map(short, over.values()))]
+    names = [point_name(dict(zip(over, told, strict=True))) for told in product(*map(short_key, over.values()))]
     return [
         Setting(name, dict(zip(over, values, strict=True)), f"settings/{name}")
         for name, values in zip(names, points, strict=True)
     ]
 
 
-def short(values: Sequence[Any]) -> list[Any]:
+def short_key(values: Sequence[Any]) -> list[Any]:
     """Values for names: of paths the last parts, as many as tell them apart.
 
     `["parquet:/sets/a", "folder:b/x", "folder:c/x"]` -> `["sets-a", "folder:b-x", "folder:c-x"]`.
@@ -63,4 +63,4 @@ def short(values: Sequence[Any]) -> list[Any]:
 
 def is_matrix(folder: Path) -> bool:
     """Whether the folder holds a study over settings."""
-    return (folder / FILE).exists()
+    return (folder / MATRIX_FILE).exists()

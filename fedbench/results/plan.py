@@ -10,7 +10,7 @@ from fedbench.results.files import read_as, write_json_atomically
 from fedbench.results.reader import Records, is_run
 
 EntryRole = Literal["candidate", "final"]
-FILE = "plan.json"
+PLAN_FILE = "plan.json"
 PARTS = ("settings", "cells")
 """Folders of a study with studies that are its parts."""
 
@@ -73,7 +73,7 @@ class Plan:
         Raises ConfigError where there is neither, and where the plan is damaged.
         """
         if is_study(folder):
-            return read_as(cls, folder / FILE)
+            return read_as(cls, folder / PLAN_FILE)
         if not folder.is_dir():
             raise ConfigError(f"{folder}: no such folder; give the folder of a run or of a study")
         config = Records(folder).config()
@@ -82,7 +82,7 @@ class Plan:
         return cls("run", label, config, entries)
 
     def write(self, folder: Path) -> None:
-        write_json_atomically(folder / FILE, asdict(self))
+        write_json_atomically(folder / PLAN_FILE, asdict(self))
 
     def labels(self) -> list[str]:
         """Those of final jobs, the subject first."""
@@ -143,7 +143,7 @@ def _merged(seeds: list[Entry]) -> Entry:
 
 def is_study(folder: Path) -> bool:
     """Whether the folder holds a study."""
-    return (folder / FILE).exists()
+    return (folder / PLAN_FILE).exists()
 
 
 def study_name(folder: Path) -> str:
@@ -156,7 +156,7 @@ def studies_in(folder: Path) -> list[Path]:
     """The folder itself where it holds a study or a run, else the studies below it. Raises ConfigError for neither."""
     if is_study(folder) or is_run(folder):
         return [folder]
-    found = sorted(path.parent for path in folder.rglob(FILE))
+    found = sorted(path.parent for path in folder.rglob(PLAN_FILE))
     if not found:
         raise ConfigError(f"{folder}: no study or run here; give the folder of a run, a grid or a comparison")
     return found

@@ -13,7 +13,7 @@ from fedbench.results.quantities import duration
 from fedbench.tasks import Metric
 
 Clock = Callable[[], float]
-LABELS = {"after_fit": "after fit", "after_agg": "after agg", "global": "global"}
+POINT_LABELS = {"after_fit": "after fit", "after_agg": "after agg", "global": "global"}
 
 
 class Display:
@@ -128,7 +128,7 @@ def scores(lines: Sequence[Mapping[str, Any]], metric: Metric) -> str:
     """`after fit 81.2%  after agg 79.0%` from the lines of one round."""
     tested = {line["point"]: value for line in lines if (value := line[f"test_{metric.name}"]) is not None}
     sign = "%" if metric.share else ""
-    return "  ".join(f"{name} {metric.number(tested[p])}{sign}" for p, name in LABELS.items() if p in tested)
+    return "  ".join(f"{name} {metric.number(tested[p])}{sign}" for p, name in POINT_LABELS.items() if p in tested)
 
 
 class GridProgress(Display):

@@ -16,10 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 from fedbench import tasks
 from fedbench.errors import ConfigError
 from fedbench.results.estimators import SAMPLES, estimator
-from fedbench.results.files import ends_whole, joined, read_arrays, read_json, read_lines, read_rows
+from fedbench.results.files import concatenate_tables, ends_whole, read_arrays, read_json, read_lines, read_rows
 from fedbench.results.schema import (
     CLIENTS_SCHEMA,
-    COSTS,
+    COST_KEYS,
     POINTS,
     SPLITS,
     TIMINGS,
@@ -73,7 +73,7 @@ class Records:
 
     @cached_property
     def _metrics(self) -> pd.DataFrame:
-        numbers, key = [*score_keys(self.task()), *COSTS], ["seed", "round", "point"]
+        numbers, key = [*score_keys(self.task()), *COST_KEYS], ["seed", "round", "point"]
         lines = [line for line in self._lines("metrics.jsonl") if self._is_sound(line, numbers)]
         frame = pd.DataFrame(lines, columns=[*key, *numbers, "clients", "failed"])
         frame = frame.astype(dict.fromkeys(numbers, "float64")).drop_duplicates(key, keep="last")
@@ -218,7 +218,7 @@ class Records:
 
     def _table(self, name: str, schema: pa.Schema) -> pd.DataFrame:
         tables = [read_rows(folder, name, schema, self.problems) for folder in self.folders]
-        return joined(tables, schema).to_pandas()
+        return concatenate_tables(tables, schema).to_pandas()
 
     def _config(self, folder: Path) -> dict[str, Any]:
         path = folder / "config.yaml"

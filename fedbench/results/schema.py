@@ -20,7 +20,7 @@ from fedbench.tasks import Task
 RecordPoint = Literal["after_fit", "after_agg", "global"]
 POINTS: tuple[RecordPoint, ...] = ("after_fit", "after_agg", "global")
 SPLITS = ("val", "test")
-COSTS = ("train_loss", "steps", "bytes_up", "bytes_down")
+COST_KEYS = ("train_loss", "steps", "bytes_up", "bytes_down")
 TIMINGS = ("seed", "exchange", "train", "comm", "server", "eval", "log", "total", "host_busy", "rss_mb")
 
 CLIENTS_SCHEMA = pa.schema(
@@ -46,7 +46,7 @@ TRACES_SCHEMA = pa.schema(
     ]
 )
 
-Line = dict[str, Any]
+MetricsLine = dict[str, Any]
 """A line of metrics.jsonl."""
 
 
@@ -60,7 +60,7 @@ class LineShape(TypedDict):
     failed: NotRequired[list[Annotated[list[int | str], Field(min_length=2, max_length=2)]]]
 
 
-Tree = dict[str, Any] | None
+ConfigSection = dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ class ConfigShape:
     seeds: list[int] | None = None
     participation: float | None = None
     name: str | None = None
-    method: Tree = None
-    data: Tree = None
-    partition: Tree = None
-    model: Tree = None
-    train: Tree = None
-    evaluate: Tree = None
+    method: ConfigSection = None
+    data: ConfigSection = None
+    partition: ConfigSection = None
+    model: ConfigSection = None
+    train: ConfigSection = None
+    evaluate: ConfigSection = None
 
 
 @dataclass(frozen=True)
@@ -105,16 +105,19 @@ def metrics_line(
     clients: int = 0,
     costs: Mapping[str, Any] | None = None,
     failed: Sequence[tuple[int, str]] = (),
-) -> Line:
+) -> MetricsLine:
     """A line with its keys in their order.
 
     scores: means over clients; shares, such as accuracies, are in [0, 1]. costs: those of a round, at after_fit only.
     """
-    known, spent = {key: scores.get(key) for key in score_keys(task)}, {key: (costs or {}).get(key) for key in COSTS}
+    known, spent = (
+        {key: scores.get(key) for key in score_keys(task)},
+        {key: (costs or {}).get(key) for key in COST_KEYS},
+    )
     return {"seed": seed, "round": round, "point": point, **known, "clients": clients, **spent, "failed": list(failed)}
 
 
-def as_json(line: Line) -> str:
+def as_json(line: MetricsLine) -> str:
     """Without a line break; what is not finite becomes null."""
     return json.dumps({key: _finite(value) for key, value in line.items()})
 

@@ -80,7 +80,7 @@ def worst_tenth(values: Sequence[float] | np.ndarray, higher: bool = True) -> fl
     return float(known[: math.ceil(len(known) / 10)].mean()) if len(known) else math.nan
 
 
-def pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+def client_pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     """By how much ours is better client by client on test: columns seed, client, ours, theirs, difference.
 
     Both frames hold one row per seed and client; what only one of them has is left out.

@@ -19,7 +19,7 @@ RECORDS = ("metrics.jsonl", "timings.jsonl", "clients.parquet", "traces.parquet"
 """What a finished run leaves and nobody changes any more."""
 
 
-def conclude(run: Records, warnings: Sequence[str]) -> None:
+def write_summary(run: Records, warnings: Sequence[str]) -> None:
     """Write summary.json, by which a run is over, with the hashes of its records, by which they are known later."""
     known = {name: _digest(run.path / name) for name in RECORDS if (run.path / name).exists()}
     write_json_atomically(run.path / "summary.json", {**summarise(run, warnings), "sha256": known})

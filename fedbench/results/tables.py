@@ -9,15 +9,15 @@ import pandas as pd
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.reader import at_best_round, at_last_round
 from fedbench.results.schema import POINTS
-from fedbench.results.statistics import Interval, interval, paired_difference, pairs, pooled, share_that_gains
+from fedbench.results.statistics import Interval, client_pairs, interval, paired_difference, pooled, share_that_gains
 from fedbench.tasks import Metric
 
 LAST, BEST_VAL, BEST_TEST = "last", "best_val", "best_test"
 CHOICES = {LAST: None, BEST_VAL: "val", BEST_TEST: "test"}
 """What a round is chosen by: nothing, or the metric on a split."""
 GAINS = ["gain", "gain_low", "gain_high", "share_gains"]
-SCORES = ["mean", "sd", "low", "high", "pooled", "worst_tenth"]
-COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORES, *GAINS]
+SCORE_COLUMNS = ["mean", "sd", "low", "high", "pooled", "worst_tenth"]
+TABLE_COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORE_COLUMNS, *GAINS]
 BASELINE = "local"
 REFERENCES = ("centralized",)
 """What pools the clients' data is shown, and competes with nobody."""
@@ -42,7 +42,7 @@ class Scores:
     def of(
         cls, metric: Metric, metrics: Mapping[str, pd.DataFrame], clients: Mapping[str, pd.DataFrame] | None = None
     ) -> "Scores":
-        rows = {
+        rows: dict[Place, pd.DataFrame] = {
             (method, point, choice): found
             for method, frame in metrics.items()
             for point in POINTS
@@ -53,13 +53,15 @@ class Scores:
         return cls(metric, rows, own)
 
     def paired(self, method: str, other: str, point: str, choice: str = LAST) -> pd.DataFrame:
-        """The `pairs` of two methods' clients, each at its own chosen round; none where one of them has no such score.
+        """The clients of two methods in pairs, each at its own chosen round; none where one of them has no such score.
 
         Another method that lacks the point is taken after aggregation.
         """
         ours = self.clients.get((method, point, choice))
         theirs = self.clients.get((other, point, choice), self.clients.get((other, "after_agg", choice)))
-        return pd.DataFrame(columns=PAIRED) if ours is None or theirs is None else pairs(ours, theirs, self.metric)
+        return (
+            pd.DataFrame(columns=PAIRED) if ours is None or theirs is None else client_pairs(ours, theirs, self.metric)
+        )
 
     def difference(self, method: str, other: str, point: str) -> Interval | None:
         """By how much a method is better than another on test at the last round; None when nothing can be paired."""
@@ -86,7 +88,7 @@ def final_table(
         }
         for place in scores.rows
     ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=TABLE_COLUMNS)
 
 
 def chosen(metric: Metric, metrics: pd.DataFrame, point: str, choice: str) -> pd.DataFrame:

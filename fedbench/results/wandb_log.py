@@ -6,7 +6,7 @@ import os
 import ssl
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
@@ -25,15 +25,15 @@ from fedbench import tasks
 from fedbench.config import Config, WandbConfig
 from fedbench.errors import ConfigError, first_line
 from fedbench.results.files import read_json
+from fedbench.results.logged import Warn
 from fedbench.results.plan import Entry, point_name
 from fedbench.results.reader import Records, at_best_round
 from fedbench.results.schema import POINTS, SPLITS
-from fedbench.results.wandb_offline import last_round, note_last_round, offline_parts, remove, remove_unclosed
+from fedbench.results.wandb_offline import last_round, note_last_round, offline_parts, remove_parts, remove_unclosed
 from fedbench.tasks import Task
 
 log = logging.getLogger("fedbench")
 
-Warn = Callable[[str], None]
 Mode = Literal["online", "offline", "disabled"]
 TIMEOUT = 30  # seconds
 AXES = ("round", "bytes", "steps")
@@ -55,15 +55,15 @@ class WandbLog:
     takes_distributions = True
 
     def __init__(self, config: Config, folder: Path, entry: Entry, warn: Warn | None = warnings.warn) -> None:
-        arguments = described(config, entry)
+        arguments = run_arguments(config, entry)
         self._parts = offline_parts(folder, arguments["id"])
         self._last = last_round(self._parts)
         for name in filter(os.environ.get, NOT_HEEDED):
             if warn:
                 warn(f"{name} is not heeded: every seed is a W&B run with an id of its own")
-        self.run = started(config.wandb, folder, arguments, warn)
+        self.run = start_run(config.wandb, folder, arguments, warn)
         remove_unclosed(self._parts)
-        self._goals = goals(
+        self._goals = best_directions(
             tasks.load(
                 read_json(folder / "environment.json", []).get("task") or "classification",
                 config.evaluate.model_dump(),
@@ -101,7 +101,7 @@ class WandbLog:
         self.run.summary.update(summary_of(records, self._goals))
         clients = records.clients()
         last = clients[clients["round"] == clients["round"].max()]
-        self.run.summary["clients"] = table(last.drop(columns="seed"))
+        self.run.summary["clients"] = wandb_table(last.drop(columns="seed"))
 
     def save(self) -> None:
         """Nothing to do: W&B's own process has taken the round."""
@@ -112,10 +112,10 @@ class WandbLog:
         if self.run.offline:
             note_last_round(Path(self.run.dir).parent, -1 if self._last is None else self._last)
         elif status == "success" and not self.run.disabled:
-            remove(self._parts)
+            remove_parts(self._parts)
 
 
-def described(config: Config, entry: Entry) -> dict[str, Any]:
+def run_arguments(config: Config, entry: Entry) -> dict[str, Any]:
     """What `wandb.init` is told of a seed.
 
     The job type is the label, so that grouping by it draws mean and band over the seeds. Points that are only tried
@@ -133,7 +133,7 @@ def described(config: Config, entry: Entry) -> dict[str, Any]:
         "group": group,
         "job_type": f"{entry.label} ({entry.role})"[-LONGEST:] if tried else entry.label[:LONGEST],
         "name": " ".join(words)[:LONGEST],
-        "tags": tags(config.wandb.tags, config.method.name, config.data.name, config.partition.name, entry.role),
+        "tags": run_tags(config.wandb.tags, config.method.name, config.data.name, config.partition.name, entry.role),
     }
 
 
@@ -144,21 +144,21 @@ def own_name(place: WandbConfig) -> list[str]:
 
 def group_of(config: Config) -> str:
     """The study; without one, what makes runs comparable."""
-    return plain(config.wandb.group or f"{config.data.name}-{config.partition.name}")[:LONGEST]
+    return plain_name(config.wandb.group or f"{config.data.name}-{config.partition.name}")[:LONGEST]
 
 
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name without symbols and quotes: no workspace may be called `alpha=0.1`, and no filter finds such a group."""
     return "".join(" " if unicodedata.category(c).startswith("S") or c in "'\"\\" else c for c in name)
 
 
-def tags(*words: str | Iterable[str]) -> list[str]:
+def run_tags(*words: str | Iterable[str]) -> list[str]:
     """Each once, in a length that W&B takes."""
     flat = [word for some in words for word in ([some] if isinstance(some, str) else some)]
     return list(dict.fromkeys(word[-LONGEST_TAG:].strip() for word in flat if word.strip()))
 
 
-def goals(task: Task) -> dict[str, str]:
+def best_directions(task: Task) -> dict[str, str]:
     """By key, whether its best value is the highest (`max`) or the lowest (`min`)."""
     best = {f"{split}_{metric.name}": metric.higher for metric in task.metrics for split in SPLITS}
     best["test_worst_tenth"] = task.primary.higher
@@ -182,19 +182,19 @@ def summary_of(records: Records, best: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def table(frame: pd.DataFrame) -> wandb.Table:
+def wandb_table(frame: pd.DataFrame) -> wandb.Table:
     """A frame as a W&B table; what is not known is empty."""
     return wandb.Table(dataframe=frame.astype(object).where(frame.notna(), None))
 
 
-def started(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn: Warn | None) -> Any:
+def start_run(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn: Warn | None) -> Any:
     """A W&B run in a mode that is possible here.
 
     warn: told where it is offline although online was asked for. Raises ConfigError there if nobody can be told.
     """
     where = {"project": asked.project, "entity": asked.entity, "dir": str(folder)}
     own = {**arguments, **where, "resume": "allow", "reinit": "create_new"}
-    possible = mode(asked.mode)
+    possible = possible_mode(asked.mode)
     silence = silence_of(_common().base_url) if possible == "online" else None
     if silence:
         _offline_instead(warn, "W&B cannot be reached", silence)
@@ -217,7 +217,7 @@ def started(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn: W
 
 def offline_where_unanswered(place: WandbConfig) -> WandbConfig:
     """The same place, offline where its server does not answer here."""
-    silent = mode(place.mode) == "online" and silence_of(_common().base_url)
+    silent = possible_mode(place.mode) == "online" and silence_of(_common().base_url)
     return place.model_copy(update={"mode": "offline"}) if silent else place
 
 
@@ -275,7 +275,7 @@ def _settings() -> wandb.Settings:
     )
 
 
-def mode(asked: str) -> Mode:
+def possible_mode(asked: str) -> Mode:
     """Online only with an account, because W&B would ask for one; `auto` follows WANDB_MODE as far as that goes."""
     from_environment = os.environ.get("WANDB_MODE", "")
     if asked == "auto" and from_environment == "disabled":
@@ -285,7 +285,7 @@ def mode(asked: str) -> Mode:
     return "online" if has_account() else "offline"
 
 
-def variables() -> dict[str, str]:
+def account_environment() -> dict[str, str]:
     """By which W&B on another machine knows the account of this one, be its key in the environment or in a file."""
     key = _key()
     told = {name: os.environ[name] for name in TOLD if name in os.environ}

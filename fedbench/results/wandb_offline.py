@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedbench.results.files import read_json, write_json_atomically
 
-NOTE = "fedbench.json"
+PART_NOTE = "fedbench.json"
 """Written when W&B has closed a part. W&B may lose the last rounds of one that was never closed."""
 
 
@@ -16,19 +16,19 @@ def offline_parts(folder: Path, run_id: str) -> list[Path]:
 
 
 def note_last_round(part: Path, last: int) -> None:
-    write_json_atomically(part / NOTE, {"round": last})
+    write_json_atomically(part / PART_NOTE, {"round": last})
 
 
 def last_round(parts: Iterable[Path]) -> int | None:
     """The last round in the closed parts among these; -1 where none has one, None without parts."""
-    return max((int(read_json(part / NOTE, []).get("round", -1)) for part in parts), default=None)
+    return max((int(read_json(part / PART_NOTE, []).get("round", -1)) for part in parts), default=None)
 
 
 def remove_unclosed(parts: Iterable[Path]) -> None:
     """Their rounds are logged again out of the records."""
-    remove(part for part in parts if not (part / NOTE).exists())
+    remove_parts(part for part in parts if not (part / PART_NOTE).exists())
 
 
-def remove(parts: Iterable[Path]) -> None:
+def remove_parts(parts: Iterable[Path]) -> None:
     for part in parts:
         shutil.rmtree(part, ignore_errors=True)

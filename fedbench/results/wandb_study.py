@@ -13,23 +13,22 @@ import wandb
 from fedbench.config import Config, WandbConfig
 from fedbench.config.files import load_yaml
 from fedbench.plugins import PAGES
-from fedbench.results.logged import Spent, by_round, metric_values, trace_distributions, trace_values
+from fedbench.results.logged import Spent, Warn, metric_values, rows_by_round, trace_distributions, trace_values
 from fedbench.results.plan import Entry, Plan, is_study, study_name
 from fedbench.results.reader import Records, is_run
-from fedbench.results.tables import COLUMNS, Scores, final_table
+from fedbench.results.tables import TABLE_COLUMNS, Scores, final_table
 from fedbench.results.wandb_log import (
     LONGEST,
     WandbLog,
-    Warn,
-    described,
     group_of,
     own_name,
-    plain,
-    started,
-    table,
-    tags,
+    plain_name,
+    run_arguments,
+    run_tags,
+    start_run,
+    wandb_table,
 )
-from fedbench.results.wandb_offline import last_round, offline_parts, remove
+from fedbench.results.wandb_offline import last_round, offline_parts, remove_parts
 
 PAGE = (
     "report.html",
@@ -45,7 +44,7 @@ ROLE = "study"
 
 
 @dataclass(frozen=True)
-class Seed:
+class FinishedSeed:
     """A finished job of a study. config: as it was run, with the study's place at W&B."""
 
     entry: Entry
@@ -67,7 +66,7 @@ class Seed:
 
     def offline_parts(self) -> list[Path]:
         """The folders with what was written offline, oldest first."""
-        return offline_parts(self.folder, described(self.config, self.entry)["id"])
+        return offline_parts(self.folder, run_arguments(self.config, self.entry)["id"])
 
 
 @dataclass(frozen=True)
@@ -94,22 +93,22 @@ class WandbStudy:
     @cached_property
     def config(self) -> Config:
         """What was asked of all."""
-        return placed(self.plan.config, self.place)
+        return with_place(self.plan.config, self.place)
 
     @property
     def group(self) -> str:
         return group_of(self.config)
 
     @cached_property
-    def seeds(self) -> list[Seed]:
+    def seeds(self) -> list[FinishedSeed]:
         """The finished jobs, final ones first."""
         found = {}
         for entry in sorted(self.plan.entries, key=lambda entry: entry.role, reverse=True):
             path = self.folder / entry.path
             if (path / "summary.json").exists() and Records(path).summary().get("complete"):
-                config = placed(load_yaml(path / "config.yaml"), self.place)
-                seed = Seed(entry, path, config)
-                found[described(config, entry)["id"]] = seed
+                config = with_place(load_yaml(path / "config.yaml"), self.place)
+                seed = FinishedSeed(entry, path, config)
+                found[run_arguments(config, entry)["id"]] = seed
         return list(found.values())
 
     def left_out(self) -> dict[str, str]:
@@ -127,7 +126,7 @@ class WandbStudy:
         """A row per method, point and choice of round."""
         runs = self.plan.records(self.folder)
         if not runs:
-            return pd.DataFrame(columns=COLUMNS)
+            return pd.DataFrame(columns=TABLE_COLUMNS)
         metric = next(iter(runs.values())).metric()
         metrics = {label: run.metrics() for label, run in runs.items()}
         clients = {label: run.clients() for label, run in runs.items()}
@@ -135,20 +134,20 @@ class WandbStudy:
         return final_table(Scores.of(metric, metrics, clients), kinds)
 
 
-def placed(tree: Mapping[str, Any], place: WandbConfig) -> Config:
+def with_place(tree: Mapping[str, Any], place: WandbConfig) -> Config:
     """A configuration with another place at W&B."""
     return Config(**{**tree, "wandb": place.model_dump()})
 
 
-def send(seed: Seed) -> int:
+def send(seed: FinishedSeed) -> int:
     """Give W&B the rounds of a job that it lacks, and say how many those were. Raises ConfigError without W&B."""
     log = WandbLog(seed.config, seed.folder, seed.entry, None)
     have, sent, spent = log.logged(), 0, Spent()
     log.log_hyperparams(seed.config.model_dump(mode="json"))
     rows: list[Any] = seed.records.metrics().to_dict("records")
     traced: list[Any] = seed.records.traces().to_dict("records")
-    traces = by_round(traced)
-    for number, lines in by_round(rows).items():
+    traces = rows_by_round(traced)
+    for number, lines in rows_by_round(rows).items():
         spent.note(number, lines)
         if have is None or number > have:
             curves = trace_values(traces[number]) | trace_distributions(traces[number])
@@ -167,7 +166,7 @@ def send_study(study: WandbStudy, warn: Warn | None = None) -> Any:
     config = study.config
     more = {
         "group": study.group,
-        "tags": tags(config.wandb.tags, config.data.name, config.partition.name, ROLE),
+        "tags": run_tags(config.wandb.tags, config.data.name, config.partition.name, ROLE),
         "config": {**study.plan.config, "kind": study.plan.kind, "choices": study.plan.choices},
     }
     return _send_page(study.folder, study.place, study.table, more, warn)
@@ -180,7 +179,7 @@ def is_overview(folder: Path) -> bool:
 
 def send_overview(folder: Path, place: WandbConfig, warn: Warn | None = None) -> Any:
     """Give W&B the table and the page over the parts of a study, each of which is sent as a study of its own."""
-    more = {"group": plain(place.group or study_name(folder))[:LONGEST], "tags": tags(place.tags, ROLE)}
+    more = {"group": plain_name(place.group or study_name(folder))[:LONGEST], "tags": run_tags(place.tags, ROLE)}
     return _send_page(folder, place, pd.read_csv(folder / "table.csv"), more, warn)
 
 
@@ -189,13 +188,13 @@ def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[
     told = sha256(f"{more['group']}/{name}".encode()).hexdigest()[:12]
     before = offline_parts(folder, f"{ROLE}-{told}")
     title = " ".join([*own_name(place), name])[-LONGEST:]
-    run = started(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": title, **more}, warn)
-    run.summary["final_table"] = table(rows)
+    run = start_run(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": title, **more}, warn)
+    run.summary["final_table"] = wandb_table(rows)
     artifact = wandb.Artifact(f"page-{told}", "report", description=f"page and tables of {name}")
     for file in (*PAGE, *PAGES.names()):
         if (folder / file).exists():
             artifact.add_file(str(folder / file), name=file)
     run.log_artifact(artifact)
     run.finish()
-    remove(before)  # all of it is in the new one
+    remove_parts(before)  # all of it is in the new one
     return run

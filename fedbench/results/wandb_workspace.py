@@ -7,10 +7,10 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
-from fedbench.results.wandb_log import plain
+from fedbench.results.wandb_log import plain_name
 from fedbench.results.wandb_study import ROLE, WandbStudy
 
-NOTE = "wandb-workspace.txt"
+ADDRESS_FILE = "wandb-workspace.txt"
 """The file in a study's folder that holds the address of its workspace."""
 METHOD = "JobType"
 MOST_RUNS = 200
@@ -22,16 +22,19 @@ def workspace(study: WandbStudy, entity: str) -> ws.Workspace:
     point = study.plan.point
     own = [f"{point}/{test}", *(f"{other}/{test}" for other in ("after_agg", "after_fit") if other != point)]
     sections = [
-        _section("Curves by method", [curve(key) for key in own]),
-        _section("Worst tenth", [curve(f"{point}/test_worst_tenth"), curve(f"{point}/test_spread")]),
-        _section("Cost", [*(curve(own[0], x) for x in ("bytes", "steps")), *(bar(key) for key in ("bytes", "steps"))]),
-        _section("Traces, a line per client", [clients(name) for name in traces(study)]),
+        _section("Curves by method", [curve_panel(key) for key in own]),
+        _section("Worst tenth", [curve_panel(f"{point}/test_worst_tenth"), curve_panel(f"{point}/test_spread")]),
+        _section(
+            "Cost",
+            [*(curve_panel(own[0], x) for x in ("bytes", "steps")), *(bar_panel(key) for key in ("bytes", "steps"))],
+        ),
+        _section("Traces, a line per client", [client_panel(name) for name in trace_names(study)]),
         _section("Tables", [wr.WeavePanelSummaryTable(table_name=name) for name in ("final_table", "clients")]),
     ]
     return ws.Workspace(
         entity=entity,
         project=study.place.project,
-        name=plain(study.name),
+        name=plain_name(study.name),
         sections=[section for section in sections if section.panels],
         settings=ws.WorkspaceSettings(x_axis="round", max_runs=MOST_RUNS),
         runset_settings=ws.RunsetSettings(
@@ -42,23 +45,23 @@ def workspace(study: WandbStudy, entity: str) -> ws.Workspace:
     )
 
 
-def curve(key: str, x: str = "round") -> wr.LinePlot:
+def curve_panel(key: str, x: str = "round") -> wr.LinePlot:
     """Mean over seeds of every method, with a band of one standard deviation."""
     by_method = {"groupby": wr.Metric(METHOD), "groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
     return wr.LinePlot(title=f"{key} against {x}", x=x, y=[key], max_runs_to_show=MOST_RUNS, **by_method)
 
 
-def bar(key: str) -> wr.BarPlot:
+def bar_panel(key: str) -> wr.BarPlot:
     """What every method spent in all."""
     return wr.BarPlot(title=f"{key} in all", metrics=[key], groupby=wr.Metric(METHOD), groupby_aggfunc="mean")
 
 
-def clients(name: str) -> wr.LinePlot:
+def client_panel(name: str) -> wr.LinePlot:
     """A line per client: its mean over the seeds of a method."""
     return wr.LinePlot(title=name, x="round", metric_regex=f"^{name}/client_[0-9]+$", max_runs_to_show=MOST_RUNS)
 
 
-def traces(study: WandbStudy) -> list[str]:
+def trace_names(study: WandbStudy) -> list[str]:
     """What clients of final runs traced; lambda first."""
     firsts = {seed.entry.label: seed.records for seed in study.seeds if seed.entry.role == "final"}
     rows = [run.traces() for run in firsts.values()]
@@ -66,15 +69,15 @@ def traces(study: WandbStudy) -> list[str]:
     return sorted((name for name in found if "/" not in name), key=lambda name: (name != "lambda", name))
 
 
-def told(made: ws.Workspace) -> Iterator[str]:
+def workspace_lines(made: ws.Workspace) -> Iterator[str]:
     """The sections and the panels of a workspace, a line each."""
     for section in made.sections:
         yield f"{section.name}: {', '.join(map(_title, section.panels))}"
 
 
-def save(study: WandbStudy, entity: str) -> str:
+def save_workspace(study: WandbStudy, entity: str) -> str:
     """Lay a study's workspace out at W&B, once; returns its address."""
-    note = study.folder / NOTE
+    note = study.folder / ADDRESS_FILE
     if not note.exists():
         note.write_text(workspace(study, entity).save().url + "\n")
     return note.read_text().strip()

@@ -11,7 +11,8 @@ from fedbench import models
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
-from fedbench.engine.learner import Learner, told
+from fedbench.engine.learner import Learner
+from fedbench.errors import as_config_error
 from fedbench.methods.base import Method
 from fedbench.methods.contract import hook_error
 from fedbench.methods.server import Context
@@ -53,7 +54,7 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
         state_dicts.load_state_dict(module, config.model.weights)
 
     def adapt(module: nn.Module, layout: Layout) -> None:
-        with told(f"method {config.method.name}: adapt_model fails"):
+        with as_config_error(f"method {config.method.name}: adapt_model fails"):
             run.method.adapt_model(module, layout, options=run.options, seed=seed)
 
     return Learner(

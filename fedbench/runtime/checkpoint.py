@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedbench.errors import ConfigError, first_line
-from fedbench.results.files import PART, anew, flush
+from fedbench.results.files import PART_SUFFIX, flush, rerun_hint
 from fedbench.runtime import trees
 from fedbench.runtime.shards import Shards, Snapshot
 from fedbench.runtime.store import Versions
@@ -64,7 +64,7 @@ class Checkpoints:
 def save(folder: Path, round: int, content: dict[str, Any]) -> None:
     """Write the checkpoint of a round and drop older ones. Raises OSError, and leaves the older ones as they were."""
     finished = folder / f"{PREFIX}{round:06d}{SUFFIX}"
-    unfinished = folder / f".{finished.name}{PART}"
+    unfinished = folder / f".{finished.name}{PART_SUFFIX}"
     folder.mkdir(parents=True, exist_ok=True)
     try:
         trees.write({**content, "format": FORMAT}, unfinished)
@@ -73,7 +73,7 @@ def save(folder: Path, round: int, content: dict[str, Any]) -> None:
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise
-    for old in {*_finished(folder), *folder.glob(f".{PREFIX}*{PART}")} - {finished}:
+    for old in {*_finished(folder), *folder.glob(f".{PREFIX}*{PART_SUFFIX}")} - {finished}:
         old.unlink(missing_ok=True)
 
 
@@ -93,7 +93,7 @@ def load(folder: Path) -> dict[str, Any] | None:
             raise ConfigError(f"{path}: {line}; delete {folder.parent} to run it anew")
         return content
     if found:
-        raise ConfigError(f"{found[-1]}: damaged; {anew(folder.parent)}")
+        raise ConfigError(f"{found[-1]}: damaged; {rerun_hint(folder.parent)}")
     return None
 
 

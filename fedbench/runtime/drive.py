@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from fedbench.config import Config
-from fedbench.results.files import locked
+from fedbench.results.files import hold_file_lock
 from fedbench.runtime import checkpoint, retries
 from fedbench.runtime.driver import Driver, Event
 from fedbench.runtime.hosts import Hosts
@@ -86,4 +86,4 @@ def _only_driver(described: Path) -> AbstractContextManager[None]:
     """
     if not described.exists():
         return nullcontext()
-    return locked(described, retries.WAIT_FOR_DRIVER, f"{described.parent}: another driver is at work here")
+    return hold_file_lock(described, retries.WAIT_FOR_DRIVER, f"{described.parent}: another driver is at work here")

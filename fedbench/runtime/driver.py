@@ -8,11 +8,12 @@ from typing import Any
 
 from fedbench.data.partitions import partition
 from fedbench.data.prepared import Prepared
+from fedbench.engine.probe import model_warnings
 from fedbench.errors import RunError, place_of_code
 from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
 from fedbench.methods.messages import Message, Upload
-from fedbench.results.schema import COSTS, Line
+from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory
 from fedbench.runtime.build import Parts, build_parts
@@ -24,10 +25,19 @@ from fedbench.runtime.kept_models import KeptModels
 from fedbench.runtime.placement import Costs, Homes
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.sampling import evaluated, participants
+from fedbench.runtime.sampling import evaluated_clients, participants
 from fedbench.runtime.store import Versions
-from fedbench.runtime.sums import Total, gathered, shares_of
-from fedbench.runtime.warnings import idle, said, sampled, tied, undefined, unheeded, unstacked, warn_of_schedules
+from fedbench.runtime.sums import Total, merged_uploads, upload_shares
+from fedbench.runtime.warnings import (
+    method_warnings,
+    warn_of_engine,
+    warn_of_sample,
+    warn_of_schedules,
+    warn_of_tied_head,
+    warn_of_undefined_outputs,
+    warn_of_unused_keys,
+    warn_of_unused_rates,
+)
 
 Event = dict[str, Any]
 
@@ -51,22 +61,26 @@ class Driver:
         self.parts, self.config, self.seed = parts, parts.run.config, parts.seed
         self.context, self.method = parts.context, parts.method
         self.setup, self.hosts, self.recorder, self.on_event = setup, hosts, recorder, on_event
-        lines, sizes = said(self.method, self.config.method.name), self.context.sizes
-        self.warnings = [*warnings, *parts.learner.warnings(sizes), *unheeded(self.config, self.method)]
+        lines, sizes = method_warnings(self.method, self.config.method.name), self.context.sizes
+        self.warnings = [
+            *warnings,
+            *model_warnings(parts.learner, sizes),
+            *warn_of_unused_rates(self.config, self.method),
+        ]
         self.initial = parts.learner.initial()
         self.server = self._server_half("start", self.initial)
-        self.everyone = evaluated(self.seed, self.context.clients, self.config.evaluate.clients)
+        self.everyone = evaluated_clients(self.seed, self.context.clients, self.config.evaluate.clients)
         self.warnings += [
             *warn_of_schedules(self.method, parts.learner.schedules),
-            *tied(self.method),
-            *idle(self.method),
+            *warn_of_tied_head(self.method),
+            *warn_of_unused_keys(self.method),
         ]
-        self.warnings += [*unstacked(self.method), *lines]
-        self.warnings += sampled(len(self.everyone), self.context.clients)
+        self.warnings += [*warn_of_engine(self.method), *lines]
+        self.warnings += warn_of_sample(len(self.everyone), self.context.clients)
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
         self.models = KeptModels(
-            self.config, self.seed, self.method.after_fit, recorder.folder, trainers, inputs, parts.learner.frozen
+            self.config, self.seed, self.method.after_fit, recorder.folder, trainers, inputs, parts.learner.flat.frozen
         )
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", self.config.checkpoint.every, self.config.rounds)
         self.last_fit: dict[int, Scores] = {}
@@ -188,7 +202,7 @@ class Driver:
         seen, drawn = set(evaluate), set(trainers)
         shown = self._last_fits(drawn.intersection(self.everyone), number + 1) if fit_counts else set()
         with server_hook(self.method, "weights"):
-            shares = shares_of(self.method, trainers)
+            shares = upload_shares(self.method, trainers)
         return [
             ClientTask(
                 client,
@@ -264,7 +278,7 @@ class Driver:
         if uploads:
             self.server.traced = self._due(round)
             shares = {task.client: task.share for task in tasks if task.share is not None}
-            self._server_half("aggregate", self.server, gathered(uploads, totals, shares))
+            self._server_half("aggregate", self.server, merged_uploads(uploads, totals, shares))
             self.record.traces.update(self.server.traces if self.server.traced else {})
             self.server.traces = {}
         self.warn(*self.server.remarks())
@@ -306,7 +320,7 @@ class Driver:
                 self.warn(f"{where}: client {report.client} {what}: {report.failure}")
                 self.record.failed.append((report.client, report.failure))
 
-    def _record(self, reports: Sequence[Report]) -> list[Line]:
+    def _record(self, reports: Sequence[Report]) -> list[MetricsLine]:
         """The lines of the round that made the model, and its rows per client."""
         record, took_part = self.record, set(self.record.took_part)
         agg = {r.client: r.scores["after_agg"] for r in reports if "after_agg" in r.scores}
@@ -316,14 +330,14 @@ class Driver:
                 self.last_fit[report.client] = report.scores["idle_model"]
         trained = {client: last for client in self.everyone if (last := self.last_fit.get(client))}
         fit = {"fit": trained, "after_agg": agg, "global": whole}[self.method.after_fit]
-        costs = {name: getattr(record, name) for name in COSTS}
+        costs = {name: getattr(record, name) for name in COST_KEYS}
         lines = []
         for point, scores in (("after_fit", fit), ("after_agg", agg), ("global", whole)):
             if scores:
                 more: dict[str, Any] = {"costs": costs} if point == "after_fit" else {}
                 lines.append(self.recorder.line(self.seed, record.number, point, scores, **more, failed=record.failed))
                 self.recorder.add_clients(self.seed, record.number, point, scores, took_part)
-                self.warn(*undefined(self.seed, point, scores, self.recorder.task))
+                self.warn(*warn_of_undefined_outputs(self.seed, point, scores, self.recorder.task))
         self.recorder.add_traces(self.seed, record.number, record.traces)
         return lines
 
@@ -359,7 +373,7 @@ class Driver:
     def _finish(
         self,
         number: int,
-        lines: list[Line],
+        lines: list[MetricsLine],
         traces: dict[tuple[int, str], float],
         replies: list[Reply],
         seconds: dict[str, float],

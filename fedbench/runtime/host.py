@@ -45,7 +45,7 @@ class Host:
         self.config, self.seed, self.context = parts.run.config, parts.seed, parts.context
         self.learner, self.method, self.data, self.store = parts.learner, parts.method, data, store
         self.initial, self.device = self.learner.initial(), self.learner.device
-        self._turns = Turns(self.learner) if self.learner.stack else None
+        self._turns = Turns(self.learner.stack) if self.learner.stack else None
         self._clock = self._turns.clock if self._turns else time.perf_counter
         self._ship, self._debug = ship, debug
         self._watched: set[str] = set()
@@ -184,12 +184,12 @@ class Host:
 
     def _train(self, task: ClientTask, client: Client, received: Weights, report: Report) -> None:
         with self._measured(report, "train_seconds"):
-            client.keeps = self.config.train.keep_optimizer
+            client.keeps_optimizers = self.config.train.keep_optimizer
             self.learner.ledger.clear()
             with self._untouched("train", client, received=received):
                 upload = call_hook(self.method, "train", client, received)
             check_fit(upload, client, self.method)
-            client.keeps = False
+            client.keeps_optimizers = False
         if self._diverged(report, self._infinite(upload)):
             return
         ledger = self.learner.ledger
@@ -284,7 +284,7 @@ class Host:
     ) -> None:
         """Evaluate a model on the client's data, if the point has one."""
         if model is not None:
-            if point in task.keep and isinstance(model, Weights) and (whole := self.learner.state_dict(model)):
+            if point in task.keep and isinstance(model, Weights) and (whole := self.learner.flat.state_dict(model)):
                 report.models[point] = Message(**whole)
             predictor = model.scores if isinstance(model, Predictor) else model
             found: Scores = {}

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from fedbench.config import Config
-from fedbench.models.state_dicts import encoded
+from fedbench.models.state_dicts import encode_state_dict
 from fedbench.results.files import write_atomically, write_json_atomically
 from fedbench.runtime.exchange import Report
 
@@ -78,10 +78,10 @@ class KeptModels:
                         yield f"save_models: client {report.client} has no model at after_fit: its last fit failed"
 
     def _write(self, name: str, tensors: dict[str, Tensor]) -> None:
-        write_atomically(self.folder / f"{name}.pt", encoded(tensors))
+        write_atomically(self.folder / f"{name}.pt", encode_state_dict(tensors))
         if self.frozen:
             trained = {key: tensor for key, tensor in tensors.items() if key not in self.frozen}
-            write_atomically(self.folder / f"{name}-trained.pt", encoded(trained))
+            write_atomically(self.folder / f"{name}-trained.pt", encode_state_dict(trained))
 
     def _describe(self) -> None:
         """Write what the models are given, then make their folder."""

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from fedbench.errors import ConfigError
 from fedbench.results import files, schema
-from fedbench.results.schema import Line
+from fedbench.results.schema import MetricsLine
 from fedbench.results.statistics import worst_tenth
 from fedbench.runtime.exchange import Scores
 from fedbench.tasks import Task, mean_of
@@ -81,7 +81,7 @@ class Recorder:
             (self.folder / name).unlink(missing_ok=True)
         self._forget_rows()
 
-    def line(self, seed: int, round: int, point: str, scores: dict[int, Scores], **more: Any) -> Line:
+    def line(self, seed: int, round: int, point: str, scores: dict[int, Scores], **more: Any) -> MetricsLine:
         """The line of one point from its clients' scores: means over the clients that have the split."""
         columns = {
             f"{split}_{metric.name}": sum(values) / len(values)
@@ -108,7 +108,7 @@ class Recorder:
             # Of many bit patterns of NaN only one.
             self.traces.add(seed, round, client, name, nan if isnan(value) else value)
 
-    def write_lines(self, lines: Sequence[Line]) -> None:
+    def write_lines(self, lines: Sequence[MetricsLine]) -> None:
         """Append a round's lines to metrics.jsonl."""
         if lines:
             files.append_lines(self.folder / "metrics.jsonl", map(schema.as_json, lines))
@@ -116,7 +116,7 @@ class Recorder:
     def write_timing(self, timing: dict[str, Any]) -> None:
         """Append a round's seconds to timings.jsonl."""
         path = self.folder / "timings.jsonl"
-        with files.naming(path), open(path, "a") as file:
+        with files.name_file_in_errors(path), open(path, "a") as file:
             file.write(json.dumps(timing) + "\n")
 
     def keep(self) -> None:
@@ -150,7 +150,7 @@ class Recorder:
         path = self.folder / "metrics.jsonl"
         if _length(path) < state["length"]:
             known = f"the checkpoint knows {state['length']} bytes of it"
-            raise ConfigError(f"{path}: missing or cut, {known}; {files.anew(self.folder)}")
+            raise ConfigError(f"{path}: missing or cut, {known}; {files.rerun_hint(self.folder)}")
         self.kept, self.warnings = state["kept"], list(state["warnings"])
         self.pieces = {name: list(own) for name, own in state["pieces"].items()}
         for piece in chain.from_iterable(map(self._known, self.tables)):
@@ -164,7 +164,7 @@ class Recorder:
         """Whatever is not in the pieces that count."""
         for name in self.tables:
             (self.folder / name).unlink(missing_ok=True)
-            for path in set(files.pieces(self.folder, name)).difference(self._known(name)):
+            for path in set(files.table_pieces(self.folder, name)).difference(self._known(name)):
                 path.unlink()
 
     def _known(self, name: str) -> list[Path]:
@@ -186,7 +186,7 @@ def _check_whole(piece: Path, folder: Path) -> None:
     try:
         pq.read_metadata(piece)
     except (OSError, pa.ArrowException):
-        raise ConfigError(f"{piece}: missing or damaged, the checkpoint knows it; {files.anew(folder)}") from None
+        raise ConfigError(f"{piece}: missing or damaged, the checkpoint knows it; {files.rerun_hint(folder)}") from None
 
 
 def _length(path: Path) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fedbench.errors import ConfigError
-from fedbench.results.files import anew, flush
+from fedbench.results.files import flush, rerun_hint
 from fedbench.runtime.store import Versions
 
 FOLDER = "states"
@@ -60,5 +60,5 @@ class Shards:
         paths = [self.folder / name for name in names]
         for path in paths:
             if not path.is_file():
-                raise ConfigError(f"{path}: missing, the checkpoint needs it; {anew(self.folder.parents[1])}")
+                raise ConfigError(f"{path}: missing, the checkpoint needs it; {rerun_hint(self.folder.parents[1])}")
         return paths

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedbench.errors import ConfigError
-from fedbench.results.files import anew
+from fedbench.results.files import rerun_hint
 from fedbench.runtime import trees
 
 StateFields = dict[str, Any]
@@ -208,7 +208,7 @@ def _asked(versions: Versions, shards: Sequence[Path]) -> Iterator[tuple[int, St
         try:
             held = trees.read(shard)
         except OSError:
-            raise ConfigError(f"{shard}: damaged; {anew(shard.parents[2])}") from None
+            raise ConfigError(f"{shard}: damaged; {rerun_hint(shard.parents[2])}") from None
         for client, (round, state) in held.items():
             if versions.get(client) == round:
                 missing.discard(client)

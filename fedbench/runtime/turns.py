@@ -1,7 +1,7 @@
-"""Clients that take turns on one learner, so that their fits meet and are trained together.
+"""Clients that take turns on one engine, so that their fits meet and are trained together.
 
 A method's code blocks in every fit. Here each client has a thread, of which one runs at a time, in the order of the
-clients: it runs until it asks for a fit, and waits for it. When all wait, their fits go to the learner's stack at once,
+clients: it runs until it asks for a fit, and waits for it. When all wait, their fits go to the stack at once,
 and each goes on with its own. Who is done makes place for the next one.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+from fedbench.engine.cursor import FitRequest
+from fedbench.engine.engine import Ledger
 from fedbench.engine.fit import Fit
-from fedbench.engine.lane import Asked
-from fedbench.engine.learner import Learner
-from fedbench.engine.trainee import Ledger
+from fedbench.engine.stack import Stack
 from fedbench.module.weights import Weights
 
 T = TypeVar("T")
@@ -72,12 +72,10 @@ class Turn(Generic[T]):
 
 
 class Turns:
-    """Works through pieces of work that ask the learner for fits, at most `width` at a time."""
+    """Works through pieces of work that ask the engine for fits, at most `width` at a time."""
 
-    def __init__(self, learner: Learner) -> None:
-        self.learner = learner
-        assert learner.stack is not None
-        self._threads = ThreadPoolExecutor(learner.stack.width)
+    def __init__(self, engine: Stack) -> None:
+        self.engine, self._threads = engine, ThreadPoolExecutor(engine.width)
         self._now: Turn | None = None
         self._begun = 0.0
 
@@ -91,17 +89,16 @@ class Turns:
 
         clients: whose work it is. A client's row in the stack goes by its number; who finds it taken waits.
         """
-        learner, stack = self.learner, self.learner.stack
-        assert stack is not None
-        alone, ledger = learner.together, learner.ledger
+        engine = self.engine
+        answer, ledger = engine.answer, engine.ledger
         turns = [
-            Turn(work, Ledger(learner.device), client % stack.width)
+            Turn(work, Ledger(engine.flat.device), client % engine.width)
             for work, client in zip(works, clients, strict=True)
         ]
         waiting, active = defaultdict[int, deque[int]](deque), list[Turn[T]]()
         for place, turn in enumerate(turns):
             waiting[turn.row].append(place)
-        learner.together = self._ask
+        engine.answer = self._ask
         try:
             while active or any(waiting.values()):
                 while free := self._free(waiting, active):
@@ -120,7 +117,7 @@ class Turns:
                 while turn.fit is not None:
                     turn.answer = EndedError()
                     turn.run()
-            learner.together, learner.ledger, self._now = alone, ledger, None
+            engine.answer, engine.ledger, self._now = answer, ledger, None
         return [turn.result for turn in turns]
 
     @staticmethod
@@ -129,7 +126,7 @@ class Turns:
         return {row for row, places in waiting.items() if places} - {turn.row for turn in active}
 
     def _let(self, turn: Turn[T]) -> None:
-        self._now, self.learner.ledger, self._begun = turn, turn.ledger, time.perf_counter()
+        self._now, self.engine.ledger, self._begun = turn, turn.ledger, time.perf_counter()
         turn.run()
         turn.seconds += time.perf_counter() - self._begun
         self._now = None
@@ -140,11 +137,11 @@ class Turns:
         """Answer all that wait."""
         if not turns:
             return
-        begun, stack = time.perf_counter(), self.learner.stack
-        assert stack is not None
-        found = stack.train([Asked(turn.fit, turn.ledger, turn.row) for turn in turns if turn.fit is not None])
+        begun = time.perf_counter()
+        requests = [FitRequest(turn.fit, turn.ledger, turn.row) for turn in turns if turn.fit is not None]
+        answers = self.engine.fit_together(requests)
         share = (time.perf_counter() - begun) / len(turns)
-        for turn, answer in zip(turns, found, strict=True):
+        for turn, answer in zip(turns, answers, strict=True):
             turn.answer, turn.seconds = answer, turn.seconds + share
 
     def _ask(self, fit: Fit) -> Weights:

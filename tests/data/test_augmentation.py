@@ -10,7 +10,7 @@ from torchvision.transforms import functional as vision
 
 from fedbench.config import Config
 from fedbench.data import Dataset, Split
-from fedbench.data.augmentation import Augmentation, crop, flipped, rotate
+from fedbench.data.augmentation import Augmentation, crop_images, flip_images, rotate_images
 from fedbench.data.partitions import partition
 from fedbench.engine.fit import Fit
 from fedbench.errors import ConfigError
@@ -30,7 +30,7 @@ def split(**options) -> Split:
 
 
 def test_flip_exchanges_left_and_right_where_chosen():
-    found = flipped(IMAGES, torch.tensor([True, False] * 3 + [True]))
+    found = flip_images(IMAGES, torch.tensor([True, False] * 3 + [True]))
     assert torch.equal(found[::2], IMAGES[::2].flip(3))
     assert torch.equal(found[1::2], IMAGES[1::2])
 
@@ -38,7 +38,7 @@ def test_flip_exchanges_left_and_right_where_chosen():
 @settings(max_examples=30)
 @given(corners=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=7, max_size=7))
 def test_crop_is_the_window_of_the_framed_image(corners):
-    found = crop(IMAGES, torch.tensor(corners), 2)
+    found = crop_images(IMAGES, torch.tensor(corners), 2)
     for image, (top, left), window in zip(IMAGES, corners, found, strict=True):
         assert torch.equal(window, vision.crop(vision.pad(image, [2]), top, left, 9, 12))
 
@@ -47,7 +47,7 @@ def test_crop_is_the_window_of_the_framed_image(corners):
 def test_rotation_is_torchvisions(degrees):
     square = IMAGES[..., :9]
     for images in (square, IMAGES) if abs(degrees) < 90 else (square,):
-        found = rotate(images, torch.full((7,), degrees / 180 * torch.pi))
+        found = rotate_images(images, torch.full((7,), degrees / 180 * torch.pi))
         expected = vision.rotate(images, degrees, InterpolationMode.NEAREST)
         assert (found != expected).float().mean() < 0.01, "rounding at the border between two pixels"
 

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Fit, Loss, Move, Paired, Step
-from fedbench.engine.group import is_plain, kind_of, split, stacked
+from fedbench.engine.group import is_constant, kind_of, stacked
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.engine.row_step import CannotStackError
+from fedbench.engine.rows import split
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.module.layout import Slot
 
@@ -32,7 +33,7 @@ def test_what_differs_in_more_than_numbers_is_of_another_kind(stacking, blobs):
     fit = Fit(start, blobs(20))
     head = stacking.layout.mask("head")
     alike = [fit, Fit(start, blobs(9)), Fit(stacking.initial(), blobs(8), "other")]
-    assert len({kind_of(stacking, other) for other in alike}) == 1
+    assert len({kind_of(stacking.engine, other) for other in alike}) == 1
     different = [
         fit,
         Fit(start, blobs(1)),
@@ -48,18 +49,20 @@ def test_what_differs_in_more_than_numbers_is_of_another_kind(stacking, blobs):
         replace(fit, move=Move(~head)),
         replace(fit, move=Move(head, frozen="eval")),
     ]
-    kinds = [kind_of(stacking, other) for other in different]
+    kinds = [kind_of(stacking.engine, other) for other in different]
     assert len(set(kinds)) == len(different)
     told = [replace(fit, loss=Loss(partial(own_loss, net="a")), stream=f"{n}") for n in range(2)]
-    assert len({kind_of(stacking, other) for other in told}) == 1
-    assert kind_of(stacking, told[0]) != kind_of(stacking, replace(fit, loss=Loss(partial(own_loss, net="b"))))
-    sized = [kind_of(stacking, replace(fit, step=Step(proximal_pull, of=anchor[:n]))) for n in (1, 2)]
+    assert len({kind_of(stacking.engine, other) for other in told}) == 1
+    assert kind_of(stacking.engine, told[0]) != kind_of(
+        stacking.engine, replace(fit, loss=Loss(partial(own_loss, net="b")))
+    )
+    sized = [kind_of(stacking.engine, replace(fit, step=Step(proximal_pull, of=anchor[:n]))) for n in (1, 2)]
     assert sized[0] != sized[1]
     assert sized[0].step_key == sized[1].step_key, "what edits need changes no loss"
     pulled = [replace(fit, step=Step(proximal_pull, anchor=anchor * n, mu=n)) for n in (1, 2)]
-    assert len({kind_of(stacking, other) for other in pulled}) == 1
+    assert len({kind_of(stacking.engine, other) for other in pulled}) == 1
     scattered = [replace(fit, move=Move(torch.arange(len(anchor)) % 2 == n)) for n in range(2)]
-    assert len({kind_of(stacking, other) for other in scattered}) == 1
+    assert len({kind_of(stacking.engine, other) for other in scattered}) == 1
 
 
 def test_who_cannot_be_stacked(net, stacking, blobs):
@@ -97,18 +100,18 @@ def test_who_cannot_be_stacked(net, stacking, blobs):
     ]
     for learner, one, why in asked:
         with pytest.raises(CannotStackError, match=f"{why}$"):
-            kind_of(learner, one)
+            kind_of(learner.engine, one)
 
 
-def test_what_a_trace_may_hold():
+def test_what_is_equal_for_all_clients():
     within = torch.zeros(1)
 
     def closing() -> Tensor:
         return within
 
     slot = Slot("a", (1,), 0, 1)
-    assert all(map(is_plain, ["head", None, True, own_loss, (slot, "a"), ()]))
-    assert not any(map(is_plain, [closing, within, (within,), [1], {}, torch.nn.Linear(1, 1)]))
+    assert all(map(is_constant, ["head", None, True, own_loss, (slot, "a"), ()]))
+    assert not any(map(is_constant, [closing, within, (within,), [1], {}, torch.nn.Linear(1, 1)]))
 
 
 def test_rows_of_some_are_in_their_places():

@@ -110,7 +110,7 @@ def test_tied_weights_stay_tied(learner, net, blobs, optimizer):
     assert trained.layout.size == 18 + 3 + 18 + 6 + 3
     weights = trained.fit(Fit(trained.initial(), blobs(18)))
     assert trained.module.head.weight is trained.module.body.weight
-    state = trained.state_dict(weights)
+    state = trained.flat.state_dict(weights)
     assert torch.equal(state["head.weight"], state["body.weight"])
     assert trained.layout.mask("head")[:18].all()
 
@@ -134,23 +134,9 @@ def test_a_state_dict_loads_into_the_users_module(learner, conv_net, blobs):
     trained, data = learner(conv_net), blobs(18, (2, 6, 6))
     weights = trained.fit(Fit(trained.initial(), data))
     module = conv_net()
-    module.load_state_dict(trained.state_dict(weights))
+    module.load_state_dict(trained.flat.state_dict(weights))
     module.eval()
     torch.testing.assert_close(module(data.x), trained.logits(weights, data))
-
-
-def test_clients_with_one_image_are_named_where_it_matters(learner, net, conv_net):
-    assert learner(net).warnings([1, 5]) == []
-    assert learner(conv_net).warnings([2, 5]) == []
-    (line,) = learner(conv_net).warnings([1, 5, 1])
-    assert line.startswith("2 client(s) have one training image")
-
-
-@pytest.mark.parametrize(("flags", "said"), [("avx2 avx512_bf16", 0), ("avx2", 1), (None, 0)])
-def test_bfloat16_without_instructions_for_it_is_named(learner, net, monkeypatch, flags, said):
-    monkeypatch.setattr("fedbench.processor.described_processor", lambda: {} if flags is None else {"flags": flags})
-    assert len(learner(net, precision="bf16-mixed").warnings([5])) == said
-    assert learner(net).warnings([5]) == []
 
 
 @pytest.mark.parametrize("optimizer", ["module", "sgd"])
@@ -298,47 +284,10 @@ def test_a_method_with_zero_pull_is_fedavg(learner, net, blobs, same):
     assert same(edited, trained.fit(Fit(trained.initial(), blobs(18))))
 
 
-@pytest.mark.parametrize("engine", ["loop", "trainer"])
-def test_the_probe_leaves_no_trace(learner, conv_net, blobs, same, engine):
-    trained, data = learner(conv_net, engine=engine), blobs(18, (2, 6, 6))
-    random = streams()
-    trained.probe(data, 3)
-    assert streams() == random
-    assert trained.ledger.steps == 0
-    fresh = learner(conv_net, engine=engine)
-    assert same(trained.fit(Fit(trained.initial(), data)), fresh.fit(Fit(fresh.initial(), data)))
-
-
-def test_the_probe_names_a_wrong_shape(learner, net, conv_net, blobs):
-    with pytest.raises(ConfigError, match=r"must return class scores of shape \[batch, 4\], it returned \(2, 3\)"):
-        learner(net).probe(blobs(8), 4)
-    with pytest.raises(ConfigError, match=r"fails on samples of shape \(7,\): RuntimeError"):
-        learner(net).probe(blobs(8, (7,)), 3)
-
-
-def test_the_probe_asks_which_of_two_tensors_are_the_scores(learner, net, blobs):
-    class Two(net):
-        def forward(self, x):
-            return super().forward(x) + 1, super().forward(x)
-
-    with pytest.raises(ConfigError, match=r"returns 2 tensors of shape \[2, 3\], and each could be the outputs"):
-        learner(Two).probe(blobs(8), 3)
-
-
 def test_dropout_of_what_follows_is_drawn_anew(learner, conv_net, blobs, same):
     trained, data = learner(conv_net, batch_size="full", shuffle=False), blobs(18, (2, 6, 6))
     fits = [trained.fit(Fit(trained.initial(), data, amount=Amount(epochs=1, after=after))) for after in (0, 1)]
     assert not same(*fits)
-
-
-def test_copies_of_the_model_are_named(learner, net):
-    class Averaged(net):
-        def __init__(self) -> None:
-            super().__init__()
-            self.slow = AveragedModel(self.body)
-
-    (line,) = learner(Averaged).warnings([5])
-    assert line.startswith("slow.module is a copy of the model inside the model: it counts as buffers, which are sent")
 
 
 @pytest.mark.parametrize("optimizer", ["module", "sgd"])
@@ -357,6 +306,6 @@ def test_a_running_average_goes_from_fit_to_fit_as_in_plain_pytorch(learner, net
     start = trained.initial()
     for _ in range(2):
         start = trained.fit(Fit(start, blobs(18)))
-    trained.load(start)
+    trained.flat.load(start)
     assert torch.allclose(trained.module.slow.module[0].weight, torch.stack(seen).mean(0), atol=1e-6)
     assert int(trained.module.slow.n_averaged) == len(seen)

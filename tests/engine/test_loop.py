@@ -7,6 +7,7 @@ from torch.optim import lr_scheduler
 
 from fedbench.engine.fit import Fit
 from fedbench.engine.losses import task_loss
+from fedbench.engine.probe import probe
 from fedbench.errors import ConfigError
 from tests.engine.steps import mean_loss, step_of
 
@@ -263,7 +264,7 @@ def test_the_rest_is_found_by_the_probe_before_round_1(learner, net, blobs, use,
         return mean_loss(self, batch)
 
     with pytest.raises(ConfigError, match=message) as error:
-        learner(step_of(net, step)).probe(blobs(8), 3)
+        probe(learner(step_of(net, step)), blobs(8), 3)
     assert "\n" not in str(error.value)
 
 
@@ -275,4 +276,4 @@ def test_a_monitor_that_is_never_logged_is_found_by_the_probe(learner, net, blob
             return {"optimizer": optimizer, "lr_scheduler": scheduler, "monitor": "val_loss"}
 
     with pytest.raises(ConfigError, match=r"'val_loss', which .*: log it there with self.log"):
-        learner(Validates).probe(blobs(8), 3)
+        probe(learner(Validates), blobs(8), 3)

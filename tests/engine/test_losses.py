@@ -59,7 +59,7 @@ def test_a_loss_may_look_into_the_pass_of_the_modules_own_step(learner, net, blo
     assert features.requires_grad
     assert torch.equal(output, logits)
     assert x.shape == (18, 6)
-    assert not trained.head._forward_hooks
+    assert not trained.flat.head._forward_hooks
 
 
 def test_a_part_that_the_step_passes_by_is_refused(learner, net, blobs):

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedbench.config import TrainConfig
+from fedbench.engine.cursor import FitRequest
+from fedbench.engine.engine import Ledger
 from fedbench.engine.fit import Amount, Fit, Loss, Move, OneBatch, Paired, Step
-from fedbench.engine.lane import Asked
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
-from fedbench.engine.trainee import Ledger
 from fedbench.errors import ConfigError
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.models import build
@@ -42,13 +42,13 @@ def trained(
     if learner.stack is None:
         found = []
         for fit, ledger in zip(fits, ledgers, strict=True):
-            learner.ledger = ledger
+            learner.engine.ledger = ledger
             found.append(learner.fit(fit))
         return found, ledgers
     width = learner.stack.width
     rows = [client % width for client in clients or range(len(fits))]
-    asked = [Asked(*each) for each in zip(fits, ledgers, rows, strict=True)]
-    parts = [learner.stack.train(asked[i : i + width]) for i in range(0, len(asked), width)]
+    asked = [FitRequest(*each) for each in zip(fits, ledgers, rows, strict=True)]
+    parts = [learner.stack.fit_together(asked[i : i + width]) for i in range(0, len(asked), width)]
     return [weights for part in parts for weights in part], ledgers
 
 
@@ -77,7 +77,7 @@ def scattered(learner: Learner, seed: int) -> Move:
 
 
 def fits(name: str, learner: Learner, blobs: Callable) -> list[Fit]:
-    start, like = learner.initial(), learner.w
+    start, like = learner.initial(), learner.flat.w
     data = [blobs(n, key=(0, n, 1)) for n in SIZES]
     make: dict[str, Callable[[int], Fit]] = {
         "plain": lambda i: Fit(start, data[i]),

@@ -502,7 +502,7 @@ def rates_of(kind, learner, data, engine, epochs, fits, memory):
             seen.append((group["lr"], group["momentum"]))
 
     trained = learner(Recorded, engine=engine, keep_optimizer=True)
-    trained.rounds, start = fits, trained.initial()
+    trained.engine.rounds, start = fits, trained.initial()
     for _ in range(fits):
         start = trained.fit(Fit(start, data, amount=Amount(epochs=epochs), step=Step(memory=memory)))
         memory = None if memory is None else trees.from_bytes(trees.to_bytes(memory))
@@ -554,4 +554,4 @@ def test_what_the_trainer_s_setup_compiles_keeps_its_names(both, learner, net, b
     trained = learner(kind, engine="trainer")
     trained.fit(Fit(trained.initial(), blobs(18)))
     assert [*trained.module.state_dict()] == [*net().state_dict()]
-    assert trained.state_dict(trained.initial()) is not None
+    assert trained.flat.state_dict(trained.initial()) is not None

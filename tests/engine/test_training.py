@@ -93,7 +93,7 @@ def test_a_step_may_take_its_gradient_elsewhere(learner, net, blobs, optimizer):
     with made.training(Fit(made.initial(), data)) as training:
         for batch in training:
             training.step(batch, at=lambda w: w / 2)
-            assert all(p.data_ptr() == v.data_ptr() for p, v in zip(made.parameters, views(made), strict=True))
+            assert all(p.data_ptr() == v.data_ptr() for p, v in zip(made.flat.parameters, views(made), strict=True))
     gradient = made.gradient(half, (data.x, data.y))[1]
     moved = training.weights.params - made.initial().params
     decay = 0.01 * made.initial().params if optimizer == "module" else 0
@@ -101,7 +101,7 @@ def test_a_step_may_take_its_gradient_elsewhere(learner, net, blobs, optimizer):
 
 
 def views(learner):
-    return [learner.w[slot.start : slot.stop] for slot in learner.layout.params]
+    return [learner.flat.w[slot.start : slot.stop] for slot in learner.layout.params]
 
 
 def test_the_product_with_the_hessian(learner, net, blobs):

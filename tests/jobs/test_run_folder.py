@@ -12,7 +12,7 @@ import torch
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.run_folder import alone_in, default_name, state_of
+from fedbench.jobs.run_folder import default_name, locked_folder, state_of
 from fedbench.jobs.schedule import execute
 from fedbench.runtime.build import build_learner
 from fedbench.studies.run import run
@@ -50,10 +50,10 @@ def test_a_value_that_is_a_default_has_no_say():
 
 
 def test_a_folder_is_for_one_command_at_a_time(tmp_path):
-    with alone_in(tmp_path):
-        with pytest.raises(ConfigError, match="another command is at work here"), alone_in(tmp_path, patience=0):
+    with locked_folder(tmp_path):
+        with pytest.raises(ConfigError, match="another command is at work here"), locked_folder(tmp_path, patience=0):
             pass
-        waiting = ThreadPoolExecutor(1).submit(lambda: alone_in(tmp_path).__enter__())
+        waiting = ThreadPoolExecutor(1).submit(lambda: locked_folder(tmp_path).__enter__())
         time.sleep(0.05)
         assert not waiting.done()
     waiting.result(timeout=5)

@@ -129,7 +129,7 @@ class Round:
     traces: dict[tuple[int, str], float] = field(default_factory=dict)
 
 
-class HandMade:
+class HandMadeData:
     """Hand-made clients as a host's data; without validation images and tests."""
 
     def __init__(self, clients: list[Data], public: Data | None) -> None:
@@ -146,7 +146,7 @@ class HandMade:
         return self._public and Data(self._public.x, torch.zeros_like(self._public.labels), key)
 
 
-class Seeing(Host):
+class RecordingHost(Host):
     """The real host, which notes the models that it is to evaluate."""
 
     seen: Round
@@ -156,12 +156,12 @@ class Seeing(Host):
             self.seen.after_fit[client.id] = model
 
 
-class Through:
+class LocalHosts:
     """As the driver's hosts: one host in this process, and what goes there and back."""
 
     count = 1
 
-    def __init__(self, host: Seeing) -> None:
+    def __init__(self, host: RecordingHost) -> None:
         self.host, self.remarks = host, list[str]()
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
@@ -226,9 +226,9 @@ class Simulation(Driver):
         )
         run = ResolvedRun(config, None, kind, chosen, context.aggregator, self.learner.task)  # type: ignore[arg-type]
         parts = Parts(run, 0, self.learner, context, kind(chosen, context))
-        self.host = Seeing(parts, HandMade(self.data, self.public), MemoryStore())
+        self.host = RecordingHost(parts, HandMadeData(self.data, self.public), MemoryStore())
         setup, recorder = Setup(config, 0, Partition(Clients.of([]))), Recorder(Path("/nowhere"), self.learner.task)
-        super().__init__(parts, setup, Through(self.host), recorder)
+        super().__init__(parts, setup, LocalHosts(self.host), recorder)
         self.log: list[Round] = []
         self.host.seen = Round()
         self._extra_pass(0)

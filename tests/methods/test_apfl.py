@@ -191,7 +191,7 @@ def test_an_optimiser_that_moves_between_the_gradients_of_a_step(mixing):
     runs = []
     for method, options in (("apfl", {"alpha": 1, "alpha_update": "off", "mixing": mixing}), ("local", {})):
         runs.append(Simulation(method, blobs([9, 17]), module=Searching(), train={"batch_size": "full"}, **options))
-        runs[-1].learner.optimizer = "module"
+        runs[-1].learner.engine.optimizer = "module"
     apfl, local = (run.run(2) for run in runs)
     for i in (0, 1):
         assert torch.equal(apfl.states[i].personal.params, local.log[-1].after_agg[i].params)
@@ -411,16 +411,16 @@ MUTANTS = [
         '        own, alpha = (model, 0.0) if point == "after_fit" else self._own(client)\n        if',
     ),
     ("the slope of scores is lost", "(self.slope,) = ", "_ = "),
-    ("scores of w move its statistics into v's", "        self.learner.load(own)\n", "", "engine/companion.py"),
+    ("scores of w move its statistics into v's", "        self.learner.flat.load(own)\n", "", "engine/companion.py"),
     (
         "a step's gradients are all taken where it began",
-        "at(learner.w)",
+        "at(learner.flat.w)",
         "at(self.weights.params)",
         "engine/companion.py",
     ),
     (
         "a step's gradients of scores are all taken where it began",
-        "own = self.learner.weights()",
+        "own = self.learner.flat.weights()",
         "own = self.weights",
         "engine/companion.py",
     ),

@@ -631,7 +631,7 @@ MUTANTS = [
     ("personal parameters are selected again", "selected, among) & ~mask", "selected, among)"),
     ("the budget is not looked at", "if room < int(candidates.sum()):", "if False:"),
     ("personal values are sent", "without(trained.params, mask)", "trained.params"),
-    ("the old mask is sent", "mask = self.grown(mask, delta.abs())\n", "self.grown(mask, delta.abs())\n"),
+    ("the old mask is sent", "mask = self.grow_mask(mask, delta.abs())\n", "self.grow_mask(mask, delta.abs())\n"),
     ("the server forgets masks", "server.mask = server.mask | upload.mask", "server.mask = upload.mask"),
     ("the server moves what is personal", "choose(live, server.params, before)", "server.params"),
     ("the step has the wrong sign", "leave_out(old.double() - new.double()", "leave_out(new.double() - old.double()"),

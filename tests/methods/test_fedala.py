@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from fedbench.engine.losses import prediction_loss
 from fedbench.errors import ConfigError
-from fedbench.methods.fedala import FedALA, layer_names, learned, mixed
+from fedbench.methods.fedala import FedALA, layer_names, learn_ratios, mix
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
 
 SIZES = [9, 17, 12]
@@ -37,8 +37,8 @@ def taught(gradients, start, losses=None, most=1, **options):
         return torch.tensor(next(answers, 0.0)), torch.tensor(gradients[number])
 
     rule = {"eta": DEFAULT.eta, "window": DEFAULT.num_pre_loss, "threshold": DEFAULT.threshold, **options}
-    ratios, count = learned(look, range(len(gradients)), OWN, RECEIVED, torch.tensor(start), most=most, **rule)
-    return mixed(OWN, RECEIVED, ratios), ratios, count, seen
+    ratios, count = learn_ratios(look, range(len(gradients)), OWN, RECEIVED, torch.tensor(start), most=most, **rule)
+    return mix(OWN, RECEIVED, ratios), ratios, count, seen
 
 
 def passes(losses, gradients=1, **options):
@@ -152,10 +152,10 @@ def test_weights_are_learned_on_a_random_part_of_the_images_in_evaluation_mode()
     for index in drawn.split(8):
         mixed = shared.clone()
         mixed[head] = own[head] + (shared - own)[head] * expected
-        learner.load(mine.log[1].after_agg[1].replace(params=mixed))
+        learner.flat.load(mine.log[1].after_agg[1].replace(params=mixed))
         learner.module.eval()
         loss = prediction_loss(learner.task)(learner.module, client.train.batch(index))
-        slope = torch.cat([p.flatten() for p in torch.autograd.grad(loss, learner.parameters)])
+        slope = torch.cat([p.flatten() for p in torch.autograd.grad(loss, learner.flat.parameters)])
         expected = (expected - (slope * (shared - own))[head]).clamp(0, 1)
     assert torch.allclose(ratios, expected, atol=1e-6)
     assert not torch.equal(ratios, before)
@@ -303,8 +303,8 @@ MUTANTS = [
     ),
     (
         "the mixture is not made anew after a step",
-        "        for batch in batches:\n            loss, gradient = look(mixed(own, received, ratios), batch)",
-        "        start = mixed(own, received, ratios)\n"
+        "        for batch in batches:\n            loss, gradient = look(mix(own, received, ratios), batch)",
+        "        start = mix(own, received, ratios)\n"
         "        for batch in batches:\n            loss, gradient = look(start, batch)",
     ),
     (

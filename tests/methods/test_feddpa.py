@@ -169,11 +169,11 @@ def test_fisher_information_is_taken_at_the_own_model_in_evaluation_mode():
     mine = run(norm=True, rounds=2, threshold=0.1)
     client, own, learner = mine.client(1, 2), mine.log[1].after_fit[1].params, mine.learner
     got, rows = mine.method.receive(client), []
-    learner.load(got.replace(params=own, buffers=mine.server.buffers))
+    learner.flat.load(got.replace(params=own, buffers=mine.server.buffers))
     learner.module.eval()
     for i in range(17):
         loss = prediction_loss(learner.task)(learner.module, client.train.batch(torch.tensor([i])))
-        rows.append(torch.cat([p.flatten() for p in torch.autograd.grad(loss, learner.parameters)]).double())
+        rows.append(torch.cat([p.flatten() for p in torch.autograd.grad(loss, learner.flat.parameters)]).double())
     fisher = torch.stack(rows).square().mean(0)
     for slot in mine.context.layout.params:
         part = slice(slot.start, slot.stop)

@@ -251,11 +251,11 @@ def test_gradients_are_taken_at_the_own_model_in_evaluation_mode(score, include_
     size, client = mine.context.layout.size, mine.client(1, 2)
     found = mine.log[1].after_agg[1].scores
     own, learner = mine.log[1].after_fit[1].params, mine.learner
-    learner.load(mine.log[1].after_agg[0].replace(params=own, buffers=mine.server.buffers))
+    learner.flat.load(mine.log[1].after_agg[0].replace(params=own, buffers=mine.server.buffers))
     learner.module.eval()
 
     def slope(x, y):
-        parts = torch.autograd.grad(prediction_loss(learner.task)(learner.module, (x, y)), learner.parameters)
+        parts = torch.autograd.grad(prediction_loss(learner.task)(learner.module, (x, y)), learner.flat.parameters)
         return torch.cat([part.flatten() for part in parts]).double()
 
     x, y = client.train.x, client.train.labels

@@ -296,7 +296,7 @@ def test_alignment_begins_in_round_2_and_falls_back_on_own_means():
     made.server.centroids[mine] = torch.nan
     client = made.client(0, 1)
     received = made.method.receive(client)
-    _, alignment = made.method.looked_at(client, received)
+    _, alignment = made.method.statistics_and_alignment(client, received)
     own, _ = class_means(made.learner.features(received, client.train).double(), client.train.labels, 4)
     aims = alignment.needs["targets"]
     others = [k for k in range(4) if k != mine]
@@ -310,7 +310,7 @@ def test_alignment_begins_in_round_2_and_falls_back_on_own_means():
 def test_the_weight_of_the_mean_over_elements_by_reduction(reduction, weight):
     made = run(1, lam=0.3, align_reduction=reduction)
     client = made.client(0, 1)
-    _, alignment = made.method.looked_at(client, made.method.receive(client))
+    _, alignment = made.method.statistics_and_alignment(client, made.method.receive(client))
     assert alignment.needs["weight"] == pytest.approx(weight)
 
 
@@ -434,7 +434,11 @@ MUTANTS = [
         ".clamp(min=0) / len(features)",
         ".clamp(min=0)",
     ),
-    ("statistics after training", "self.looked_at(client, received)\n", "self.looked_at(client, client.initial)\n"),
+    (
+        "statistics after training",
+        "self.statistics_and_alignment(client, received)\n",
+        "self.statistics_and_alignment(client, client.initial)\n",
+    ),
     ("the programmes lose V", " + np.diag(spreads)", "", "aggregation/mixes.py"),
     ("small weights are not shared out again", "kept / kept.sum()", "kept", "aggregation/mixes.py"),
     (

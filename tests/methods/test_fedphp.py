@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedbench.errors import ConfigError
-from fedbench.methods.fedphp import discrepancy, distillation, half_squared_distance, inherited, past_share, taught_loss
+from fedbench.methods.fedphp import (
+    discrepancy,
+    distillation,
+    half_squared_distance,
+    inherited_model,
+    past_share,
+    transfer_loss,
+)
 from fedbench.module.weights import Weights
 from tests.methods.simulator import Data, Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
 
@@ -160,13 +167,13 @@ def test_the_loss_of_a_batch():
     index = torch.tensor([5, 1, 4, 0, 2, 6, 3])
     state = SimpleNamespace(lam=torch.tensor(0.3, dtype=torch.float64), index=index.argsort(), outputs=taught[index])
     for transfer in (discrepancy, half_squared_distance):
-        loss = taught_loss(net, (x, y), state, "head", transfer, None).detach()
+        loss = transfer_loss(net, (x, y), state, "head", transfer, None).detach()
         assert float(loss) == pytest.approx(float(0.7 * own + 0.3 * transfer(net.body(x), None, taught).detach()))
     classes = torch.randn(7, 4, dtype=torch.float64, generator=draw).softmax(1)
     state.outputs = classes[index]
-    loss = taught_loss(net, (x, y), state, "", distillation, None).detach()
+    loss = transfer_loss(net, (x, y), state, "", distillation, None).detach()
     assert float(loss) == pytest.approx(float(0.7 * own + 0.3 * distillation(None, net(x), classes).detach()))
-    other = taught_loss(net, (x, y), state, "", distillation, lambda batch: classes.flip(0)).detach()
+    other = transfer_loss(net, (x, y), state, "", distillation, lambda batch: classes.flip(0)).detach()
     assert float(other) == pytest.approx(float(0.7 * own + 0.3 * distillation(None, net(x), classes.flip(0)).detach()))
 
 
@@ -174,7 +181,7 @@ def test_the_loss_of_a_batch():
 def test_the_teacher_is_the_inherited_model_of_the_last_participation(transfer):
     made = run(2, norm=True, transfer=transfer, draw=lambda t: [0, 1] if t == 1 else [0, 2], kd_temperature=2)
     client = made.client(0, 3)
-    outputs = made.method._lesson(client, inherited(client)).needs["outputs"]
+    outputs = made.method._lesson(client, inherited_model(client)).needs["outputs"]
     past = made.log[1].after_fit[0]
     if transfer == "kd":
         expected = (made.learner.logits(past, client.train) / 2).softmax(1)
@@ -182,7 +189,7 @@ def test_the_teacher_is_the_inherited_model_of_the_last_participation(transfer):
         expected = made.learner.features(past, client.train)
     assert torch.equal(outputs, expected)
     new = Simulation("fedphp", blobs(SIZES), module=Mlp(True)).client(0, 1)
-    assert equal(inherited(new), made.initial)
+    assert equal(inherited_model(new), made.initial)
 
 
 @pytest.mark.parametrize("transfer", ["mmd", "kd", "l2"])
@@ -192,7 +199,7 @@ def test_a_fit_is_taught_by_the_inherited_model_not_by_the_received_one(transfer
     received = made.method.receive(client)
     fits = [
         client.fit(received, client.train, loss=made.method._lesson(client, teacher))
-        for teacher in (inherited(client), received)
+        for teacher in (inherited_model(client), received)
     ]
     upload = made.method.train(client, received)
     assert torch.equal(upload.params, fits[0].params)
@@ -330,7 +337,7 @@ MUTANTS = [
     ("the own loss is not scaled", "loss.to(taught).lerp(", "(loss / (1 - s.lam)).to(taught).lerp("),
     ("the participation counts before its average", "self.options.mu, count,", "self.options.mu, count + 1,"),
     ("the inherited model is uploaded", "self.upload(client, trained,", "self.upload(client, past,"),
-    ("augmented images are taught by others", "of_batch if learner.alters(client.train) else None", "None"),
+    ("augmented images are taught by others", "of_batch if learner.changes_batches(client.train) else None", "None"),
     ("the global model teaches", "self._lesson(client, past)", "self._lesson(client, received)"),
     (
         "running statistics are not averaged",

@@ -15,7 +15,7 @@ from fedbench.aggregation.packed import bits_to_mask, mask_to_bits
 from fedbench.config import Config, TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
-from fedbench.methods.fedselect import FedSelect, grown, scopes
+from fedbench.methods.fedselect import FedSelect, competing_entries, grow_mask
 from fedbench.methods.messages import Upload
 from fedbench.methods.server import Context, ServerState
 from fedbench.module.layout import Layout, Slot
@@ -63,12 +63,12 @@ CHANGE = torch.tensor([0.3, 0.1, 0.3, 0.2, 0, 0.4, 0.4, 0.4])
     ],
 )
 def test_masks_grow_layer_by_layer(mask, p, alpha, expected):
-    found = grown(bits(mask), CHANGE, scopes(layered(5, 3), "layer", False), p, alpha)
+    found = grow_mask(bits(mask), CHANGE, competing_entries(layered(5, 3), "layer", False), p, alpha)
     assert text(found) == expected.replace("|", "")
 
 
 def test_all_layers_may_compete():
-    found = grown(bits("00000000"), CHANGE, scopes(layered(5, 3), "global", False), 0.5, 0.5)
+    found = grow_mask(bits("00000000"), CHANGE, competing_entries(layered(5, 3), "global", False), 0.5, 0.5)
     assert text(found) == "10000111"
 
 
@@ -76,10 +76,10 @@ def test_biases_and_the_like_are_personal_on_request_only():
     layout = Simulation("fedselect", blobs([9]), module=Mlp(norm=True)).context.layout
     weights = [slot.name for slot in layout.params if slot.name.endswith("weight")]
     assert weights == ["body.0.weight", "body.1.weight", "head.weight"]
-    assert len(scopes(layout, "layer", False)) == 3
-    assert len(scopes(layout, "layer", True)) == 6
-    assert int(scopes(layout, "global", False)[0].sum()) == 30 + 5 + 20
-    assert scopes(layout, "global", True)[0].all()
+    assert len(competing_entries(layout, "layer", False)) == 3
+    assert len(competing_entries(layout, "layer", True)) == 6
+    assert int(competing_entries(layout, "global", False)[0].sum()) == 30 + 5 + 20
+    assert competing_entries(layout, "global", True)[0].all()
 
 
 layers = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=9), min_size=1, max_size=4)
@@ -87,11 +87,11 @@ layers = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=9), min_size=
 
 @given(layers, st.floats(0, 1), st.floats(0, 1), st.sampled_from(["layer", "global"]))
 def test_masks_only_grow_and_keep_to_the_limit(changes, p, alpha, scope):
-    compete = scopes(layered(*map(len, changes)), scope, False)
+    compete = competing_entries(layered(*map(len, changes)), scope, False)
     change = torch.tensor([v for layer in changes for v in layer], dtype=torch.float32)
     mask = torch.zeros(len(change), dtype=torch.bool)
     for shift in range(3):
-        larger = grown(mask, change.roll(shift), compete, p, alpha)
+        larger = grow_mask(mask, change.roll(shift), compete, p, alpha)
         assert (larger >= mask).all()
         for part in compete:
             before, now = mask[part], larger[part]
@@ -111,7 +111,7 @@ def test_masks_grow_every_so_many_rounds():
 
 def test_change_counts_from_the_received_model_or_from_the_last_growth():
     options = dict(personalization_rate=0.1, personalization_limit=1.0, mask_interval=2)
-    compete = scopes(run(rounds=0).context.layout, "layer", False)
+    compete = competing_entries(run(rounds=0).context.layout, "layer", False)
     for reference in ("round_start", "last_update"):
         simulation = run(rounds=4, delta_reference=reference, **options)
         before = bits_to_mask(run(rounds=3, **options, delta_reference=reference).log[2].uploads[0].mask, 59)
@@ -120,10 +120,10 @@ def test_change_counts_from_the_received_model_or_from_the_last_growth():
             "last_update": simulation.log[1].after_fit[0].params,
         }
         change = (simulation.log[3].after_fit[0].params - starts[reference]).abs()
-        assert torch.equal(simulation.states[0].mask, grown(before, change, compete, 0.1, 1.0))
+        assert torch.equal(simulation.states[0].mask, grow_mask(before, change, compete, 0.1, 1.0))
     first = run(rounds=2, delta_reference="last_update", **options)
     change = (first.log[1].after_fit[0].params - first.initial.params).abs()
-    assert torch.equal(first.states[0].mask, grown(torch.zeros(59, dtype=torch.bool), change, compete, 0.1, 1.0))
+    assert torch.equal(first.states[0].mask, grow_mask(torch.zeros(59, dtype=torch.bool), change, compete, 0.1, 1.0))
 
 
 class Sum(LightningModule):

@@ -61,7 +61,7 @@ def test_a_client_with_a_centre_walks_near_it(sampling, inside):
     mine.server.centres = dict.fromkeys(range(4), BETA)
     client = mine.client(1, 3)
     expected = walk((6, 3), client.generator("coordinates"), BETA, 0.5, inside)
-    assert torch.equal(mine.method.path(client, "fit", 6), expected)
+    assert torch.equal(mine.method.coordinates_of_steps(client, "fit", 6), expected)
 
 
 def test_every_batch_has_coordinates_of_its_own():
@@ -87,7 +87,7 @@ def test_the_gradient_of_an_endpoint_is_its_share_of_the_mixed_weights():
     batch = client.train.batch(torch.arange(9))
     loss, gradient = learner.gradient(learner.initial(), batch, lambda net, batch, s: mixed_loss(net, batch, needs))
     plain = Learner(Mlp(), mine.train)
-    at = mine.method.at(learner.initial(), path[0])
+    at = mine.method.mixture_at(learner.initial(), path[0])
     _, whole = plain.gradient(mixed(mine, at), batch, task_loss)
     for a, row in zip(path[0], gradient[mine.method.mixtures.params].view(3, 20), strict=True):
         assert torch.allclose(row, a * whole[35:55], atol=1e-7)
@@ -283,9 +283,9 @@ def test_clients_with_the_same_labels_get_near_centres():
 def test_the_mean_of_mixtures_is_the_mixture_of_means():
     mine = run(rounds=1)
     seen, place = mine.log[0], torch.tensor([0.2, 0.5, 0.3])
-    rows = [mixed(mine, mine.method.at(weights, place)).params for weights in seen.after_fit.values()]
+    rows = [mixed(mine, mine.method.mixture_at(weights, place)).params for weights in seen.after_fit.values()]
     means = weighted_mean(rows, [size / 58 for size in SIZES])
-    whole = mine.method.at(seen.after_agg[0], place)
+    whole = mine.method.mixture_at(seen.after_agg[0], place)
     assert torch.allclose(mixed(mine, whole).params, means, atol=1e-6)
 
 
@@ -468,7 +468,7 @@ MUTANTS = [
     ("the projection starts with a fresh optimiser", 'deepcopy(client.state.optimizers.get("fit"))', "None"),
     ("endpoints share one stream", "manual_seed(seed + number)", "manual_seed(seed)"),
     ("coordinates travel", "Masks(layout.nothing().params, mixture_masks(layout).buffers)", "layout.nothing()"),
-    ("the last batch's coordinates stay", "return self.at(trained, self.centre(client))", "return trained"),
+    ("the last batch's coordinates stay", "return self.mixture_at(trained, self.centre(client))", "return trained"),
     ("coordinates are drawn once a round", "s.step.copy_((s.step + 1) %", "s.step.copy_(s.step %"),
     ("subregions are never used", 'client.message.centre.cpu() if "centre" in client.message else None', "None"),
     ("centres are used before the round is over", "client.round == self.options.tau", "False"),

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from threadpoolctl import threadpool_limits
 from torch import nn
 
-from fedbench.aggregation.cross_validation import interpolated, validation
+from fedbench.aggregation.cross_validation import validation
 from fedbench.aggregation.gaussians import (
     Gaussians,
     discriminant,
@@ -21,7 +21,7 @@ from fedbench.aggregation.gaussians import (
 from fedbench.engine.fit import Move
 from fedbench.errors import ConfigError
 from fedbench.methods.messages import Message
-from fedbench.methods.pfedfda import PFedFDA
+from fedbench.methods.pfedfda import PFedFDA, adapt_statistics
 from tests.aggregation.features import f64, head_of, problem, statistics_of
 from tests.methods.simulator import Mlp, Quadratic, Simulation, blobs, equal, targets
 
@@ -39,7 +39,7 @@ def run(rounds=2, norm=False, sizes=SIZES, **options) -> Simulation:
 def test_the_solution_is_no_worse_than_a_grid(single, seed):
     asked, common, _, z, y = problem(seed)
     options = PFedFDA.Options(beta_max_iter=100, beta_gtol=1e-9, single_beta=single)
-    _, betas = interpolated((z, y), common, asked["prior"], (0.5, 0.5), options)
+    _, betas = adapt_statistics((z, y), common, asked["prior"], (0.5, 0.5), options)
     shares = np.linspace(0, 1, 11)
     grid = [[a] if single else [a, b] for a in shares for b in ([0.0] if single else shares)]
     best = min(validation(np.array(x), **asked)[0] for x in grid)
@@ -52,7 +52,9 @@ def test_rare_classes_have_no_part_in_the_weights():
     asked, common, _, z, y = problem()
     z, y, rare = z[y != 2], y[y != 2], (f64([[90, -70]]), torch.tensor([2]))
     more = torch.cat([z, rare[0]]), torch.cat([y, rare[1]])
-    one, two = (interpolated(rows, common, asked["prior"], (0.5, 0.5), PFedFDA.Options()) for rows in ((z, y), more))
+    one, two = (
+        adapt_statistics(rows, common, asked["prior"], (0.5, 0.5), PFedFDA.Options()) for rows in ((z, y), more)
+    )
     assert one[1] == two[1] != (0.5, 0.5)
     assert not torch.equal(one[0].covariance, two[0].covariance)
 
@@ -60,18 +62,18 @@ def test_rare_classes_have_no_part_in_the_weights():
 def test_rare_classes_alone_leave_the_global_statistics():
     made = Simulation("pfedfda", blobs(SIZES))
     client, z = made.client(0, 1), torch.rand(4, 5, dtype=torch.float64)
-    adapted, betas = made.method.adapted(client, z, torch.tensor([0, 1, 2, 3]))
+    adapted, betas = made.method.adapted_statistics(client, z, torch.tensor([0, 1, 2, 3]))
     assert betas == (0, 0)
-    assert all(torch.equal(*both) for both in zip(adapted, made.method.common(client), strict=True))
+    assert all(torch.equal(*both) for both in zip(adapted, made.method.global_statistics(client), strict=True))
 
 
 def test_a_solver_that_fails_leaves_the_last_weights():
     made = Simulation("pfedfda", blobs(SIZES))
     client, z = made.client(0, 1), torch.full((12, 5), torch.inf, dtype=torch.float64)
     labels = torch.arange(12) % 2
-    assert made.method.adapted(client, z, labels)[1] == (0.5, 0.5)
+    assert made.method.adapted_statistics(client, z, labels)[1] == (0.5, 0.5)
     client.state.betas = (0.1, 0.9)
-    assert made.method.adapted(client, z, labels)[1] == (0.1, 0.9)
+    assert made.method.adapted_statistics(client, z, labels)[1] == (0.1, 0.9)
 
 
 def test_with_weights_of_zero_the_global_statistics_stay():
@@ -117,7 +119,7 @@ def test_the_head_is_computed_and_frozen_while_the_body_trains(norm):
     made = run(1, norm, train={"weight_decay": 0.1, "momentum": 0.9})
     client = Simulation("pfedfda", blobs(SIZES), module=Mlp(norm)).client(1, 0)
     client = replace(made.client(1, 1), message=client.message)
-    received, common = made.method.receive(client), made.method.common(client)
+    received, common = made.method.receive(client), made.method.global_statistics(client)
     slopes, offsets = head_of(common, label_prior(client.train.labels, 4, 1e-4))
     assert torch.equal(received.params[HEAD], torch.cat([slopes.flatten(), offsets]).float())
     trained, features, labels = made.method.train_body(client, received)
@@ -206,7 +208,7 @@ def test_after_agg_adapts_to_the_new_body_and_statistics(norm):
         assert torch.equal(model.params[:-24], made.server.params)
         assert torch.equal(model.buffers, made.server.buffers)
         features = made.learner.features(model, client.train)
-        adapted, _ = made.method.adapted(client, features, client.train.labels)
+        adapted, _ = made.method.adapted_statistics(client, features, client.train.labels)
         head = head_of(adapted, label_prior(client.train.labels, 4, 1e-4))
         assert torch.allclose(model.params[HEAD].double(), torch.cat([h.flatten() for h in head]), atol=1e-4)
     assert not torch.equal(made.log[2].after_agg[0].params[HEAD], made.log[2].after_fit[0].params[HEAD])
@@ -225,8 +227,8 @@ def test_nothing_depends_on_the_number_of_threads():
     )
     for threads in (1, 2):
         with threadpool_limits(threads, user_api="blas"):
-            adapted, betas = made.method.adapted(client, z, y)
-            heads = [discriminant(both, 1e-4) for both in (made.method.common(client), adapted)]
+            adapted, betas = made.method.adapted_statistics(client, z, y)
+            heads = [discriminant(both, 1e-4) for both in (made.method.global_statistics(client), adapted)]
             found.append([*heads[0], *adapted, *heads[1], torch.tensor(betas)])
     assert 0 < found[0][-1][1] < 1
     assert all(torch.equal(*both) for both in zip(*found, strict=True))

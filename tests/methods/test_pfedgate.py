@@ -14,9 +14,9 @@ from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check, resolve
-from fedbench.methods.pfedgate import Gate, GateTraining, PFedGate, SwitchNorm, copied, shorten
+from fedbench.methods.pfedgate import Gate, GateTraining, PFedGate, SwitchNorm, copy_of_state, shorten
 from fedbench.methods.server import Context
-from fedbench.module.blocks import selected
+from fedbench.module.blocks import select_blocks
 from fedbench.module.layout import Layout
 from fedbench.module.weights import Weights
 from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal
@@ -153,7 +153,7 @@ def by_hand(mine: Simulation, number: int, share: float, epochs: int) -> tuple[t
         factors = gate(data.x)
         keep = [True] * len(blocks.sizes)
         if share < 1:
-            keep = selected(factors.tolist(), blocks.sizes, [True] * len(keep), blocks.first, share)
+            keep = select_blocks(factors.tolist(), blocks.sizes, [True] * len(keep), blocks.first, share)
         if note:
             kept.append({b for b, stays in enumerate(keep) if stays})
         each = torch.repeat_interleave(factors * torch.tensor(keep), torch.tensor(blocks.sizes))
@@ -184,7 +184,7 @@ def by_hand(mine: Simulation, number: int, share: float, epochs: int) -> tuple[t
     ever = torch.tensor([any(b in k for k in kept) for b in range(len(blocks.sizes))])
     mask = torch.repeat_interleave(ever, torch.tensor(blocks.sizes))
     end = nn.utils.parameters_to_vector(net.parameters()).detach()
-    return torch.where(mask, end, start), copied(gate), kept
+    return torch.where(mask, end, start), copy_of_state(gate), kept
 
 
 HARD = {"batch_size": "full", "precision": "64-true", "epochs": 3, "lr": 0.5, "momentum": 0.9, "weight_decay": 0.1}
@@ -215,9 +215,9 @@ def test_only_the_gate_moves_in_its_steps_and_only_the_model_in_the_others(monke
         original = getattr(GateTraining, name)
 
         def wrapper(self, *arguments):
-            before = mine.learner.weights(), copied(self.gate)
+            before = mine.learner.flat.weights(), copy_of_state(self.gate)
             original(self, *arguments)
-            after = mine.learner.weights(), copied(self.gate)
+            after = mine.learner.flat.weights(), copy_of_state(self.gate)
             seen.append((name, self.gate.training))
             gate_moved = [not torch.equal(before[1][k], after[1][k]) for k in before[1] if k != "linear.bias"]
             if name == "steps":
@@ -252,7 +252,7 @@ def test_gate_and_model_shuffle_from_streams_of_their_own():
             asked.append((stream, [order.tolist() for order in epoch]))
             yield epoch
 
-    mine.learner.orders = noted
+    mine.learner.orders = mine.learner.engine.orders = noted
     mine.round()
     assert [stream for stream, _ in asked] == ["fit", "fit", "gate", "gate"]
     assert len({str(found) for _, found in asked}) == 4
@@ -309,7 +309,7 @@ def test_a_batch_of_evaluation_has_its_own_factors():
     mine = run(rounds=1)
     test, predictor = blobs([7], seed=5)[0], mine.log[0].after_agg[0].scores
     whole = predictor(test)
-    mine.learner.evaluate_batch = 4
+    mine.learner.evaluator.batch_size = 4
     parts = predictor(test)
     assert not torch.allclose(whole, parts, atol=1e-6)
     assert torch.equal(parts[:4], predictor(Data(test.x[:4], test.labels[:4])))
@@ -319,7 +319,7 @@ def test_a_batch_of_evaluation_has_its_own_factors():
 @pytest.mark.parametrize("options", [{}, SPARSE])
 def test_one_vector_for_a_client(options):
     mine = run(rounds=2, gate_eval="client", norm=True, **options)
-    mine.learner.evaluate_batch = 5
+    mine.learner.evaluator.batch_size = 5
     found = mine.personal(0)
     gate = Gate((6,), len(mine.method.blocks.sizes), switch=False)
     gate.load_state_dict(mine.states[0].gate)
@@ -329,7 +329,7 @@ def test_one_vector_for_a_client(options):
     assert torch.allclose(found.params, mine.server.params * mine.method.blocks.spread(factors * keep), atol=1e-6)
     if not options:
         logits = scores(mine, 0, mine.data[0])
-        mine.learner.evaluate_batch = 500
+        mine.learner.evaluator.batch_size = 500
         gated = scores(mine, 0, mine.data[0])
         assert torch.allclose(mine.learner.logits(found, mine.data[0]), gated, atol=1e-5)
         assert not torch.allclose(logits, gated, atol=1e-6)
@@ -535,7 +535,7 @@ def test_model_steps_see_the_factors_of_images_that_hooks_change(alternation, ho
 def test_training_is_the_same_whatever_the_batches_of_evaluation():
     clients = [images(60, 1), images(40, 2)]
     one, other = (run(rounds=0, clients=clients, module=Images(), gate_norm="switch") for _ in range(2))
-    other.learner.evaluate_batch = 7
+    other.learner.evaluator.batch_size = 7
     for sim in (one, other):
         sim.round(evaluate=False)
     assert equal(shared(one), shared(other))
@@ -557,9 +557,9 @@ def test_a_step_that_fails_leaves_the_parameters_in_their_vector(alternation):
     with pytest.raises(AssertionError):  # the host reports what failed
         mine.round()
     assert Failing.calls >= 9
-    places = [parameter.data_ptr() for parameter in mine.learner.parameters]
-    assert places[0] == mine.learner.w.data_ptr()
-    assert places == [mine.learner.w[slot.start :].data_ptr() for slot in mine.learner.layout.params]
+    places = [parameter.data_ptr() for parameter in mine.learner.flat.parameters]
+    assert places[0] == mine.learner.flat.w.data_ptr()
+    assert places == [mine.learner.flat.w[slot.start :].data_ptr() for slot in mine.learner.layout.params]
 
 
 def test_images_are_normalised_before_the_gate_and_not_before_the_model():
@@ -681,7 +681,7 @@ MUTANTS = [
     ("who never trained has no gate", "        if not self.options.gate:\n            return model",
      "        if not self.options.gate or model.is_same(client.initial):\n            return model"),
     ("the adapted model is uploaded", "return self.upload(client, trained, traces=traces | {",
-     "return self.upload(client, self.adapted(client, trained, 0.5 * torch.ones(len(gate.kept))), traces=traces | {"),
+     "return self.upload(client, self.adapt(client, trained, 0.5 * torch.ones(len(gate.kept))), traces=traces | {"),
     ("the gate is in train mode for the model", "self._look(x, train=self.joint)", "self._look(x, train=True)"),
     ("the gate does not clip", "clip_grad_norm_(self.gate.parameters(), self.clip)",
      "clip_grad_norm_(self.gate.parameters(), 1e9)"),

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.module.blocks import Blocks, selected
+from fedbench.module.blocks import Blocks, select_blocks
 from fedbench.module.layout import Layout, Slot
 
 
@@ -45,7 +45,7 @@ def test_values_of_blocks_reach_their_elements(sizes, per_tensor):
 )
 def test_which_blocks_stay(factors, sizes, groups, first, expected):
     flags = [[c == "1" for c in text] for text in (groups, first, expected)]
-    assert selected(factors, sizes, flags[0], flags[1], 0.5) == flags[2]
+    assert select_blocks(factors, sizes, flags[0], flags[1], 0.5) == flags[2]
 
 
 @given(st.data(), st.floats(0.05, 1))
@@ -54,7 +54,7 @@ def test_what_stays_fits_the_budget(data, share):
     count = len(blocks.sizes)
     groups = data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
     factors = data.draw(st.lists(st.sampled_from([0.1, 0.2, 0.5, 0.9]), min_size=count, max_size=count))
-    keep = selected(factors, blocks.sizes, groups, blocks.first, share)
+    keep = select_blocks(factors, blocks.sizes, groups, blocks.first, share)
     for group in (False, True):
         of_group = [b for b in range(count) if groups[b] == group]
         budget, firsts = (

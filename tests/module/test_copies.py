@@ -38,7 +38,7 @@ def teacher() -> Net:
 
 
 def flat(module: LightningModule) -> FlatModule:
-    return FlatModule(module, torch.device("cpu"), torch.float32, head=None)
+    return FlatModule(module, torch.device("cpu"), "32-true", head=None)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_name_that_is_given_is_one_whatever_its_numbers():
     copies = copies_in(module)
     with torch.no_grad():
         module.slow[0].weight.add_(1)
-    assert FlatModule(module, torch.device("cpu"), torch.float32, None, copies=copies).copies == copies
+    assert FlatModule(module, torch.device("cpu"), "32-true", None, copies=copies).copies == copies
 
 
 def test_a_copy_of_double_precision_is_refused_as_a_buffer():

@@ -19,7 +19,7 @@ class Normed(LightningModule):
 @pytest.fixture
 def flat() -> FlatModule:
     torch.manual_seed(0)
-    return FlatModule(Normed(), torch.device("cpu"), torch.float32, head=None)
+    return FlatModule(Normed(), torch.device("cpu"), "32-true", head=None)
 
 
 def test_the_vector_and_the_parameters_are_the_same_memory(flat):
@@ -43,7 +43,7 @@ def test_weights_go_in_and_out_with_buffers_and_counters(flat):
 
 def test_another_vector_is_shown_for_a_while(flat):
     own = flat.w.clone()
-    with flat.shown(torch.zeros_like(own)):
+    with flat.pointing_to(torch.zeros_like(own)):
         assert not flat.module.head.weight.any()
     assert torch.equal(flat.w, own)
     assert flat.module.head.weight.data_ptr() == flat.w[12:].data_ptr()
@@ -75,7 +75,7 @@ def of_type(**types: torch.dtype) -> FlatModule:
     module.body.to(types.get("body", torch.float32)).requires_grad_(False)
     module.head.to(types.get("head", torch.float32))
     module.register_buffer("offset", torch.randn(3).to(types.get("buffer", torch.float32)))
-    return FlatModule(module, torch.device("cpu"), torch.float32, head=None)
+    return FlatModule(module, torch.device("cpu"), "32-true", head=None)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -92,7 +92,7 @@ def test_frozen_tensors_and_buffers_of_half_precision_keep_it_to_the_bit(dtype):
 def test_a_frozen_parameter_of_double_precision_keeps_it():
     module = Normed()
     module.body[0].double().requires_grad_(False)
-    FlatModule(module, torch.device("cpu"), torch.float32, head=None)
+    FlatModule(module, torch.device("cpu"), "32-true", head=None)
     assert module.body[0].weight.dtype == torch.float64
 
 
@@ -113,5 +113,5 @@ def test_what_would_be_turned_into_another_type_is_refused(types, line):
 def test_in_double_precision_everything_is_double():
     module = Normed().bfloat16()
     module.body.requires_grad_(False)
-    FlatModule(module, torch.device("cpu"), torch.float64, head=None)
+    FlatModule(module, torch.device("cpu"), "64-true", head=None)
     assert {tensor.dtype for tensor in module.state_dict().values()} == {torch.float64, torch.int64}

@@ -4,13 +4,13 @@ import math
 
 import pandas as pd
 
-from fedbench.results.schema import COSTS, score_keys
+from fedbench.results.schema import COST_KEYS, score_keys
 from fedbench.results.tables import Scores, final_table
 from fedbench.tasks import load
 
 TASK = load("classification")
 ACCURACY, ERROR = TASK.primary, load("regression").primary
-METRICS = ["seed", "round", "point", *score_keys(TASK), *COSTS, "failed"]
+METRICS = ["seed", "round", "point", *score_keys(TASK), *COST_KEYS, "failed"]
 TESTS = {"fedcac": {0: [0.6, 0.9, 0.8], 1: [0.5, 0.6, 0.7]}, "local": {0: [0.5, 0.6, 0.7], 1: [0.5, 0.55, 0.6]}}
 VALS = {0: [0.1, 0.2, 0.1], 1: [0.1, 0.2, 0.3]}
 

@@ -5,7 +5,17 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedbench.results.contrasts import contrast, family, holm, p_of, ranks, resampled, resolution, seeds_for, too_few
+from fedbench.results.contrasts import (
+    block_ranks,
+    contrast,
+    family,
+    holm,
+    p_of,
+    resampled_interval,
+    resolution,
+    seeds_for,
+    too_few,
+)
 from fedbench.results.statistics import interval
 from fedbench.results.tables import Scores
 from fedbench.tasks import load
@@ -91,12 +101,12 @@ def test_values_without_spread_decide_by_themselves(values, p):
 def test_resampling_knows_clients_and_seeds_and_repeats_itself():
     draw = np.random.default_rng(1)
     seeds = [draw.normal(0.1, 0.2, 50) for _ in range(4)]
-    found = resampled(seeds)
-    assert found == resampled(seeds)
+    found = resampled_interval(seeds)
+    assert found == resampled_interval(seeds)
     assert found[0] < np.mean([own.mean() for own in seeds]) < found[1]
     equal = [np.full(5, 0.1), np.full(5, 0.1)]
-    assert resampled(equal) == pytest.approx((0.1, 0.1))
-    assert resampled(seeds[:1]) is None
+    assert resampled_interval(equal) == pytest.approx((0.1, 0.1))
+    assert resampled_interval(seeds[:1]) is None
 
 
 def test_so_many_seeds_would_tell_a_difference():
@@ -111,4 +121,4 @@ def test_so_many_seeds_would_tell_a_difference():
 def test_ranks_are_means_over_seeds_and_ties_share():
     means = {"a": [0.5, 0.5], "b": [0.7, 0.4], "c": [0.5, 0.9]}
     scores = records({method: [[value] for value in values] for method, values in means.items()})
-    assert ranks(scores, ["a", "b", "c"], "after_agg") == {"a": 2.25, "b": 2.0, "c": 1.75}
+    assert block_ranks(scores, ["a", "b", "c"], "after_agg") == {"a": 2.25, "b": 2.0, "c": 1.75}

@@ -3,7 +3,7 @@
 import pytest
 
 from fedbench.config import Config
-from fedbench.results.estimators import estimator, marks, remark
+from fedbench.results.estimators import estimator, estimator_marks, estimator_remark
 from fedbench.tasks import load
 
 ACCURACY, ERROR = load("classification").primary, load("regression").primary
@@ -20,8 +20,8 @@ def test_it_is_read_off_the_configuration(asked, metric, found):
 
 
 def test_a_remark_where_it_is_not_samples_and_marks_where_rows_differ():
-    assert remark(ACCURACY, []) == remark(ACCURACY, ["samples", "samples"]) == ""
-    assert remark(ACCURACY, ["batches of 32"] * 2) == "accuracy as mean over batches of 32"
-    assert "marked" in remark(ACCURACY, ["samples", "batches of 32"])
-    assert marks(["batches of 32"] * 2) == ["", ""]
-    assert marks(["samples", "batches of 32"]) == [" (mean over samples)", " (mean over batches of 32)"]
+    assert estimator_remark(ACCURACY, []) == estimator_remark(ACCURACY, ["samples", "samples"]) == ""
+    assert estimator_remark(ACCURACY, ["batches of 32"] * 2) == "accuracy as mean over batches of 32"
+    assert "marked" in estimator_remark(ACCURACY, ["samples", "batches of 32"])
+    assert estimator_marks(["batches of 32"] * 2) == ["", ""]
+    assert estimator_marks(["samples", "batches of 32"]) == [" (mean over samples)", " (mean over batches of 32)"]

@@ -48,7 +48,7 @@ def test_what_a_killed_process_left_half_written_is_swept_and_what_is_being_writ
     (tmp_path / ".hidden").write_text("the user's")
     with open(tmp_path / ".report.html.xyz.part") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        files.sweep(tmp_path)
+        files.remove_half_written(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", ".report.html.xyz.part"]
 
 
@@ -76,12 +76,12 @@ def test_a_json_file_of_another_shape_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_waited_for_and_then_said_in_one_line(tmp_path):
-    second = files.locked(tmp_path, 0, "busy")
+    second = files.hold_file_lock(tmp_path, 0, "busy")
     with (
-        files.locked(tmp_path, 0, "busy"),
+        files.hold_file_lock(tmp_path, 0, "busy"),
         pytest.raises(ConfigError, match="busy; wait until it ends, or give"),
         second,
     ):
         pass
-    with files.locked(tmp_path, 0, "busy"):
+    with files.hold_file_lock(tmp_path, 0, "busy"):
         assert not list(tmp_path.iterdir())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.results.logged import Spent, by_round, metric_values, trace_distributions, trace_values
+from fedbench.results.logged import Spent, metric_values, rows_by_round, trace_distributions, trace_values
 from tests.results.wandb_files import line, lines, traces
 
 
@@ -46,5 +46,5 @@ def test_rounds_that_were_not_evaluated_cost_what_the_next_evaluated_one_did():
 
 
 def test_rows_are_handed_over_by_ascending_round():
-    assert list(by_round([*lines(2), *lines(1)])) == [1, 2]
-    assert by_round(lines(1))[7] == []
+    assert list(rows_by_round([*lines(2), *lines(1)])) == [1, 2]
+    assert rows_by_round(lines(1))[7] == []

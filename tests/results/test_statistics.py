@@ -11,9 +11,9 @@ from scipy import stats
 
 from fedbench.results.statistics import (
     NoValue,
+    client_pairs,
     interval,
     paired_difference,
-    pairs,
     pooled,
     share_that_gains,
     worst_tenth,
@@ -74,24 +74,24 @@ def test_paired_difference_is_the_paired_t_interval_over_seed_means() -> None:
     ours, theirs = ({seed: list(rng.random(6)) for seed in range(5)} for _ in range(2))
     means = [[np.mean(side[seed]) for seed in range(5)] for side in (ours, theirs)]
     expected = stats.ttest_rel(*means).confidence_interval(0.95)
-    found = paired_difference(pairs(frame(ours), frame(theirs), ACCURACY))
+    found = paired_difference(client_pairs(frame(ours), frame(theirs), ACCURACY))
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_only_what_both_have_is_paired() -> None:
     ours, theirs = frame({0: [0.5, 0.9], 1: [0.4]}), frame({0: [0.3], 2: [0.1]})
-    assert pairs(ours, theirs, ACCURACY)["difference"].tolist() == pytest.approx([0.2])
-    assert paired_difference(pairs(ours, frame({7: [0.1]}), ACCURACY)) is None
+    assert client_pairs(ours, theirs, ACCURACY)["difference"].tolist() == pytest.approx([0.2])
+    assert paired_difference(client_pairs(ours, frame({7: [0.1]}), ACCURACY)) is None
 
 
 def test_every_client_of_a_seed_and_every_seed_weighs_the_same() -> None:
     ours, theirs = frame({0: [0.6, 0.6, 0.6], 1: [0.5]}), frame({0: [0.5, 0.5, 0.5], 1: [0.1]})
-    assert paired_difference(pairs(ours, theirs, ACCURACY)).mean == pytest.approx((0.1 + 0.4) / 2)
+    assert paired_difference(client_pairs(ours, theirs, ACCURACY)).mean == pytest.approx((0.1 + 0.4) / 2)
 
 
 def test_share_that_gains_counts_strict_gains() -> None:
     ours, theirs = frame({0: [0.6, 0.5, 0.4, 0.9]}), frame({0: [0.5, 0.5, 0.5, 0.5]})
-    assert share_that_gains(pairs(ours, theirs, ACCURACY)) == 0.5
+    assert share_that_gains(client_pairs(ours, theirs, ACCURACY)) == 0.5
 
 
 @pytest.mark.parametrize(("count", "worst"), [(1, 1), (10, 1), (11, 2), (100, 10)])

@@ -10,10 +10,10 @@ import wandb
 
 from fedbench.config import Config
 from fedbench.results import wandb_log
-from fedbench.results.loggers import account, log_records, settled
+from fedbench.results.loggers import account_variables, log_records, with_reachable_loggers
 from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
-from fedbench.results.wandb_log import described, silence_of, tags
+from fedbench.results.wandb_log import run_arguments, run_tags, silence_of
 from tests.report.conftest import write_run
 from tests.results.wandb_files import OfflineRun, attach, lines, segments, traces, wandb_history
 
@@ -59,7 +59,7 @@ def test_a_run_is_one_seed_in_the_group_of_its_study_with_the_label_as_job_type_
 
 
 def test_points_that_are_tried_do_not_count_into_the_mean_of_their_method():
-    tried = [described(Config(), Entry("candidate", "fedper", {"train.lr": rate}, 90, ".")) for rate in (0.1, 0.2)]
+    tried = [run_arguments(Config(), Entry("candidate", "fedper", {"train.lr": rate}, 90, ".")) for rate in (0.1, 0.2)]
     assert [own["name"] for own in tried] == ["fedper lr=0.1 seed 90", "fedper lr=0.2 seed 90"]
     assert {own["job_type"] for own in tried} == {"fedper (candidate)"}
     assert "candidate" in tried[0]["tags"]
@@ -67,13 +67,13 @@ def test_points_that_are_tried_do_not_count_into_the_mean_of_their_method():
 
 def test_what_stands_in_two_studies_or_under_two_labels_is_as_many_runs():
     groups = [Config(wandb={"group": name}) for name in ("a", "b")]
-    asked = [described(config, Entry("final", label, {}, 0, ".")) for config in groups for label in ("x", "y")]
+    asked = [run_arguments(config, Entry("final", label, {}, 0, ".")) for config in groups for label in ("x", "y")]
     assert len({own["id"] for own in asked}) == 4
-    assert described(groups[0], Entry("final", "x", {"train.lr": 0.1}, 0, "elsewhere"))["id"] == asked[0]["id"]
+    assert run_arguments(groups[0], Entry("final", "x", {"train.lr": 0.1}, 0, "elsewhere"))["id"] == asked[0]["id"]
 
 
 def test_tags_are_of_a_length_that_wandb_takes():
-    assert tags(["a", "a", " "], "parquet:/" + "x" * 80) == ["a", "x" * 64]
+    assert run_tags(["a", "a", " "], "parquet:/" + "x" * 80) == ["a", "x" * 64]
 
 
 def test_the_summary_of_a_finished_run_has_last_and_best_and_the_clients(tmp_path):
@@ -146,7 +146,7 @@ def test_every_seed_has_an_id_of_its_own_and_the_variables_that_would_have_it_ot
         own = Entry("final", "fedavg", {}, seed, ".")
         log_records(attach(tmp_path / str(seed), "wandb", warn=said.append, entry=own), lines(1, seed))
     ids = [read_back(tmp_path / seed).run.run_id for seed in "01"]
-    assert ids == [described(Config(), Entry("final", "fedavg", {}, seed, "."))["id"] for seed in (0, 1)]
+    assert ids == [run_arguments(Config(), Entry("final", "fedavg", {}, seed, "."))["id"] for seed in (0, 1)]
     assert {line.split(" is not heeded")[0] for line in said} == {"WANDB_RUN_ID", "WANDB_SWEEP_ID"}
 
 
@@ -161,7 +161,7 @@ def test_a_server_that_never_answers_is_waited_for_once(variables, tmp_path, mon
             own = Entry("final", "fedavg", {}, int(seed), ".")
             log_records(attach(tmp_path / seed, "wandb", warn=said.append, entry=own), lines(1))
         asked = Config(loggers=["wandb"])
-        assert (settled(asked).wandb.mode, asked.wandb.mode) == ("offline", "auto")
+        assert (with_reachable_loggers(asked).wandb.mode, asked.wandb.mode) == ("offline", "auto")
     assert said == [f"W&B cannot be reached, logged offline; {url}: timed out"] * 2
     asked_for = [record.message for record in caplog.records if record.name == "fedbench"]
     assert asked_for == [f"asking W&B at {url} for an answer, 0.2 s at most"]
@@ -197,10 +197,10 @@ def test_the_account_of_this_machine_goes_along_to_others(tmp_path, monkeypatch)
     netrc = tmp_path / "netrc"
     monkeypatch.setenv("NETRC", str(netrc))
     monkeypatch.setenv("WANDB_ENTITY", "lab")
-    assert account(["wandb"]) == {"WANDB_ENTITY": "lab"}
+    assert account_variables(["wandb"]) == {"WANDB_ENTITY": "lab"}
     host = wandb.setup(wandb.Settings(silent=True)).settings.base_url.removeprefix("https://")
     netrc.write_text(f"machine {host} login user password {'0' * 40}\n")
-    assert account(["wandb"]) == {"WANDB_ENTITY": "lab", "WANDB_API_KEY": "0" * 40}
+    assert account_variables(["wandb"]) == {"WANDB_ENTITY": "lab", "WANDB_API_KEY": "0" * 40}
     monkeypatch.setenv("WANDB_API_KEY", "1" * 40)
-    assert account(["csv", "wandb"])["WANDB_API_KEY"] == "1" * 40
-    assert account(["csv"]) == {}
+    assert account_variables(["csv", "wandb"])["WANDB_API_KEY"] == "1" * 40
+    assert account_variables(["csv"]) == {}

@@ -9,7 +9,7 @@ from fedbench.config import Config, WandbConfig
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Entry, Plan
 from fedbench.results.reader import Records
-from fedbench.results.wandb_log import started
+from fedbench.results.wandb_log import start_run
 from fedbench.results.wandb_study import WandbStudy, send, send_study
 from fedbench.studies.grid import grid
 from tests.report.conftest import add_lambda, write_run
@@ -123,7 +123,7 @@ def test_what_was_asked_for_goes_before_what_the_study_said(tmp_path):
 
 def test_where_online_is_asked_for_in_vain_nothing_is_written(tmp_path):
     with pytest.raises(ConfigError, match="no W&B account on this machine"):
-        started(WandbConfig(mode="online"), tmp_path, {"id": "x"}, None)
+        start_run(WandbConfig(mode="online"), tmp_path, {"id": "x"}, None)
     assert list(tmp_path.iterdir()) == []
 
 

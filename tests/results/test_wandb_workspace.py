@@ -5,7 +5,7 @@ from itertools import chain
 import pytest
 
 from fedbench.results.wandb_study import WandbStudy
-from fedbench.results.wandb_workspace import NOTE, save, told, workspace
+from fedbench.results.wandb_workspace import ADDRESS_FILE, save_workspace, workspace, workspace_lines
 from tests.report.conftest import add_lambda, write_comparison
 
 
@@ -62,7 +62,7 @@ def test_traces_have_a_line_per_client_and_tables_are_there(study):
 
 
 def test_every_section_is_told_in_a_line(study):
-    lines = list(told(workspace(study, "me")))
+    lines = list(workspace_lines(workspace(study, "me")))
     assert lines[0] == "Curves by method: after_agg/test_accuracy against round, after_fit/test_accuracy against round"
     assert lines[-1] == "Tables: final_table, clients"
 
@@ -80,5 +80,5 @@ def test_a_study_in_a_setting_has_a_workspace_that_finds_its_runs(tmp_path):
 
 
 def test_a_workspace_is_laid_out_once(study):
-    (study.folder / NOTE).write_text("where it is\n")
-    assert save(study, "me") == "where it is"
+    (study.folder / ADDRESS_FILE).write_text("where it is\n")
+    assert save_workspace(study, "me") == "where it is"

@@ -63,7 +63,7 @@ def test_weights_of_double_precision_are_taken_to_the_bit(tmp_path):
     torch.save(state, tmp_path / "w.pt")
     resolved = resolve(small(model__weights=tmp_path / "w.pt", train__precision="64-true"))
     learner = build_learner(resolved, 0)
-    found = learner.state_dict(learner.initial())
+    found = learner.flat.state_dict(learner.initial())
     assert all(torch.equal(found[name], tensor) for name, tensor in state.items())
 
 
@@ -73,4 +73,4 @@ def test_copies_are_known_before_weights_part_them(tmp_path):
         module.teacher.weight.add_(1)
     torch.save(module.state_dict(), tmp_path / "w.pt")
     resolved = resolve(small(model={"name": "tests.runtime.networks:Taught", "weights": tmp_path / "w.pt"}))
-    assert build_learner(resolved, 0).copies == {"teacher": "net"}
+    assert build_learner(resolved, 0).flat.copies == {"teacher": "net"}

@@ -140,7 +140,7 @@ def test_models_of_a_compiled_module_fit_it_and_go_on_uncompiled(tmp_path):
     Parted(compiled=True).load_state_dict(state)
     resolved = resolve(small(model={**asked, "weights": path}))
     learner = build_learner(resolved, 0)
-    loaded = learner.state_dict(learner.initial())
+    loaded = learner.flat.state_dict(learner.initial())
     assert [*loaded] == [*Parted().state_dict()]
     assert all(map(torch.equal, loaded.values(), state.values()))
 

@@ -50,7 +50,7 @@ COMMON_CORRUPTIONS: tuple[Corruption, ...] = (
     *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
 )
 """The fifteen types of the benchmark, in its order."""
-CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SEVERITIES = 5
 
 
@@ -114,7 +114,9 @@ def read(name: str, folder: Path, options: Options) -> Content:
         f"corrupted copies of CIFAR-10's test images at severity {options.severity}; "
         "every fifth picture is a test image in all types",
     )
-    return Content(train, held, blocks, len(CLASSES), CLASSES, domain_names=tuple(files), warnings=warnings)
+    return Content(
+        train, held, blocks, len(CIFAR10_CLASSES), CIFAR10_CLASSES, domain_names=tuple(files), warnings=warnings
+    )
 
 
 def corrupted_blocks(files: list[np.ndarray], labels: np.ndarray, test: np.ndarray) -> Iterator[Block]:
@@ -140,7 +142,7 @@ def label_array(path: Path) -> np.ndarray:
     count = getattr(found, "size", 0)
     if not count or count % SEVERITIES:
         raise ConfigError(f"{path}: {count} labels, not as many for each of {SEVERITIES} severities")
-    labels = checked_labels(str(path), np.asarray(found), count, len(CLASSES))
+    labels = checked_labels(str(path), np.asarray(found), count, len(CIFAR10_CLASSES))
     differs = np.flatnonzero((labels.reshape(SEVERITIES, -1) != labels[: count // SEVERITIES]).any(axis=0))
     if len(differs):
         raise ConfigError(f"{path}, row {differs[0]}: not the same label at every severity")

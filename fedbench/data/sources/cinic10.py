@@ -15,8 +15,8 @@ from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import check_names, listed_content, nonempty_images, subfolders
 from fedbench.data.reading.published import Extent, Published
+from fedbench.data.sources.cifar10c import CIFAR10_CLASSES
 
-CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CINIC_DOMAINS = ("cifar10", "imagenet")
 PUBLISHED = {
     "cinic10": Published(
@@ -48,14 +48,14 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 def read(name: str, folder: Path, options: Options) -> Content:
     train = [item for part in ("train", "valid")[: 1 + options.join_val] for item in listed_items(folder / part)]
-    return listed_content(train, listed_items(folder / "test"), CLASSES, None, CINIC_DOMAINS)
+    return listed_content(train, listed_items(folder / "test"), CIFAR10_CLASSES, None, CINIC_DOMAINS)
 
 
 def listed_items(part: Path) -> list[Item]:
     """The images of a part, class by class. Raises ConfigError."""
-    check_names(part, [folder.name for folder in subfolders(part)], CLASSES)
+    check_names(part, [folder.name for folder in subfolders(part)], CIFAR10_CLASSES)
     return [
         Item(file, label, str(file), CINIC_DOMAINS.index("cifar10" if file.name.startswith("cifar10-") else "imagenet"))
-        for label, name in enumerate(CLASSES)
+        for label, name in enumerate(CIFAR10_CLASSES)
         for file in nonempty_images(part / name)
     ]

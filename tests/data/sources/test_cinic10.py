@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.data.sources.cinic10 import CLASSES
+from fedbench.data.sources.cifar10c import CIFAR10_CLASSES
 
 
 @pytest.fixture
 def cinic(tmp_path, save_images) -> Path:
     """In each part and class one image from CIFAR-10 and two from ImageNet; the value says part and class."""
     for number, part in enumerate(("train", "valid", "test")):
-        for label, name in enumerate(CLASSES):
+        for label, name in enumerate(CIFAR10_CLASSES):
             folder = tmp_path / "CINIC-10" / part / name
             value = 20 * label + number
             save_images(folder, [value], 32, "cifar10-train-{}.png")
@@ -22,7 +22,7 @@ def cinic(tmp_path, save_images) -> Path:
 def test_the_validation_part_is_joined_and_sources_are_domains(cinic, load):
     dataset = load("cinic10", root=cinic)
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (60, 30, (3, 32, 32))
-    assert dataset.class_names == CLASSES
+    assert dataset.class_names == CIFAR10_CLASSES
     assert dataset.domain_names == ("cifar10", "imagenet")
     assert dataset.domains[:6].tolist() == [0, 1, 1] * 2
     assert (dataset.samples[:, 0, 0, 0] // 20 == dataset.labels).all()

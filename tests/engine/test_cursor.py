@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from fedbench.config import TrainConfig
+from fedbench.engine.cursor import Batch, Cursor, FitRequest
+from fedbench.engine.engine import Ledger
 from fedbench.engine.fit import Amount, Fit, Paired
-from fedbench.engine.lane import Asked, Batch, Lane
 from fedbench.engine.learner import Learner
-from fedbench.engine.trainee import Ledger
 
 
 @pytest.fixture
@@ -16,32 +16,24 @@ def stacking(net) -> Learner:
 
 
 def walked(learner: Learner, fit: Fit) -> tuple[list[Batch], list[bool]]:
-    lane = Lane(learner, Asked(fit, Ledger(learner.device)))
+    cursor = Cursor(learner.engine, FitRequest(fit, Ledger(learner.device)))
     batches, whole = [], []
-    while lane.next is not None:
-        whole.append(lane.is_full)
-        batches.append(lane.taken())
-    assert lane.done == len(batches)
+    while cursor.next is not None:
+        whole.append(cursor.is_full)
+        batches.append(cursor.take())
+    assert cursor.done == len(batches)
     return batches, whole
 
 
 def test_they_are_those_of_the_loop_in_its_order(stacking, blobs):
     data = blobs(20)
     batches, whole = walked(stacking, Fit(stacking.initial(), data))
-    plan = [index for epoch in stacking.plan(Fit(stacking.initial(), data)) for index in epoch]
+    plan = [index for epoch in stacking.engine.plan(Fit(stacking.initial(), data)) for index in epoch]
     assert whole == [True, True, False] * 2
     assert [batch.ends_epoch for batch in batches] == [False, False, True] * 2
     for batch, index in zip(batches, plan, strict=True):
         assert torch.equal(batch.index, index)
         assert all(torch.equal(a, b) for a, b in zip(batch.tensors, data.batch(index), strict=True))
-
-
-def test_whole_batches_of_an_epoch_are_gathered_at_once(stacking, blobs):
-    data, asked = blobs(27), []
-    gather = data.batch
-    data.batch = lambda index: (asked.append(len(index)), gather(index))[1]
-    walked(stacking, Fit(stacking.initial(), data))
-    assert asked == [24, 3] * 2
 
 
 def test_augmented_ones_are_drawn_one_after_another(stacking, blobs):
@@ -59,7 +51,7 @@ def test_augmented_ones_are_drawn_one_after_another(stacking, blobs):
     fit = lambda: Fit(stacking.initial(), Augmented(20))  # noqa: E731
     batches, _ = walked(stacking, fit())
     own = fit()
-    seen = stacking.seen_in_training(own)
+    seen = stacking.engine.training_data(own)
     for batch in batches:
         assert torch.equal(batch.tensors[0], seen.batch(batch.index)[0])
 
@@ -78,7 +70,7 @@ def test_without_a_size_no_batch_is_like_those_of_others(net, blobs):
 
 
 def test_logged_values_are_those_of_their_epoch(stacking, blobs):
-    lane = Lane(stacking, Asked(Fit(stacking.initial(), blobs(20)), Ledger(stacking.device)))
+    cursor = Cursor(stacking.engine, FitRequest(Fit(stacking.initial(), blobs(20)), Ledger(stacking.device)))
     for value in (1.0, 2.0, 6.0, 10.0, 20.0, 30.0):
-        lane.log([("loss", {})], [torch.tensor(value)], lane.taken())
-    assert lane.logged == {"loss": pytest.approx((8 * 10 + 8 * 20 + 4 * 30) / 20)}
+        cursor.log([("loss", {})], [torch.tensor(value)], cursor.take())
+    assert cursor.logged == {"loss": pytest.approx((8 * 10 + 8 * 20 + 4 * 30) / 20)}

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedbench.engine.fit import Fit
+from fedbench.engine.probe import probe
 from fedbench.tasks import mean_of
 
 
@@ -39,7 +40,7 @@ def test_verbs_other_than_fit_change_nothing(learner, conv_net, blobs, same, ver
     second = getattr(trained, verb)(weights, argument)
     assert equal(first, second)
     assert same(weights, kept)
-    assert same(trained.weights(), kept)
+    assert same(trained.flat.weights(), kept)
     assert streams() == random
     assert all(m.training == training for m in trained.module.modules())
     assert trained.ledger.steps == 10
@@ -66,7 +67,7 @@ def test_the_verbs_give_what_pytorch_gives(learner, net, blobs):
 
 def test_accuracy_as_a_mean_over_batches(learner, net, blobs):
     trained, data = learner(net), blobs(5)
-    trained.evaluate_batch, trained.by_batches = 4, True
+    trained.evaluator.batch_size, trained.evaluator.by_batches = 4, True
     scores = F.one_hot(data.y, 3).float()
     scores[4] = -scores[4]
     assert mean_of(trained.evaluate(lambda d: scores, data), "accuracy") == 0.5
@@ -76,7 +77,7 @@ def test_accuracy_as_a_mean_over_batches(learner, net, blobs):
 @pytest.mark.parametrize("size", [4, 500])
 def test_groups_are_scored_over_their_samples(learner, net, blobs, by_batches, size):
     trained, data = learner(net), blobs(18)
-    trained.evaluate_batch, trained.by_batches = size, by_batches
+    trained.evaluator.batch_size, trained.evaluator.by_batches = size, by_batches
     weights = trained.initial()
     right = trained.logits(weights, data).argmax(1) == data.y
     groups = {"class=1": data.y == 1, "all": torch.ones(18, dtype=torch.bool)}
@@ -103,7 +104,7 @@ def test_the_gradient_of_another_loss_and_of_an_unused_parameter(learner, net, b
 def test_gradients_over_all_data(learner, conv_net, blobs, at_once):
     trained, data = learner(conv_net), blobs(8, (2, 6, 6))
     weights = trained.fit(Fit(trained.initial(), data))
-    trained.evaluate_batch = at_once
+    trained.evaluator.batch_size = at_once
     rows = [trained.gradient(weights, data.batch(torch.tensor([i])))[1] for i in range(8)]
     single = torch.stack(rows).double()
     for found, expected in (
@@ -134,13 +135,13 @@ def test_the_gradient_of_some_tensors_with_the_loss(learner, net, blobs):
     loss, gradient = trained.gradient(weights, batch, mask=head)
     assert float(loss) == pytest.approx(trained.loss(weights, data))
     assert torch.equal(gradient, trained.gradient(weights, batch)[1] * head)
-    assert all(p.requires_grad for p in trained.parameters)
+    assert all(p.requires_grad for p in trained.flat.parameters)
 
 
 def test_a_part_drawn_anew_leaves_the_rest_and_every_stream(learner, net):
     trained = learner(net)
     start, before, head = trained.initial(), streams(), trained.layout.mask("head")
-    drawn, again, other = (trained.redrawn(start, "head", 0, client, "head") for client in (1, 1, 2))
+    drawn, again, other = (trained.redraw(start, "head", 0, client, "head") for client in (1, 1, 2))
     assert torch.equal(drawn.params[~head], start.params[~head])
     assert torch.equal(drawn.params, again.params)
     assert not torch.equal(drawn.params[head], other.params[head])
@@ -165,7 +166,7 @@ def test_outputs_around_the_scores_give_what_the_scores_alone_give(learner, net,
             return F.cross_entropy(super().forward(batch[0]), batch[1])
 
     plain, wrapped, data = learner(net), learner(Wrapped), blobs(18)
-    wrapped.probe(data, 3)
+    probe(wrapped, data, 3)
     weights = wrapped.fit(Fit(wrapped.initial(), data))
     assert torch.equal(weights.params, plain.fit(Fit(plain.initial(), data)).params)
     for verb in ("logits", "evaluate", "full_gradient", "squared_gradients"):

@@ -1,21 +1,21 @@
-"""A module that can be trained: its batches, its modes, and what its fits cost."""
+"""What every engine has: the module as a fit needs it, the order of its batches, and what its fits cost."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
-from lightning import LightningModule
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, Move, Paired
-from fedbench.engine.looks import Looks
 from fedbench.errors import ConfigError
 from fedbench.module import seeds
-from fedbench.module.hooks import CHANGE_BATCHES, overrides
+from fedbench.module.flat import FlatModule
+from fedbench.module.hooks import CHANGE_BATCHES, Hooks, overrides
 from fedbench.module.masks import holds_one
+from fedbench.module.weights import Weights
 
 BatchPlan = list[list[Tensor]]
 """Places of every batch, epoch by epoch."""
@@ -54,27 +54,52 @@ class Ledger:
         return float(self.losses) / self.known if self.known else None
 
 
-class Trainee(Looks):
-    """What engines work on. optimizer: module, sgd, adam or adamw (`train.optimizer`, resolved); rounds: of the run."""
+class Engine:
+    """Trains a flat module, one fit after another. An engine of its own says in `run` how a fit is done.
+
+    hooks: those of the module, where no Trainer calls them; optimizer: module, sgd, adam or adamw (`train.optimizer`,
+    resolved); rounds: of the run. ledger: where the next fit is counted.
+    """
 
     def __init__(
-        self, module: LightningModule, train: TrainConfig, *, optimizer: str = "sgd", rounds: int = 1, **more: Any
+        self, flat: FlatModule, train: TrainConfig, hooks: Hooks | None, optimizer: str = "sgd", rounds: int = 1
     ) -> None:
-        super().__init__(module, train, **more)
-        self.rounds = rounds
-        self.optimizer, self.ledger = optimizer, Ledger(self.device)
+        self.flat, self.train, self.hooks, self.optimizer, self.rounds = flat, train, hooks, optimizer, rounds
+        self.ledger = Ledger(flat.device)
         self.idle_optimizers: dict[Any, Any] = {}
-        self._batchnorms = {n: m for n, m in module.named_modules() if isinstance(m, _BatchNorm)}
+        self._batchnorms = {n: m for n, m in flat.module.named_modules() if isinstance(m, _BatchNorm)}
+
+    def fit(self, fit: Fit) -> Weights:
+        """The trained weights."""
+        if fit.move is not None and not holds_one(fit.move.mask):
+            return fit.start.clone()
+        return self._fit(fit)
+
+    def _fit(self, fit: Fit) -> Weights:
+        with self.entered(fit) as plan:
+            self.run(fit, plan)
+        self.flat.check()
+        return self.flat.weights()
+
+    def run(self, fit: Fit, plan: BatchPlan) -> None:
+        """Every epoch and batch of a fit, whose module is as it needs to be."""
+        raise NotImplementedError
 
     @contextmanager
-    def prepared(self, fit: Fit) -> Iterator[BatchPlan]:
+    def entered(self, fit: Fit) -> Iterator[BatchPlan]:
         """The module as a fit needs it: numbers, modes, random streams; with the places of all batches."""
-        self.load(fit.start)
-        mask = None if fit.move is None else fit.move.mask
-        with self._trainable(mask), self.in_train_mode(fit):
+        self.flat.load(fit.start)
+        with self.flat.trainable(None if fit.move is None else fit.move.mask), self.in_train_mode(fit):
             plan = self.plan(fit)
             seeds.seed_everything(*fit.data.key, fit.stream, *([fit.amount.after] if fit.amount.after else []))
             yield plan
+
+    def training(self, fit: Fit) -> AbstractContextManager[Any]:
+        """A fit whose steps the caller makes. Raises ConfigError where the engine makes them all."""
+        raise ConfigError(
+            f"train.engine = {self.train.engine}: this method makes steps of its own, which lightning.Trainer does not "
+            "know; leave it out"
+        )
 
     def plan(self, fit: Fit) -> BatchPlan:
         """Places of every batch, epoch by epoch, drawn before the loop from the data's key and the stream."""
@@ -107,9 +132,9 @@ class Trainee(Looks):
         shuffle = self.train.shuffle if amount.shuffle is None else amount.shuffle
         while True:
             order = torch.randperm(count, generator=draw) if shuffle else torch.arange(count)
-            yield [batch for batch in order.to(self.device).split(size) if len(batch) >= least]
+            yield [batch for batch in order.to(self.flat.device).split(size) if len(batch) >= least]
 
-    def seen_in_training(self, fit: Fit) -> Batches:
+    def training_data(self, fit: Fit) -> Batches:
         """The data as a fit sees them: where they can be augmented, with draws named by their key and the stream."""
         data = fit.data.first if isinstance(fit.data, Paired) else fit.data
         if getattr(data, "augmentation", None) is None:
@@ -125,21 +150,21 @@ class Trainee(Looks):
         orders = self.orders(data.second, data.stream, data.size, Amount(min_batch=fit.amount.min_batch))
         return (data.second.batch(index) for epoch in orders for index in epoch)
 
-    def alters(self, data: Batches) -> bool:
+    def changes_batches(self, data: Batches) -> bool:
         """Whether the steps of a fit may see other images than the data's: augmented ones, or changed by hooks."""
         augments = getattr(data, "augmentation", None) is not None
-        return augments or any(overrides(self.module, hook) for hook in CHANGE_BATCHES)
+        return augments or any(overrides(self.flat.module, hook) for hook in CHANGE_BATCHES)
 
     @contextmanager
     def in_train_mode(self, fit: Fit) -> Iterator[None]:
-        """Train mode, but for what is frozen as a whole and rests, and BatchNorm of data of one sample."""
+        """Train mode, but for modules that are frozen as a whole, and BatchNorm of data of one sample."""
         move, data = fit.move, fit.data
-        self.module.train()
+        self.flat.module.train()
         if move is not None and move.frozen == "norm_eval":
             for name, norm in self._batchnorms.items():
                 norm.training = any(self._moving(name, move))
         elif move is not None and move.frozen == "eval":
-            for name, module in self.module.named_modules():
+            for name, module in self.flat.module.named_modules():
                 module.training = all(self._moving(name, move))
         if len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1):
             for norm in self._batchnorms.values():
@@ -147,12 +172,12 @@ class Trainee(Looks):
         try:
             yield
         finally:
-            self.module.eval()
+            self.flat.module.eval()
 
     def _moving(self, module_name: str, move: Move) -> list[bool]:
         """For every tensor of a submodule whether it may move; one without any goes with what is around it."""
         under = module_name + "." if module_name else ""
-        own = [s for s in self.layout.params if s.name.startswith(under)]
+        own = [s for s in self.flat.layout.params if s.name.startswith(under)]
         if not own and module_name:
             return self._moving(module_name.rpartition(".")[0], move)
         return [holds_one(move.mask[s.start : s.stop]) for s in own]

@@ -4,16 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from fedbench.engine.engine import Engine, Ledger
 from fedbench.engine.fit import Fit, Paired
-from fedbench.engine.trainee import Ledger, Trainee
 from fedbench.module.logs import Logs
 
 
 @dataclass(frozen=True)
-class Asked:
+class FitRequest:
     """A fit, where its cost is kept, and its row in the stack: the same one for all fits of a client."""
 
     fit: Fit
@@ -30,32 +29,29 @@ class Batch:
     ends_epoch: bool
 
 
-class Lane:
+class Cursor:
     """One fit's batches, in their order, and what came of them. next: the batch to come, or None."""
 
-    def __init__(self, learner: Trainee, asked: Asked) -> None:
-        self.asked, self.row, self.done = asked, asked.row, 0
+    def __init__(self, engine: Engine, request: FitRequest) -> None:
+        self.request, self.row, self.done = request, request.row, 0
         self.logs, self.logged = Logs(), dict[str, float]()
-        fit = asked.fit
-        size = learner.train.batch_size
+        fit = request.fit
+        size = engine.train.batch_size
         self._full = None if size == "full" else int(size)
         self._second_size = fit.data.size if isinstance(fit.data, Paired) else None
-        self._plan = learner.plan(fit)
-        self._data, self._second = learner.seen_in_training(fit), learner.second_batches(fit)
-        # Batches of augmented data are drawn one after another, and one client's own lie as they do in the loop.
-        augmented = getattr(self._data, "augmentation", None) is not None
-        self._at_once = learner.train.width > 1 and self._second is None and not augmented
+        self._plan = engine.plan(fit)
+        self._data, self._second = engine.training_data(fit), engine.second_batches(fit)
         self._batches = self._walk()
         self.next = next(self._batches, None)
 
     @property
     def is_full(self) -> bool:
-        """Whether the next batch has the size of the run's batches, like those of other lanes."""
+        """Whether the next batch has the size of the run's batches, like those of other clients."""
         assert self.next is not None
         whole = len(self.next.index) == self._full
         return whole and (self._second_size is None or len(self.next.tensors[2]) == self._second_size)
 
-    def taken(self) -> Batch:
+    def take(self) -> Batch:
         """The next batch, which is done then."""
         batch, self.next = self.next, next(self._batches, None)
         assert batch is not None
@@ -72,15 +68,8 @@ class Lane:
 
     def _walk(self) -> Iterator[Batch]:
         for epoch in self._plan:
-            for place, (index, tensors) in enumerate(self._gathered(epoch)):
+            for place, index in enumerate(epoch):
+                tensors: tuple[Tensor, ...] = self._data.batch(index)
+                if self._second is not None:
+                    tensors = (*tensors, *next(self._second))
                 yield Batch(index, tensors, place + 1 == len(epoch))
-
-    def _gathered(self, epoch: list[Tensor]) -> Iterator[tuple[Tensor, Sequence[Tensor]]]:
-        """The batches of an epoch; those of full size are gathered at once."""
-        whole = [index for index in epoch if len(index) == self._full] if self._at_once else []
-        if len(whole) > 1:
-            parts = (part.unflatten(0, (len(whole), -1)).unbind(0) for part in self._data.batch(torch.cat(whole)))
-            yield from zip(whole, zip(*parts, strict=True), strict=True)
-        for index in epoch[len(whole) if len(whole) > 1 else 0 :]:
-            tensors: tuple[Tensor, ...] = self._data.batch(index)
-            yield index, tensors if self._second is None else (*tensors, *next(self._second))

@@ -1,0 +1,172 @@
+"""What is computed of a model without training it: outputs, scores, features, gradients."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench.engine.fisher import SquaredGradients
+from fedbench.engine.fit import Batches, LossFunction
+from fedbench.engine.losses import calls_of, outputs_of, prediction_loss
+from fedbench.module import seeds
+from fedbench.module.flat import FlatModule
+from fedbench.module.hooks import Hooks
+from fedbench.module.order import entered_order
+from fedbench.module.weights import Weights
+from fedbench.tasks import Score, Task, mean_of
+
+
+class Evaluator:
+    """Forward passes and gradients of a flat module. No verb changes a state, buffer, mode or random stream.
+
+    task: what the outputs are judged by; hooks: of the module, which logs nothing meanwhile; batch_size: samples of a
+    forward pass; by_batches: whether scores are means of those of batches.
+    """
+
+    def __init__(
+        self, flat: FlatModule, task: Task, hooks: Hooks | None = None, batch_size: int = 500, by_batches: bool = False
+    ) -> None:
+        self.flat, self.task, self.batch_size, self.by_batches = flat, task, batch_size, by_batches
+        self._silence = hooks.logs.silence if hooks else nullcontext
+        self._squares: SquaredGradients | None = None
+        self._order: list[str] | None = None
+
+    @contextmanager
+    def evaluating(self, weights: Weights, *key: int | str) -> Iterator[None]:
+        """The module in evaluation mode with these weights and a torch stream of its own."""
+        self.flat.load(weights)
+        modes = [(m, m.training) for m in self.flat.module.modules() if m.training]
+        self.flat.module.eval()
+        try:
+            with seeds.preserved_torch_stream(), self._silence():
+                seeds.seed_torch(seeds.derive(*key, "evaluate"))
+                yield
+        finally:
+            for module, mode in modes:
+                module.training = mode
+
+    def logits(self, weights: Weights, data: Batches) -> Tensor:
+        """Outputs `[n, C]`, in the order of the data: class scores, or what else the task has."""
+        return torch.cat([logits for logits, _ in self._predictions(weights, data)])
+
+    def features(self, weights: Weights, data: Batches) -> Tensor:
+        """Inputs of the head `[n, d]`. Raises ConfigError where no head is declared."""
+        with calls_of(self.flat.head) as calls:
+            self._predictions(weights, data)
+        return torch.cat([features for features, _ in calls])
+
+    def loss(self, weights: Weights, data: Batches) -> float:
+        """The task's mean loss over the data, summed in float64."""
+        return mean_of(self.evaluate(weights, data), self.task.loss_metric)
+
+    def evaluate(
+        self,
+        predictor: "Weights | Callable[[Batches], Tensor]",
+        data: Batches,
+        groups: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> Score:
+        """Score of a predictor: weights, or a function that gives outputs `[n, C]` for data.
+
+        groups: samples by name, bool `[n]`; the primary metric over those of a group is called METRIC/NAME, and is a
+        mean over samples always.
+        """
+        if isinstance(predictor, Weights):
+            predictions = self._predictions(predictor, data)
+        else:
+            targets = data.batch(torch.arange(len(data), device=self.flat.device))[1]
+            size = self.batch_size
+            predictions = list(zip(predictor(data).split(size), targets.split(size), strict=True))
+        score = self.task.scored(predictions, self.flat.dtype, self.by_batches)
+        if groups:
+            outputs, targets = (torch.cat(parts) for parts in zip(*predictions, strict=True))
+            primary = self.task.primary.name
+            for name, own in groups.items():
+                part = self.task.scored([(outputs[own], targets[own])], self.flat.dtype)
+                if primary in part:
+                    score[f"{primary}/{name}"] = part[primary]
+        return score
+
+    def _predictions(self, weights: Weights, data: Batches) -> list[tuple[Tensor, Tensor]]:
+        predictions = []
+        with self.evaluating(weights, *data.key), torch.no_grad(), self.flat.autocast():
+            for index in self._in_order(data, self.batch_size):
+                x, y = data.batch(index)
+                predictions.append((outputs_of(self.flat.module(x)), y))
+        return predictions
+
+    def _loss_of(self, output: Any, targets: Tensor, reduction: str = "mean") -> Tensor:
+        """The task's loss of what forward returned."""
+        return self.task.loss(outputs_of(output), targets, reduction)
+
+    def _in_order(self, data: Batches, size: int) -> Sequence[Tensor]:
+        """Places of all data, so many at a time."""
+        return torch.arange(len(data), device=self.flat.device).split(size)
+
+    def gradient(
+        self,
+        weights: Weights,
+        batch: tuple[Tensor, Tensor],
+        loss: LossFunction | None = None,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Loss `[]` of one batch in evaluation mode and its gradient `[N]`. loss: by default that of the task.
+
+        mask: bool `[N]`; tensors that are wholly outside it cost nothing and get a gradient of 0.
+        """
+        loss = loss or prediction_loss(self.task)
+        with self.evaluating(weights), self.flat.trainable(mask):
+            with self.flat.autocast():
+                value = loss(self.flat.module, batch, SimpleNamespace())
+            moving = [p for p in self.flat.parameters if p.requires_grad]
+            slopes = iter(torch.autograd.grad(value, moving, allow_unused=True, materialize_grads=True))
+            parts = [next(slopes) if p.requires_grad else torch.zeros_like(p) for p in self.flat.parameters]
+        return value.detach(), torch.cat([part.reshape(-1) for part in parts])
+
+    def full_gradient(self, weights: Weights, data: Batches) -> Tensor:
+        """Gradient `[N]` of the task's mean loss over all data in evaluation mode, float64."""
+        total = torch.zeros_like(self.flat.w, dtype=torch.float64)
+        for index in self._in_order(data, self.batch_size):
+            total.add_(self.gradient(weights, data.batch(index))[1], alpha=len(index) / len(data))
+        return total
+
+    def squared_gradients(self, weights: Weights, data: Batches) -> Tensor:
+        """Mean over the data of the squared gradient `[N]` of every sample's loss, float64.
+
+        In evaluation mode; the diagonal of the empirical Fisher information at the true targets.
+        """
+        total, squares = torch.zeros_like(self.flat.w, dtype=torch.float64), self._squared_gradients(data)
+        with self.evaluating(weights, *data.key), self.flat.autocast():
+            for index in self._in_order(data, squares.at_once):
+                for slot, part in zip(self.flat.layout.params, squares(*data.batch(index)), strict=True):
+                    total[slot.start : slot.stop] += part.flatten()
+        return total.div_(len(data))
+
+    def _squared_gradients(self, data: Batches) -> SquaredGradients:
+        """Made once, and on noise, so that every host takes the same way."""
+        if self._squares is None:
+            with self.evaluating(self.flat.initial()), self.flat.autocast():
+                names = [slot.name for slot in self.flat.layout.params]
+                self._squares = SquaredGradients(self.flat.module, names, self._loss_of, self._noise_like(data))
+        return self._squares
+
+    def forward_order(self, data: Batches) -> list[str]:
+        """Dotted names of the module and all submodules as a forward pass enters them (`entered_order`).
+
+        Found once, on noise, so that every host takes the same way.
+        """
+        if self._order is None:
+            with self.flat.preserve(), self.evaluating(self.flat.initial()), torch.no_grad(), self.flat.autocast():
+                self._order = entered_order(self.flat.module, self._noise_like(data)[0])
+        return self._order
+
+    def _noise_like(self, data: Batches) -> tuple[Tensor, Tensor]:
+        """Two inputs and targets of the data's shapes: noise, or zeros where only whole numbers are inputs."""
+        first = torch.zeros(1, dtype=torch.int64, device=self.flat.device)
+        x, y = (part.expand(2, *part.shape[1:]) for part in data.batch(first))
+        if x.is_floating_point():
+            stream = torch.Generator().manual_seed(0)
+            x = torch.randn(x.shape, dtype=self.flat.dtype, generator=stream).to(self.flat.device)
+        return x, torch.zeros_like(y)
