@@ -20,9 +20,10 @@ Hook = TypeVar("Hook", bound=Callable[..., Any])
 
 
 def mean_suffices(hook: Hook) -> Hook:
-    """Marks a hook that gives the same result for the weighted mean of all models as for the models.
+    """Marks a hook that gives the same result for the weighted mean of all models as for the models themselves.
 
-    Hosts may then sum models (of integers the largest counts). A hook that overrides a marked one needs its own mark.
+    Hosts may then sum models (of integers, the largest counts). A hook that overrides a marked one must be marked
+    itself.
     """
     vars(hook)["mean_suffices"] = True
     return hook
@@ -32,7 +33,7 @@ class Aggregator(ABC):
     """Computes the next shared model. Sees what is shared, and nothing that stays at a client.
 
     Batch counters are not averaged; the largest counts. What a method uploads besides its model, such as feature
-    statistics, is combined by the method. Mark a `combine` that needs only the mean with `mean_suffices`.
+    statistics, is combined by the method. A `combine` that needs only the mean is marked by `mean_suffices`.
     """
 
     class Options(Section):

@@ -79,7 +79,7 @@ def hold_file_lock(path: Path, patience: float, busy: str) -> Iterator[None]:
 
 
 def _try_lock(handle: int) -> bool:
-    """Lock an open file unless another process holds it; a file system without locks counts as locked."""
+    """Locks an open file unless another process holds it; a file system without locks counts as locked."""
     try:
         return lock_descriptor(handle, blocking=False)
     except OSError:

@@ -48,7 +48,7 @@ TOLD = ("WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_MODE")
 class WandbLog:
     """One W&B run for one seed of one configuration, with the same id when the run is resumed.
 
-    Online only if this machine has an account, else offline in `folder`/wandb, with one part per start, to be uploaded
+    Online only if this machine has an account, else offline in `folder`/wandb, one part per start, to be uploaded
     with `wandb sync`.
     """
 
@@ -79,7 +79,7 @@ class WandbLog:
     def logged(self) -> int | None:
         """The last round that W&B has, as of the start; None if unknown.
 
-        Read from the server if the run is online, else from the notes in the offline parts.
+        Read from the server if the run is online, else as noted in the offline parts.
         """
         if not self.run.offline:
             known = dict(self.run.summary) if self.run.resumed else {}
@@ -107,7 +107,7 @@ class WandbLog:
         """Does nothing: W&B's own process has received the round."""
 
     def finalize(self, status: str) -> None:
-        """Closes the run; if it is online and complete, removes the offline parts of earlier starts."""
+        """Closes the run; if it is online and complete, deletes the offline parts of earlier starts."""
         self.run.finish(exit_code=0 if status == "success" else 1)
         if self.run.offline:
             note_last_round(Path(self.run.dir).parent, -1 if self._last is None else self._last)

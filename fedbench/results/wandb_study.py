@@ -39,7 +39,7 @@ PAGE = (
     "plan.json",
     "matrix.json",
 )
-"""Files of a study, or of another package's study, that are uploaded as an artifact if they exist."""
+"""Files of a study that are uploaded as an artifact, if they exist, as are those of other packages' studies."""
 ROLE = "study"
 
 

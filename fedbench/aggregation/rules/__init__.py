@@ -46,7 +46,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Any:
-    """A subclass of Aggregator or a function by its name, or by package.module:name. Raises ConfigError."""
+    """A subclass of Aggregator or a function by name, or by package.module:name. Raises ConfigError."""
     return RULES.load(name)
 
 

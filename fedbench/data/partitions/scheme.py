@@ -72,21 +72,21 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Scheme:
-    """The scheme of this name, or of package.module:SCHEME. Raises ConfigError."""
+    """The scheme of this name, or by package.module:SCHEME. Raises ConfigError."""
     scheme: Scheme = SCHEMES.load(name)
     return scheme
 
 
 def readers(key: str) -> list[str]:
     """The schemes that read a key not read by all, with their default size."""
-    kinds = {name: load(name) for name in names() if name != FILE_SCHEME}
+    kinds = dict(SCHEMES.working())
     sizes = {name: f" {kind.sizes[key]}" for name, kind in kinds.items() if key in kind.sizes}
     found = [f"{name}{sizes.get(name, '')}" for name, kind in kinds.items() if key in kind.reads]
     return [*found, FILE_SCHEME] if key in FILE_KEYS - COMMON_KEYS else found
 
 
 def headline(name: str) -> tuple[str, ...]:
-    """The keys that a report names with a scheme."""
+    """The keys that a page names beside a scheme."""
     return FILE_HEADLINE if name == FILE_SCHEME else load(name).headline
 
 
