@@ -118,8 +118,8 @@ def too_few(seeds: int) -> str | None:
     if seeds < 2:
         return f"one seed cannot tell methods apart: use {ENOUGH} or more, --seeds {' '.join(map(str, range(ENOUGH)))}"
     return (
-        f"{seeds} seeds tell two methods apart only where they differ by {least:.1f} times the standard deviation that "
-        f"their difference has over seeds; with {ENOUGH} seeds {resolution(ENOUGH):.1f} times is enough"
+        f"{seeds} seeds can tell two methods apart only if they differ by {least:.1f} times the standard deviation of "
+        f"their difference over seeds; with {ENOUGH} seeds {resolution(ENOUGH):.1f} times is enough"
     )
 
 

@@ -52,7 +52,7 @@ class Result:
 
     @cached_property
     def metric(self) -> Metric:
-        """The one that tables and pages go by."""
+        """The primary metric."""
         return Records(self.folder).metric()
 
     @cached_property

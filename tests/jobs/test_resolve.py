@@ -151,7 +151,7 @@ def test_partitions_of_all_seeds_are_drawn_and_methods_share_them():
             dict(partition="iid", method={"name": "fedphp", "predictor": "ensemble"}),
             "method.predictor = 'ensemble': works on class scores, and the targets are numbers",
         ),
-        (dict(partition="iid", model="avgcnn"), "model avgcnn: it is for images, and the data have samples of (10,)"),
+        (dict(partition="iid", model="avgcnn"), "model avgcnn: needs images, but samples have shape (10,)"),
     ],
 )
 def test_what_needs_classes_or_images_is_refused_without_them(more, told, tmp_path):
