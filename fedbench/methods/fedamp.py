@@ -180,7 +180,7 @@ def squared_distances(products: Tensor) -> Tensor:
 
 def attention(squared: Tensor, alpha: float, sigma: float) -> tuple[Tensor, bool]:
     """xi `[M, M]` of Algorithm 1 from squared distances, and whether a row's own weight would have been negative."""
-    # NumPy, because the order of torch's sums depends on the number of threads.
+    # NumPy, because the order of a torch sum depends on the number of threads.
     xi = alpha / sigma * np.exp(-squared.numpy() / sigma)
     np.fill_diagonal(xi, 0)
     others = xi.sum(1, keepdims=True)

@@ -225,7 +225,7 @@ def overlaps(common: Tensor, size: int, kind: str) -> Tensor:
 
 def threshold(overlap: Tensor, progress: float) -> float:
     """The bar that rises from the average overlap of two clients to the largest as `progress` goes to 1 (eq. 7)."""
-    # NumPy, because the order of torch's sums depends on the number of threads.
+    # NumPy, because the order of a torch sum depends on the number of threads.
     pairs = overlap.numpy()[~np.eye(len(overlap), dtype=bool)]
     average = float(pairs.mean())
     return average + progress * (float(pairs.max()) - average)

@@ -146,7 +146,7 @@ def transfer_loss(
 def discrepancy(features: Tensor, logits: Tensor, taught: Tensor) -> Tensor:
     """Squared maximum mean discrepancy of features `[n, d]` to the teacher's, with five kernels, all pairs counted."""
     n, both = len(features), torch.cat([features, taught])
-    both = both - both.detach().mean(0)  # keeps distances and reduces rounding
+    both = both - both.detach().mean(0)  # distances stay, rounding shrinks
     norms = both.square().sum(1)
     squared = (norms[:, None] + norms - 2 * both @ both.T).clamp(min=0)  # [2n, 2n]
     base = squared.detach().sum() / (4 * n * n - 2 * n) + 1e-8  # the pairs of 2n

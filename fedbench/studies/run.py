@@ -52,7 +52,7 @@ class Result:
 
     @cached_property
     def metric(self) -> Metric:
-        """The primary metric."""
+        """The one that tables and pages go by."""
         return Records(self.folder).metric()
 
     @cached_property
