@@ -9,13 +9,15 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as vision
 
 from fedbench.config import Config
-from fedbench.data import Dataset, Split
+from fedbench.data import Dataset
 from fedbench.data.augmentation import Augmentation, crop_images, flip_images, rotate_images
 from fedbench.data.partitions import partition
+from fedbench.data.split import Split
 from fedbench.engine.fit import Fit
 from fedbench.errors import ConfigError
 from fedbench.runtime.exchange import Setup
 from fedbench.runtime.host import Host
+from fedbench.runtime.resolved import ResolvedRun
 
 IMAGES = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (7, 3, 9, 12), np.uint8))
 
@@ -89,7 +91,7 @@ def fitted(**data) -> list[float]:
     )
     config.train.optimizer, config.train.memory_format = "sgd", "contiguous"
     dataset = Dataset.load(config.data)
-    host = Host.of(Setup(config, 0, partition(dataset, config, 0)), dataset)
+    host = Host.of(Setup(config, 0, partition(dataset, config, 0)), ResolvedRun.of(config, dataset))
     data = host.data.split([3], "train", (0, 3, 1))
     before = torch.get_rng_state()
     weights = [host.learner.fit(Fit(host.initial, data, p)).params for p in ("fit", "fit", "other")]

@@ -7,6 +7,7 @@ from fedbench.config import Config
 from fedbench.data import Dataset, importing
 from fedbench.data.constants import CONSTANTS
 from fedbench.data.sources import published_names
+from fedbench.data.split import scale_and_shift
 from fedbench.errors import ConfigError
 
 
@@ -38,7 +39,7 @@ def test_constants_of_cifar_are_those_of_real_images(shared, load):
 def test_others_take_their_place(load):
     dataset = load("digits", mean=[0.5], std=[0.25])
     assert (dataset.mean, dataset.std) == ((0.5,), (0.25,))
-    scale, shift = dataset.scale_and_shift()
+    scale, shift = scale_and_shift(dataset)
     np.testing.assert_allclose([float(scale), float(shift)], [4 / 255, -2])
     assert load("digits", mean=[0.5]).std == load("digits").std
     assert load("digits", mean=[0.5]).folder == load("digits").folder, "nothing is decoded again"
