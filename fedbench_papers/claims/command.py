@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fedbench.cli import OK, command
-from fedbench.cli.flags import Flag, words
+from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import Stages, read_count, side_by_side
 from fedbench.config import Config
@@ -43,13 +43,13 @@ def main(argv: list[str]) -> int:
     keys = harmless_keys(config)
     at_once = read_count("trials", asked.trials)
     from fedbench_papers.claims.rows import DATA
-    from fedbench_papers.claims.study import KIND, claims, entries, listing, said
+    from fedbench_papers.claims.study import CLAIMS_KIND, claims, claims_listing, known_rows, said
     from fedbench_papers.image_sources import asked_sources
 
-    sources = asked_sources(words(asked.sources), list(DATA))
+    sources = asked_sources(split_words(asked.sources), list(DATA))
     only = asked_rows(asked)
     if not asked.only:
-        print("\n".join(listed(listing(sources, config.out).to_dict("records"))))
+        print("\n".join(claim_lines(claims_listing(sources, config.out).to_dict("records"))))
         return OK
     stages = Stages("claims", config)
     try:
@@ -57,17 +57,17 @@ def main(argv: list[str]) -> int:
         done = claims(only, sources=sources, out=config.out, keys=keys, **run)
     finally:
         stages.stop()
-    for name, entry in entries(done.folder).items():
+    for name, entry in known_rows(done.folder).items():
         if name in only or only == ["all"]:
             print(f"{name:<4} {said(entry)}")
-    print(f"results: {config.out or 'results'}/{KIND}")
+    print(f"results: {config.out or 'results'}/{CLAIMS_KIND}")
     print(f"report:  {done.report}")
     return OK
 
 
 def asked_rows(asked: Namespace) -> list[str]:
     """The rows named by --only. Raises ConfigError if it names none."""
-    only = words(asked.only)
+    only = split_words(asked.only)
     if asked.only and not only:
         raise ConfigError("--only: name one or more rows such as C1,F3, or all")
     return only
@@ -90,7 +90,7 @@ def harmless_keys(config: Config) -> dict[str, object]:
     return flat(tree)
 
 
-def listed(rows: list[dict]) -> Iterator[str]:
+def claim_lines(rows: list[dict]) -> Iterator[str]:
     """Two or more lines per row, then the sum over all."""
     yield f"{'row':<4} {'runs':>5} {'steps':>9} {'minutes':>8}  claim; published; verdict"
     for row in rows:

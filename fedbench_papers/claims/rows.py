@@ -20,7 +20,7 @@ from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.space import Values
 from fedbench_papers.image_sources import source_keys
 
-FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
+CLAIM_FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
 SETTINGS = "settings"
 HELD_OUT = 0.2
 """Share of the training images that points are chosen on."""
@@ -52,7 +52,7 @@ def load_rows(sources: Mapping[str, str] | None = None, keys: Values | None = No
     """Every row by id, in the order of the papers. sources: where the sets are; keys: set for all arms at last."""
     placed = {name: source_keys(known, {known: (sources or {}).get(name, known)}) for name, known in DATA.items()}
     found: dict[str, Row] = {}
-    for file in FILES:
+    for file in CLAIM_FILES:
         for name, tree in read(file).items():
             found[name] = row_of(name, tree, placed, {"wandb.group": f"claims/{name}", **(keys or {})})
     return found
@@ -86,7 +86,7 @@ def arm(
     """A method: the keys of its setting, those of the setting for its method, and its own."""
     place, method = read(SETTINGS)[setting], asked["method"]
     own = {key: value for key, value in asked.items() if key not in ARM}
-    given = {**flat(named(place["config"])), **(place.get("methods") or {}).get(method, {}), **own}
+    given = {**flat(with_name(place["config"])), **(place.get("methods") or {}).get(method, {}), **own}
     given |= placed[given["data.name"]]
     given |= keys
     points = tuple({"train.lr": rate} for rate in asked.get("tune") or ()) or ({},)
@@ -94,7 +94,7 @@ def arm(
     return ComparedMethod(label, method, given, points, trial, seeds)
 
 
-def named(tree: Mapping[str, Any]) -> dict[str, Any]:
+def with_name(tree: Mapping[str, Any]) -> dict[str, Any]:
     """`model: mlp` as `model: {name: mlp}`."""
     sections = ("data", "partition", "model")
     return {k: {"name": v} if k in sections and isinstance(v, str) else v for k, v in tree.items()}

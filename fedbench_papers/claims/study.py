@@ -24,12 +24,12 @@ from fedbench.studies.study_result import Tabled
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench_papers.claims.cost import new_runs
 from fedbench_papers.claims.judge import Judged, judged
-from fedbench_papers.claims.page import FILE, write_claims
-from fedbench_papers.claims.readings import POINTS, Frames, accuracy
+from fedbench_papers.claims.page import CLAIMS_FILE, write_claims
+from fedbench_papers.claims.readings import RECORD_POINTS, Frames, accuracy
 from fedbench_papers.claims.rows import SETTINGS, Row, chosen_rows, load_rows, read
 from fedbench_papers.claims.verdicts import of_seeds
 
-KIND = "claims"
+CLAIMS_KIND = "claims"
 NOT_RUN = "not run yet"
 
 
@@ -59,7 +59,7 @@ def claims(
     chosen = chosen_rows(rows, only)
     check_data([rows[name] for row in chosen for name in (*row.uses, row.id)])
     root = Path(out or "results").absolute()
-    folder = root / KIND
+    folder = root / CLAIMS_KIND
     for row in chosen:
         if not row.reason:
             told(row.id)
@@ -67,7 +67,7 @@ def claims(
                 if not finished(folder / name):
                     run_row(rows[name], root, at_once, watch)
             run_row(row, root, at_once, watch)
-        note(folder, rows, {row.id: entry_of(row, folder)})
+        note_results(folder, rows, {row.id: entry_of(row, folder)})
     return Claims(folder)
 
 
@@ -82,8 +82,8 @@ def run_row(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> N
     """Run the arms of a row. Raises ConfigError."""
     if not row.arms:
         return
-    folder = root / KIND / row.id
-    plan = Plan(KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
+    folder = root / CLAIMS_KIND / row.id
+    plan = Plan(CLAIMS_KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
     study = TuningStudy(plan, Config(seeds=list(row.seeds)), row.arms, folder, root, TUNE_SEEDS)
     run_studies([study], at_once, watch)
 
@@ -169,7 +169,7 @@ def entry_of(row: Row, folder: Path) -> dict[str, Any]:
         "parts": [part_tree(part) for part in parts],
         "minutes": sum(map(seconds_of, found.runs())) / 60,
         "runs": len(found.runs()),
-        "fingerprint": fingerprint(found),
+        "fingerprint": partition_fingerprint(found),
         "levels": levels(found),
         "choices": {name: plan.choices for name, plan in found.plans.items() if any(plan.choices.values())},
     }
@@ -191,7 +191,7 @@ def seconds_of(run: Path) -> float:
     return float(Records(run).timings()["total"].sum()) if (run / "timings.jsonl").exists() else 0.0
 
 
-def fingerprint(found: Found) -> str:
+def partition_fingerprint(found: Found) -> str:
     """Eight hexadecimal digits of the rows that every client of every seed held."""
     prints = {
         str(read_json(run / "environment.json", []).get("partition_fingerprint"))
@@ -205,7 +205,7 @@ def levels(found: Found) -> dict[str, dict[str, float]]:
     """Of the row's own arms: mean accuracy at both points, in points, and gradient steps per client and round."""
     return {
         label: {
-            **{point: of_seeds(accuracy(runs, point)).mean for point in POINTS},
+            **{point: of_seeds(accuracy(runs, point)).mean for point in RECORD_POINTS},
             "steps": round(runs.records.summary().get("steps") or 0.0, 2),
         }
         for label, runs in found.frames().items()
@@ -213,17 +213,17 @@ def levels(found: Found) -> dict[str, dict[str, float]]:
     }
 
 
-def note(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:
+def note_results(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:
     """Put what was found into claims.json, beside what stands there, and make the table and the page anew."""
     with run_folder.locked_folder(folder):
-        tree = table_of(rows, {**entries(folder), **new})
-        write_json_atomically(folder / FILE, tree)
+        tree = table_of(rows, {**known_rows(folder), **new})
+        write_json_atomically(folder / CLAIMS_FILE, tree)
         write_claims(folder)
 
 
-def entries(folder: Path) -> dict[str, Any]:
+def known_rows(folder: Path) -> dict[str, Any]:
     """What is known of rows, by id."""
-    return {own["id"]: own for own in read_json(folder / FILE, []).get("rows", [])}
+    return {own["id"]: own for own in read_json(folder / CLAIMS_FILE, []).get("rows", [])}
 
 
 def table_of(rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -246,13 +246,13 @@ def adjust(parts: Sequence[dict[str, Any]]) -> None:
         part["p_holm"] = next(values) if any(part is one for one in tested) else None
 
 
-def listing(sources: Mapping[str, str] | None = None, out: Path | str | None = None) -> pd.DataFrame:
+def claims_listing(sources: Mapping[str, str] | None = None, out: Path | str | None = None) -> pd.DataFrame:
     """Every row with what it costs beyond the rows before it, and its verdict so far.
 
     Columns: id, statement, effect, runs, steps, minutes (estimated), verdict.
     """
     rows, known, lines = load_rows(sources), set[tuple[str, int]](), []
-    found = entries(Path(out or "results").absolute() / KIND)
+    found = known_rows(Path(out or "results").absolute() / CLAIMS_KIND)
     for name, row in rows.items():
         runs = new_runs(row, known)
         configs = [config for config, _ in runs]

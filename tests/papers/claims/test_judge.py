@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench_papers.claims.judge import Terms, judged, plain
+from fedbench_papers.claims.judge import Terms, is_of_accuracies, judged
 from fedbench_papers.claims.verdicts import FAILS, HOLDS, UNDECIDED
 from tests.papers.claims.made import frames, level
 
@@ -94,5 +94,5 @@ def test_runs_that_are_too_short_for_a_reading_leave_it_undecided():
 
 
 def test_best_rounds_are_for_accuracies_alone():
-    assert plain(["a", {"best": ["b", "c"]}])
-    assert not plain([{"decline": {"of": "a"}}, "b"])
+    assert is_of_accuracies(["a", {"best": ["b", "c"]}])
+    assert not is_of_accuracies([{"decline": {"of": "a"}}, "b"])

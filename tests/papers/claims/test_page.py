@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedbench.report import make_report
-from fedbench_papers.claims.page import bar, seeds, tally, tone, words, write_claims
+from fedbench_papers.claims.page import bar, seeds, tally, tone, verdict_words, write_claims
 from tests.report.reading import Page
 
 PART = dict(part="a", case="", rule="B", point="agg", delta=0.5, judged=True, verdict="holds", p=0.01, p_holm=0.02)
@@ -75,9 +75,9 @@ def test_the_page_is_made_again_from_the_table(folder):
 
 
 def test_words():
-    assert words(ROW) == ["holds"]
-    assert words({"parts": [PART, {**PART, "part": "b"}], "status": ""}) == ["a: holds", "b: holds"]
-    assert words(OTHER) == ["not run yet"]
+    assert verdict_words(ROW) == ["holds"]
+    assert verdict_words({"parts": [PART, {**PART, "part": "b"}], "status": ""}) == ["a: holds", "b: holds"]
+    assert verdict_words(OTHER) == ["not run yet"]
     assert tally([OTHER]) == "None of 1 rows was run yet."
     assert [tone(word) for word in ("holds, weaker than published", "does not hold", "undecided, leaning", "x")] == [
         "holds",

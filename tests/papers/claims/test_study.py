@@ -10,7 +10,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.plan import Entry, Plan
 from fedbench_papers.claims.page import as_markdown
 from fedbench_papers.claims.rows import load_rows
-from fedbench_papers.claims.study import NOT_RUN, Found, adjust, claims, entries, entry_of, finished, said, table_of
+from fedbench_papers.claims.study import NOT_RUN, Found, adjust, claims, entry_of, finished, known_rows, said, table_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("claims")]
 SMALL = {"data.name": "digits", "model.name": "mlp", "model.hidden": [16], "rounds": 5, "partition.test_size": 20}
@@ -26,7 +26,7 @@ def out(tmp_path_factory) -> Path:
 
 
 def test_a_row_is_run_and_judged(out):
-    entry = entries(out / "claims")["F6"]
+    entry = known_rows(out / "claims")["F6"]
     assert entry["status"] == "judged"
     assert [part["part"] for part in entry["parts"]] == ["a", "b"]
     assert all(part["verdict"] for part in entry["parts"])
@@ -107,7 +107,7 @@ def test_a_row_that_is_new_does_not_lose_the_others():
 
 def test_recorded_verdicts_are_of_these_rows_and_in_their_words():
     docs = Path(__file__).parents[3] / "docs"
-    recorded = entries(docs)
+    recorded = known_rows(docs)
     assert json.loads(json.dumps(table_of(load_rows(), recorded)))["rows"] == list(recorded.values())
     assert (docs / "claims.md").read_text().startswith(as_markdown(list(recorded.values())))
 
