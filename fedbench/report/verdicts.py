@@ -69,7 +69,7 @@ def left_open(found: Contrast) -> str:
     if found.sign or not more:
         return ""
     if more > len(found.gain.values):
-        return f"; the observed one would need {more}"
+        return f"; the observed one would need {more} seeds"
     return ", which is enough for one comparison but not for this many (Holm)"
 
 

@@ -1,8 +1,11 @@
 """Synthetic folders of runs and grids that follow the schema, with plausible numbers."""
 
 import json
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,24 @@ GROUPS = {"domain": ("photo", "sketch"), "class": ("9", "10")}
 BYTES = {"local": (0, 0), "centralized": (0, 0), "fedmosaic": (250, 125)}
 
 
+WRITTEN = tempfile.TemporaryDirectory(prefix="fedbench-runs-")
+
+
+def written_once(write: Callable[..., Path]) -> Callable[..., Path]:
+    """Writes a folder once for all that ask for the same, and gives each a copy."""
+    known: dict[str, Path] = {}
+
+    @wraps(write)
+    def copied(path: Path, *given: Any, **options: Any) -> Path:
+        asked = repr((path.name, given, options))
+        if asked not in known:
+            known[asked] = write(Path(WRITTEN.name, str(len(known)), path.name), *given, **options)
+        return Path(shutil.copytree(known[asked], path, dirs_exist_ok=True))
+
+    return copied
+
+
+@written_once
 def write_run(
     path: Path,
     method: str = "fedcac",

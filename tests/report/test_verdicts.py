@@ -106,7 +106,7 @@ def test_a_long_list_is_cut():
     ("values", "p_holm", "words"),
     [
         ([4.0, 4.5, 5.0], 0.01, ""),
-        ([0.1, 4.5, 9.0], 0.2, "; the observed one would need 7"),
+        ([0.1, 4.5, 9.0], 0.2, "; the observed one would need 7 seeds"),
         ([4.0, 4.5, 5.0], 0.2, "enough for one comparison but not for this many"),
         ([0.0, 0.0, 0.0], 1.0, ""),
     ],
