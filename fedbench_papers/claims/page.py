@@ -75,7 +75,7 @@ def _summary(rows: Sequence[Tree]) -> Iterator[str]:
     yield "| --- | --- | --- | --- |"
     for row in rows:
         minutes = f"{row['minutes']:.1f}" if row.get("minutes") is not None else ""
-        yield f"| {row['id']} | {cell(row['statement'])} | {cell('; '.join(verdict_words(row)))} | {minutes} |"
+        yield f"| {row['id']} | {cell(row['statement'])} | {cell('; '.join(row_verdicts(row)))} | {minutes} |"
 
 
 def _details(row: Tree) -> Iterator[str]:
@@ -96,16 +96,7 @@ def cells(part: Tree) -> list[str]:
     rule = ", ".join(filter(None, (RULE_WORDS[part["rule"]], POINT_WORDS[part["point"]])))
     rule += " (shown, not judged)" if not part["judged"] and part["rule"] != "shown" and not part["case"] else ""
     values = ", ".join(number(value) for value in part["values"])
-    return [
-        name,
-        rule,
-        part["verdict"],
-        estimate(part),
-        number(part["delta"]),
-        p_words(part),
-        values,
-        further_parts(part),
-    ]
+    return [name, rule, part["verdict"], estimate(part), number(part["delta"]), p_words(part), values, remarks_on(part)]
 
 
 def estimate(part: Tree) -> str:
@@ -116,7 +107,7 @@ def estimate(part: Tree) -> str:
     return f"{part['mean']:+.2f}{ends}"
 
 
-def further_parts(part: Tree) -> str:
+def remarks_on(part: Tree) -> str:
     said = [part["note"]]
     if part["other"]:
         said.append(f"at the other point: {part['other']}")
@@ -143,7 +134,8 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
         for label, values in own.items()
         if values
     )
-    runs = f"{row.get('runs', 0)} own runs, {row.get('minutes') or 0:.1f} minutes of work, seeds {seeds(row['seeds'])}"
+    seeds = seed_range(row["seeds"])
+    runs = f"{row.get('runs', 0)} own runs, {row.get('minutes') or 0:.1f} minutes of work, seeds {seeds}"
     listed = [
         ("published", f"{row['effect']} ({row['where']})"),
         ("setting", f"{row['setting']}: {row['setting_text']}"),
@@ -156,14 +148,14 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
     return [(name, text) for name, text in listed if text]
 
 
-def shared(row: Tree) -> dict[str, Any]:
+def shared_keys(row: Tree) -> dict[str, Any]:
     """The keys that all arms have in common."""
     first, *others = row["arms"].values()
     return {key: value for key, value in first.items() if all(own.get(key) == value for own in others)}
 
 
 def shared_words(row: Tree) -> str:
-    return f"; all: {key_words(shared(row))}" if shared(row) else ""
+    return f"; all: {key_words(shared_keys(row))}" if shared_keys(row) else ""
 
 
 def key_words(asked: Tree) -> str:
@@ -173,18 +165,18 @@ def key_words(asked: Tree) -> str:
 def arms(row: Tree) -> Iterator[str]:
     """What each arm adds to the setting, and what it came to."""
     for label, asked in row["arms"].items():
-        keys = key_words({key: value for key, value in asked.items() if key not in shared(row)})
+        keys = key_words({key: value for key, value in asked.items() if key not in shared_keys(row)})
         found = row.get("levels", {}).get(label)
         ends = f": {found['agg']:.1f}, {found['fit']:.1f}, {found['steps']:g}" if found else ""
         yield label + (f" ({keys})" if keys else "") + ends
 
 
-def seeds(values: Sequence[int]) -> str:
+def seed_range(values: Sequence[int]) -> str:
     whole = list(range(values[0], values[0] + len(values))) == list(values) and len(values) > 2
     return f"{values[0]} to {values[-1]}" if whole else ", ".join(map(str, values))
 
 
-def verdict_words(row: Tree) -> list[str]:
+def row_verdicts(row: Tree) -> list[str]:
     """The verdicts of a row, or why there is none."""
     judged = [part for part in row["parts"] if part["judged"]]
     alone = len(judged) == 1
@@ -215,7 +207,7 @@ def as_page(rows: Sequence[Tree], folder: Path) -> str:
         title="Claims of the papers",
         intro=INTRO,
         answer=tally(rows),
-        rows=[(row, verdict_words(row)) for row in rows],
+        rows=[(row, row_verdicts(row)) for row in rows],
         arms={row["id"]: (ARMS + shared_words(row), list(arms(row))) for row in run if row["arms"]},
         details=[(row, row_facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],
         pages={row["id"] for row in run if (folder / row["id"] / "report.html").exists()},

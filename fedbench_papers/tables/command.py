@@ -60,10 +60,10 @@ def main(argv: list[str]) -> int:
 
 def choice(asked: Namespace) -> dict[str, Any]:
     """The cells, scale and data to run. Raises ConfigError."""
-    from fedbench_papers.image_sources import asked_sources
+    from fedbench_papers.image_sources import read_sources
     from fedbench_papers.tables.experiment import sets
 
-    sources = asked_sources(split_words(asked.sources), sets())
+    sources = read_sources(split_words(asked.sources), sets())
     return {"cells": split_words(asked.cells), "scale": asked.scale or "full", "sources": sources}
 
 

@@ -98,7 +98,7 @@ class Experiment:
         """The published accuracies of a cell."""
         return [number for number in self.numbers if (number.dataset, number.setting) == (cell.dataset, cell.setting)]
 
-    def chosen(self, words: Sequence[str]) -> list[ExperimentCell]:
+    def select_cells(self, words: Sequence[str]) -> list[ExperimentCell]:
         """The cells of these data sets, or with one of these words in their name; all without words.
 
         Raises ConfigError where a word has none.

@@ -16,7 +16,7 @@ from fedbench.studies.study_result import Tabled
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench_papers.image_sources import source_keys
 from fedbench_papers.tables.experiment import SCALES, Experiment, ExperimentCell, dotted_keys
-from fedbench_papers.tables.reproduction import Made, MadeCell
+from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord
 
 REPRODUCTION_KIND = "reproduce"
 
@@ -45,14 +45,16 @@ def reproduce(
     config = config or Config()
     experiment, studies = plan_tables(name, config, cells, scale, sources or {})
     folder = reproduction_folder(name, config, scale)
-    made = {cell.name: cell for cell in Made.read(folder).cells}
-    made |= {cell.name: record(experiment, cell, study, folder) for cell, study in studies}
+    made = {cell.name: cell for cell in ReproductionRecord.read(folder).cells}
+    made |= {cell.name: cell_record(experiment, cell, study, folder) for cell, study in studies}
     with run_folder.writable(folder):
         new = run_studies(distinct(studies), at_once, watch)
         order = [cell.name for cell in experiment.cells]
         known = sorted(made.values(), key=lambda cell: order.index(cell.name))
-        changed = {**(experiment.small.values if scale == "small" else {}), **given_by(config)}
-        Made(name, experiment.what, scale, list(experiment.open), changed, experiment.repeats, known).write(folder)
+        changed = {**(experiment.small.values if scale == "small" else {}), **user_keys(config)}
+        ReproductionRecord(
+            name, experiment.what, scale, list(experiment.open), changed, experiment.repeats, known
+        ).write(folder)
     from fedbench.report import make_report
 
     make_report(folder)
@@ -71,7 +73,7 @@ def plan_tables(
     if not experiment.cells:
         raise ConfigError(f"{name}: nothing is run for it: {experiment.what}")
     asked = config, scale, sources, reproduction_folder(name, config, scale), root
-    return experiment, [(cell, plan_table(experiment, cell, *asked)) for cell in experiment.chosen(cells)]
+    return experiment, [(cell, plan_table(experiment, cell, *asked)) for cell in experiment.select_cells(cells)]
 
 
 def distinct(cells: Sequence[tuple[ExperimentCell, TuningStudy]]) -> list[TuningStudy]:
@@ -95,7 +97,7 @@ def plan_table(
     root: Path,
 ) -> TuningStudy:
     """The runs of a cell. Cells that differ by a client alone have the same. Raises ConfigError."""
-    given = given_by(config)
+    given = user_keys(config)
     asked = {**experiment.values(cell, scale), **given}
     asked |= source_keys(asked["data.name"], sources)
     whole = Config(**nested(asked))
@@ -108,7 +110,7 @@ def plan_table(
     return TuningStudy(plan, whole, compared, own, root, TUNE_SEEDS, setting=cell.name)
 
 
-def given_by(config: Config) -> Values:
+def user_keys(config: Config) -> Values:
     """What the user set of a run, by dotted key."""
     return dotted_keys(config.model_dump(mode="json", exclude_unset=True, exclude={"out", "name"}))
 
@@ -119,9 +121,9 @@ def slug(cell: ExperimentCell) -> str:
     return "".join(letter if letter.isalnum() or letter in ".=-" else "-" for letter in text)
 
 
-def record(experiment: Experiment, cell: ExperimentCell, study: TuningStudy, folder: Path) -> MadeCell:
+def cell_record(experiment: Experiment, cell: ExperimentCell, study: TuningStudy, folder: Path) -> CellRecord:
     """What the page is to show of a cell."""
-    return MadeCell(
+    return CellRecord(
         cell.name,
         run_folder.relative_path(study.folder, folder),
         cell.client,
