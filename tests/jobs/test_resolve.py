@@ -73,7 +73,7 @@ def test_a_resolved_configuration_is_its_own():
 )
 def test_on_a_cluster_it_is_the_clusters_room_that_counts(free, machines, hosts, gpus, layout, monkeypatch):
     """Clients are never in the process of the command, whose machine may be a small head; busy GPUs are waited for."""
-    monkeypatch.setattr(cluster, "offer", lambda address: cluster.Offer(free, machines))
+    monkeypatch.setattr(cluster, "cluster_offer", lambda address: cluster.Offer(free, machines))
     config = resolved(resources={"address": "10.0.0.1:6379"}, model="avgcnn")
     assert (config.resources.hosts, config.resources.gpus_per_host) == (hosts, gpus)
     assert config.train.memory_format == layout
