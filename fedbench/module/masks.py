@@ -20,7 +20,7 @@ def holds_one(mask: Tensor) -> bool:
     return bool(mask.numel()) and bool(mask.view(torch.int8).amax())
 
 
-def places(mask: Tensor) -> Tensor:
+def mask_indices(mask: Tensor) -> Tensor:
     """Indices `[n]` of the ones of a mask `[N]`, bool. `nonzero` takes two to eight times as long on a CPU."""
     if mask.device.type != "cpu":
         return mask.nonzero().flatten()

@@ -16,12 +16,12 @@ from fedbench.plugins import PAGES
 from fedbench.results.logged import Spent, Warn, metric_values, rows_by_round, trace_distributions, trace_values
 from fedbench.results.plan import Entry, Plan, is_study, study_name
 from fedbench.results.reader import Records, is_run
-from fedbench.results.tables import TABLE_COLUMNS, Scores, final_table
+from fedbench.results.tables import TABLE_COLUMNS, FinalScores, final_table
 from fedbench.results.wandb_log import (
     LONGEST,
     WandbLog,
     group_of,
-    own_name,
+    name_prefix,
     plain_name,
     run_arguments,
     run_tags,
@@ -131,7 +131,7 @@ class WandbStudy:
         metrics = {label: run.metrics() for label, run in runs.items()}
         clients = {label: run.clients() for label, run in runs.items()}
         kinds = {label: run.estimator() for label, run in runs.items()}
-        return final_table(Scores.of(metric, metrics, clients), kinds)
+        return final_table(FinalScores.of(metric, metrics, clients), kinds)
 
 
 def with_place(tree: Mapping[str, Any], place: WandbConfig) -> Config:
@@ -187,7 +187,7 @@ def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[
     name = study_name(folder)
     told = sha256(f"{more['group']}/{name}".encode()).hexdigest()[:12]
     before = offline_parts(folder, f"{ROLE}-{told}")
-    title = " ".join([*own_name(place), name])[-LONGEST:]
+    title = " ".join([*name_prefix(place), name])[-LONGEST:]
     run = start_run(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": title, **more}, warn)
     run.summary["final_table"] = wandb_table(rows)
     artifact = wandb.Artifact(f"page-{told}", "report", description=f"page and tables of {name}")

@@ -18,7 +18,7 @@ from typing import Any
 from fedbench.errors import ConfigError
 from fedbench.import_string import AT, is_held, keep, kept_name, only_here, own_object
 from fedbench.user_code.files import Module, hash_of, is_own, on_disk, with_imports
-from fedbench.user_code.loaded import differences
+from fedbench.user_code.loaded import code_differences
 from fedbench.user_code.objects import Walk
 
 
@@ -109,7 +109,7 @@ def code_of(path: str) -> Code:
         return known[2]
     modules = with_imports(_roots(path), _as_loaded)
     files = _files(path, modules)
-    for found in differences(modules):
+    for found in code_differences(modules):
         for file in modules[found.module].files:
             files[file] = hash_of((files[file], found.name, found.loaded))
     code = Code(files)
@@ -131,7 +131,7 @@ def look_again(path: str) -> None:
 def find_outdated(path: str) -> Outdated | None:
     """How `package.module:name` in this process differs from its files, or None."""
     modules, now = with_imports(_roots(path), _as_loaded), with_imports(_roots(path), on_disk)
-    found = differences(modules)
+    found = code_differences(modules)
     written = {name for name, module in modules.items() if name not in now or module.files != now[name].files}
     files = {file for name in {*written, *(one.source for one in found)} for file in modules[name].files}
     again = _with_importers({*written, *(one.module for one in found)}, modules)
@@ -139,7 +139,7 @@ def find_outdated(path: str) -> Outdated | None:
     return Outdated(sorted(files), names, _in_order(again, modules)) if files else None
 
 
-def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def different_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The files that differ, including new and missing ones."""
     return sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
 

@@ -129,7 +129,7 @@ def _read(path: Path, module: str, is_package: bool, modified: int, size: int) -
     source = path.read_bytes()
     try:
         tree = ast.parse(source)
-        return source, hash_of(_said(tree)), tuple(dict.fromkeys(_imports(tree, package_of(module, is_package))))
+        return source, hash_of(_said(tree)), tuple(dict.fromkeys(_imports(tree, import_anchor(module, is_package))))
     except (SyntaxError, ValueError, RecursionError):  # compiled, never imported, or nested too deeply
         return source, hash_of(source), ()
 
@@ -172,7 +172,7 @@ def _named_in(call: ast.Call, package: str) -> Iterator[str]:
         yield from filter(None, [_joined(_above(anchor, len(words[0]) - len(name)), name)])
 
 
-def package_of(module: str, is_package: bool) -> str:
+def import_anchor(module: str, is_package: bool) -> str:
     """The package to which a module's relative imports refer."""
     return module if is_package else module.rpartition(".")[0]
 

@@ -18,7 +18,7 @@ from types import CodeType, FunctionType, ModuleType, NoneType
 from typing import Any
 
 from fedbench.import_string import attribute
-from fedbench.user_code.files import Module, imported_from, package_of
+from fedbench.user_code.files import Module, import_anchor, imported_from
 from fedbench.user_code.objects import Walk, codes_in, constants, said_by
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -39,7 +39,7 @@ class Difference:
     """Names what this process has."""
 
 
-def differences(modules: Mapping[str, Module]) -> list[Difference]:
+def code_differences(modules: Mapping[str, Module]) -> list[Difference]:
     """Differences between the files of these modules and this process."""
     texts = {name: text for name, module in modules.items() if _is_loaded(name) and (text := _text(name, module))}
     rebound = frozenset[str]().union(*(text.rebound for text in texts.values()))
@@ -71,7 +71,7 @@ class _Text:
 
 
 def _text(name: str, module: Module) -> _Text | None:
-    return _read(module.source, package_of(name, module.is_package)) if module.source else None
+    return _read(module.source, import_anchor(name, module.is_package)) if module.source else None
 
 
 @cache

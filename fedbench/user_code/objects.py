@@ -15,7 +15,7 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakSet, WeakValueDictiona
 from fedbench.import_string import MAIN, is_held
 from fedbench.user_code.files import IMPORTERS, hash_of, is_own
 
-PLAIN = (int, float, complex, str, bool, type(None), type(Ellipsis))
+LITERAL_TYPES = (int, float, complex, str, bool, type(None), type(Ellipsis))
 WEAK = (ReferenceType, WeakKeyDictionary, WeakSet, WeakValueDictionary)
 """Their contents belong to others."""
 DEFAULTS = "__pydantic_fields__"
@@ -51,7 +51,7 @@ class Walk:
     def _visit(self, value: Any) -> Iterable[Any]:
         """Records a value by itself and returns its parts."""
         kind = type(value)
-        if kind in PLAIN:
+        if kind in LITERAL_TYPES:
             self._seen.append(repr(value))
         elif kind is bytes:
             self._seen.append(sha256(value).hexdigest())

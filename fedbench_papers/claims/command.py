@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fedbench.cli import OK, command
-from fedbench.cli.flags import Flag, words
+from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import Stages, read_count, side_by_side
 from fedbench.config import Config
@@ -43,10 +43,10 @@ def main(argv: list[str]) -> int:
     keys = harmless_keys(config)
     at_once = read_count("trials", asked.trials)
     from fedbench_papers.claims.rows import DATA
-    from fedbench_papers.claims.study import KIND, claims, cost_table, read_entries, verdict_line
+    from fedbench_papers.claims.study import CLAIMS_KIND, claims, cost_table, read_entries, verdict_line
     from fedbench_papers.image_sources import read_sources
 
-    sources = read_sources(words(asked.sources), list(DATA))
+    sources = read_sources(split_words(asked.sources), list(DATA))
     only = rows_named(asked)
     if not asked.only:
         print("\n".join(text_lines(cost_table(sources, config.out).to_dict("records"))))
@@ -60,14 +60,14 @@ def main(argv: list[str]) -> int:
     for name, entry in read_entries(done.folder).items():
         if name in only or only == ["all"]:
             print(f"{name:<4} {verdict_line(entry)}")
-    print(f"results: {config.out or 'results'}/{KIND}")
+    print(f"results: {config.out or 'results'}/{CLAIMS_KIND}")
     print(f"report:  {done.report}")
     return OK
 
 
 def rows_named(asked: Namespace) -> list[str]:
     """The rows named by --only. Raises ConfigError if it names none."""
-    only = words(asked.only)
+    only = split_words(asked.only)
     if asked.only and not only:
         raise ConfigError("--only: name one or more rows such as C1,F3, or all")
     return only

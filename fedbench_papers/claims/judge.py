@@ -14,11 +14,11 @@ from fedbench.results.statistics import NoValue, interval
 from fedbench.results.tables import BEST_TEST, LAST
 from fedbench_papers.claims import verdicts
 from fedbench_papers.claims.properties import PROPERTIES
-from fedbench_papers.claims.readings import READINGS, Arms, accuracy
+from fedbench_papers.claims.readings import READING_FUNCTIONS, Arms, accuracy
 from fedbench_papers.claims.verdicts import Verdict
 
-OTHER = {"agg": "fit", "fit": "agg"}
-OWN = ("rule", "cases", "some", "most", "point", "shown", "check")
+OTHER_POINT_OF_CLAIM = {"agg": "fit", "fit": "agg"}
+PART_KEYS = ("rule", "cases", "some", "most", "point", "shown", "check")
 """Keys of a part that are none of its check's."""
 
 
@@ -61,7 +61,7 @@ class Terms:
         if word == "best":
             return self.value(self.pick(inside))
         more = {"point": self.point, **{key: value for key, value in inside.items() if key != "of"}}
-        return READINGS[word](self.arms[inside["of"]], **more)
+        return READING_FUNCTIONS[word](self.arms[inside["of"]], **more)
 
 
 def judge_row(
@@ -81,8 +81,8 @@ def judge_part(
     counts = rule != "shown" and not part.get("shown")
     found = [verdict_of(own, Terms(arms, pick, point)) for own in cases.values()]
     others = found
-    if point in OTHER and rule != "shown":
-        others = [verdict_of(own, Terms(arms, pick, OTHER[point])) for own in cases.values()]
+    if point in OTHER_POINT_OF_CLAIM and rule != "shown":
+        others = [verdict_of(own, Terms(arms, pick, OTHER_POINT_OF_CLAIM[point])) for own in cases.values()]
     lines = [
         PartVerdict(name, case, rule, point, own.get("delta"), one, counts, other_word(one, two), best)
         for (case, own), one, two in zip(cases.items(), found, others, strict=True)
@@ -124,7 +124,7 @@ def apply_rule(part: Mapping[str, Any], terms: Terms) -> Verdict:
     """The verdict of one case at one point. Raises NoValue."""
     rule, delta, value = part["rule"], part.get("delta", 0.0), terms.value
     if rule == "P":
-        more = {key: inside for key, inside in part.items() if key not in OWN}
+        more = {key: inside for key, inside in part.items() if key not in PART_KEYS}
         return PROPERTIES[part["check"]](terms.arms, terms.point, **more)
     if rule == "K":
         means = {label: verdicts.of_seeds(value(label)).mean for label in part["order"]}
@@ -157,7 +157,7 @@ def picked_note(term: Any, terms: Terms) -> str:
 
 def best_round(part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str], point: str) -> float | None:
     """The estimate with every arm at its best round on test; None where the part is not about plain accuracies."""
-    if part["rule"] not in ("B", "T", "N") or point not in OTHER or not only_accuracies(part["of"]):
+    if part["rule"] not in ("B", "T", "N") or point not in OTHER_POINT_OF_CLAIM or not only_accuracies(part["of"]):
         return None
     return interval(Terms(arms, pick, point, BEST_TEST).value(part["of"]).groupby("seed").mean().tolist()).mean
 

@@ -10,14 +10,14 @@ from typing import Any
 from fedbench.report.template import rendered
 from fedbench.results.files import read_as, write_atomically
 
-FILE = "claims.json"
+CLAIMS_FILE = "claims.json"
 
-COLUMNS = (
+CLAIM_COLUMNS = (
     *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_holm"),
     *("other", "best", "values", "note", "seeds", "minutes", "fingerprint", "command", "statement"),
 )
-POINTS = {"agg": "after aggregation", "fit": "after the fit", "none": ""}
-RULES = {
+POINT_WORDS = {"agg": "after aggregation", "fit": "after the fit", "none": ""}
+RULE_WORDS = {
     "B": "A better than B",
     "T": "A and B alike",
     "N": "A never below B",
@@ -46,7 +46,7 @@ class _Claims:
 
 def write_claims(folder: Path) -> Path:
     """Writes claims.md, claims.csv and report.html beside claims.json and returns the page's path."""
-    rows = read_as(_Claims, folder / FILE).rows
+    rows = read_as(_Claims, folder / CLAIMS_FILE).rows
     write_atomically(folder / "claims.csv", as_csv(rows))
     write_atomically(folder / "claims.md", as_markdown(rows))
     write_atomically(folder / "report.html", as_page(rows, folder))
@@ -56,7 +56,7 @@ def write_claims(folder: Path) -> Path:
 def as_csv(rows: Sequence[Tree]) -> str:
     """A line per part and case; a row without verdicts has one line."""
     stream = StringIO()
-    table = DictWriter(stream, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    table = DictWriter(stream, CLAIM_COLUMNS, extrasaction="ignore", lineterminator="\n")
     table.writeheader()
     for row in rows:
         for part in row["parts"] or [{"verdict": row["status"]}]:
@@ -80,7 +80,7 @@ def _summary(rows: Sequence[Tree]) -> Iterator[str]:
 
 def _details(row: Tree) -> Iterator[str]:
     yield f"\n## {row['id']}: {row['statement']}\n"
-    yield from (f"- {name}: {text}" for name, text in facts(row))
+    yield from (f"- {name}: {text}" for name, text in row_facts(row))
     if row["arms"]:
         yield f"- {ARMS}{shared_words(row)}"
         yield from (f"  - {line}" for line in arms(row))
@@ -93,7 +93,7 @@ def _details(row: Tree) -> Iterator[str]:
 def cells(part: Tree) -> list[str]:
     """A part in the words of the table."""
     name = f"{part['part']}: {part['case']}" if part["case"] else part["part"]
-    rule = ", ".join(filter(None, (RULES[part["rule"]], POINTS[part["point"]])))
+    rule = ", ".join(filter(None, (RULE_WORDS[part["rule"]], POINT_WORDS[part["point"]])))
     rule += " (shown, not judged)" if not part["judged"] and part["rule"] != "shown" and not part["case"] else ""
     values = ", ".join(number(value) for value in part["values"])
     return [name, rule, part["verdict"], estimate(part), number(part["delta"]), p_words(part), values, remarks_on(part)]
@@ -126,7 +126,7 @@ def number(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def facts(row: Tree) -> list[tuple[str, str]]:
+def row_facts(row: Tree) -> list[tuple[str, str]]:
     """What stands above a row's parts."""
     chosen = "; ".join(
         f"{name} {label} {', '.join(f'{key} {value:g}' for key, value in values.items())}"
@@ -209,7 +209,7 @@ def as_page(rows: Sequence[Tree], folder: Path) -> str:
         answer=tally(rows),
         rows=[(row, row_verdicts(row)) for row in rows],
         arms={row["id"]: (ARMS + shared_words(row), list(arms(row))) for row in run if row["arms"]},
-        details=[(row, facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],
+        details=[(row, row_facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],
         pages={row["id"] for row in run if (folder / row["id"] / "report.html").exists()},
         tone=tone,
     )

@@ -20,7 +20,7 @@ from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.space import Values
 from fedbench_papers.image_sources import source_keys
 
-FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
+CLAIM_FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
 SETTINGS = "settings"
 HELD_OUT = 0.2
 """Share of the training images that points are chosen on."""
@@ -52,7 +52,7 @@ def load_rows(sources: Mapping[str, str] | None = None, keys: Values | None = No
     """Every row by id, in the order of the papers. sources: where the sets are; keys: set for all arms at last."""
     placed = {name: source_keys(known, {known: (sources or {}).get(name, known)}) for name, known in DATA.items()}
     found: dict[str, Row] = {}
-    for file in FILES:
+    for file in CLAIM_FILES:
         for name, tree in load_file(file).items():
             found[name] = row_of(name, tree, placed, {"wandb.group": f"claims/{name}", **(keys or {})})
     return found

@@ -24,12 +24,12 @@ from fedbench.studies.study_result import Tabled
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench_papers.claims.cost import new_runs
 from fedbench_papers.claims.judge import PartVerdict, judge_row
-from fedbench_papers.claims.page import FILE, write_claims
-from fedbench_papers.claims.readings import POINTS, Frames, accuracy
+from fedbench_papers.claims.page import CLAIMS_FILE, write_claims
+from fedbench_papers.claims.readings import RECORD_POINTS, Frames, accuracy
 from fedbench_papers.claims.rows import SETTINGS, Row, load_file, load_rows, select_rows
 from fedbench_papers.claims.verdicts import of_seeds
 
-KIND = "claims"
+CLAIMS_KIND = "claims"
 NOT_RUN = "not run yet"
 
 
@@ -60,7 +60,7 @@ def claims(
     chosen = select_rows(rows, only)
     check_data([rows[name] for row in chosen for name in (*row.uses, row.id)])
     root = Path(out or "results").absolute()
-    folder = root / KIND
+    folder = root / CLAIMS_KIND
     for row in chosen:
         if not row.reason:
             on_row(row.id)
@@ -83,8 +83,8 @@ def run_row(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> N
     """Run the arms of a row. Raises ConfigError."""
     if not row.arms:
         return
-    folder = root / KIND / row.id
-    plan = Plan(KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
+    folder = root / CLAIMS_KIND / row.id
+    plan = Plan(CLAIMS_KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
     study = TuningStudy(plan, Config(seeds=list(row.seeds)), row.arms, folder, root, TUNE_SEEDS)
     run_studies([study], at_once, watch)
 
@@ -170,7 +170,7 @@ def entry_of(row: Row, folder: Path) -> dict[str, Any]:
         "parts": [part_tree(part) for part in parts],
         "minutes": sum(map(seconds_of, found.runs())) / 60,
         "runs": len(found.runs()),
-        "fingerprint": fingerprint(found),
+        "fingerprint": partition_fingerprint(found),
         "levels": levels(found),
         "choices": {name: plan.choices for name, plan in found.plans.items() if any(plan.choices.values())},
     }
@@ -192,7 +192,7 @@ def seconds_of(run: Path) -> float:
     return float(Records(run).timings()["total"].sum()) if (run / "timings.jsonl").exists() else 0.0
 
 
-def fingerprint(found: RowRuns) -> str:
+def partition_fingerprint(found: RowRuns) -> str:
     """Eight hexadecimal digits of the rows that every client of every seed held."""
     prints = {
         str(read_json(run / "environment.json", []).get("partition_fingerprint"))
@@ -206,7 +206,7 @@ def levels(found: RowRuns) -> dict[str, dict[str, float]]:
     """Of the row's own arms: mean accuracy at both points, in points, and gradient steps per client and round."""
     return {
         label: {
-            **{point: of_seeds(accuracy(runs, point)).mean for point in POINTS},
+            **{point: of_seeds(accuracy(runs, point)).mean for point in RECORD_POINTS},
             "steps": round(runs.records.summary().get("steps") or 0.0, 2),
         }
         for label, runs in found.frames().items()
@@ -218,13 +218,13 @@ def write_entries(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mappi
     """Put what was found into claims.json, beside what stands there, and make the table and the page anew."""
     with run_folder.locked_folder(folder):
         tree = table_of(rows, {**read_entries(folder), **new})
-        write_json_atomically(folder / FILE, tree)
+        write_json_atomically(folder / CLAIMS_FILE, tree)
         write_claims(folder)
 
 
 def read_entries(folder: Path) -> dict[str, Any]:
     """What is known of rows, by id."""
-    return {own["id"]: own for own in read_json(folder / FILE, []).get("rows", [])}
+    return {own["id"]: own for own in read_json(folder / CLAIMS_FILE, []).get("rows", [])}
 
 
 def table_of(rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def cost_table(sources: Mapping[str, str] | None = None, out: Path | str | None 
     Columns: id, statement, effect, runs, steps, minutes (estimated), verdict.
     """
     rows, known, lines = load_rows(sources), set[tuple[str, int]](), []
-    found = read_entries(Path(out or "results").absolute() / KIND)
+    found = read_entries(Path(out or "results").absolute() / CLAIMS_KIND)
     for name, row in rows.items():
         runs = new_runs(row, known)
         configs = [config for config, _ in runs]

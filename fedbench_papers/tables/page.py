@@ -25,7 +25,7 @@ from fedbench_papers.tables.reproduction import ComparedNumber, ReproductionReco
 
 HEADS = ("cell", "method", "published", "ours", "difference", "in standard errors", "seeds", "scored by")
 TEMPLATE = Path(__file__).with_name("published.html.j2")
-LEAST = 3
+FEWEST_METHODS = 3
 """Methods from which an order can agree with another by more than chance."""
 
 
@@ -34,14 +34,14 @@ def write_published(folder: Path) -> Path:
     made = ReproductionRecord.read(folder)
     found = made.compared(folder)
     table = [line(one) for one in found]
-    write_atomically(folder / "table.csv", frame(found).to_csv(index=False))
+    write_atomically(folder / "table.csv", reproduction_frame(found).to_csv(index=False))
     write_atomically(folder / "table.md", typeset.markdown(HEADS, table) + "\n")
     write_atomically(folder / "table.tex", typeset.latex(HEADS, table))
-    write_atomically(folder / "report.html", page_of(TEMPLATE, **values(made, found)))
+    write_atomically(folder / "report.html", page_of(TEMPLATE, **reproduction_values(made, found)))
     return folder / "report.html"
 
 
-def lines(found: Sequence[ComparedNumber]) -> list[list[Cell]]:
+def reproduction_lines(found: Sequence[ComparedNumber]) -> list[list[Cell]]:
     """A line per published number; both its columns take colour by the baselines of their own cell."""
     table = []
     for _, group in groupby(found, key=lambda one: one.cell):
@@ -80,14 +80,14 @@ def line(one: ComparedNumber) -> list[Cell]:
     )
 
 
-def as_text(folder: Path) -> str:
+def reproduction_text(folder: Path) -> str:
     """For a terminal: the table and the answer."""
     made = ReproductionRecord.read(folder)
     found = made.compared(folder)
-    return f"{typeset.plain(HEADS, [line(one) for one in found])}\n{answer(made, found)}"
+    return f"{typeset.plain_table(HEADS, [line(one) for one in found])}\n{reproduction_answer(made, found)}"
 
 
-def frame(found: Sequence[ComparedNumber]) -> pd.DataFrame:
+def reproduction_frame(found: Sequence[ComparedNumber]) -> pd.DataFrame:
     """Numbers, in percent and points."""
     return pd.DataFrame(
         [
@@ -110,7 +110,7 @@ def frame(found: Sequence[ComparedNumber]) -> pd.DataFrame:
     )
 
 
-def answer(made: ReproductionRecord, found: Sequence[ComparedNumber]) -> str:
+def reproduction_answer(made: ReproductionRecord, found: Sequence[ComparedNumber]) -> str:
     """What came of it in one sentence."""
     run = [one for one in found if one.difference is not None]
     if not run:
@@ -127,7 +127,7 @@ def orders(found: Sequence[ComparedNumber]) -> list[str]:
     said = []
     for name, own in groupby(found, key=lambda one: one.cell):
         run = [one for one in own if one.ours is not None and one.method not in REFERENCES]
-        if len(run) >= LEAST:
+        if len(run) >= FEWEST_METHODS:
             tau = stats.kendalltau([one.published for one in run], [one.ours.mean for one in run if one.ours])
             order = f"Kendall's tau between the paper's order and ours is {tau.statistic:.2f} (p = {tau.pvalue:.2f})"
             said.append(f"{name}: {order}.")
@@ -162,7 +162,7 @@ def against(found: Sequence[ComparedNumber]) -> go.Figure | None:
     return fig
 
 
-def values(made: ReproductionRecord, found: Sequence[ComparedNumber]) -> dict[str, Any]:
+def reproduction_values(made: ReproductionRecord, found: Sequence[ComparedNumber]) -> dict[str, Any]:
     """What the template shows."""
     made_small = "The scale is small: only signs and orders mean something, levels do not."
     intro = "A point is a number of the paper; on the line both agree. Bars: half of our 95 % interval over seeds."
@@ -170,10 +170,10 @@ def values(made: ReproductionRecord, found: Sequence[ComparedNumber]) -> dict[st
         "kind": "reproduce",
         "title": made.id,
         "asked": f"{made.what}; scale {made.scale}",
-        "answer": answer(made, found),
+        "answer": reproduction_answer(made, found),
         "besides": [*([made_small] if made.scale == "small" else []), *departures(made), *orders(found)],
         "heads": HEADS,
-        "lines": lines(found),
+        "lines": reproduction_lines(found),
         "tones": TONE_WORDS,
         "pages": [(cell.name, f"{cell.path}/report.html") for cell in made.cells],
         "parts": [Part("against", "Ours against the paper's", charts(("against", "", against(found), "")), intro)],

@@ -15,10 +15,10 @@ from fedbench.studies.space import Values
 from fedbench.studies.study_result import Tabled
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench_papers.image_sources import source_keys
-from fedbench_papers.tables.experiment import SCALES, Cell, Experiment, keys
+from fedbench_papers.tables.experiment import SCALES, Experiment, ExperimentCell, dotted_keys
 from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord
 
-KIND = "reproduce"
+REPRODUCTION_KIND = "reproduce"
 
 
 class Reproduction(Tabled):
@@ -44,7 +44,7 @@ def reproduce(
     """
     config = config or Config()
     experiment, studies = plan_tables(name, config, cells, scale, sources or {})
-    folder = folder_of(name, config, scale)
+    folder = reproduction_folder(name, config, scale)
     made = {cell.name: cell for cell in ReproductionRecord.read(folder).cells}
     made |= {cell.name: cell_record(experiment, cell, study, folder) for cell, study in studies}
     with run_folder.writable(folder):
@@ -65,31 +65,31 @@ def reproduce(
 
 def plan_tables(
     name: str, config: Config, cells: Sequence[str], scale: str, sources: Mapping[str, str]
-) -> tuple[Experiment, list[tuple[Cell, TuningStudy]]]:
+) -> tuple[Experiment, list[tuple[ExperimentCell, TuningStudy]]]:
     """The experiment, and the runs of its chosen cells. Raises ConfigError."""
     if scale not in SCALES:
         raise ConfigError(f"--scale {scale}: must be {' or '.join(SCALES)}")
     experiment, root = Experiment.load(name), (config.out or Path("results")).absolute()
     if not experiment.cells:
         raise ConfigError(f"{name}: nothing is run for it: {experiment.what}")
-    asked = config, scale, sources, folder_of(name, config, scale), root
+    asked = config, scale, sources, reproduction_folder(name, config, scale), root
     return experiment, [(cell, plan_table(experiment, cell, *asked)) for cell in experiment.select_cells(cells)]
 
 
-def distinct(cells: Sequence[tuple[Cell, TuningStudy]]) -> list[TuningStudy]:
+def distinct(cells: Sequence[tuple[ExperimentCell, TuningStudy]]) -> list[TuningStudy]:
     """Their runs; those of cells that differ by a client alone once."""
     return [*{study.folder: study for _, study in cells}.values()]
 
 
-def folder_of(name: str, config: Config, scale: str) -> Path:
+def reproduction_folder(name: str, config: Config, scale: str) -> Path:
     """Where the reproduction lies."""
     root = Path("results").absolute()
-    return config.out or root / KIND / (config.name or f"{name.replace('/', '-')}-{scale}")
+    return config.out or root / REPRODUCTION_KIND / (config.name or f"{name.replace('/', '-')}-{scale}")
 
 
 def plan_table(
     experiment: Experiment,
-    cell: Cell,
+    cell: ExperimentCell,
     config: Config,
     scale: str,
     sources: Mapping[str, str],
@@ -112,16 +112,16 @@ def plan_table(
 
 def user_keys(config: Config) -> Values:
     """What the user set of a run, by dotted key."""
-    return keys(config.model_dump(mode="json", exclude_unset=True, exclude={"out", "name"}))
+    return dotted_keys(config.model_dump(mode="json", exclude_unset=True, exclude={"out", "name"}))
 
 
-def slug(cell: Cell) -> str:
+def slug(cell: ExperimentCell) -> str:
     """The folder of a cell's runs."""
     text = cell.dataset if cell.client is not None else cell.name
     return "".join(letter if letter.isalnum() or letter in ".=-" else "-" for letter in text)
 
 
-def cell_record(experiment: Experiment, cell: Cell, study: TuningStudy, folder: Path) -> CellRecord:
+def cell_record(experiment: Experiment, cell: ExperimentCell, study: TuningStudy, folder: Path) -> CellRecord:
     """What the page is to show of a cell."""
     return CellRecord(
         cell.name,

@@ -12,9 +12,9 @@ from fedbench.results.files import read_as, write_json_atomically
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.results.statistics import Interval, interval
-from fedbench.results.tables import LAST, chosen, clients_at
+from fedbench.results.tables import LAST, chosen_rows, clients_at
 
-FILE = "reproduction.json"
+REPRODUCTION_FILE = "reproduction.json"
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class ReproductionRecord:
         """As a folder has it; without cells where it has none yet. Raises ConfigError where it is damaged."""
         if not is_reproduction(folder):
             return cls("", "", "full", [], {}, None, [])
-        return read_as(cls, folder / FILE)
+        return read_as(cls, folder / REPRODUCTION_FILE)
 
     def write(self, folder: Path) -> None:
-        write_json_atomically(folder / FILE, asdict(self))
+        write_json_atomically(folder / REPRODUCTION_FILE, asdict(self))
 
     def compared(self, folder: Path) -> list["ComparedNumber"]:
         """Every number of its cells, with ours where there are some."""
@@ -113,7 +113,7 @@ def _cell(cell: CellRecord, folder: Path, repeats: int | None) -> list[ComparedN
 def _ours(cell: CellRecord, point: str, run: Records) -> Interval | None:
     """The score of a method in percent: the mean over clients, over all their test images, or that of one client."""
     metric = run.metric()
-    rows = chosen(metric, run.metrics(), point, cell.choice)
+    rows = chosen_rows(metric, run.metrics(), point, cell.choice)
     if rows.empty:
         return None
     scores = clients_at(run.scores(metric.name, "test"), rows)
@@ -138,4 +138,4 @@ def _scored(cell: CellRecord, run: Records) -> str:
 
 def is_reproduction(folder: Path) -> bool:
     """Whether the folder holds a reproduction of published numbers."""
-    return (folder / FILE).exists()
+    return (folder / REPRODUCTION_FILE).exists()

@@ -5,9 +5,9 @@ import pytest
 from fedbench.report.baseline_colour import TONE_WORDS, baseline_tone
 from fedbench.report.leaderboard import laid_out, leaderboard
 from fedbench.report.matrix import Survey
-from fedbench.report.matrix import lines as over_settings
+from fedbench.report.matrix import matrix_lines as over_settings
 from fedbench.report.study import Study
-from fedbench_papers.tables.page import lines as published
+from fedbench_papers.tables.page import reproduction_lines as published
 from fedbench_papers.tables.reproduction import ReproductionRecord
 from tests.papers.tables.test_page import write_published
 from tests.report.conftest import write_comparison

@@ -4,7 +4,7 @@ import pytest
 
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.study import Study
-from fedbench.report.verdicts import comparison_answer, comparison_notes, left_open, listed
+from fedbench.report.verdicts import comparison_answer, comparison_notes, join_words, left_open
 from fedbench.results.contrasts import Contrast
 from fedbench.results.statistics import interval
 
@@ -97,9 +97,9 @@ def test_where_all_failed_there_is_no_answer(said):
 
 
 def test_a_long_list_is_cut():
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b", "c"]) == "a, b and c"
-    assert listed(list("abcdefghi")) == "a, b, c, d, e and 4 others"
+    assert join_words(["a"]) == "a"
+    assert join_words(["a", "b", "c"]) == "a, b and c"
+    assert join_words(list("abcdefghi")) == "a, b, c, d, e and 4 others"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.methods import load
 from fedbench_papers.claims.properties import PROPERTIES
-from fedbench_papers.claims.readings import READINGS
+from fedbench_papers.claims.readings import READING_FUNCTIONS
 from fedbench_papers.claims.rows import DATA, SETTINGS, Row, load_file, load_rows, select_rows
 from fedbench_papers.image_sources import read_sources
 
@@ -72,7 +72,7 @@ def test_every_word_of_a_part_is_known(row):
             assert (own["rule"] == "P") == ("check" in own)
             assert own.get("check", "little_trust") in PROPERTIES
             assert own["rule"] in ("P", "K", "shown") or own["delta"] > 0
-            assert words_of(own.get("of", [])) <= {*READINGS, "mean", "best"}
+            assert words_of(own.get("of", [])) <= {*READING_FUNCTIONS, "mean", "best"}
 
 
 def words_of(term: Any) -> set[str]:

@@ -23,7 +23,7 @@ from fedbench.methods.base import Method
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
 from fedbench.runtime.warnings import method_warnings
-from fedbench_papers.tables.experiment import FOLDER, SCALES, Experiment, names, sets
+from fedbench_papers.tables.experiment import EXPERIMENTS_FOLDER, SCALES, Experiment, names, sets
 from tests.papers.tables.sets import published
 
 RUN = [name for name in names() if Experiment.load(name).cells]
@@ -125,7 +125,7 @@ def fixed(experiment: Experiment, label: str, scale: str = "full") -> dict[str, 
 
 
 def test_quantiles_of_resnet18_are_the_shares_of_its_table():
-    with open(FOLDER / "published.csv", newline="") as file:
+    with open(EXPERIMENTS_FOLDER / "published.csv", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["metric"] == "personalised_parameters_percent"]
     shares = {row["dataset"]: float(row["mean"]) for row in rows if row["experiment"] == "resnet18"}
     found = fixed(Experiment.load("fedobp/resnet18"), "fedobp")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedbench.results.plan import Plan
-from fedbench_papers.tables.page import answer, as_text, line, orders
+from fedbench_papers.tables.page import line, orders, reproduction_answer, reproduction_text
 from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord
 from tests.report.conftest import write_comparison
 from tests.report.reading import page_of
@@ -38,7 +38,7 @@ def test_numbers_stand_side_by_side(folder):
     assert lines["fedper"][2] == "81.00 ± 1.00"
     assert lines["ditto"][3:] == ["not run", "", "", "", ""]
     assert float(lines["local"][4]) == pytest.approx(0, abs=3)
-    assert as_text(folder).splitlines()[-1] == answer(ReproductionRecord.read(folder), found)
+    assert reproduction_text(folder).splitlines()[-1] == reproduction_answer(ReproductionRecord.read(folder), found)
 
 
 def test_a_run_that_goes_on_has_no_number_yet(tmp_path):
