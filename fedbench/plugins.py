@@ -1,4 +1,4 @@
-"""What is found by a name: files of fedbench's own, entry points of installed packages, and package.module:name."""
+"""Looks names up: fedbench's own files, entry points of installed packages, and package.module:name."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -18,31 +18,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """Things of one kind by name. A name of fedbench's own beats that of an entry point.
+    """The things of one kind that have a name. A package cannot replace a name of fedbench's own.
 
-    what: the kind in words. group: of entry points. own: where fedbench's own are, as `package.module:name`, or as
-    `package.module` of which `held` takes the thing. also: names that stand for no thing. form: how one writes what is
-    in no table. check: raises ConfigError for a name whose thing, of other people's, is none of the kind.
+    what: the kind, for error messages. group: the group of entry points. own: where fedbench's own things are, as
+    `package.module:name`, or as `package.module` from which `extract` takes the thing. extra_names: further legal
+    names, which `load` does not know. form: how users write what has no name. check: raises ConfigError if a thing that
+    is not fedbench's own is not of this kind.
     """
 
     what: str
     group: str
     own: Mapping[str, str]
-    held: Callable[[ModuleType], Any] = field(default=lambda module: module)
-    also: tuple[str, ...] = ()
+    extract: Callable[[ModuleType], Any] = field(default=lambda module: module)
+    extra_names: tuple[str, ...] = ()
     form: str = ""
     check: Callable[[str, Any], None] = lambda name, thing: None
 
     def names(self) -> list[str]:
-        """What a name may be, without importing anything of it."""
-        return sorted({*self.own, *self.also, *installed(self.group)})
+        """All legal names. Imports none of the things."""
+        return sorted({*self.own, *self.extra_names, *installed(self.group)})
 
     def load(self, name: str) -> Any:
         """The thing of a name, or of package.module:name. Raises ConfigError."""
         if name in self.own:
             module, _, attribute = self.own[name].partition(":")
             found = import_module(module)
-            return getattr(found, attribute) if attribute else self.held(found)
+            return getattr(found, attribute) if attribute else self.extract(found)
         points = installed(self.group).get(name, [])
         if not points and ":" not in name:
             form = f" (your own: {self.form})" if self.form else ""
@@ -57,20 +58,20 @@ class Table:
         return thing
 
     def path(self, name: str) -> str:
-        """The package.module:name of what is not fedbench's own; empty for fedbench's, and for unknown names."""
+        """The package.module:name of a thing that is not fedbench's own; empty for fedbench's own and unknown names."""
         if name in self.own:
             return ""
         points = installed(self.group).get(name, [])
         return points[0].value if points else name if ":" in name else ""
 
-    def working(self) -> Iterator[tuple[str, Any]]:
-        """All names with their things, without those that packages bring and that cannot be used."""
+    def loadable(self) -> Iterator[tuple[str, Any]]:
+        """All things by name, except those of packages that cannot be imported or are not of this kind."""
         for name in self.names():
             with suppress(ConfigError):
                 yield name, self.load(name)
 
     def faults(self) -> Iterator[str]:
-        """Why names of packages cannot be used, a line each."""
+        """One line for each name of a package that cannot be loaded."""
         for name in installed(self.group):
             try:
                 self.load(name)
@@ -79,7 +80,7 @@ class Table:
 
 
 def modules(package: str, folder: Iterable[str], skip: Collection[str] = ()) -> dict[str, str]:
-    """The files of a package as a table's own: `my_thing.py` is `my-thing`."""
+    """The modules of a package by name: `my_thing.py` is `my-thing`."""
     found = (module.name for module in iter_modules(folder) if not module.ispkg and module.name not in skip)
     return {name.replace("_", "-"): f"{package}.{name}" for name in found}
 
@@ -93,7 +94,7 @@ def only_class(module: ModuleType, base: type) -> Any:
 
 @cache
 def installed(group: str) -> dict[str, list["EntryPoint"]]:
-    """The entry points of a group by name; several of a name where packages do not agree."""
+    """The entry points of a group by name; more than one if several packages use the name."""
     found: dict[str, list[EntryPoint]] = {}
     for point in _entry_points().select(group=group):
         found.setdefault(point.name, []).append(point)
@@ -102,14 +103,14 @@ def installed(group: str) -> dict[str, list["EntryPoint"]]:
 
 @cache
 def _entry_points() -> Any:
-    """Those of all packages, read once: it takes some twenty milliseconds."""
+    """The entry points of all packages, read once because that takes about twenty milliseconds."""
     from importlib.metadata import entry_points
 
     return entry_points()
 
 
 def package_of(point: "EntryPoint") -> str:
-    """What pip calls the package that adds something."""
+    """The name, as pip knows it, of the package that an entry point comes from."""
     return point.dist.name if point.dist else point.value.partition(".")[0]
 
 

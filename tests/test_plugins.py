@@ -17,7 +17,9 @@ def refuse_numbers(name, thing):
         raise ConfigError(f"knife '{name}' is a number")
 
 
-KNIVES = Table("knife", GROUP, {"pi": "math:pi", "text": "textwrap"}, also=("none",), form="a:b", check=refuse_numbers)
+KNIVES = Table(
+    "knife", GROUP, {"pi": "math:pi", "text": "textwrap"}, extra_names=("none",), form="a:b", check=refuse_numbers
+)
 
 
 @pytest.fixture
@@ -79,7 +81,7 @@ def test_one_that_does_not_work_names_its_package_and_is_left_out_of_lists(added
     line = "knife 'gone' of the installed package sharp-tools: 'nowhere.at_all:x': module nowhere.at_all cannot be"
     assert refused("gone").startswith(line)
     assert refused("number") == "knife 'number' is a number"
-    assert [name for name, _ in KNIVES.working()] == ["e", "pi", "text"]
+    assert [name for name, _ in KNIVES.loadable()] == ["e", "pi", "text"]
     assert [fault.partition(" of ")[0] for fault in KNIVES.faults()] == ["knife 'gone'", "knife 'number' is a number"]
 
 

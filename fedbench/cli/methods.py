@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
 def _all() -> Iterator[str]:
     from fedbench.methods import METHODS
 
-    every = {name: kind.about for name, kind in METHODS.working()}
+    every = {name: kind.about for name, kind in METHODS.loadable()}
     name_width = max(map(len, every))
     family_width = max(len(about.family) for about in every.values())
     for name, about in sorted(every.items(), key=lambda item: (item[1].year or 0, item[0])):

@@ -35,7 +35,7 @@ METHODS = Table(
     "method",
     group="fedbench.methods",
     own=modules(__name__, __path__, NO_METHODS),
-    held=_class_in,
+    extract=_class_in,
     form="package.module:Class",
     check=_check,
 )
@@ -84,7 +84,7 @@ def full_key(method: str, key: str) -> str:
 
 def _known_options(key: str, method: str, kind: type[Section]) -> str:
     """What a method takes instead of a key; which other methods have it."""
-    owners = [name for name, other in METHODS.working() if key in other.Options.model_fields]
+    owners = [name for name, other in METHODS.loadable() if key in other.Options.model_fields]
     if key in TrainConfig.model_fields:
         return f"did you mean train.{key}?"
     hint = nearest(key, kind.model_fields)

@@ -17,7 +17,7 @@ def method_warnings(method: Method, name: str) -> list[str]:
     """What the method of that name and its aggregator say. Raises ConfigError for what they refuse."""
     context, aggregator = method.context, method.context.aggregator
     if aggregator.name != MEAN and not takes_aggregators(type(method)):
-        able = ", ".join(other for other, kind in METHODS.working() if takes_aggregators(kind))
+        able = ", ".join(other for other, kind in METHODS.loadable() if takes_aggregators(kind))
         raise ConfigError(
             f"aggregator.name = {aggregator.name}: the server half of method {name} does not average; leave it out, or "
             f"take a method that does: {able}"

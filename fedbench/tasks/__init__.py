@@ -18,7 +18,7 @@ TASKS = Table(
     "task",
     group="fedbench.tasks",
     own=modules(__name__, __path__, ("task", "metric", "further")),
-    held=attrgetter("TASK"),
+    extract=attrgetter("TASK"),
 )
 
 

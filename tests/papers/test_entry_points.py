@@ -4,12 +4,14 @@ import pytest
 
 from fedbench.cli import main, usage
 from fedbench.results.wandb_study import is_overview
+from fedbench_papers.claims.command import main as claims
+from fedbench_papers.tables.command import main as reproduce
 
 
 def test_their_commands_stand_beside_those_of_fedbench(capsys):
     lines = {line.split()[0]: line for line in usage().splitlines() if line.startswith("  ")}
-    assert "a verdict for each" in lines["claims"]
-    assert "ours beside the published numbers" in lines["reproduce"]
+    assert lines["claims"].endswith(f" {claims.__doc__}")
+    assert lines["reproduce"].endswith(f" {reproduce.__doc__}")
     for name in ("claims", "reproduce"):
         assert main([name, "--help"]) == 0
         assert capsys.readouterr().out.startswith(f"usage: fedbench {name}")

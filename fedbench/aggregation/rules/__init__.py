@@ -34,7 +34,7 @@ AGGREGATORS = Table(
     "aggregator",
     group="fedbench.aggregators",
     own=modules(__name__, __path__),
-    held=_class_in,
+    extract=_class_in,
     form="package.module:function",
     check=_check,
 )

@@ -46,7 +46,7 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
         return partition_from_file(dataset, config, seed)
     scheme = load(options.name)
     if not dataset.classes and not scheme.classless:
-        able = [*(name for name, scheme in SCHEMES.working() if scheme.classless), FILE_SCHEME]
+        able = [*(name for name, scheme in SCHEMES.loadable() if scheme.classless), FILE_SCHEME]
         raise ConfigError(
             f"partition.name = {options.name}: it needs classes, but the targets of data {dataset.name} are "
             f"{dataset.meaning}; take {', '.join(able)}"

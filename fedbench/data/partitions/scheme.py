@@ -59,8 +59,8 @@ SCHEMES = Table(
     "scheme",
     group="fedbench.schemes",
     own=modules(schemes.__name__, schemes.__path__),
-    held=attrgetter("SCHEME"),
-    also=(FILE_SCHEME,),
+    extract=attrgetter("SCHEME"),
+    extra_names=(FILE_SCHEME,),
     form="package.module:SCHEME",
     check=_check,
 )
@@ -79,7 +79,7 @@ def load(name: str) -> Scheme:
 
 def readers(key: str) -> list[str]:
     """The schemes that read a key not read by all, with their default size."""
-    kinds = dict(SCHEMES.working())
+    kinds = dict(SCHEMES.loadable())
     sizes = {name: f" {kind.sizes[key]}" for name, kind in kinds.items() if key in kind.sizes}
     found = [f"{name}{sizes.get(name, '')}" for name, kind in kinds.items() if key in kind.reads]
     return [*found, FILE_SCHEME] if key in FILE_KEYS - COMMON_KEYS else found
@@ -148,7 +148,7 @@ def ignored_keys(options: PartitionConfig) -> list[str]:
 @cache
 def keys_of_schemes() -> frozenset[str]:
     """The keys that any scheme reads."""
-    return frozenset(COMMON_KEYS.union(FILE_KEYS, *(scheme.reads for _, scheme in SCHEMES.working())))
+    return frozenset(COMMON_KEYS.union(FILE_KEYS, *(scheme.reads for _, scheme in SCHEMES.loadable())))
 
 
 def unused_key_warnings(options: PartitionConfig) -> list[str]:

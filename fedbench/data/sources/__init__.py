@@ -50,7 +50,7 @@ def _check(name: str, thing: Any) -> None:
 
 
 FACTORY = "package.module:factory"
-SETS = Table("data set", group="fedbench.data", own=_served(), also=(FACTORY,), form=FACTORY, check=_check)
+SETS = Table("data set", group="fedbench.data", own=_served(), extra_names=(FACTORY,), form=FACTORY, check=_check)
 
 
 def names() -> list[str]:
