@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.sgd import sgd
 
-from fedbench.engine.cursor import Batch, Cursor, FitRequest
+from fedbench.engine.cursor import Cursor, FitRequest
 from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit, Paired
 from fedbench.engine.module_optimizer import own_optimizer
-from fedbench.engine.optimizers import rate_of
+from fedbench.engine.optimizers import rate_of, step_sgd
 from fedbench.engine.row_step import CannotStackError, RowStep, check_step
 from fedbench.engine.rows import Rows
 from fedbench.module.layout import Slot
@@ -165,19 +164,15 @@ class Group:
         first = next(((cursor.row, cursor.next) for cursor in cursors if cursor.next is not None), None)
         if first is None:
             return
-        key = self.kind.step_key
+        key, (row, batch) = self.kind.step_key, first
         if key not in self._refusals:
-            self._refusals[key] = self._refusal(*first)
+            try:
+                check_step(self.step, self._inputs(row, batch.index, batch.tensors))
+                self._refusals[key] = None
+            except CannotStackError as error:
+                self._refusals[key] = error
         if (refusal := self._refusals[key]) is not None:
             raise refusal
-
-    def _refusal(self, row: int, batch: Batch) -> CannotStackError | None:
-        example = self._inputs(row, batch.index, batch.tensors)
-        try:
-            check_step(self.step, example)
-        except CannotStackError as error:
-            return error
-        return None
 
     def _load(self, cursor: Cursor) -> None:
         row, fit = cursor.row, cursor.request.fit
@@ -231,18 +226,8 @@ class Group:
                 view.copy_(gradient)
             if step.edit is not None:
                 step.change(g, w, SimpleNamespace(index=index, **self._edit_needs(row), **dict(self.kind.constants)))
-            sgd(
-                [w],
-                [g],
-                [pick(self.rows.momentum)] if train.momentum else [],
-                fused=True,
-                lr=self.kind.rate,
-                momentum=train.momentum,
-                weight_decay=train.weight_decay,
-                dampening=0,
-                nesterov=False,
-                maximize=False,
-            )
+            buffers: list[Tensor | None] = [pick(self.rows.momentum)] if train.momentum else []
+            step_sgd([w], [g], buffers, lr=self.kind.rate, momentum=train.momentum, weight_decay=train.weight_decay)
             if self.mask is not None and self.start is not None:
                 torch.where(pick(self.mask), w, pick(self.start), out=w)
         self.written.update(

@@ -1,6 +1,7 @@
 """Gradient steps: the built-in optimisers on the flat vector, or the module's own, with hard freezing."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,8 +64,12 @@ class Stepper:
         """Give back what the next fit can use."""
 
 
+step_sgd = partial(sgd, fused=True, dampening=0, nesterov=False, maximize=False)
+"""The function that torch.optim.SGD ends in: a third of the time of the object's step on a small model."""
+
+
 class FlatSGD:
-    """SGD by the function that torch.optim.SGD ends in: a third of the time of the object's step on a small model."""
+    """SGD by `step_sgd`."""
 
     def __init__(self, parameters: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
         self.param_groups: list[dict[str, Any]] = [
@@ -77,18 +82,8 @@ class FlatSGD:
         (group,) = self.param_groups
         parameters, momentum = group["params"], group["momentum"]
         buffers = [self.state[p].get("momentum_buffer") for p in parameters] if momentum else []
-        sgd(
-            parameters,
-            [p.grad for p in parameters],
-            buffers,
-            fused=True,
-            lr=group["lr"],
-            momentum=momentum,
-            weight_decay=group["weight_decay"],
-            dampening=0,
-            nesterov=False,
-            maximize=False,
-        )
+        rates = dict(lr=group["lr"], momentum=momentum, weight_decay=group["weight_decay"])
+        step_sgd(parameters, [p.grad for p in parameters], buffers, **rates)
         for parameter, buffer in zip(parameters, buffers, strict=False):
             self.state[parameter]["momentum_buffer"] = buffer
 
