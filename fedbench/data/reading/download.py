@@ -9,7 +9,7 @@ import pooch
 from fedbench.errors import first_line
 from fedbench.silence import silenced
 
-DOWNLOAD_PATIENCE = 20.0
+HTTP_TIMEOUT = 20.0
 """Seconds without an answer after which a download is given up."""
 CHUNK_BYTES = 2**20
 HEADERS = {"User-Agent": "fedbench", "Accept-Encoding": "identity"}
@@ -31,9 +31,7 @@ class Download:
 def fetch(wanted: Download, folder: Path, progress: OnBytes | None = None) -> None:
     """One file, from the first address that gives it with the published checksum. Raises OSError or ValueError."""
     bar = ByteCount(progress) if progress else False
-    downloader = pooch.HTTPDownloader(
-        progressbar=bar, chunk_size=CHUNK_BYTES, timeout=DOWNLOAD_PATIENCE, headers=HEADERS
-    )
+    downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=CHUNK_BYTES, timeout=HTTP_TIMEOUT, headers=HEADERS)
     for number, address in enumerate(wanted.addresses, 1):
         try:
             with silenced("pooch"):

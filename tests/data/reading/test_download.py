@@ -33,6 +33,6 @@ def test_why_a_download_failed_is_said_in_few_words(tmp_path, server, monkeypatc
     assert failed(tmp_path, NOWHERE) == "[Errno 111] Connection refused"
     assert failed(tmp_path, f"{server}nothing").startswith("404 Client Error: File not found")
     assert "does not match the known hash" in failed(tmp_path, f"{server}made")
-    monkeypatch.setattr(download, "DOWNLOAD_PATIENCE", 0.1)
+    monkeypatch.setattr(download, "HTTP_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert failed(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}/") == "no answer"
