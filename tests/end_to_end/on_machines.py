@@ -11,7 +11,7 @@ from fedbench.config import Config
 from fedbench.data.prepared import Prepared
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.schedule import bundles, execute
+from fedbench.jobs.schedule import bundles, run_jobs
 from fedbench.runtime.drive import drive
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.placement_groups import reserve
@@ -69,7 +69,7 @@ def test_trials_on_other_machines_leave_what_they_leave_here(ray, machines, tmp_
         config.resources.address = machines.address
     jobs = [Job(config, tmp_path / "run" / str(config.seeds[0]), "fedper") for config in configs]
     with filled(ray):
-        found = execute(jobs, tmp_path / ".tune", 2, lambda outcomes, running: None)
+        found = run_jobs(jobs, tmp_path / ".tune", 2, lambda outcomes, running: None)
     assert set(found.values()) == {Outcome("done")}
     assert [read(job.folder) for job in jobs] == expected
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["0", "1"]

@@ -9,15 +9,16 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from fedbench import tune_space
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_folder import default_name
+from fedbench.jobs.run_job import run_job
 from fedbench.results.plan import Plan
 from fedbench.results.wandb_log import run_arguments
-from fedbench.studies import space
 from fedbench.studies.compare import compare, names_of
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.run import run
@@ -208,9 +209,7 @@ def test_a_comparison_runs_anew_what_has_changed_and_nothing_else(here, caplog):
 def test_a_process_that_has_other_code_does_not_do_the_job(here):
     job = Job.of(resolve(asked("method", 1.0, rounds=1)).config, 0, here)
     asked("method", 0.5)
-    from fedbench.jobs.trial_job import attempt
-
-    assert not attempt(job)
+    assert not run_job(job)
     outcome = job.outcome()
     assert outcome.status == "failed"
     assert outcome.error == (
@@ -302,7 +301,7 @@ def test_two_methods_of_one_function_are_compared(here):
     assert len({*names}) == 2
     assert [ComparedMethod.parse(name).label for name in names] == names
     assert ComparedMethod.parse(f"{names[0]}:train.lr=0.5").name == names[0]
-    assert space.file_of(names[0]) == "scaled"
+    assert tune_space.file_of(names[0]) == "scaled"
     assert default_name(resolve(small(names[0])).config).startswith("own_factory-make.-locals-.Scaled@")
 
 

@@ -13,7 +13,7 @@ from fedbench.errors import ConfigError
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_folder import default_name, locked_folder, state_of
-from fedbench.jobs.schedule import execute
+from fedbench.jobs.schedule import run_jobs
 from fedbench.runtime.build import build_learner
 from fedbench.studies.run import run
 from tests.runtime.rounds import described, small
@@ -97,7 +97,7 @@ def test_a_finished_seed_whose_records_are_damaged_is_taken_by_no_command(tmp_pa
     for again in (
         lambda: run(small("fedobp", rounds=2)),
         lambda: run(small("fedobp", rounds=2, seeds=[0, 1])),
-        lambda: execute([job], tmp_path / "scratch", 1, print),
+        lambda: run_jobs([job], tmp_path / "scratch", 1, print),
     ):
         with pytest.raises(ConfigError) as error:
             again()
@@ -195,10 +195,10 @@ def test_a_finished_run_is_not_taken_where_a_file_that_it_began_with_has_changed
     config = resolve(small(rounds=1, model=model, partition=partition, out=str(tmp_path / "a"))).config
     run(config, report=False)
     job = Job(config, tmp_path / "a", "mine")
-    execute([job], tmp_path / "scratch", 1, lambda *event: None)
+    run_jobs([job], tmp_path / "scratch", 1, lambda *event: None)
     path = clients if what == "partition" else weights
     path.write_bytes(path.read_bytes() + b" ")
-    for again in (lambda: run(config, report=False), lambda: execute([job], tmp_path / "scratch", 1, print)):
+    for again in (lambda: run(config, report=False), lambda: run_jobs([job], tmp_path / "scratch", 1, print)):
         with pytest.raises(ConfigError, match=f"began with (other|another) {what}: {path} has changed since; bring"):
             again()
 

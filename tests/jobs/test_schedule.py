@@ -73,7 +73,7 @@ def test_trials_that_fall_behind_are_stopped_and_their_numbers_are_kept(local_ra
     for rate in (0.1, 1e-6):
         own = resolve(small(rounds=9, train={"epochs": 1, "lr": rate})).config
         jobs.append(Job(own, tmp_path / f"{rate}", "local", "candidate", {"train.lr": rate}, study=tmp_path / "study"))
-    found = run_jobs(jobs, tmp_path / "scratch", 1, lambda *event: None, early=True, kept=tmp_path / "tune")
+    found = run_jobs(jobs, tmp_path / "scratch", 1, lambda *event: None, early=True, tune_folder=tmp_path / "tune")
     assert found[jobs[0].name] == Outcome("done")
     assert (found[jobs[1].name].status, found[jobs[1].name].error) == ("stopped", "stopped after round 1 of 9")
     assert 1 <= Records(jobs[1].folder).metrics()["round"].max() < 9
