@@ -95,7 +95,7 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
     """One population, in a process of its own: starts, makes a round whenever it is asked to, and says its memory."""
     from fedbench.config import Config
     from fedbench.data.dataset import Dataset
-    from fedbench.jobs.description import describe
+    from fedbench.jobs.description import describe_run
     from fedbench.jobs.resolve import check, resolve
     from fedbench.runtime.driver import Driver
     from fedbench.runtime.hosts import InProcess
@@ -115,7 +115,7 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
         resolved = resolve(asked)
         asked = resolved.config
         hosts = hosts or InProcess()
-        describe(folder, resolved, check(resolved))
+        describe_run(folder, resolved, check(resolved))
         driver = Driver.of(resolved, hosts, Recorder(folder, resolved.task))
         driver.begin()
         pipe.send((time.perf_counter() - begun, time.process_time() - clock))

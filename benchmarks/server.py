@@ -55,7 +55,7 @@ def measure(method: str, participants: int, rounds: int, hosts: int) -> dict[str
     from fedbench.runtime.allocator import keep_freed_memory
     from fedbench.runtime.build import build_parts, make_method
     from fedbench.runtime.host import resident_mb
-    from fedbench.runtime.sums import Total, gathered, shares_of
+    from fedbench.runtime.sums import Total, merged_uploads, upload_shares
 
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -68,7 +68,7 @@ def measure(method: str, participants: int, rounds: int, hosts: int) -> dict[str
     parts = replace(parts, context=context, method=make_method(resolved, context))
     server, before = parts.method.start(parts.learner.initial()), resident_mb()
     walls, clocks, added = [], [], [0.0]
-    shares = shares_of(parts.method, range(participants))
+    shares = upload_shares(parts.method, range(participants))
     for round in range(rounds + 1):
         server.round, server.participants, server.traced = round + 1, list(range(participants)), False
         uploads, totals = [], [Total() for _ in range(hosts)]
@@ -79,7 +79,7 @@ def measure(method: str, participants: int, rounds: int, hosts: int) -> dict[str
                 added.append(time.process_time() - begun)
             uploads.append(upload)
         wall, clock = time.perf_counter(), time.process_time()
-        parts.method.aggregate(server, gathered(uploads, totals, shares))
+        parts.method.aggregate(server, merged_uploads(uploads, totals, shares))
         walls.append(time.perf_counter() - wall)
         clocks.append(time.process_time() - clock)
         del uploads, totals

@@ -39,8 +39,10 @@ def local_ray() -> Iterator[Any]:
     import ray
 
     quiet: dict[str, Any] = dict(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    from fedbench.runtime.ray.cluster import patiently
+    from fedbench.runtime.ray.cluster import start_with_retries
 
-    patiently(lambda: ray.init(address="local", num_cpus=6, object_store_memory=200 * 2**20, **quiet), ray.shutdown)
+    start_with_retries(
+        lambda: ray.init(address="local", num_cpus=6, object_store_memory=200 * 2**20, **quiet), ray.shutdown
+    )
     yield ray
     ray.shutdown()

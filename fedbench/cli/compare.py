@@ -73,12 +73,12 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a comparison. Raises ConfigError."""
     from fedbench.results.contrasts import too_few
     from fedbench.studies.compare import plan_comparisons
-    from fedbench.studies.tuning import Tuning, asked_with_seeds
+    from fedbench.studies.tuning import Tuning, with_final_seeds
 
     tuning = Tuning.named(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
     studies, _, _ = plan_comparisons(config, read_methods(asked.methods), tuning, **study_of(asked))
     few = too_few(len(studies[0].config.seeds))
-    return asked_with_seeds(config), [*outlook(studies), *([few] if few else [])]
+    return with_final_seeds(config), [*outlook(studies), *([few] if few else [])]
 
 
 def study_of(asked: Namespace) -> dict[str, Any]:

@@ -52,9 +52,9 @@ def main(argv: list[str]) -> int:
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a grid. Raises ConfigError."""
     from fedbench.studies.grid import plan_grid
-    from fedbench.studies.tuning import Tuning, asked_with_seeds
+    from fedbench.studies.tuning import Tuning, with_final_seeds
 
-    return asked_with_seeds(config), outlook([plan_grid(config, Tuning.named(**tuning_of(asked)), **study_of(asked))])
+    return with_final_seeds(config), outlook([plan_grid(config, Tuning.named(**tuning_of(asked)), **study_of(asked))])
 
 
 def study_of(asked: Namespace) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Companion:
         engine, stepper = self.engine, self._stepper
 
         def closure() -> Tensor:
-            with engine.flat.shown(None if at is None else at(engine.flat.w)):
+            with engine.flat.pointing_to(None if at is None else at(engine.flat.w)):
                 with torch.enable_grad(), engine.flat.autocast():
                     self._loss = loss(engine.flat.module, batch)
                 stepper.zero_grad()

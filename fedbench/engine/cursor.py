@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fedbench.engine.engine import Engine, Ledger
@@ -41,10 +40,7 @@ class Cursor:
         self._full = None if size == "full" else int(size)
         self._second_size = fit.data.size if isinstance(fit.data, Paired) else None
         self._plan = engine.plan(fit)
-        self._data, self._second = engine.seen_in_training(fit), engine.second_batches(fit)
-        # Batches of augmented data are drawn one after another, and one client's own lie as they do in the loop.
-        augmented = getattr(self._data, "augmentation", None) is not None
-        self._at_once = engine.train.width > 1 and self._second is None and not augmented
+        self._data, self._second = engine.training_data(fit), engine.second_batches(fit)
         self._batches = self._walk()
         self.next = next(self._batches, None)
 
@@ -72,15 +68,8 @@ class Cursor:
 
     def _walk(self) -> Iterator[Batch]:
         for epoch in self._plan:
-            for place, (index, tensors) in enumerate(self._gather(epoch)):
+            for place, index in enumerate(epoch):
+                tensors: tuple[Tensor, ...] = self._data.batch(index)
+                if self._second is not None:
+                    tensors = (*tensors, *next(self._second))
                 yield Batch(index, tensors, place + 1 == len(epoch))
-
-    def _gather(self, epoch: list[Tensor]) -> Iterator[tuple[Tensor, Sequence[Tensor]]]:
-        """The batches of an epoch; those of full size are gathered at once."""
-        whole = [index for index in epoch if len(index) == self._full] if self._at_once else []
-        if len(whole) > 1:
-            parts = (part.unflatten(0, (len(whole), -1)).unbind(0) for part in self._data.batch(torch.cat(whole)))
-            yield from zip(whole, zip(*parts, strict=True), strict=True)
-        for index in epoch[len(whole) if len(whole) > 1 else 0 :]:
-            tensors: tuple[Tensor, ...] = self._data.batch(index)
-            yield index, tensors if self._second is None else (*tensors, *next(self._second))

@@ -134,7 +134,7 @@ class Engine:
             order = torch.randperm(count, generator=draw) if shuffle else torch.arange(count)
             yield [batch for batch in order.to(self.flat.device).split(size) if len(batch) >= least]
 
-    def seen_in_training(self, fit: Fit) -> Batches:
+    def training_data(self, fit: Fit) -> Batches:
         """The data as a fit sees them: where they can be augmented, with draws named by their key and the stream."""
         data = fit.data.first if isinstance(fit.data, Paired) else fit.data
         if getattr(data, "augmentation", None) is None:
@@ -150,7 +150,7 @@ class Engine:
         orders = self.orders(data.second, data.stream, data.size, Amount(min_batch=fit.amount.min_batch))
         return (data.second.batch(index) for epoch in orders for index in epoch)
 
-    def alters(self, data: Batches) -> bool:
+    def changes_batches(self, data: Batches) -> bool:
         """Whether the steps of a fit may see other images than the data's: augmented ones, or changed by hooks."""
         augments = getattr(data, "augmentation", None) is not None
         return augments or any(overrides(self.flat.module, hook) for hook in CHANGE_BATCHES)

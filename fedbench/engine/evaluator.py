@@ -158,7 +158,7 @@ class Evaluator:
         Found once, on noise, so that every host takes the same way.
         """
         if self._order is None:
-            with self.flat.preserved(), self.evaluating(self.flat.initial()), torch.no_grad(), self.flat.autocast():
+            with self.flat.preserve(), self.evaluating(self.flat.initial()), torch.no_grad(), self.flat.autocast():
                 self._order = entered_order(self.flat.module, self._noise_like(data)[0])
         return self._order
 

@@ -15,7 +15,7 @@ from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit, Paired
 from fedbench.engine.module_optimizer import own_optimizer
 from fedbench.engine.optimizers import rate_of
-from fedbench.engine.row_step import CannotStackError, RowStep, StepNames, check_step
+from fedbench.engine.row_step import CannotStackError, RowStep, check_step
 from fedbench.engine.rows import Rows
 from fedbench.module.layout import Slot
 from fedbench.module.masks import choose, holds_one
@@ -32,17 +32,17 @@ MOMENTUM = "momentum_buffer"
 class Kind:
     """What fits have in common that are stepped together, batches aside.
 
-    needs, edited: names and shapes of what the loss needs, and of what the edit needs beside it.
+    needs, edit_needs: names and shapes of what the loss needs, and of what the edit needs beside it.
     """
 
     function: Any
     constants: tuple[tuple[str, Any], ...]
     needs: tuple[Need, ...]
-    edited: tuple[Need, ...]
+    edit_needs: tuple[Need, ...]
     moving: tuple[bool, ...]
     masked: bool
     frozen: str
-    lone: bool
+    single_sample: bool
     paired: bool
     edit: Any
     rate: float
@@ -51,26 +51,24 @@ class Kind:
     def step_key(self) -> tuple[Any, ...]:
         """What of it decides which code runs in a step."""
         function, moving = (self.function, self.constants, self.needs), (self.moving, self.frozen)
-        return *function, *moving, self.lone, self.paired
+        return *function, *moving, self.single_sample, self.paired
 
 
 def kind_of(engine: Engine, fit: Fit) -> Kind:
     """Raises CannotStackError for a fit that cannot be stacked."""
     assert engine.hooks is not None
-    if own_optimizer(engine, fit):
-        raise CannotStackError("the model's own optimiser makes the steps")
-    if fit.step.rule is not None:
-        raise CannotStackError("the method brings an optimiser")
-    if engine.optimizer != "sgd":
-        raise CannotStackError(f"train.optimizer = {engine.optimizer}")
-    if engine.train.precision == "bf16-mixed":
-        raise CannotStackError("train.precision = bf16-mixed")
-    if engine.train.batch_size == "full":
-        raise CannotStackError("train.batch_size = full: batches of several clients have no size in common")
-    if engine.hooks.calls:
-        raise CannotStackError(f"the model overrides {', '.join(engine.hooks.calls)}")
-    if has_gradient_hooks(engine.flat.module):
-        raise CannotStackError("the model has hooks on gradients")
+    reasons = {
+        "the model's own optimiser makes the steps": own_optimizer(engine, fit),
+        "the method brings an optimiser": fit.step.rule is not None,
+        f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
+        "train.precision = bf16-mixed": engine.train.precision == "bf16-mixed",
+        "train.batch_size = full: batches of several clients have no size in common": engine.train.batch_size == "full",
+        f"the model overrides {', '.join(engine.hooks.calls)}": bool(engine.hooks.calls),
+        "the model has hooks on gradients": has_gradient_hooks(engine.flat.module),
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise CannotStackError(reason)
     needs = vars(fit.needs(engine.flat.w))
     tensors = {name: value for name, value in needs.items() if isinstance(value, Tensor)}
     constants = {name: value for name, value in needs.items() if name not in tensors}
@@ -84,11 +82,11 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
         function=fit.loss and identity_of(fit.loss.function, "loss"),
         constants=tuple(sorted(constants.items())),
         needs=tuple(need for need in shapes if need[0] in own),
-        edited=tuple(need for need in shapes if need[0] not in own),
+        edit_needs=tuple(need for need in shapes if need[0] not in own),
         moving=tuple(mask is None or holds_one(mask[slot.start : slot.stop]) for slot in engine.flat.layout.params),
         masked=mask is not None,
         frozen="train" if fit.move is None else fit.move.frozen,
-        lone=len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1),
+        single_sample=len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1),
         paired=isinstance(data, Paired),
         edit=fit.step.edit and identity_of(fit.step.edit, "edit"),
         rate=rate_of(engine, fit),
@@ -134,23 +132,16 @@ class Group:
         self.engine, self.rows, self.kind, self.requests, self._refusals = engine, rows, kind, requests, refusals
         self.needs = {
             name: torch.zeros(rows.count, *shape, dtype=dtype, device=rows.w.device)
-            for name, shape, dtype in (*kind.needs, *kind.edited)
+            for name, shape, dtype in (*kind.needs, *kind.edit_needs)
         }
         self.mask = torch.zeros_like(rows.w, dtype=torch.bool) if kind.masked else None
         self.start = torch.zeros_like(rows.w) if kind.masked else None
         self.written: set[str] = set()
-        self.step = RowStep(engine.flat.module, requests[0].fit.loss, self._names())
-
-    def _names(self) -> StepNames:
-        layout = self.engine.flat.layout
-        moves = dict(zip((slot.name for slot in layout.params), self.kind.moving, strict=True))
-        return StepNames(
-            moving=tuple(name for name in moves if moves[name]),
-            frozen=tuple(name for name in moves if not moves[name]),
-            buffers=tuple(slot.name for slot in (*layout.buffers, *layout.counters)),
-            needs=(*(name for name, *_ in self.kind.needs), "index"),
-            constants=dict(self.kind.constants),
-        )
+        layout = engine.flat.layout
+        slots = sorted(zip(kind.moving, layout.params, strict=True), key=lambda both: not both[0])
+        names = [slot.name for slot in (*(slot for _, slot in slots), *layout.buffers, *layout.counters)]
+        needs = [*(name for name, *_ in kind.needs), "index"]
+        self.step = RowStep(engine.flat.module, requests[0].fit.loss, names, needs, dict(kind.constants))
 
     def train(self) -> list[Weights]:
         """The trained weights of all. Raises CannotStackError where the steps cannot be stacked."""
@@ -183,7 +174,7 @@ class Group:
     def _refusal(self, row: int, batch: Batch) -> CannotStackError | None:
         example = self._inputs(row, batch.index, batch.tensors)
         try:
-            check_step(self.engine.flat.module, self.step.loss, self.step.names, example)
+            check_step(self.step, example)
         except CannotStackError as error:
             return error
         return None
@@ -218,13 +209,13 @@ class Group:
             rows.losses.add_(losses)
         values = [value.unbind(0) for value in logged]
         for cursor, batch in zip(cursors, batches, strict=True):
-            cursor.log(self.step.logged.calls, [value[cursor.row] for value in values], batch)
+            cursor.log(self.step.logs.calls, [value[cursor.row] for value in values], batch)
 
     def _step_alone(self, cursor: Cursor) -> None:
         batch = cursor.take()
         loss, logged = self._move(cursor.row, batch.index, batch.tensors)
         self.rows.losses[cursor.row].add_(loss)
-        cursor.log(self.step.logged.calls, logged, batch)
+        cursor.log(self.step.logs.calls, logged, batch)
 
     def _move(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
         """A gradient step of one row, or of all: the loss, and what the module logs."""
@@ -263,7 +254,7 @@ class Group:
         views = self.rows.views(self.kind.moving, row)
         whole = [self.needs[name] for name, *_ in self.kind.needs]
         needs = [value if row is None else value[row] for value in whole]
-        return [views.moving, views.frozen, views.buffers, [*tensors], [*needs, index]]
+        return [views.moving, [*views.frozen, *views.buffers], [*tensors], [*needs, index]]
 
     def _edit_needs(self, row: int | None) -> dict[str, Tensor]:
         """What an edit gets: vectors, and numbers as `[]` or `[K, 1]`."""

@@ -61,12 +61,12 @@ class Learner:
         self.schedules, self.looks_again = try_optimizer(self.engine) if optimizer == "module" else ([], False)
         # What methods use, by its name here.
         self.module, self.layout, self.device, self.dtype = flat.module, flat.layout, flat.device, flat.dtype
-        self.initial, self.aside, self.redrawn = flat.initial, flat.preserved, flat.redrawn
+        self.initial, self.preserve, self.redraw = flat.initial, flat.preserve, flat.redraw
         self.evaluate, self.loss = evaluator.evaluate, evaluator.loss
         self.logits, self.features, self.forward_order = evaluator.logits, evaluator.features, evaluator.forward_order
         self.gradient, self.full_gradient = evaluator.gradient, evaluator.full_gradient
         self.squared_gradients = evaluator.squared_gradients
-        self.orders, self.alters = self.engine.orders, self.engine.alters
+        self.orders, self.changes_batches = self.engine.orders, self.engine.changes_batches
 
     @property
     def ledger(self) -> Ledger:

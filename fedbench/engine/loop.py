@@ -63,7 +63,7 @@ class Training:
         self._with_index = takes_index(engine.flat.module)
         self._transfers = any("transfer" in hook for hook in self.hooks.calls)
         self._second = engine.second_batches(fit)
-        self._data = engine.seen_in_training(fit)
+        self._data = engine.training_data(fit)
         self._fetched: tuple[Tensor | None, Any] = (None, None)
         self._position, self._epochs_before = 0, epochs_before(fit)
         self.hooks("on_fit_start")
@@ -139,7 +139,7 @@ class Training:
             if self._second is not None:
                 batch = batch, next(self._second)
             if self._transfers:
-                batch = self.hooks.transferred(batch, self.engine.flat.device)
+                batch = self.hooks.transfer(batch, self.engine.flat.device)
             self._fetched = index, batch
         return self._fetched[1]
 
@@ -175,7 +175,7 @@ class Training:
 
     def paused(self) -> AbstractContextManager[Weights]:
         """The numbers as they are now, to be looked at with the engine's verbs; training goes on unchanged."""
-        return self.engine.flat.preserved()
+        return self.engine.flat.preserve()
 
     def beside(self, start: Weights, memory: dict[str, Any] | None = None) -> Companion:
         """A second model that is trained on the same batches, by steps of its own between those of this one."""
@@ -184,7 +184,7 @@ class Training:
     def _closure(self, batch: Any, at: At | None) -> Tensor | None:
         """Loss and gradient of a batch."""
         hooks, stepper = self.hooks, self.stepper
-        with self.engine.flat.shown(None if at is None else at(self.engine.flat.w)):
+        with self.engine.flat.pointing_to(None if at is None else at(self.engine.flat.w)):
             with torch.enable_grad(), self._autocast:
                 self.output = self._forward(batch)
                 self.loss = loss = trained_loss(self.output, self.engine.flat.module)

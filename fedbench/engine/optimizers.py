@@ -106,18 +106,18 @@ class FlatStepper(Stepper):
         self.w, self.g = engine.flat.w, engine.flat.g
         self._pairs = list(zip(engine.flat.parameters, engine.flat.gradient_views, strict=True))
         self._trainable = None if fit.move is None else fit.move.mask.to(engine.flat.device)
-        self._parts, self._frozen = parts_of(self._trainable, engine.flat.layout.size)
+        self._parts, self._frozen = split_by_mask(self._trainable, engine.flat.layout.size)
         self._kept = None if self._frozen is None else self.w[self._frozen]
-        self._engine, self._kind = engine, kind_of(engine, fit, steps)
-        self.optimizer: Any = engine.idle_optimizers.pop(self._kind, None) or self._made(fit, steps)
-        if self._kind is not None:
-            set_back(self.optimizer, rate_of(engine, fit))
+        self._engine, self._reuse_key = engine, reuse_key(engine, fit, steps)
+        self.optimizer: Any = engine.idle_optimizers.pop(self._reuse_key, None) or self._make(fit, steps)
+        if self._reuse_key is not None:
+            reset_optimizer(self.optimizer, rate_of(engine, fit))
         self._flats: list[nn.Parameter] = self.optimizer.param_groups[0]["params"]
         self._resumed: OptimizerState = (fit.memory or {}).get("optimizer", {})
         if self._resumed:
             self._resume(self._resumed)
 
-    def _made(self, fit: Fit, steps: int) -> Any:
+    def _make(self, fit: Fit, steps: int) -> Any:
         flats = [nn.Parameter(self.w[part]) for part in self._parts]
         for flat, part in zip(flats, self._parts, strict=True):
             flat.grad = self.g[part]
@@ -160,8 +160,8 @@ class FlatStepper(Stepper):
         return whole
 
     def release(self) -> None:
-        if self._kind is not None:
-            self._engine.idle_optimizers[self._kind] = self.optimizer
+        if self._reuse_key is not None:
+            self._engine.idle_optimizers[self._reuse_key] = self.optimizer
 
     def _before(self, name: str) -> Tensor:
         """A whole vector of the state that this fit goes on with, zero without one."""
@@ -179,7 +179,7 @@ class FlatStepper(Stepper):
 Places = slice | Tensor
 
 
-def parts_of(trainable: Tensor | None, size: int) -> tuple[list[Places], Tensor | None]:
+def split_by_mask(trainable: Tensor | None, size: int) -> tuple[list[Places], Tensor | None]:
     """What an optimiser steps, as slices of a vector `[N]` or one index, and the index of what is to be put back."""
     if trainable is None:
         return [slice(0, size)], None
@@ -211,14 +211,14 @@ def built_in(engine: Engine, parameters: list[nn.Parameter], fit: Fit, steps: in
     return kind(parameters, rate, weight_decay=train.weight_decay, fused=flat)
 
 
-def kind_of(engine: Engine, fit: Fit, steps: int) -> tuple[str, float] | None:
+def reuse_key(engine: Engine, fit: Fit, steps: int) -> tuple[str, float] | None:
     """What fits can share an optimiser: those of all parameters by the run's rule, which no hook sees."""
     if fit.move is not None or fit.step.rule is not None or shows_optimizer(engine):
         return None
     return engine.optimizer, momentum_of(engine, fit, steps)
 
 
-def set_back(optimizer: Any, rate: float) -> None:
+def reset_optimizer(optimizer: Any, rate: float) -> None:
     """An optimiser as it was before its first step, with this learning rate, a tensor from then on."""
     (group,) = optimizer.param_groups
     (flat,) = group["params"]

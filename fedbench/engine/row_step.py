@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -42,12 +41,15 @@ class Undefined:
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
 
 
-@dataclass
 class LogCalls:
     """What a module logs in one step: the values, and under which names and options."""
 
-    values: list[Tensor] = field(default_factory=list)
-    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.values: list[Tensor] = []
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def clear(self) -> None:
+        self.values, self.calls = [], []
 
     def log(self, name: str, value: Any, *args: Any, **options: Any) -> None:
         if args or not isinstance(value, Tensor | int | float):
@@ -60,39 +62,37 @@ class LogCalls:
             self.log(name, value, *args, **options)
 
 
-@dataclass(frozen=True)
-class StepNames:
-    """The names of a step's tensors, in their order. constants: needs that are no tensors."""
-
-    moving: tuple[str, ...]
-    frozen: tuple[str, ...]
-    buffers: tuple[str, ...]
-    needs: tuple[str, ...]
-    constants: Mapping[str, Any]
-
-
 class RowStep:
-    """`step([moving, frozen, buffers, batch, needs])`, each a list of tensors; in a stack the client is dimension 0.
+    """`step([moving, others, batch, needs])`, each a list of tensors; in a stack the client is their first dimension.
 
     Returns the loss, the gradients of the moving parameters, and what the module logs. Buffers, and what the loss
-    writes to, change in place.
+    writes to, change in place. names: of the moving and the other tensors of the module; needs: of what the loss needs
+    beside them; constants: needs that are no tensors.
     """
 
-    def __init__(self, module: LightningModule, loss: Loss | None, names: StepNames, randomness: str = "error") -> None:
-        self.module, self.loss, self.names, self._randomness = module, loss, names, randomness
-        self._places = places_of(module, (*names.moving, *names.frozen, *names.buffers))
-        self.logged = LogCalls()
+    def __init__(
+        self,
+        module: LightningModule,
+        loss: Loss | None,
+        names: Sequence[str],
+        needs: Sequence[str],
+        constants: Mapping[str, Any],
+        randomness: str = "error",
+    ) -> None:
+        self.module, self.loss, self.names, self.needs, self.constants = module, loss, names, needs, constants
+        self._places, self._randomness, self.logs = places_of(module, names), randomness, LogCalls()
 
     def __call__(self, tensors: Sequence[Tensors], stacked: bool) -> tuple[Tensor, Tensors, Tensors]:
-        self.logged, (moving, frozen, buffers, batch, needs) = LogCalls(), tensors
+        self.logs.clear()
+        moving, others, batch, needs = tensors
         with torch.enable_grad():
             one = vmap(self._one, randomness=self._randomness) if stacked else self._one
-            loss, logged = one([*moving, *frozen, *buffers], batch, needs)
+            loss, logged = one([*moving, *others], batch, needs)
             gradients = torch.autograd.grad(loss.sum(), moving, allow_unused=True, materialize_grads=True)
         return loss.detach(), gradients, logged
 
     def _one(self, tensors: Tensors, batch: Tensors, needs: Tensors) -> tuple[Tensor, Tensors]:
-        state = SimpleNamespace(**dict(zip(self.names.needs, needs, strict=True)), **self.names.constants)
+        state = SimpleNamespace(**dict(zip(self.needs, needs, strict=True)), **self.constants)
         seen = ((batch[0], batch[1]), (batch[2], batch[3])) if len(batch) == 4 else tuple(batch)
         with self._holding(tensors):
             output: Any
@@ -105,7 +105,7 @@ class RowStep:
         loss = output.get("loss") if isinstance(output, dict) and self.loss is None else output
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             raise CannotStackError("its training_step returns no loss")
-        return loss.reshape(()), self.logged.values
+        return loss.reshape(()), self.logs.values
 
     @contextmanager
     def _holding(self, tensors: Tensors) -> Iterator[None]:
@@ -125,19 +125,13 @@ class RowStep:
     def entered(self) -> Iterator[None]:
         """The module logs into this step, and refuses to tell of its trainer."""
         own = self.module.__dict__
-        given = dict(log=self._log, log_dict=self._log_dict, _trainer=Undefined("self.trainer"))
+        given = dict(log=self.logs.log, log_dict=self.logs.log_dict, _trainer=Undefined("self.trainer"))
         kept = {name: own.get(name) for name in given}
         own.update(given)
         try:
             yield
         finally:
             own.update(kept)
-
-    def _log(self, *args: Any, **options: Any) -> None:
-        self.logged.log(*args, **options)
-
-    def _log_dict(self, *args: Any, **options: Any) -> None:
-        self.logged.log_dict(*args, **options)
 
 
 def places_of(module: nn.Module, names: Sequence[str]) -> list[tuple[dict[str, Any], str, int]]:
@@ -154,20 +148,19 @@ def places_of(module: nn.Module, names: Sequence[str]) -> list[tuple[dict[str, A
     return places
 
 
-def check_step(module: LightningModule, loss: Loss | None, names: StepNames, example: Sequence[Tensors]) -> None:
-    """Try a stacked step twice on copies of everything. Raises CannotStackError.
-
-    example: the tensors of one client's step, as lists.
-    """
+def check_step(step: RowStep, example: Sequence[Tensors]) -> None:
+    """Try a step twice on copies of everything. Raises CannotStackError. example: the tensors of one client's step."""
+    module = step.module
     memo = {id(module._trainer): None} if module._trainer is not None else {}
     try:
         twin = deepcopy(module, memo)
     except Exception as error:
         raise CannotStackError(f"the module cannot be copied ({type(error).__name__}: {error})") from error
-    step, before = RowStep(twin, loss, names, randomness="different"), _attributes(twin)
-    with seeds.preserved_streams(), step.entered():
+    trial = RowStep(twin, step.loss, step.names, step.needs, step.constants, randomness="different")
+    before = _attributes(twin)
+    with seeds.preserved_streams(), trial.entered():
         drawn = _random_states()
-        losses = [_try(step, example) for _ in range(2)]
+        losses = [_try(trial, example) for _ in range(2)]
         if _random_states() != drawn:
             raise CannotStackError("it draws random numbers")
     if _attributes(twin) != before:

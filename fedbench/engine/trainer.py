@@ -64,7 +64,7 @@ class PlannedBatches:
     """The batches of a fit, one epoch per iteration. No DataLoader, which would draw from the global random stream."""
 
     def __init__(self, engine: Engine, fit: Fit, plan: BatchPlan) -> None:
-        self._data, self._second, self._epochs = engine.seen_in_training(fit), engine.second_batches(fit), iter(plan)
+        self._data, self._second, self._epochs = engine.training_data(fit), engine.second_batches(fit), iter(plan)
 
     def __iter__(self) -> Iterator[Any]:
         for index in next(self._epochs, []):

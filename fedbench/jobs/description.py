@@ -25,13 +25,13 @@ from fedbench.results.files import write_arrays_atomically, write_atomically, wr
 from fedbench.runtime.ray.cluster import COMMAND
 from fedbench.runtime.resolved import ResolvedRun
 
-LIBRARIES = ["fedbench", "torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
-FILES = ("environment.json", "partition.json", "partition.npz", "config.yaml")
+RECORDED_LIBRARIES = ["fedbench", "torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
+DESCRIPTION_FILES = ("environment.json", "partition.json", "partition.npz", "config.yaml")
 MANY = 10_000
 """Clients above which a partition is kept as arrays."""
 
 
-def describe(folder: Path, run: ResolvedRun, partitions: dict[int, Partition]) -> None:
+def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition]) -> None:
     """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
     config, dataset = run.config, run.dataset
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
@@ -40,7 +40,7 @@ def describe(folder: Path, run: ResolvedRun, partitions: dict[int, Partition]) -
         "partition_headline": headline(config.partition.name),
         "decisions": decisions(config.method.name, run.options, config.train),
     }
-    known = {**environment(drawn, dataset), **more, **prints(config), **provenance.told(config)}
+    known = {**environment(drawn, dataset), **more, **file_fingerprints(config), **provenance.code_record(config)}
     write_json_atomically(folder / "environment.json", known)
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
@@ -52,7 +52,7 @@ def describe(folder: Path, run: ResolvedRun, partitions: dict[int, Partition]) -
 def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any]:
     """Versions, machine, state of the code, task, partitions and the time of the start."""
     return {
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in RECORDED_LIBRARIES}},
         "machine": {"system": platform.platform(), "processor": processor.name(), "cores": processor.cores()},
         "git": _git(),
         "command": _command(),
@@ -65,16 +65,18 @@ def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any
     }
 
 
-def files(config: Config) -> dict[str, Path]:
+def fingerprinted_files(config: Config) -> dict[str, Path]:
     """The files that the configuration names and that decide the numbers, by the key of their fingerprint."""
     dealt = config.partition.path if config.partition.name == FILE_SCHEME else None
     named = {"weights_fingerprint": config.model.weights, "partition_file_fingerprint": dealt}
     return {key: path for key, path in named.items() if path}
 
 
-def prints(config: Config) -> dict[str, str]:
+def file_fingerprints(config: Config) -> dict[str, str]:
     """What names the content of these files."""
-    return {key: _print(path, path.stat().st_mtime_ns) for key, path in files(config).items() if path.exists()}
+    return {
+        key: _print(path, path.stat().st_mtime_ns) for key, path in fingerprinted_files(config).items() if path.exists()
+    }
 
 
 @cache
@@ -88,7 +90,7 @@ def _command() -> str | None:
     return os.environ.get(COMMAND) if in_worker else " ".join(sys.argv)
 
 
-def finish(folder: Path) -> None:
+def note_end(folder: Path) -> None:
     """Note the time of the end."""
     path = folder / "environment.json"
     known = json.loads(path.read_text())

@@ -54,7 +54,7 @@ class Job:
     def of(cls, config: Config, seed: int, root: Path, label: str = "", **more: Any) -> "Job":
         """The job of a resolved configuration and one of its seeds, in its folder below a results folder."""
         own = config.model_copy(deep=True, update={"seeds": [seed], "name": None, "out": None})
-        folder, code = run_folder.folder_of(root / JOBS, own), provenance.short_print(own)
+        folder, code = run_folder.folder_of(root / JOBS, own), provenance.short_fingerprint(own)
         return cls(own, folder, label or config.method.name, code=code, **more)
 
     @property
@@ -96,13 +96,13 @@ class Job:
         return read_json(self.folder / STOPPED, [])
 
     def _stopper(self) -> str:
-        return run_folder.relative(self.study, self.folder) if self.study else ""
+        return run_folder.relative_path(self.study, self.folder) if self.study else ""
 
     def entry(self, study: Path) -> Entry:
         """As a plan in the folder of a study says it."""
-        found, path = self.outcome(), run_folder.relative(self.folder, study)
+        found, path = self.outcome(), run_folder.relative_path(self.folder, study)
         scores = scores_of(self.folder, self.point) if found.status == "done" else {}
-        code = provenance.print_in(read_json(self.folder / "environment.json", []))
+        code = provenance.fingerprint_in(read_json(self.folder / "environment.json", []))
         return Entry(self.role, self.label, self.values, self.seed, path, found.status, found.error, scores, code)
 
 

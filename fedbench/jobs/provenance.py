@@ -24,7 +24,7 @@ SECTIONS: dict[str, Callable[[str], str]] = {
 """What decides the numbers and may be the user's own, with what says where it is."""
 
 
-def own_names(config: Config) -> dict[str, str]:
+def user_names(config: Config) -> dict[str, str]:
     """What of a configuration is not fedbench's own, as package.module:name, by section."""
     names = {section: path_of(getattr(config, section).name) for section, path_of in SECTIONS.items()}
     names |= {f"metric {name}": name for name in config.evaluate.metrics if ":" in name}
@@ -34,21 +34,21 @@ def own_names(config: Config) -> dict[str, str]:
 
 def code(config: Config) -> dict[str, Code]:
     """The user's code by section; a class of fedbench's own has none."""
-    return {section: own for section, name in own_names(config).items() if (own := code_of(name)).files}
+    return {section: own for section, name in user_names(config).items() if (own := code_of(name)).files}
 
 
-def short_print(config: Config) -> str:
+def short_fingerprint(config: Config) -> str:
     """Eight hexadecimal digits that name the user's code and data; empty where there is nothing of the user's."""
-    return print_in(told(config))
+    return fingerprint_in(code_record(config))
 
 
-def print_in(environment: Mapping[str, Any]) -> str:
+def fingerprint_in(environment: Mapping[str, Any]) -> str:
     """The same of the code that a run was made with."""
     known = {section: own["fingerprint"] for section, own in environment.get("code", {}).items()}
     return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:8] if known else ""
 
 
-def told(config: Config) -> dict[str, Any]:
+def code_record(config: Config) -> dict[str, Any]:
     """As environment.json says it."""
     known = {s: {"fingerprint": own.fingerprint, "files": dict(own.files)} for s, own in code(config).items()}
     if content := config.data.content:
@@ -56,9 +56,9 @@ def told(config: Config) -> dict[str, Any]:
     return {"code": known} if known else {}
 
 
-def changes(environment: Mapping[str, Any], config: Config) -> list[str] | None:
+def changed_files(environment: Mapping[str, Any], config: Config) -> list[str] | None:
     """Files and packages that have changed since a run was made; none where it does not say what it was made with."""
-    now = told(config).get("code", {})
+    now = code_record(config).get("code", {})
     before = environment.get("code", {})
     if now.keys() - before.keys():
         return None
@@ -67,29 +67,29 @@ def changes(environment: Mapping[str, Any], config: Config) -> list[str] | None:
     return sorted(names, key=lambda name: (name.startswith("data "), name))
 
 
-def check_current(config: Config) -> None:
+def check_code_is_current(config: Config) -> None:
     """Raises ConfigError where a file of the user's says something else than this process has of it."""
-    for name in own_names(config).values():
+    for name in user_names(config).values():
         if found := find_outdated(name):
-            values = f", or its {listed(found.names)} was set" if found.names else ""
-            again = f", or import {listed(found.modules)} again (importlib.reload)" if found.modules else ""
+            values = f", or its {in_words(found.names)} was set" if found.names else ""
+            again = f", or import {in_words(found.modules)} again (importlib.reload)" if found.modules else ""
             raise ConfigError(
                 f"{changed_since(found.files)} this process imported {name}{values}: start Python anew{again}"
             )
 
 
-def begin(config: Config, *methods: str) -> None:
+def look_at_code(config: Config, *methods: str) -> None:
     """A new command goes by what the user's classes and functions are now. methods: further ones, by name."""
-    for name in (*own_names(config).values(), *map(METHODS.path, methods)):
+    for name in (*user_names(config).values(), *map(METHODS.path, methods)):
         look_again(name)
 
 
 def changed_since(files: Iterable[str]) -> str:
     """`a.py has changed since`, `a.py and b.py have changed since`."""
     names = list(files)
-    return f"{listed(names)} {'has' if len(names) == 1 else 'have'} changed since"
+    return f"{in_words(names)} {'has' if len(names) == 1 else 'have'} changed since"
 
 
-def listed(names: Sequence[str]) -> str:
+def in_words(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

@@ -23,7 +23,7 @@ from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.placement_groups import room_on_gpus, share_of_gpu
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.warnings import said
+from fedbench.runtime.warnings import method_warnings
 from fedbench.user_code import exits_refused
 
 MOST_EVALUATED = 1000
@@ -33,12 +33,12 @@ MOST_EVALUATED = 1000
 @exits_refused()
 def resolve(config: Config) -> ResolvedRun:
     """The run that is asked for, with every default filled in. Raises ConfigError."""
-    config = settled(config)
+    config = with_defaults(config)
     dataset = Dataset.load(config.data)
     if config.data.name not in sources.SETS.own:  # what is fedbench's own is known by its name
         config.data.content = dataset.content
     config.partition = with_client_count(config.partition, SamplePool.of(dataset))
-    layout(config)
+    choose_hosts(config)
     model_defaults(config, dataset.shape)
     run = ResolvedRun.of(config, dataset)
     _check_sizes(run)
@@ -46,7 +46,7 @@ def resolve(config: Config) -> ResolvedRun:
     return run
 
 
-def settled(config: Config) -> Config:
+def with_defaults(config: Config) -> Config:
     """The configuration with the defaults that need no data: options, and the method's own. Raises ConfigError."""
     config = config.model_copy(deep=True)
     options = methods.checked_options(config.method).model_dump(mode="json")
@@ -79,7 +79,7 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
         raise ConfigError(f"model {config.model.name} has no trainable parameters")
     with as_config_error(f"method {config.method.name} fails"):
         method = make_method(run, context)
-        said(method, config.method.name)
+        method_warnings(method, config.method.name)
     if method.makes_steps(method.options) and config.train.engine == "trainer":
         raise ConfigError(
             f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "
@@ -131,7 +131,7 @@ def _check_steps(config: Config) -> None:
         raise ConfigError(f"model {name} has no configure_optimizers: write one, or choose with --train.optimizer sgd")
 
 
-def layout(config: Config) -> None:
+def choose_hosts(config: Config) -> None:
     """How many hosts, and on what share of a GPU each, where that is left open.
 
     hosts = auto fills the machine, one host per core or two per GPU, but never more than participants. On a cluster it
@@ -141,7 +141,7 @@ def layout(config: Config) -> None:
     if "auto" not in (resources.hosts, resources.gpus_per_host):
         return
     clustered = resources.address != "local"
-    offer = cluster.offer(resources.address) if clustered else _this_machine()
+    offer = cluster.cluster_offer(resources.address) if clustered else _this_machine()
     if resources.hosts == "auto":
         most = _most_hosts(offer, resources.cpus_per_host)
         taking_part = count_of(config.partition.clients, config.participation)

@@ -21,7 +21,7 @@ from fedbench.config.keys import flat
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
-from fedbench.jobs.description import files, prints
+from fedbench.jobs.description import file_fingerprints, fingerprinted_files
 from fedbench.results.files import PART_SUFFIX, hold_file_lock, read_json, remove_half_written
 from fedbench.results.plan import is_study
 from fedbench.results.quantities import plural
@@ -31,7 +31,7 @@ from fedbench.runtime import checkpoint, retries
 
 RESULTS = ("summary.json", "metrics.jsonl", "checkpoint")
 """What a run leaves only once it has begun, which is when there is a config.yaml."""
-LONGEST = 60
+LONGEST_NAME = 60
 """Letters of what tells runs apart for sure."""
 State = Literal["new", "begun", "done"]
 
@@ -47,11 +47,11 @@ def default_name(config: Config) -> str:
 def identity(config: Config) -> str:
     """Names what was asked, and the user's code; seeds too, of many some, and what tells them apart from others."""
     seeds = f"s{'_'.join(map(str, config.seeds))}"
-    name = "-".join(filter(None, [config.key(), provenance.short_print(config), seeds]))
-    if len(name) <= LONGEST:
+    name = "-".join(filter(None, [config.key(), provenance.short_fingerprint(config), seeds]))
+    if len(name) <= LONGEST_NAME:
         return name
     told = sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: LONGEST - len(told) - 1]}-{told}"
+    return f"{name[: LONGEST_NAME - len(told) - 1]}-{told}"
 
 
 def folder_of(root: Path, config: Config) -> Path:
@@ -62,12 +62,12 @@ def folder_of(root: Path, config: Config) -> Path:
     own = root / default_name(config)
     if not config.keep_results or _finished(own):
         return own
-    return next(filter(_finished, earlier(own, config)), own)
+    return next(filter(_finished, earlier_runs(own, config)), own)
 
 
-def earlier(folder: Path, config: Config) -> list[Path]:
+def earlier_runs(folder: Path, config: Config) -> list[Path]:
     """Runs of the same configuration beside a folder that other code of the user's made, the newest first."""
-    code = provenance.short_print(config)
+    code = provenance.short_fingerprint(config)
     before, known, after = default_name(config).rpartition(f"-{code}-") if code else ("", "", "")
     if not known:
         return []
@@ -88,7 +88,7 @@ def warn_about_changes(runs: Iterable[tuple[Path, Config]]) -> None:
         if (folder / "config.yaml").exists():
             if since := _since(folder, config):
                 taken[since] += 1
-        elif other := earlier(folder, config):
+        elif other := earlier_runs(folder, config):
             anew[_since(other[0], config)] += 1
     say = logging.getLogger("fedbench").warning
     for since, count in anew.items():
@@ -99,14 +99,14 @@ def warn_about_changes(runs: Iterable[tuple[Path, Config]]) -> None:
 
 def _since(folder: Path, config: Config) -> str:
     """What of the user's code has changed since a run was made, in words; empty where nothing has."""
-    files = provenance.changes(_kept_json(folder / "environment.json"), config)
+    files = provenance.changed_files(_kept_json(folder / "environment.json"), config)
     if files is None:
-        names = ", ".join(provenance.own_names(config).values()) or config.data.name
+        names = ", ".join(provenance.user_names(config).values()) or config.data.name
         return f"no record says with which content of {names} kept results were made"
     return provenance.changed_since(files) if files else ""
 
 
-def relative(folder: Path, start: Path) -> str:
+def relative_path(folder: Path, start: Path) -> str:
     """The way from one folder to another, so that both can be moved together."""
     return os.path.relpath(folder.absolute(), start.absolute())
 
@@ -154,7 +154,7 @@ def locked_folder(folder: Path, patience: float | None = None) -> Iterator[None]
         yield
 
 
-def tidy(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove what a killed command left in the folder of a finished run, unless another one is at work there."""
     if any(path.name == "checkpoint" or path.name.endswith(PART_SUFFIX) for path in folder.iterdir()):
         with suppress(ConfigError), locked_folder(folder, patience=0):
@@ -171,7 +171,7 @@ def state_of(folder: Path, config: Config) -> State:
         if left and not is_study(folder):  # what is put together of its seeds is so again
             raise _damaged(folder / "config.yaml", f"missing, beside {left} of a run")
         return "new"
-    check_same(folder, config)
+    check_same_config(folder, config)
     check_description(folder, config.seeds)
     check_same_files(folder, config)
     if since := _since(folder, config):
@@ -233,9 +233,9 @@ def _damaged(path: Path, what: str) -> ConfigError:
     )
 
 
-def check_same(folder: Path, config: Config) -> None:
+def check_same_config(folder: Path, config: Config) -> None:
     """Raises ConfigError where a folder holds a run of another configuration."""
-    changed = changes_in(folder, config)
+    changed = changed_keys_in(folder, config)
     if changed:
         raise ConfigError(
             f"{folder} holds a run of another configuration ({', '.join(changed[:4])}): "
@@ -256,7 +256,7 @@ def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> Non
 
 def check_same_files(folder: Path, config: Config) -> None:
     """Raises ConfigError where a run began with another partition.path or model.weights than lies there now."""
-    named, found = files(config), prints(config)
+    named, found = fingerprinted_files(config), file_fingerprints(config)
     known = _kept_json(folder / "environment.json") if found else {}
     for key, now in found.items():
         if known.get(key, now) != now:
@@ -267,13 +267,13 @@ def check_same_files(folder: Path, config: Config) -> None:
             )
 
 
-def changes_in(folder: Path, config: Config) -> list[str]:
+def changed_keys_in(folder: Path, config: Config) -> list[str]:
     """What differs between the run in a folder, if there is one, and a resolved configuration."""
     kept = folder / "config.yaml"
-    return changes(_kept_config(kept), config) if kept.exists() else []
+    return changed_keys(_kept_config(kept), config) if kept.exists() else []
 
 
-def changes(before: Config, now: Config) -> list[str]:
+def changed_keys(before: Config, now: Config) -> list[str]:
     """The keys that decide the numbers and differ, as `train.lr: 0.1 -> 0.2`."""
     old, new = ({**flat(c.decisive()), "seeds": c.seeds} for c in (before, now))
     keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]

@@ -125,7 +125,7 @@ class OpenJob:
         for logger in self.loggers:
             logger.conclude(Records(folder))
         self.close_loggers("success")
-        description.finish(folder)
+        description.note_end(folder)
         # With this file the run is over: what is written after it may be missing for ever.
         write_summary(Records(folder), [*warnings, *self.warnings])
         checkpoint.remove(folder / "checkpoint")
@@ -152,12 +152,12 @@ def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -
         if state == "begun":
             run_folder.check_same_partitions(job.folder, {job.seed: partition})
         elif state == "new":
-            description.describe(job.folder, run.of_seed(job.config), {job.seed: partition})
+            description.describe_run(job.folder, run.of_seed(job.config), {job.seed: partition})
         try:
             yield opened
         except ConfigError:
             if state == "new" and not _has_records(job):
-                for name in description.FILES:
+                for name in description.DESCRIPTION_FILES:
                     (job.folder / name).unlink(missing_ok=True)
             raise
         finally:
@@ -166,8 +166,8 @@ def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -
 
 def _check_code(job: Job) -> None:
     """Raises ConfigError if this process has other user code than the process that asked for the job."""
-    if job.code is not None and job.code != provenance.short_print(job.config):
-        names = ", ".join(provenance.own_names(job.config).values())
+    if job.code is not None and job.code != provenance.short_fingerprint(job.config):
+        names = ", ".join(provenance.user_names(job.config).values())
         raise ConfigError(f"the code of {names} has changed since the command began; give it again")
 
 

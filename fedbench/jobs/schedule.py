@@ -12,13 +12,13 @@ from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
 from fedbench.jobs.folder_sync import Supplies, supplies_for
 from fedbench.jobs.job import Job, Outcome
-from fedbench.jobs.resolve import layout
+from fedbench.jobs.resolve import choose_hosts
 from fedbench.jobs.run_job import SYNC_EVERY, at_most_every, last_line, run_job, write_error
 from fedbench.jobs.trial import trainable
 from fedbench.jobs.tune_callbacks import (
+    JobProgress,
     MoreJobs,
-    OnProgress,
-    Progress,
+    OnJobProgress,
     halving,
     import_tune,
     job_queue,
@@ -32,7 +32,7 @@ from fedbench.silence import silenced
 
 ENDED = ("done", "stopped")
 
-Watch = Callable[[dict[str, Outcome], Progress], None]
+Watch = Callable[[dict[str, Outcome], JobProgress], None]
 """Gets the outcome of every job so far, and the progress of those that run."""
 
 
@@ -63,13 +63,13 @@ def run_jobs(
     for job in every:
         if job.outcome().status == "done":
             run_folder.state_of(job.folder, job.config)
-            run_folder.tidy(job.folder)
+            run_folder.remove_leftovers(job.folder)
     # Two labels may stand for one run, which two trials must not make at once.
     left = list({job.folder: job for job in reversed(every) if not _has_ended(job, early)}.values())[::-1]
     left = left or list(further())
     if left:
         with ray_for(left, at_once, early) as ray:
-            told: OnProgress = lambda progress: watch(_outcomes(every), progress)  # noqa: E731
+            told: OnJobProgress = lambda progress: watch(_outcomes(every), progress)  # noqa: E731
             if ray is None:
                 _run_one_by_one(left, further, told)
             else:
@@ -115,7 +115,7 @@ def ray_for(jobs: Sequence[Job], at_once: int | None, early: bool = False) -> It
         yield ray
 
 
-def _run_one_by_one(jobs: Sequence[Job], more: MoreJobs, on_progress: OnProgress) -> None:
+def _run_one_by_one(jobs: Sequence[Job], more: MoreJobs, on_progress: OnJobProgress) -> None:
     waiting = list(jobs)
     while waiting:
         job = waiting.pop(0)
@@ -175,10 +175,10 @@ def describe_cluster(config: Config) -> str | None:
     trial = config.model_copy(deep=True)
     if trial.resources.hosts == "auto":
         trial.resources.hosts = 0
-    layout(trial)
+    choose_hosts(trial)
     with cluster.connected(trial) as ray:
         needs = " and ".join(f"{amount:g} {kind}" for kind, amount in _need(trial).items())
-        count, machines = _capacity(ray, trial), cluster.described(ray)
+        count, machines = _capacity(ray, trial), cluster.describe_machines(ray)
     return f"cluster: {machines}; room for {count} trials of {needs} at once; results come to this machine"
 
 

@@ -17,15 +17,15 @@ REDUCTION = 3
 """Of the trials that reach a rung, the best third goes on to the next, at three times as many rounds."""
 RUNGS = 2
 """Before the last round: at a ninth and at a third of the rounds."""
-LONGEST = 100
+LONGEST_TRIAL_NAME = 100
 """Maximum length of a trial's name."""
 REPORT_EVERY = 20.0
 """Seconds between two reports of the progress of running trials."""
 MoreJobs = Callable[[], Sequence[Job]]
-Progress = Mapping[str, float]
+JobProgress = Mapping[str, float]
 """The share of its rounds that a running job has done, by the job's name."""
-OnProgress = Callable[[Progress], None]
-SETTINGS = {
+OnJobProgress = Callable[[JobProgress], None]
+TUNE_ENVIRONMENT = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -37,7 +37,7 @@ SETTINGS = {
 
 def import_tune() -> Any:
     """Ray Tune, after setting the environment variables that it reads."""
-    for name, value in SETTINGS.items():
+    for name, value in TUNE_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     from ray import tune
 
@@ -46,7 +46,7 @@ def import_tune() -> Any:
 
 def trial_name(trial: Any) -> str:
     """The name of a trial in TensorBoard and Tune."""
-    return re.sub(r"[^\w.,=+-]+", "-", f"{trial.config['job'].name}"[:LONGEST]) + f"-{trial.trial_id}"
+    return re.sub(r"[^\w.,=+-]+", "-", f"{trial.config['job'].name}"[:LONGEST_TRIAL_NAME]) + f"-{trial.trial_id}"
 
 
 def job_queue(jobs: Sequence[Job], more: MoreJobs) -> Any:
@@ -135,11 +135,11 @@ def _replay(scheduler: Any, job: Job) -> None:
     """Show a scheduler the evaluations of a job that it did not see."""
     trial = SimpleNamespace(trial_id=job.name)
     scheduler.on_trial_add(None, trial)
-    for round, score in evaluations(job):
+    for round, score in scores_by_round(job):
         scheduler.on_trial_result(None, trial, {"round": round, "score": score})
 
 
-def evaluations(job: Job) -> list[tuple[int, float]]:
+def scores_by_round(job: Job) -> list[tuple[int, float]]:
     """Round and score of the evaluations in a job's folder; a higher score is better."""
     records = Records(job.folder)
     metric = records.metric()
@@ -149,7 +149,7 @@ def evaluations(job: Job) -> list[tuple[int, float]]:
     return [(int(r), sign * float(v)) for r, v in zip(frame["round"], frame[f"val_{metric.name}"], strict=True)]
 
 
-def progress_callback(on_progress: OnProgress) -> Any:
+def progress_callback(on_progress: OnJobProgress) -> Any:
     """A callback of Tune that reports the progress of trials: when one starts or ends, and every now and then.
 
     It also notices that Ray is dead; Tune would wait for ever.

@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from fedbench.methods.base import Method
 
 
-NO_METHODS = (*CONTRACT, "cotraining")
-"""The files beside the methods: what every method is written in, and what a family of methods derives from."""
-
-
 def _class_in(module: ModuleType) -> Any:
     from fedbench.methods.base import Method
 
@@ -33,6 +29,8 @@ def _check(name: str, thing: Any) -> None:
     check_class(thing)
 
 
+NO_METHODS = (*CONTRACT, "cotraining")
+"""The files beside the methods: what every method is written in, and what a family of methods derives from."""
 METHODS = Table(
     "method",
     group="fedbench.methods",

@@ -33,5 +33,5 @@ class FedPer(Method["FedPer.Options"]):
     def begin(self, client: Client) -> None:
         if self.options.head_init == "own":
             head = self.context.layout.head_name or ""
-            drawn = client.learner.redrawn(client.initial, head, client.seed, client.id, "head")
+            drawn = client.learner.redraw(client.initial, head, client.seed, client.id, "head")
             client.state.params = self.private_params.take(drawn.params)

@@ -95,12 +95,15 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
             return learner.features(teacher, data).flatten(1).to(learner.dtype)
 
         def of_batch(batch: Any) -> Tensor:
-            with learner.aside():
+            with learner.preserve():
                 return teach(OneBatch(batch[0], batch[1], client.train.key))
 
         name = "" if kd else self.context.layout.head_name or ""
         function = partial(
-            transfer_loss, name=name, transfer=transfer, of_batch=of_batch if learner.alters(client.train) else None
+            transfer_loss,
+            name=name,
+            transfer=transfer,
+            of_batch=of_batch if learner.changes_batches(client.train) else None,
         )
         return Loss(function, outputs=teach(client.train), lam=self.options.lam)
 

@@ -98,12 +98,12 @@ class FlatModule:
             for slot in slots:
                 self.buffer(slot).copy_(values[slot.start : slot.stop].view(slot.shape))
 
-    def shown(self, vector: Tensor | None) -> AbstractContextManager[None]:
-        """The parameters as views of another vector `[N]` for a while; none: of `w`, as ever."""
-        return nullcontext() if vector is None else self._shown(vector)
-
     @contextmanager
-    def _shown(self, vector: Tensor) -> Iterator[None]:
+    def pointing_to(self, vector: Tensor | None) -> Iterator[None]:
+        """The parameters as views of another vector `[N]` for a while; none: of `w`, as ever."""
+        if vector is None:
+            yield
+            return
         self._point_to(vector)
         try:
             yield
@@ -126,7 +126,7 @@ class FlatModule:
                 self.buffer(slot).copy_(values)
 
     @contextmanager
-    def preserved(self) -> Iterator[Weights]:
+    def preserve(self) -> Iterator[Weights]:
         """The numbers as they are now, which are put back at the end, and so are the random streams."""
         weights = self.weights()
         with seeds.preserved_streams():
@@ -146,7 +146,7 @@ class FlatModule:
                 parameter.requires_grad_(True)
                 parameter.grad = None
 
-    def redrawn(self, weights: Weights, name: str, *key: int | str) -> Weights:
+    def redraw(self, weights: Weights, name: str, *key: int | str) -> Weights:
         """The weights with a submodule's parameters drawn anew by its own initialisation, from a stream of this key."""
         self.load(weights)
         with seeds.preserved_streams(), torch.no_grad():

@@ -130,7 +130,7 @@ class Hooks:
             if isinstance(child, Metric):
                 child.reset()
 
-    def transferred(self, batch: Any, device: Any) -> Any:
+    def transfer(self, batch: Any, device: Any) -> Any:
         """The batch after the hooks around its transfer; fedbench's batches are on the device already."""
         if "on_before_batch_transfer" in self.calls:
             batch = self.calls["on_before_batch_transfer"](batch, 0)

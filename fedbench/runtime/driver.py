@@ -25,10 +25,19 @@ from fedbench.runtime.kept_models import KeptModels
 from fedbench.runtime.placement import Costs, Homes
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.sampling import evaluated, participants
+from fedbench.runtime.sampling import evaluated_clients, participants
 from fedbench.runtime.store import Versions
-from fedbench.runtime.sums import Total, gathered, shares_of
-from fedbench.runtime.warnings import idle, said, sampled, tied, undefined, unheeded, unstacked, warn_of_schedules
+from fedbench.runtime.sums import Total, merged_uploads, upload_shares
+from fedbench.runtime.warnings import (
+    method_warnings,
+    warn_of_engine,
+    warn_of_sample,
+    warn_of_schedules,
+    warn_of_tied_head,
+    warn_of_undefined_outputs,
+    warn_of_unused_keys,
+    warn_of_unused_rates,
+)
 
 Event = dict[str, Any]
 
@@ -52,18 +61,22 @@ class Driver:
         self.parts, self.config, self.seed = parts, parts.run.config, parts.seed
         self.context, self.method = parts.context, parts.method
         self.setup, self.hosts, self.recorder, self.on_event = setup, hosts, recorder, on_event
-        lines, sizes = said(self.method, self.config.method.name), self.context.sizes
-        self.warnings = [*warnings, *model_warnings(parts.learner, sizes), *unheeded(self.config, self.method)]
+        lines, sizes = method_warnings(self.method, self.config.method.name), self.context.sizes
+        self.warnings = [
+            *warnings,
+            *model_warnings(parts.learner, sizes),
+            *warn_of_unused_rates(self.config, self.method),
+        ]
         self.initial = parts.learner.initial()
         self.server = self._server_half("start", self.initial)
-        self.everyone = evaluated(self.seed, self.context.clients, self.config.evaluate.clients)
+        self.everyone = evaluated_clients(self.seed, self.context.clients, self.config.evaluate.clients)
         self.warnings += [
             *warn_of_schedules(self.method, parts.learner.schedules),
-            *tied(self.method),
-            *idle(self.method),
+            *warn_of_tied_head(self.method),
+            *warn_of_unused_keys(self.method),
         ]
-        self.warnings += [*unstacked(self.method), *lines]
-        self.warnings += sampled(len(self.everyone), self.context.clients)
+        self.warnings += [*warn_of_engine(self.method), *lines]
+        self.warnings += warn_of_sample(len(self.everyone), self.context.clients)
         self.costs, self.homes = Costs(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
         self.models = KeptModels(
@@ -189,7 +202,7 @@ class Driver:
         seen, drawn = set(evaluate), set(trainers)
         shown = self._last_fits(drawn.intersection(self.everyone), number + 1) if fit_counts else set()
         with server_hook(self.method, "weights"):
-            shares = shares_of(self.method, trainers)
+            shares = upload_shares(self.method, trainers)
         return [
             ClientTask(
                 client,
@@ -265,7 +278,7 @@ class Driver:
         if uploads:
             self.server.traced = self._due(round)
             shares = {task.client: task.share for task in tasks if task.share is not None}
-            self._server_half("aggregate", self.server, gathered(uploads, totals, shares))
+            self._server_half("aggregate", self.server, merged_uploads(uploads, totals, shares))
             self.record.traces.update(self.server.traces if self.server.traced else {})
             self.server.traces = {}
         self.warn(*self.server.remarks())
@@ -324,7 +337,7 @@ class Driver:
                 more: dict[str, Any] = {"costs": costs} if point == "after_fit" else {}
                 lines.append(self.recorder.line(self.seed, record.number, point, scores, **more, failed=record.failed))
                 self.recorder.add_clients(self.seed, record.number, point, scores, took_part)
-                self.warn(*undefined(self.seed, point, scores, self.recorder.task))
+                self.warn(*warn_of_undefined_outputs(self.seed, point, scores, self.recorder.task))
         self.recorder.add_traces(self.seed, record.number, record.traces)
         return lines
 

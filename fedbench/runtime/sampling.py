@@ -15,7 +15,7 @@ def participants(seed: int, round: int, clients: int, participation: float) -> l
     return sorted(draw.choice(clients, count, replace=False).tolist())
 
 
-def evaluated(seed: int, clients: int, sample: int | Literal["all"] | None) -> list[int]:
+def evaluated_clients(seed: int, clients: int, sample: int | Literal["all"] | None) -> list[int]:
     """The clients that are evaluated: all, or a sample that is fixed for the run."""
     if sample in (None, "all") or int(sample) >= clients:
         return list(range(clients))

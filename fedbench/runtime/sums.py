@@ -82,7 +82,7 @@ def _alike(one: Kinds, other: Kinds) -> Kinds:
     return one
 
 
-def shares_of(method: Method, trainers: Sequence[int]) -> dict[int, float]:
+def upload_shares(method: Method, trainers: Sequence[int]) -> dict[int, float]:
     """By client, the weight of its upload in the sum that hosts make; nobody's where uploads travel by themselves."""
     context = method.context
     if len(trainers) <= FEW or not (needs_mean_only(type(method)) and context.aggregator.needs_mean_only):
@@ -91,7 +91,7 @@ def shares_of(method: Method, trainers: Sequence[int]) -> dict[int, float]:
     return dict(zip(trainers, weights, strict=True))
 
 
-def gathered(uploads: Sequence[Upload], totals: Sequence[Total], shares: Mapping[int, float]) -> list[Upload]:
+def merged_uploads(uploads: Sequence[Upload], totals: Sequence[Total], shares: Mapping[int, float]) -> list[Upload]:
     """What the server half gets: the uploads, or one for all where hosts added them up.
 
     It is the weighted mean of those that came, and the largest of other numbers. uploads: ascending by client, with the

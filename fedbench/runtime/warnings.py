@@ -13,7 +13,7 @@ from fedbench.runtime.exchange import Scores
 from fedbench.tasks import Task, mean_of
 
 
-def said(method: Method, name: str) -> list[str]:
+def method_warnings(method: Method, name: str) -> list[str]:
     """What the method of that name and its aggregator say. Raises ConfigError for what they refuse."""
     context, aggregator = method.context, method.context.aggregator
     if aggregator.name != MEAN and not takes_aggregators(type(method)):
@@ -29,7 +29,7 @@ def said(method: Method, name: str) -> list[str]:
     return [*lines, *aggregator.check(context.drawn, method.shared_params.size)]
 
 
-def sampled(evaluated: int, clients: int) -> list[str]:
+def warn_of_sample(evaluated: int, clients: int) -> list[str]:
     """Says that scores are those of a sample."""
     if evaluated == clients:
         return []
@@ -39,7 +39,7 @@ def sampled(evaluated: int, clients: int) -> list[str]:
     ]
 
 
-def undefined(seed: int, point: str, scores: Mapping[int, Scores], task: Task) -> list[str]:
+def warn_of_undefined_outputs(seed: int, point: str, scores: Mapping[int, Scores], task: Task) -> list[str]:
     """Says that models of an evaluation point give outputs that are not numbers."""
     losses = (mean_of(score, task.loss_metric) for splits in scores.values() for score in splits.values())
     if not any(map(isnan, losses)):
@@ -48,16 +48,16 @@ def undefined(seed: int, point: str, scores: Mapping[int, Scores], task: Task) -
     return [f"seed {seed}: some outputs at {point} are not numbers, {outcome}: lower the learning rates"]
 
 
-def without_effect(method: type[Method], optimizer: str) -> tuple[str, ...]:
+def unused_train_keys(method: type[Method], optimizer: str) -> tuple[str, ...]:
     """The keys of `train` that the model's own optimiser does not read, where that makes the steps."""
     own = optimizer == "module" and method.optimizer == "run"
     return ("lr", "momentum", "weight_decay") if own else ()
 
 
-def unheeded(config: Config, method: Method) -> list[str]:
+def warn_of_unused_rates(config: Config, method: Method) -> list[str]:
     """Says which values for the built-in optimisers the module's own one does not know."""
     usual = TrainConfig(**method.train_defaults)
-    without = without_effect(type(method), config.train.optimizer)
+    without = unused_train_keys(type(method), config.train.optimizer)
     keys = [key for key in without if getattr(config.train, key) != getattr(usual, key)]
     values = ", ".join(f"train.{key} = {getattr(config.train, key):g}" for key in keys)
     line = f"{values}: without effect on the steps of the model's configure_optimizers"
@@ -74,7 +74,7 @@ def warn_of_schedules(method: Method, schedules: Sequence[str]) -> list[str]:
     ]
 
 
-def idle(method: Method) -> list[str]:
+def warn_of_unused_keys(method: Method) -> list[str]:
     """Says which values a method does not know whose steps are plain ones."""
     if method.optimizer != "plain":
         return []
@@ -86,7 +86,7 @@ def idle(method: Method) -> list[str]:
     return [f"{type(method).__name__} makes plain steps of its own, without effect: {keys}"] if idle else []
 
 
-def unstacked(method: Method) -> list[str]:
+def warn_of_engine(method: Method) -> list[str]:
     """Says whose steps no engine can put together, and that a width is for that engine alone."""
     train, most = method.context.train, max(method.context.sizes)
     if train.engine != "stack" and train.width != TrainConfig().width:
@@ -101,7 +101,7 @@ def unstacked(method: Method) -> list[str]:
     return []
 
 
-def tied(method: Method) -> list[str]:
+def warn_of_tied_head(method: Method) -> list[str]:
     """Says of every tensor that head and body share on which side a method that parts them counts it."""
     if "head" not in method.needs or method.private_params.all or not method.private_params.size:
         return []

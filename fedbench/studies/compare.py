@@ -19,16 +19,16 @@ from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
-from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, ComparedMethod, distinct
+from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, ComparedMethod, require_distinct
 from fedbench.studies.cost import steps_of
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space
 from fedbench.studies.study_result import Tabled
-from fedbench.studies.tuning import Tuning, asked_with_seeds, need_validation
+from fedbench.studies.tuning import Tuning, require_validation, with_final_seeds
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench.user_code import name_of
 
-SETTINGS = ("data", "partition", "public", "model", "train", "rounds", "participation")
+SETTING_SECTIONS = ("data", "partition", "public", "model", "train", "rounds", "participation")
 """Sections and keys of which settings are made."""
 
 
@@ -99,12 +99,12 @@ def plan_comparisons(
     space: str | None = None,
 ) -> tuple[list[TuningStudy], Matrix | None, Path]:
     """The comparison in every setting, before anything is run, and its folder. Raises ConfigError."""
-    config = for_their_method(asked_with_seeds(config))
+    config = without_other_options(with_final_seeds(config))
     if space not in (None, "paper"):
         raise ConfigError(f"space = {space}: must be paper; the values of one method's keys are searched by a grid")
     root = (config.out or Path("results")).absolute()
     asked = ComparisonSpec([ComparedMethod.parse(text) for text in methods], tuning, root, space is not None)
-    distinct(asked.compared)
+    require_distinct(asked.compared)
     folder = config.out or root / "compare" / (config.name or _name(config, asked, over or {}))
     if not over:
         return [asked.study(config, folder)], None, folder
@@ -112,7 +112,7 @@ def plan_comparisons(
     matrix = Matrix(
         config.model_dump(mode="json"), {key: list(values) for key, values in over.items()}, settings_of(over)
     )
-    return [asked.study(inside(config, s), folder / s.path, s.name) for s in matrix.settings], matrix, folder
+    return [asked.study(in_setting(config, s), folder / s.path, s.name) for s in matrix.settings], matrix, folder
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class ComparisonSpec:
         compared = [*self.compared, *(ComparedMethod.baseline(name) for name in BASELINES if name not in named)]
         counts: dict[str, int] = {}
         if self.tuning.most != 0:
-            need_validation(config, "a comparison", ", or try no points with --tune 0")
+            require_validation(config, "a comparison", ", or try no points with --tune 0")
             counts, search = self.counts(compared, config), self.tuning.search
             compared = [e.tuned_over(self.space(e), config, counts[e.label], search) for e in compared]
         budgets = counts if self.tuning.by_steps else {}
@@ -161,7 +161,7 @@ def is_pooled(method: MethodConfig) -> bool:
     return load(method.name).trainers(checked_options(method)) == "pooled"
 
 
-def for_their_method(config: Config) -> Config:
+def without_other_options(config: Config) -> Config:
     """The configuration with the options that differ from their defaults, which hold for the method named with them.
 
     Raises ConfigError where none is named.
@@ -181,7 +181,7 @@ def for_their_method(config: Config) -> Config:
     return config.model_copy(update={"method": MethodConfig(name=own.name, **options)})
 
 
-def inside(config: Config, setting: Setting) -> Config:
+def in_setting(config: Config, setting: Setting) -> Config:
     """What is asked, in a setting. Raises ConfigError."""
     try:
         return Config(**nested({**flat(config.model_dump(mode="json", exclude_unset=True)), **setting.values}))
@@ -191,13 +191,13 @@ def inside(config: Config, setting: Setting) -> Config:
 
 def is_setting(key: str) -> bool:
     """Whether it is a key of which settings are made."""
-    return key.partition(".")[0] in SETTINGS
+    return key.partition(".")[0] in SETTING_SECTIONS
 
 
 def check_over(over: Mapping[str, Sequence[Any]]) -> None:
     """Raises ConfigError for keys that say nothing about a setting, and for values that are no two settings."""
     for key, values in over.items():
-        if key not in SETTINGS and (meant := [name for name in keys_called(key, Config) if is_setting(name)]):
+        if key not in SETTING_SECTIONS and (meant := [name for name in keys_called(key, Config) if is_setting(name)]):
             raise ConfigError(f"over: {key}: names no section; write {' or '.join(meant)}")
         if not is_setting(key):
             raise ConfigError(

@@ -10,10 +10,10 @@ from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.config.keys import flat, nested
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import settled
+from fedbench.jobs.resolve import with_defaults
 from fedbench.methods.base import takes_aggregators
 from fedbench.results.plan import point_name
-from fedbench.runtime.warnings import without_effect
+from fedbench.runtime.warnings import unused_train_keys
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values
 
@@ -112,16 +112,16 @@ class ComparedMethod:
     def _seen(self, asked: Config) -> Values:
         """What a run has where a point says nothing, which conditions see."""
         try:
-            asked = settled(asked)
+            asked = with_defaults(asked)
         except ConfigError:  # a point may mend it
-            return given_in(asked)
+            return set_keys(asked)
         tree = asked.model_dump(mode="json")
         return {f"{section}.{key}": value for section in ("train", "method") for key, value in tree[section].items()}
 
     def refusal(self, config: Config, point: Values) -> str | None:
         """Why no run takes a point; None where one does."""
         try:
-            settled(self.config(config, point))
+            with_defaults(self.config(config, point))
         except ConfigError as error:
             return str(error)
         return None
@@ -138,7 +138,7 @@ class ComparedMethod:
         most: points, if not all. Raises ConfigError where nothing is left.
         """
         asked = self.config(config)
-        own = replace(space.named(self.name).without(given_in(asked)), given=self._seen(asked))
+        own = replace(space.named(self.name).without(set_keys(asked)), given=self._seen(asked))
         untuned = self.without_effect(own.axes, config)
         own = replace(own, axes={key: values for key, values in own.axes.items() if key not in untuned})
         refused: dict[str, tuple[Values, str]] = {}
@@ -163,18 +163,18 @@ class ComparedMethod:
             return ()
         if optimizer == "auto" and models.MODELS.path(asked.model.name):
             optimizer = "module"
-        idle = without_effect(methods.load(self.name), optimizer)
+        idle = unused_train_keys(methods.load(self.name), optimizer)
         return tuple(key for key in axes if key in {f"train.{name}" for name in idle})
 
 
-def given_in(config: Config) -> Values:
+def set_keys(config: Config) -> Values:
     """What is set of a method's options and of the training, by dotted key."""
     tree = config.train.model_dump(mode="json")
     given = {f"train.{key}": tree[key] for key in config.train.model_fields_set}
     return given | {f"method.{key}": value for key, value in config.method.options.items()}
 
 
-def distinct(compared: Sequence[ComparedMethod]) -> None:
+def require_distinct(compared: Sequence[ComparedMethod]) -> None:
     """Raises ConfigError where one is given twice."""
     seen: set[str] = set()
     for method in compared:

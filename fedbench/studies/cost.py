@@ -19,7 +19,7 @@ from fedbench.data.reading import published
 from fedbench.data.sources import published_of
 from fedbench.engine.fit import Amount, Fit
 from fedbench.engine.probe import probe
-from fedbench.jobs.resolve import model_defaults, settled
+from fedbench.jobs.resolve import model_defaults, with_defaults
 from fedbench.module import seeds
 from fedbench.processor import cores
 from fedbench.runtime.build import build_learner
@@ -29,9 +29,9 @@ from fedbench.runtime.resolved import ResolvedRun
 
 TESTS = 1 / 5
 """Images of their test parts, of those of the training parts."""
-POINTS = 2
+EVALUATED_MODELS = 2
 """Models of a client that are evaluated."""
-LOOK = 1 / 3
+FORWARD_SHARE = 1 / 3
 """A forward pass, of the work of a gradient step on the same image."""
 MEASURED = 12
 """Steps that are timed, at most."""
@@ -39,7 +39,7 @@ MOST = 0.3
 """Seconds that they may take, if a single one does not take longer."""
 NUMBERS = 2**20
 """Numbers of the images in a batch that is timed, at most; a larger batch takes as many times longer."""
-PACE = {"optimizer", "precision", "memory_format", "engine", "width"}
+PACE_KEYS = {"optimizer", "precision", "memory_format", "engine", "width"}
 """Keys of `train` that decide how long a step on a batch takes."""
 
 
@@ -53,7 +53,7 @@ class Cost:
     @classmethod
     def of(cls, config: Config) -> "Cost":
         """Raises ConfigError."""
-        config, dataset = settled(config), dataset_of(config.data)
+        config, dataset = with_defaults(config), dataset_of(config.data)
         return cls(
             config.model_copy(update={"partition": with_client_count(config.partition, SamplePool.of(dataset))}),
             dataset,
@@ -107,7 +107,7 @@ class Cost:
         config, clients, sample = self.config, self.config.partition.clients, self.config.evaluate.clients
         seen = min(clients, sample if isinstance(sample, int) else clients)
         each = self.tests + self.images * config.data.val
-        return ceil(config.rounds / config.evaluate.every) * seen * each * POINTS
+        return ceil(config.rounds / config.evaluate.every) * seen * each * EVALUATED_MODELS
 
     @property
     def batch(self) -> int:
@@ -118,9 +118,11 @@ class Cost:
     @property
     def seconds(self) -> float:
         """Of training and evaluation on one core, by a step that is measured now. Raises ConfigError."""
-        pace = self.config.train.model_dump(mode="json", include=PACE)
+        pace = self.config.train.model_dump(mode="json", include=PACE_KEYS)
         asked = Config(data=self.config.data, model=self.config.model, train={**pace, "batch_size": self.batch})
-        return step_seconds(asked.model_dump_json(), self.dataset) * (self.steps + LOOK * self.looks / self.batch)
+        return step_seconds(asked.model_dump_json(), self.dataset) * (
+            self.steps + FORWARD_SHARE * self.looks / self.batch
+        )
 
 
 def steps_of(config: Config) -> int:

@@ -14,10 +14,10 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.schedule import Watch
 from fedbench.results.plan import Plan
-from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, ComparedMethod, distinct
+from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, ComparedMethod, require_distinct
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values, check_space
-from fedbench.studies.tuning import Tuning, asked_with_seeds, need_validation
+from fedbench.studies.tuning import Tuning, require_validation, with_final_seeds
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 
 
@@ -66,8 +66,8 @@ def plan_grid(
     config: Config, tuning: Tuning, space: dict[str, Any] | str | None = None, baselines: Sequence[str] = BASELINES
 ) -> TuningStudy:
     """The study that a grid is, before anything of it is run. Raises ConfigError."""
-    config = asked_with_seeds(config)
-    need_validation(config)
+    config = with_final_seeds(config)
+    require_validation(config)
     if tuning.most is not None and tuning.most < 1:
         raise ConfigError(f"tune = {tuning.most}: must be a whole number >= 1; a comparison can do without tuning")
     name, search = config.method.name, tuning.search
@@ -83,7 +83,7 @@ def plan_grid(
     most = len(subject.points) if search.kind == "grid" else None
     others = [ComparedMethod.baseline(other) for other in baselines if other != name]
     others = [other.tuned_over(Space.of(other.name), config, most, search) for other in others]
-    distinct([subject, *others])
+    require_distinct([subject, *others])
     root = (config.out or Path("results")).absolute()
     told = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], own)
     folder = config.out or root / "grid" / (config.name or told)

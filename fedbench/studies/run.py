@@ -88,10 +88,10 @@ def run(
     """
     config = Config.of(config)
     open_hosts = config.resources.hosts == "auto"
-    provenance.begin(config)
+    provenance.look_at_code(config)
     resolved = resolve(config)
     config = resolved.config
-    provenance.check_current(config)
+    provenance.check_code_is_current(config)
     root = Path("results") / _experiment(experiment)
     folder = config.out or (root / config.name if config.name else run_folder.folder_of(root, config))
     result = Result(folder, config)
@@ -101,7 +101,7 @@ def run(
             raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
         if state == "done":
             run_folder.warn_about_changes([(folder, config)])
-            run_folder.tidy(folder)
+            run_folder.remove_leftovers(folder)
         else:
             _make(resolved, folder, watch or (lambda event: None), open_hosts, debug)
     if report and not (state == "done" and result.report.exists()):
@@ -118,7 +118,7 @@ def jobs_of(config: Config, folder: Path) -> list[Job]:
     A folder that the user named outlives changes of the user's code and data, which are other jobs.
     """
     named = config.out or config.name
-    if len(config.seeds) == 1 and not (named and provenance.short_print(config)):
+    if len(config.seeds) == 1 and not (named and provenance.short_fingerprint(config)):
         return [Job(config, folder, config.method.name)]
     return [Job.of(config, seed, config.out or Path("results")) for seed in config.seeds]
 

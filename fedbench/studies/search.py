@@ -8,11 +8,11 @@ from typing import Any, Literal, get_args
 from fedbench.errors import ConfigError, nearest
 from fedbench.results.plan import point_name
 from fedbench.silence import silenced
-from fedbench.studies.space import Space, Values, rounded
+from fedbench.studies.space import Space, Values, round_to_bounds
 
-Kind = Literal["grid", "random", "optuna"]
+SearchKind = Literal["grid", "random", "optuna"]
 Scheduler = Literal["none", "asha"]
-ASKED = 100
+MOST_PROPOSALS = 100
 """Proposals in a row that are illegal or known before a space counts as exhausted."""
 
 
@@ -20,7 +20,7 @@ ASKED = 100
 class Search:
     """samples: points of each space, where the kind does not list them. scheduler: whether trials are stopped early."""
 
-    kind: Kind = "grid"
+    kind: SearchKind = "grid"
     samples: int | None = None
     scheduler: Scheduler = "none"
 
@@ -29,7 +29,7 @@ class Search:
         cls, kind: str = "grid", samples: int | None = None, scheduler: str = "none", tune: Any = None
     ) -> "Search":
         """As a command or a call asks for it; tune: points of each grid, if so many. Raises ConfigError."""
-        for name, value, legal in (("search", kind, Kind), ("scheduler", scheduler, Scheduler)):
+        for name, value, legal in (("search", kind, SearchKind), ("scheduler", scheduler, Scheduler)):
             if value not in get_args(legal):
                 raise ConfigError(f"{name} = {value}: {nearest(str(value), get_args(legal))}")
         if kind == "grid" and samples is not None:
@@ -86,9 +86,9 @@ def _proposed(kind: Any, space: Space, tried: Sequence[Tried], takes: Callable[[
     search = kind(own, metric="score", mode="max", seed=len(tried))
     for point in tried:
         _tell(search, point)
-    for attempt in range(ASKED):
+    for attempt in range(MOST_PROPOSALS):
         found = search.suggest(str(attempt))
-        values = {key: rounded(found[key], domains[key]) for key in space.axes}
+        values = {key: round_to_bounds(found[key], domains[key]) for key in space.axes}
         if point_name(values) not in known and space.allows(values) and takes(values):
             return values
         search.on_trial_complete(str(attempt))  # pruned, which Optuna takes for a bad place

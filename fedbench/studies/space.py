@@ -16,7 +16,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.plan import point_name, text_of
 
 SEARCHED = ("method.", "train.")
-SCALE = 3
+FEWEST_ON_A_SCALE = 3
 """From so many numbers on the values of a key are a scale, which has two ends; fewer are a choice."""
 DISTRIBUTIONS = ("uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint", "lograndint", "choice")
 DIGITS = 4
@@ -135,10 +135,10 @@ def draw_value(values: Any, stream: np.random.RandomState) -> Any:
     """One of the values, or a number of a distribution."""
     if isinstance(values, list):
         return values[stream.randint(len(values))]
-    return rounded(values.sample(random_state=stream), values)
+    return round_to_bounds(values.sample(random_state=stream), values)
 
 
-def rounded(value: Any, distribution: Any) -> Any:
+def round_to_bounds(value: Any, distribution: Any) -> Any:
     """With as many digits as a name shows, inside the bounds."""
     if not isinstance(value, float):
         return value
@@ -190,7 +190,7 @@ def _is_end(method: str, key: str, values: Any, best: Any) -> bool:
     """values: a list, or a distribution, which has no end that was tried."""
     known = values if isinstance(values, list) else []
     numbers = {v for v in known if isinstance(v, int | float) and not isinstance(v, bool)}
-    if len(numbers) < SCALE or best not in numbers or min(numbers) < best < max(numbers):
+    if len(numbers) < FEWEST_ON_A_SCALE or best not in numbers or min(numbers) < best < max(numbers):
         return False
     section, _, name = key.partition(".")
     kind = methods.load(method).Options if section == "method" else type(Config().train)

@@ -42,19 +42,19 @@ class Tuning:
     ) -> "Tuning":
         """By the words of commands and calls. Raises ConfigError."""
         asked = Search.named(search, samples, scheduler, tune)
-        return cls(tune, asked, unique(tune_seeds), legal_point(point), legal_share(final_val), budget_steps)
+        return cls(tune, asked, legal_seeds(tune_seeds), legal_point(point), legal_share(final_val), budget_steps)
 
     def as_plan(self) -> dict[str, Any]:
         """As a plan says it."""
         return dict(point=self.point, search=self.search.kind, scheduler=self.search.scheduler)
 
 
-def asked_with_seeds(config: Config) -> Config:
+def with_final_seeds(config: Config) -> Config:
     """The configuration with the seeds of final runs: three where none are asked for."""
     return config if "seeds" in config.model_fields_set else config.model_copy(update={"seeds": list(SEEDS)})
 
 
-def unique(seeds: Sequence[int]) -> list[int]:
+def legal_seeds(seeds: Sequence[int]) -> list[int]:
     """Seeds that are legal. Raises ConfigError."""
     try:
         return Config(seeds=list(seeds)).seeds
@@ -77,7 +77,7 @@ def legal_share(value: float | None) -> float | None:
         raise ConfigError(str(error).replace("data.val", "final_val", 1)) from None
 
 
-def need_validation(config: Config, study: str = "a grid", instead: str = "") -> None:
+def require_validation(config: Config, study: str = "a grid", instead: str = "") -> None:
     """Raises ConfigError where there is nothing to choose by. instead: what else may be done."""
     if not config.data.val:
         raise ConfigError(

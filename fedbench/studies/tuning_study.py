@@ -14,9 +14,9 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance, run_folder
 from fedbench.jobs.job import Job, Outcome
-from fedbench.jobs.resolve import check, resolve, settled
+from fedbench.jobs.resolve import check, resolve, with_defaults
 from fedbench.jobs.schedule import Watch, ray_for, run_jobs
-from fedbench.jobs.tune_callbacks import Progress
+from fedbench.jobs.tune_callbacks import JobProgress
 from fedbench.results import loggers
 from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
 from fedbench.runtime.ray.liveness import ray_restarts
@@ -74,7 +74,7 @@ class TuningStudy:
     def check(self) -> Metric:
         """Try what every method is first asked to run. The metric that choices go by. Raises ConfigError."""
         remarks = dict.fromkeys(self._untuned())
-        provenance.begin(self.config, *(method.name for method in self.compared))
+        provenance.look_at_code(self.config, *(method.name for method in self.compared))
         for method in self.compared:
             run, lines = self._tried_out(method)
             remarks |= dict.fromkeys(lines)
@@ -99,7 +99,7 @@ class TuningStudy:
         for point in self.points[method.label]:
             try:
                 run = resolve(method.config(self.config, point))
-                provenance.check_current(run.config)
+                provenance.check_code_is_current(run.config)
                 (dealt,) = check(run, [self.config.seeds[0]]).values()
                 return run, dealt.warnings
             except ConfigError as error:
@@ -125,7 +125,7 @@ class TuningStudy:
     def expected(self) -> list[Config]:
         """What will be run, what is there already included."""
         return [
-            settled(asked)
+            with_defaults(asked)
             for method in self.compared
             for asked, _ in method.runs(self.config, self.config.seeds, self.tune_seeds)
         ]
@@ -218,7 +218,7 @@ class TuningStudy:
     def _job(
         self, method: ComparedMethod, values: Values, seed: int, role: EntryRole = "final", more: Values | None = None
     ) -> Job:
-        asked = resolved(method.config(self.config, {**values, **(more or {})}), self.folder)
+        asked = trial_config(method.config(self.config, {**values, **(more or {})}), self.folder)
         about = dict(values=dict(values), setting=self.setting, study=self.folder, point=self.plan.point)
         return Job.of(asked, seed, self.root, method.label, role=role, **about)
 
@@ -282,7 +282,7 @@ def _begin(studies: Sequence[TuningStudy], jobs: Sequence[Sequence[Job]]) -> tup
 
 
 def _write_and_tell(
-    studies: Sequence[TuningStudy], watch: Watch | None, outcomes: dict[str, Outcome], progress: Progress
+    studies: Sequence[TuningStudy], watch: Watch | None, outcomes: dict[str, Outcome], progress: JobProgress
 ) -> None:
     for study in studies:
         study.write()
@@ -299,7 +299,7 @@ def _propose(studies: Sequence[TuningStudy], metrics: Sequence[Metric]) -> list[
     return []
 
 
-def resolved(config: Config, folder: Path) -> Config:
+def trial_config(config: Config, folder: Path) -> Config:
     """Side by side beats inside: unless hosts are asked for, a trial is one process."""
     if config.resources.hosts == "auto":
         config.resources.hosts = 0

@@ -123,7 +123,7 @@ def record(experiment: Experiment, cell: Cell, study: TuningStudy, folder: Path)
     """What the page is to show of a cell."""
     return MadeCell(
         cell.name,
-        run_folder.relative(study.folder, folder),
+        run_folder.relative_path(study.folder, folder),
         cell.client,
         experiment.pooled,
         experiment.choice,

@@ -109,11 +109,11 @@ def test_another_study_begins_anew(capsys):
 
 
 def test_on_a_cluster_the_first_stage_says_where_trials_run(local_ray, capsys):
-    cluster.offer.cache_clear()
+    cluster.cluster_offer.cache_clear()
     stages = Stages("grid", Config(resources={"address": "127.0.0.1:1", "cpus_per_host": 2}))
     stages.update({"a": Outcome("missing")}, {})
     stages.update({"b": Outcome("missing")}, {})
     stages.stop()
-    cluster.offer.cache_clear()
+    cluster.cluster_offer.cache_clear()
     machines = f"cluster: 1 machine: {socket.gethostname()} (6 CPU)"
     assert capsys.readouterr().err.count(f"{machines}; room for 3 trials of 2 CPU at once; results come to") == 1

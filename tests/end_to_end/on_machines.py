@@ -46,7 +46,7 @@ def test_three_machines_give_the_bits_of_one_process(methods, ray, machines, tmp
 
 
 def test_a_head_without_a_gpu_gives_trials_and_hosts_those_of_the_workers(ray, machines):
-    cluster.offer.cache_clear()
+    cluster.cluster_offer.cache_clear()
     trial, hosts = (
         resolve(small(resources={"address": machines.address, "hosts": asked})).config.resources
         for asked in (0, "auto")
@@ -58,7 +58,7 @@ def test_a_head_without_a_gpu_gives_trials_and_hosts_those_of_the_workers(ray, m
     assert ray.get_runtime_context().get_node_id() not in places
     assert len(set(places)) == 2
     remove_placement_group(group)
-    assert cluster.described(ray).endswith("(2 CPU), worker-0 (1 CPU, 1 GPU), worker-1 (1 CPU, 1 GPU)")
+    assert cluster.describe_machines(ray).endswith("(2 CPU), worker-0 (1 CPU, 1 GPU), worker-1 (1 CPU, 1 GPU)")
 
 
 def test_trials_on_other_machines_leave_what_they_leave_here(ray, machines, tmp_path):

@@ -36,14 +36,6 @@ def test_they_are_those_of_the_loop_in_its_order(stacking, blobs):
         assert all(torch.equal(a, b) for a, b in zip(batch.tensors, data.batch(index), strict=True))
 
 
-def test_whole_batches_of_an_epoch_are_gathered_at_once(stacking, blobs):
-    data, asked = blobs(27), []
-    gather = data.batch
-    data.batch = lambda index: (asked.append(len(index)), gather(index))[1]
-    walked(stacking, Fit(stacking.initial(), data))
-    assert asked == [24, 3] * 2
-
-
 def test_augmented_ones_are_drawn_one_after_another(stacking, blobs):
     class Augmented(type(blobs(1))):
         augmentation = True
@@ -59,7 +51,7 @@ def test_augmented_ones_are_drawn_one_after_another(stacking, blobs):
     fit = lambda: Fit(stacking.initial(), Augmented(20))  # noqa: E731
     batches, _ = walked(stacking, fit())
     own = fit()
-    seen = stacking.engine.seen_in_training(own)
+    seen = stacking.engine.training_data(own)
     for batch in batches:
         assert torch.equal(batch.tensors[0], seen.batch(batch.index)[0])
 

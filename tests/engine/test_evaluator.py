@@ -141,7 +141,7 @@ def test_the_gradient_of_some_tensors_with_the_loss(learner, net, blobs):
 def test_a_part_drawn_anew_leaves_the_rest_and_every_stream(learner, net):
     trained = learner(net)
     start, before, head = trained.initial(), streams(), trained.layout.mask("head")
-    drawn, again, other = (trained.redrawn(start, "head", 0, client, "head") for client in (1, 1, 2))
+    drawn, again, other = (trained.redraw(start, "head", 0, client, "head") for client in (1, 1, 2))
     assert torch.equal(drawn.params[~head], start.params[~head])
     assert torch.equal(drawn.params, again.params)
     assert not torch.equal(drawn.params[head], other.params[head])

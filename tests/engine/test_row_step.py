@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedbench.engine.fit import Loss
-from fedbench.engine.row_step import CannotStackError, RowStep, StepNames, check_step
+from fedbench.engine.row_step import CannotStackError, RowStep, check_step
 
 NAMES = ("body.0.weight", "body.0.bias", "head.weight", "head.bias")
 
 
-def example(module: Any, loss: Loss | None = None) -> tuple[StepNames, list[list[Tensor]]]:
-    """The step of four of six samples in which the last layer moves: its names and tensors."""
+def step_of(module: Any, loss: Loss | None = None) -> tuple[RowStep, list[list[Tensor]]]:
+    """A step on four of six samples in which the last layer moves, and its tensors."""
     module.log = module.log_dict = lambda *args, **options: None
     own = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
     needs = {name: torch.as_tensor(value) for name, value in (loss.needs if loss else {}).items()}
@@ -24,8 +24,8 @@ def example(module: Any, loss: Loss | None = None) -> tuple[StepNames, list[list
     batch = [torch.randn(4, 6, generator=draw), torch.tensor([0, 1, 2, 0])]
     moving, frozen = ([own[name] for name in part] for part in (NAMES[2:], NAMES[:2]))
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    names = StepNames(NAMES[2:], NAMES[:2], (*buffers,), (*needs,), {})
-    return names, [moving, frozen, [*buffers.values()], batch, [*needs.values()]]
+    step = RowStep(module, loss, [*NAMES[2:], *NAMES[:2], *buffers], [*needs], {})
+    return step, [moving, [*frozen, *buffers.values()], batch, [*needs.values()]]
 
 
 def stack_of(parts: list[list[Tensor]], width: int) -> list[list[Tensor]]:
@@ -45,14 +45,14 @@ def module(net) -> Any:
 
 
 def test_it_computes_what_the_module_does_on_the_tensors_that_it_is_given(module):
-    names, parts = example(module)
+    step, parts = step_of(module)
     own = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     moved = [tensor + 1 for tensor in parts[0]]
-    loss, gradients, logged = run(RowStep(module, None, names), [moved, *parts[1:]])
+    loss, gradients, logged = run(step, [moved, *parts[1:]])
     assert all(torch.equal(tensor, own[name]) for name, tensor in module.state_dict().items())
     for parameter, tensor in zip((module.head.weight, module.head.bias), moved, strict=True):
         parameter.data = tensor.detach().clone()
-    expected = F.cross_entropy(module(parts[3][0]), parts[3][1])
+    expected = F.cross_entropy(module(parts[2][0]), parts[2][1])
     slopes = torch.autograd.grad(expected, [module.head.weight, module.head.bias])
     assert torch.equal(loss, expected.detach())
     assert all(torch.equal(a, b) for a, b in zip(gradients, slopes, strict=True))
@@ -60,8 +60,8 @@ def test_it_computes_what_the_module_does_on_the_tensors_that_it_is_given(module
 
 
 def test_in_a_stack_every_client_has_its_own(module):
-    names, parts = example(module)
-    step, rows = RowStep(module, None, names), stack_of(parts, 3)
+    step, parts = step_of(module)
+    rows = stack_of(parts, 3)
     rows[0][0][1] *= 2
     loss, gradients, _ = run(step, rows, stacked=True)
     first = run(step, parts)
@@ -79,10 +79,10 @@ def test_tied_tensors_are_one(net):
             self.head.weight = self.body.weight
 
     module = Tied()
-    names = StepNames(("body.weight",), ("body.bias", "head.bias"), (), (), {})
+    step = RowStep(module, None, ["body.weight", "body.bias", "head.bias"], [], {})
     own = [tensor.detach() for tensor in (module.body.weight, module.body.bias, module.head.bias)]
     batch = [torch.randn(4, 6), torch.tensor([0, 1, 2, 0])]
-    _, (found,), _ = run(RowStep(module, None, names), [[own[0].clone()], own[1:], [], batch, []])
+    _, (found,), _ = run(step, [[own[0].clone()], own[1:], batch, []])
     (expected,) = torch.autograd.grad(F.cross_entropy(module(batch[0]), batch[1]), [module.body.weight])
     assert torch.equal(found, expected)
 
@@ -95,13 +95,13 @@ def counting(net: Any, batch: Any, s: Any) -> Tensor:
 @pytest.mark.parametrize("width", [None, 2])
 def test_a_loss_writes_to_what_it_is_given_and_a_check_leaves_that_alone(width, module):
     loss = Loss(counting, count=torch.zeros(()), mu=2.0)
-    names, parts = example(module, loss)
-    check_step(module, loss, names, parts)
+    step, parts = step_of(module, loss)
+    check_step(step, parts)
     parts = stack_of(parts, width) if width else parts
-    count = parts[4][0]
+    count = parts[3][0]
     for number in range(3):
         assert torch.equal(count, torch.full_like(count, number))
-        run(RowStep(module, loss, names), parts, stacked=bool(width))
+        run(step, parts, stacked=bool(width))
 
 
 @pytest.mark.parametrize("width", [None, 2])
@@ -113,19 +113,17 @@ def test_what_is_logged_comes_out(width, net):
             self.log_dict({"half": loss / 2, "samples": len(batch[0])})
             return loss
 
-    module = Talks()
-    names, parts = example(module)
-    check_step(module, None, names, parts)
-    step = RowStep(module, None, names)
+    step, parts = step_of(Talks())
+    check_step(step, parts)
     loss, _, logged = run(step, stack_of(parts, width) if width else parts, stacked=bool(width))
-    assert step.logged.calls == [("loss", {"prog_bar": True}), ("half", {}), ("samples", {})]
+    assert step.logs.calls == [("loss", {"prog_bar": True}), ("half", {}), ("samples", {})]
     for value, expected in zip(logged, (loss, loss / 2, torch.full_like(loss, 4)), strict=True):
         torch.testing.assert_close(value, expected, check_dtype=False)
 
 
 def refused(module: Any) -> str:
     with pytest.raises(CannotStackError) as caught:
-        check_step(module, None, *example(module))
+        check_step(*step_of(module))
     return str(caught.value)
 
 
@@ -242,7 +240,7 @@ def test_a_module_that_cannot_be_copied_says_so(net):
 
 def test_a_number_of_the_batch_that_nobody_asks_for_is_no_obstacle(net):
     module = with_step(net, own_step(lambda net, number: None))
-    check_step(module, None, *example(module))
+    check_step(*step_of(module))
 
 
 @pytest.mark.parametrize("width", [None, 2])
@@ -258,13 +256,13 @@ def test_batch_normalisation_changes_its_statistics_in_place(width, net):
     own, kept = dict(module.named_parameters()), dict(module.named_buffers())
     x, y = torch.randn(4, 6), torch.tensor([0, 1, 2, 0])
     copies = [tensor.clone() for tensor in kept.values()]
-    names = StepNames((*own,), (), (*kept,), (), {})
-    parts = [[p.detach().clone() for p in own.values()], [], copies, [x, y], []]
-    check_step(module, None, names, parts)
+    step = RowStep(module, None, [*own, *kept], [], {})
+    parts = [[p.detach().clone() for p in own.values()], copies, [x, y], []]
+    check_step(step, parts)
     assert all(torch.equal(a, b) for a, b in zip(copies, kept.values(), strict=True)), "a check changes nothing"
     parts = stack_of(parts, width) if width else parts
-    run(RowStep(module, None, names), parts, stacked=bool(width))
+    run(step, parts, stacked=bool(width))
     assert all(torch.equal(a, b) for a, b in zip(copies, kept.values(), strict=True)) == bool(width)
     module(x)
-    for changed, expected in zip(parts[2], kept.values(), strict=True):
+    for changed, expected in zip(parts[1], kept.values(), strict=True):
         torch.testing.assert_close(changed[-1] if width else changed, expected)

@@ -168,7 +168,9 @@ def test_a_run_that_was_begun_with_other_code_is_not_gone_on_with(here):
 def test_a_run_that_does_not_say_with_which_code_it_was_made_is_not_taken_for_done(here, caplog):
     config = asked("method", 1.0, rounds=1)
     folder, _ = run_of(config)
-    old = folder.rename(folder.with_name(folder.name.replace(f"-{provenance.short_print(resolve(config).config)}", "")))
+    old = folder.rename(
+        folder.with_name(folder.name.replace(f"-{provenance.short_fingerprint(resolve(config).config)}", ""))
+    )
     environment = json.loads((old / "environment.json").read_text())
     del environment["code"]
     (old / "environment.json").write_text(json.dumps(environment))
@@ -337,7 +339,7 @@ def test_other_data_are_another_run(here):
 
 def test_what_is_fedbenchs_own_is_known_by_its_name_alone(here):
     config = resolve(small("fedbench.methods.fedper:FedPer")).config
-    assert provenance.code(config) == provenance.told(config) == {}
+    assert provenance.code(config) == provenance.code_record(config) == {}
     assert default_name(config).endswith(f"-{config.key()}-s0")
 
 
@@ -359,6 +361,6 @@ def test_the_parts_that_a_model_is_made_of_are_code_of_the_run_too(tmp_path, mon
         (tmp_path / f"{name}.py").write_text("class Body: pass\nclass Deep: pass\nclass Lit: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert set(provenance.code(asked)) == {"model", "model part own_part:Body", "model part own_inner:Deep"}
-    before = provenance.short_print(asked)
+    before = provenance.short_fingerprint(asked)
     (tmp_path / "own_inner.py").write_text("class Deep:\n    width = 2\n")
-    assert provenance.short_print(asked) != before
+    assert provenance.short_fingerprint(asked) != before

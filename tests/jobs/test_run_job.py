@@ -9,7 +9,7 @@ import pytest
 
 from fedbench.data.partitions import Partition, partition
 from fedbench.errors import ConfigError
-from fedbench.jobs.description import FILES
+from fedbench.jobs.description import DESCRIPTION_FILES
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_folder import locked_folder
@@ -71,7 +71,7 @@ def asked(folder: Path) -> tuple[Job, ResolvedRun, Partition]:
 def fail(job: Job, resolved: ResolvedRun, dealt: Partition, error: Exception) -> None:
     """An error in the midst of a job."""
     with open_job(job, resolved, dealt, lambda event: None):
-        assert {path.name for path in job.folder.iterdir()} >= {*FILES} - {"partition.npz"}
+        assert {path.name for path in job.folder.iterdir()} >= {*DESCRIPTION_FILES} - {"partition.npz"}
         raise error
 
 

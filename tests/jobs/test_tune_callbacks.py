@@ -11,7 +11,7 @@ from fedbench.jobs import tune_callbacks
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_job import write_error
-from fedbench.jobs.tune_callbacks import evaluations, halving, job_queue, progress_callback, trial_name
+from fedbench.jobs.tune_callbacks import halving, job_queue, progress_callback, scores_by_round, trial_name
 from fedbench.studies.run import run
 from tests.runtime.rounds import small
 
@@ -67,7 +67,7 @@ def test_what_an_earlier_command_saw_counts(tmp_path):
     asked = small(out=str(tmp_path / "old"), rounds=9)
     run(asked, report=False)
     old = Job(resolve(asked).config, tmp_path / "old", "fedper", "candidate", {"train.lr": -1})
-    scores = evaluations(old)
+    scores = scores_by_round(old)
     assert [round for round, _ in scores] == list(range(1, 10))
     lines = [json.loads(line) for line in (tmp_path / "old" / "metrics.jsonl").read_text().splitlines()]
     assert [score for _, score in scores] == [line["val_accuracy"] for line in lines if line["point"] == "after_agg"]

@@ -337,7 +337,7 @@ MUTANTS = [
     ("the own loss is not scaled", "loss.to(taught).lerp(", "(loss / (1 - s.lam)).to(taught).lerp("),
     ("the participation counts before its average", "self.options.mu, count,", "self.options.mu, count + 1,"),
     ("the inherited model is uploaded", "self.upload(client, trained,", "self.upload(client, past,"),
-    ("augmented images are taught by others", "of_batch if learner.alters(client.train) else None", "None"),
+    ("augmented images are taught by others", "of_batch if learner.changes_batches(client.train) else None", "None"),
     ("the global model teaches", "self._lesson(client, past)", "self._lesson(client, received)"),
     (
         "running statistics are not averaged",

@@ -43,7 +43,7 @@ def test_weights_go_in_and_out_with_buffers_and_counters(flat):
 
 def test_another_vector_is_shown_for_a_while(flat):
     own = flat.w.clone()
-    with flat.shown(torch.zeros_like(own)):
+    with flat.pointing_to(torch.zeros_like(own)):
         assert not flat.module.head.weight.any()
     assert torch.equal(flat.w, own)
     assert flat.module.head.weight.data_ptr() == flat.w[12:].data_ptr()

@@ -29,7 +29,7 @@ def test_only_hooks_that_a_module_overrides_are_called():
     assert list(hooks.calls) == ["on_train_start", "on_before_batch_transfer", "on_after_batch_transfer"]
     assert hooks("on_train_start") == "started"
     assert hooks("on_fit_end") is None
-    assert hooks.transferred(1, "cpu") == 20
+    assert hooks.transfer(1, "cpu") == 20
 
 
 def test_the_context_knows_the_plan_and_refuses_what_it_has_not():

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, TensorDataset
 from fedbench import methods
 from fedbench.config import Config
 from fedbench.data.partitions import partition
-from fedbench.jobs.description import describe
+from fedbench.jobs.description import describe_run
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.drive import drive
 from fedbench.runtime.driver import Driver
@@ -156,4 +156,4 @@ def described(config: Config, folder: Path) -> None:
     resolved = resolve(config)
     config, dataset = resolved.config, resolved.dataset
     folder.mkdir()
-    describe(folder, resolved, {0: partition(dataset, config, 0)})
+    describe_run(folder, resolved, {0: partition(dataset, config, 0)})

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedbench.config.counts import count_of
-from fedbench.runtime.sampling import evaluated, participants
+from fedbench.runtime.sampling import evaluated_clients, participants
 
 
 def test_everybody_without_a_share():
@@ -38,9 +38,14 @@ def test_everybody_is_drawn_equally_often():
 
 
 def test_who_is_evaluated_is_fixed_for_the_run():
-    assert evaluated(0, 10, None) == evaluated(0, 10, 10) == evaluated(0, 10, 99) == list(range(10))
-    assert evaluated(0, 10, "all") == list(range(10))
-    sample = evaluated(0, 100, 7)
+    assert (
+        evaluated_clients(0, 10, None)
+        == evaluated_clients(0, 10, 10)
+        == evaluated_clients(0, 10, 99)
+        == list(range(10))
+    )
+    assert evaluated_clients(0, 10, "all") == list(range(10))
+    sample = evaluated_clients(0, 100, 7)
     assert len(set(sample)) == 7
-    assert sample == sorted(sample) == evaluated(0, 100, 7)
-    assert sample != evaluated(1, 100, 7)
+    assert sample == sorted(sample) == evaluated_clients(0, 100, 7)
+    assert sample != evaluated_clients(1, 100, 7)

@@ -15,7 +15,7 @@ from fedbench.methods.messages import Upload
 from fedbench.runtime import sums
 from fedbench.runtime.exchange import Reply
 from fedbench.runtime.ray.hosts import RayHosts
-from fedbench.runtime.sums import FEW, Total, gathered, shares_of
+from fedbench.runtime.sums import FEW, Total, merged_uploads, upload_shares
 from tests.runtime.accidents import broken
 from tests.runtime.rounds import driver, play, small
 
@@ -51,7 +51,7 @@ def added(uploads: list[Upload], weights: dict[int, float], hosts: int) -> Uploa
     totals = [Total() for _ in range(hosts)]
     for upload in reversed(uploads):
         totals[upload.client % hosts].take(upload, weights[upload.client])
-    (mean,) = gathered(uploads, totals, weights)
+    (mean,) = merged_uploads(uploads, totals, weights)
     return mean
 
 
@@ -91,19 +91,19 @@ def test_the_mean_does_what_all_uploads_do(method, aggregator, tmp_path, monkeyp
 
 def test_only_rounds_of_many_are_added_up_and_only_where_the_mean_suffices():
     trainers = range(FEW + 1)
-    found = shares_of(made().method, trainers)
+    found = upload_shares(made().method, trainers)
     assert sum(found.values()) == pytest.approx(1)
     assert sorted(found) == [*trainers]
-    assert not shares_of(made().method, trainers[:-1])
-    assert not shares_of(made("fedcac").method, trainers)
-    assert not shares_of(made(aggregator="median").method, trainers)
-    assert set(shares_of(made(method__weighting="uniform").method, trainers).values()) == {1 / (FEW + 1)}
+    assert not upload_shares(made().method, trainers[:-1])
+    assert not upload_shares(made("fedcac").method, trainers)
+    assert not upload_shares(made(aggregator="median").method, trainers)
+    assert set(upload_shares(made(method__weighting="uniform").method, trainers).values()) == {1 / (FEW + 1)}
 
 
 def test_weights_are_those_of_the_method():
     run = made(partition={"name": "dirichlet", "clients": FEW + 1})
     sizes = run.context.sizes
-    assert shares_of(run.method, range(FEW + 1)) == {c: pytest.approx(n / sum(sizes)) for c, n in enumerate(sizes)}
+    assert upload_shares(run.method, range(FEW + 1)) == {c: pytest.approx(n / sum(sizes)) for c, n in enumerate(sizes)}
 
 
 def test_any_number_of_hosts_makes_the_same_mean():
@@ -121,7 +121,7 @@ def test_any_number_of_hosts_makes_the_same_mean():
 def test_who_did_not_come_has_no_part_in_the_mean():
     weights = dict.fromkeys(range(10), 0.1)
     came = uploads_of(10)[2:5]
-    (mean,) = gathered(came, [total_of(came, weights)], weights)
+    (mean,) = merged_uploads(came, [total_of(came, weights)], weights)
     torch.testing.assert_close(mean.params, torch.stack([u.params for u in uploads_of(10)[2:5]]).mean(0))
 
 

@@ -9,8 +9,13 @@ from fedbench.aggregation.rules import make
 from fedbench.config import AggregatorConfig
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
-from fedbench.runtime.warnings import said as said_of
-from fedbench.runtime.warnings import sampled, tied, unheeded, unstacked
+from fedbench.runtime.warnings import (
+    method_warnings,
+    warn_of_engine,
+    warn_of_sample,
+    warn_of_tied_head,
+    warn_of_unused_rates,
+)
 from tests.runtime.networks import Awkward
 from tests.runtime.rounds import driver, small
 
@@ -27,11 +32,11 @@ class Tied(Awkward):
         self.classifier.weight = self.body[2].weight  # type: ignore[assignment]
 
 
-def said(method: str = "fedavg", **more) -> list[str]:
+def lines_of(method: str = "fedavg", **more) -> list[str]:
     resolved = resolve(small(method, **more))
     config = resolved.config
     method_of_run = driver(resolved).method
-    return [*unheeded(config, method_of_run), *tied(method_of_run)]
+    return [*warn_of_unused_rates(config, method_of_run), *warn_of_tied_head(method_of_run)]
 
 
 @pytest.mark.parametrize(
@@ -43,16 +48,16 @@ def said(method: str = "fedavg", **more) -> list[str]:
 )
 def test_values_that_a_models_own_optimiser_does_not_know_are_named(train, keys):
     line = f"{keys}: without effect on the steps of the model's configure_optimizers; "
-    assert said(model=OWN, train=train) == [f"{line}set it there, or choose --train.optimizer sgd"]
-    assert said(model=OWN, train=train | {"optimizer": "sgd"}) == said(train=train) == []
+    assert lines_of(model=OWN, train=train) == [f"{line}set it there, or choose --train.optimizer sgd"]
+    assert lines_of(model=OWN, train=train | {"optimizer": "sgd"}) == lines_of(train=train) == []
 
 
 def test_a_method_that_brings_its_optimiser_heeds_them():
-    assert said("co-pfl", model=OWN, train={"optimizer": "module", "lr": 5}) == []
+    assert lines_of("co-pfl", model=OWN, train={"optimizer": "module", "lr": 5}) == []
 
 
 def test_what_nobody_set_is_not_named():
-    assert said(model=OWN, train={"lr_decay": 0.9}) == said("fedrep", model=OWN, train={}) == []
+    assert lines_of(model=OWN, train={"lr_decay": 0.9}) == lines_of("fedrep", model=OWN, train={}) == []
 
 
 @pytest.mark.parametrize(
@@ -65,10 +70,10 @@ def test_what_nobody_set_is_not_named():
 )
 def test_a_tensor_of_head_and_body_is_named_with_its_side(method, side):
     model = {"name": "tests.runtime.test_warnings:Tied", "head": "classifier"}
-    (line,) = said(method, model=model, train={})
+    (line,) = lines_of(method, model=model, train={})
     assert line.startswith("body.2.weight belongs to the head 'classifier' and to the body: ")
     assert line.endswith(f" counts it as {side}")
-    assert said("fedavg", model=model, train={}) == said(method, model=OWN, train={}) == []
+    assert lines_of("fedavg", model=model, train={}) == lines_of(method, model=OWN, train={}) == []
 
 
 def test_what_method_and_aggregator_say_is_said_before_round_1():
@@ -80,15 +85,15 @@ def test_what_method_and_aggregator_say_is_said_before_round_1():
 def test_an_aggregator_is_refused_by_the_name_that_the_method_was_asked_for():
     resolved = resolve(small("fedcac"))
     method = driver(resolved).method
-    assert said_of(method, "fedcac") == []
+    assert method_warnings(method, "fedcac") == []
     method.context = replace(method.context, aggregator=make(AggregatorConfig(name="median")))
     with pytest.raises(ConfigError, match="the server half of method my-name does not average"):
-        said_of(method, "my-name")
+        method_warnings(method, "my-name")
 
 
 def test_a_sample_of_the_clients_is_said():
-    assert sampled(10, 10) == []
-    (line,) = sampled(1000, 100_000)
+    assert warn_of_sample(10, 10) == []
+    (line,) = warn_of_sample(1000, 100_000)
     assert line.startswith("scores are those of 1,000 of 100,000 clients")
 
 
@@ -109,7 +114,7 @@ def test_a_sample_of_the_clients_is_said():
 )
 def test_what_the_stack_is_not_for(method, train, line):
     resolved = resolve(small(method, **{f"train__{key}": value for key, value in train.items()}))
-    assert unstacked(driver(resolved).method) == ([line] if line else [])
+    assert warn_of_engine(driver(resolved).method) == ([line] if line else [])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.studies.compared_methods import ComparedMethod, distinct
+from fedbench.studies.compared_methods import ComparedMethod, require_distinct
 from fedbench.studies.space import Space
 
 OWN = "tests.runtime.accidents:Clumsy"
@@ -39,8 +39,8 @@ def test_a_variant_is_on_the_same_clients_as_all(key):
 
 def test_nobody_enters_twice():
     with pytest.raises(ConfigError, match="fedper is given twice"):
-        distinct([ComparedMethod.parse("fedper"), ComparedMethod.parse("fedper")])
-    distinct([ComparedMethod.parse("fedper"), ComparedMethod.parse("fedper:head_init=own")])
+        require_distinct([ComparedMethod.parse("fedper"), ComparedMethod.parse("fedper")])
+    require_distinct([ComparedMethod.parse("fedper"), ComparedMethod.parse("fedper:head_init=own")])
 
 
 def test_everybody_is_asked_the_same_but_for_its_own():

@@ -5,7 +5,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.studies.search import Search
-from fedbench.studies.tuning import Tuning, asked_with_seeds, legal_point, legal_share, need_validation, unique
+from fedbench.studies.tuning import Tuning, legal_point, legal_seeds, legal_share, require_validation, with_final_seeds
 
 
 def test_words_become_what_a_plan_says():
@@ -16,9 +16,9 @@ def test_words_become_what_a_plan_says():
 
 
 def test_without_a_validation_split_there_is_nothing_to_choose_by():
-    need_validation(Config())
+    require_validation(Config())
     with pytest.raises(ConfigError, match=r"data\.val = 0"):
-        need_validation(Config(data={"val": 0}))
+        require_validation(Config(data={"val": 0}))
 
 
 def test_points_and_shares_that_are_legal():
@@ -31,7 +31,7 @@ def test_points_and_shares_that_are_legal():
 
 
 def test_three_seeds_unless_others_are_asked_for():
-    assert asked_with_seeds(Config()).seeds == [0, 1, 2]
-    assert asked_with_seeds(Config(seeds=[5])).seeds == [5]
+    assert with_final_seeds(Config()).seeds == [0, 1, 2]
+    assert with_final_seeds(Config(seeds=[5])).seeds == [5]
     with pytest.raises(ConfigError, match="tune_seeds"):
-        unique([3, 3])
+        legal_seeds([3, 3])

@@ -11,7 +11,7 @@ from ray import tune
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import Job
-from fedbench.jobs.run_folder import changes
+from fedbench.jobs.run_folder import changed_keys
 from fedbench.results.files import write_json_atomically
 from fedbench.results.plan import Entry, Plan
 from fedbench.studies.compared_methods import ComparedMethod
@@ -106,7 +106,7 @@ def test_final_runs_differ_from_what_was_tried_in_what_they_hold_out_alone(tmp_p
         found[share] = made.finals()
     assert [job.values for job in found[0.0]] == [choice] * 2
     for same, other in zip(found[None], found[0.0], strict=True):
-        assert changes(same.config, other.config) == ["data.val: 0.1 -> 0.0"]
+        assert changed_keys(same.config, other.config) == ["data.val: 0.1 -> 0.0"]
 
 
 def test_a_point_that_cannot_be_built_does_not_hold_back_the_others(tmp_path):

@@ -55,14 +55,15 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     if config.public.size:
         public, reserved = draw_public(source, config.public, seed)
         source = source.without(reserved)
-    train, test = scheme.deal(source, checked(options), random_stream(seed, "deal"))
+    keys = checked(options)
+    train, test = scheme.deal(source, keys, random_stream(seed, "deal"))
     val = draw_validation(train, source.labels, config.data.val, random_stream(seed, "val"))
     warnings = [
         *unused_key_warnings(options),
         *repeated_image_warnings(train, "training"),
         *repeated_image_warnings(test, "test"),
     ]
-    warnings += scheme.remarks(source, checked(options))
+    warnings += scheme.remarks(source, keys)
     if source.val_rows:
         val, line = own_validation(train, val, source, config)
         warnings.append(line)

@@ -79,7 +79,7 @@ def load(name: str) -> Scheme:
 
 def readers(key: str) -> list[str]:
     """The schemes that read a key which not all read; with the size that they take where none is given."""
-    kinds = {name: load(name) for name in names() if name != FILE_SCHEME}
+    kinds = dict(SCHEMES.working())
     sizes = {name: f" {kind.sizes[key]}" for name, kind in kinds.items() if key in kind.sizes}
     found = [f"{name}{sizes.get(name, '')}" for name, kind in kinds.items() if key in kind.reads]
     return [*found, FILE_SCHEME] if key in FILE_KEYS - COMMON_KEYS else found

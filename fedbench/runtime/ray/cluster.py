@@ -24,7 +24,7 @@ from fedbench.runtime.ray.placement_groups import check_resources
 log = logging.getLogger("fedbench")
 
 STORE_SHARE = 0.25
-NAMED = 8
+MOST_NAMED_MACHINES = 8
 """So many machines of a cluster are told one by one."""
 COMMAND = "FEDBENCH_COMMAND"
 """Variable by which the processes of a local Ray know what the user typed."""
@@ -90,7 +90,7 @@ class Offer:
 
 
 @cache
-def offer(address: str) -> Offer:
+def cluster_offer(address: str) -> Offer:
     """As of the first time it was asked for. Raises ConfigError."""
     with connected(Config(resources={"address": address})) as ray:
         return Offer(dict(ray.available_resources()), [dict(node["Resources"]) for node in alive(ray)])
@@ -101,16 +101,16 @@ def alive(ray: Any) -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
 
 
-def described(ray: Any) -> str:
+def describe_machines(ray: Any) -> str:
     """`3 machines: head (0 CPU), worker-1 (8 CPU, 1 GPU), worker-2 (8 CPU, 1 GPU)`."""
     machines = []
     for node in alive(ray):
         has = {kind: node["Resources"].get(kind, 0.0) for kind in ("CPU", "GPU")}
         amounts = ", ".join(f"{amount:g} {kind}" for kind, amount in has.items() if amount or kind == "CPU")
         machines.append(f"{node['NodeManagerHostname']} ({amounts})")
-    more = f" and {len(machines) - NAMED} more" if len(machines) > NAMED else ""
+    more = f" and {len(machines) - MOST_NAMED_MACHINES} more" if len(machines) > MOST_NAMED_MACHINES else ""
     noun = "machine" if len(machines) == 1 else "machines"
-    return f"{len(machines)} {noun}: {', '.join(sorted(machines)[:NAMED])}{more}"
+    return f"{len(machines)} {noun}: {', '.join(sorted(machines)[:MOST_NAMED_MACHINES])}{more}"
 
 
 def _init(ray: Any, config: Config, cpus: float | None) -> None:
@@ -137,10 +137,10 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
     # More hosts than cores is slow and legal: results do not depend on the number of hosts.
     asked = dict(num_cpus=max(available, needed), object_store_memory=_store_bytes(), include_dashboard=False)
     log.info("starting Ray")
-    patiently(lambda: ray.init(address="local", **asked, **quiet), ray.shutdown)
+    start_with_retries(lambda: ray.init(address="local", **asked, **quiet), ray.shutdown)
 
 
-def patiently(start: Callable[[], object], undo: Callable[[], object]) -> None:
+def start_with_retries(start: Callable[[], object], undo: Callable[[], object]) -> None:
     """Start a Ray, which fails now and then; what a start left half done is undone.
 
     Raises ConfigError with what the last start said.

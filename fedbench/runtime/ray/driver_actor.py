@@ -110,7 +110,7 @@ def _with_driver(ray: Any, left: dict[int, SeedTask], on_event: OnEvent, say: Ca
     )
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     if resources.address != "local":
-        say(f"cluster: {cluster.described(ray)}")
+        say(f"cluster: {cluster.describe_machines(ray)}")
         say(f"results and checkpoints: {first.folder} on this machine")
     try:
         for _ in range(retries.DRIVER):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Post:
+class HostAddress:
     """What a host is told of its place. node: the driver's; folder: of the driver's scratch, for hosts on that node.
 
     base: where scratch folders of other nodes lie, if that was asked for. states: where the states of hosts on the
@@ -40,7 +40,7 @@ class Post:
 
 
 @dataclass(frozen=True)
-class Standing:
+class HostStatus:
     """Where a host is: its node, the name of that machine, and whether the data set is missing there."""
 
     node: str
@@ -56,7 +56,7 @@ class HostActor:
 
         self._scratch: Scratch | None = None
 
-    def begin(self, setup: Setup, post: Post, files: Mapping[str, Any] | None = None) -> Standing:
+    def begin(self, setup: Setup, post: HostAddress, files: Mapping[str, Any] | None = None) -> HostStatus:
         """Make ready for a run. files: references to those of the data set, for a machine that lacks it.
 
         Raises ConfigError that names the machine, if it is not the driver's.
@@ -69,7 +69,7 @@ class HostActor:
         from fedbench.runtime.host import Host
         from fedbench.runtime.resolved import ResolvedRun
 
-        standing = Standing(ray.get_runtime_context().get_node_id(), socket.gethostname())
+        standing = HostStatus(ray.get_runtime_context().get_node_id(), socket.gethostname())
         torch.set_num_threads(setup.config.train.threads)
         keep_freed_memory()
         self.end()
@@ -87,7 +87,7 @@ class HostActor:
             raise error if near else ConfigError(f"machine {standing.machine}: {error}") from None
         return standing
 
-    def _own(self, post: Post, bytes: int) -> Path:
+    def _own(self, post: HostAddress, bytes: int) -> Path:
         """A folder on this machine, that of the host which this one takes the place of where it is still there."""
         from fedbench.runtime.scratch import Scratch
 

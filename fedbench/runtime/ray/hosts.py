@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.runtime import retries
-from fedbench.runtime.ray.host_actor import HostActor, Post, Standing
+from fedbench.runtime.ray.host_actor import HostActor, HostAddress, HostStatus
 from fedbench.runtime.ray.placement_groups import reserve
 
 if TYPE_CHECKING:
@@ -91,12 +91,13 @@ class RayHosts:
             each = f"{self._cpus:g} CPU" + (f" and {self._gpus:g} GPU" if self._gpus else "")
             kept = f"files in {self._states.folder.parent}" if self._states else "in memory"
             self.remarks.append(
-                f"hosts: {placed(found)}, each with {each}; private states lie on the machines of their hosts ({kept})"
+                f"hosts: {placement_text(found)}, each with {each}; private states lie on the machines of their hosts "
+                f"({kept})"
             )
 
     def _begin(self, index: int, files: Mapping[str, Any] | None = None) -> Any:
         states = self._states and self._states.folder
-        post = Post(index, self._node, self._scratch.folder, self._base, states)
+        post = HostAddress(index, self._node, self._scratch.folder, self._base, states)
         return self._actors[index].begin.remote(self._setup, post, files)
 
     def _files(self) -> dict[str, Any]:
@@ -240,7 +241,7 @@ class RayHosts:
             remove_placement_group(self._group)
 
 
-def placed(standings: Sequence[Standing]) -> str:
+def placement_text(standings: Sequence[HostStatus]) -> str:
     """`2 on node-a, 1 on node-b`."""
     counts = Counter(standing.node for standing in standings)
     names = {standing.node: standing.machine for standing in standings}

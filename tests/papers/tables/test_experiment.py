@@ -18,11 +18,11 @@ from fedbench.config.counts import count_of
 from fedbench.config.keys import nested
 from fedbench.data import partition
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import settled
+from fedbench.jobs.resolve import with_defaults
 from fedbench.methods.base import Method
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
-from fedbench.runtime.warnings import said
+from fedbench.runtime.warnings import method_warnings
 from fedbench_papers.tables.experiment import FOLDER, SCALES, Experiment, names, sets
 from tests.papers.tables.sets import published
 
@@ -76,7 +76,7 @@ def warnings(method: Method, config: Config) -> list[str]:
     public, drawn = config.public.size or 0, count_of(config.partition.clients, config.participation)
     more = {"train": config.train, "rounds": config.rounds, "public": public, "drawn": drawn}
     method.context = replace(method.context, **more)
-    return said(method, config.method.name)
+    return method_warnings(method, config.method.name)
 
 
 def asked(experiment: Experiment) -> Iterator[tuple[str, Config]]:
@@ -92,7 +92,7 @@ def asked(experiment: Experiment) -> Iterator[tuple[str, Config]]:
 def test_no_experiment_asks_for_what_its_method_warns_of(paper):
     alike: dict[str, list[tuple[str, Config]]] = {}
     for where, config in chain.from_iterable(asked(Experiment.load(name)) for name in RUN if name.startswith(paper)):
-        config, dataset = settled(config), published(config.data.name)
+        config, dataset = with_defaults(config), published(config.data.name)
         method, model = config.method.model_dump_json(), config.model.model_dump_json()
         key = f"{method} {model} {dataset.shape} {dataset.classes} {config.partition.clients}"
         alike.setdefault(key, []).append((where, config))
@@ -104,14 +104,14 @@ def test_no_experiment_asks_for_what_its_method_warns_of(paper):
 
 @pytest.mark.parametrize("name", PRESET_NAMES)
 def test_no_preset_asks_for_what_its_method_warns_of(name):
-    config = settled(Config(**nested(layered(name, None, {}))))
+    config = with_defaults(Config(**nested(layered(name, None, {}))))
     assert warnings(made(config), config) == []
 
 
 def test_what_a_method_warns_of_is_seen():
     """Without this the two tests above would say nothing."""
     keys = {"data.name": "svhn", "model.name": "avgcnn", "method.name": "fedobp", "method.scope": "head"}
-    few, more = (settled(Config(**nested({**keys, "method.quantile": q}))) for q in (0.9999, 0.983))
+    few, more = (with_defaults(Config(**nested({**keys, "method.quantile": q}))) for q in (0.9999, 0.983))
     assert "leaves none of 5130 numbers personal" in warnings(made(few), few)[0]
     assert warnings(made(more), more) == []
 

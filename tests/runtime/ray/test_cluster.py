@@ -24,16 +24,16 @@ def test_the_callers_environment_is_as_it_was(monkeypatch):
 
 
 def test_what_a_cluster_has_free_is_asked_once(local_ray):
-    cluster.offer.cache_clear()
-    offer = cluster.offer("127.0.0.1:1")  # the connection that is there is used
+    cluster.cluster_offer.cache_clear()
+    offer = cluster.cluster_offer("127.0.0.1:1")  # the connection that is there is used
     assert offer.free["CPU"] <= 6
     assert [machine["CPU"] for machine in offer.machines] == [6]
-    assert cluster.offer("127.0.0.1:1") is offer
-    cluster.offer.cache_clear()
+    assert cluster.cluster_offer("127.0.0.1:1") is offer
+    cluster.cluster_offer.cache_clear()
 
 
 def test_machines_are_told_by_name_with_what_they_have(local_ray):
-    assert cluster.described(local_ray) == f"1 machine: {socket.gethostname()} (6 CPU)"
+    assert cluster.describe_machines(local_ray) == f"1 machine: {socket.gethostname()} (6 CPU)"
 
 
 @pytest.mark.parametrize(("local", "found"), [(True, "0"), (False, None)])
@@ -53,7 +53,7 @@ def test_a_ray_that_does_not_start_is_tried_again_and_then_said_in_one_line(capl
         if len(starts) < 2:
             raise TimeoutError("not yet")
 
-    cluster.patiently(late, lambda: starts.append("undone"))
+    cluster.start_with_retries(late, lambda: starts.append("undone"))
     assert starts == ["tried", "undone", "tried"]
     assert caplog.messages == ["Ray did not start, it is tried again: not yet"]
 
@@ -61,7 +61,7 @@ def test_a_ray_that_does_not_start_is_tried_again_and_then_said_in_one_line(capl
         raise Exception("The current node timed out.\nLast lines of its log: ...")
 
     with pytest.raises(ConfigError) as error:
-        cluster.patiently(never, lambda: None)
+        cluster.start_with_retries(never, lambda: None)
     assert str(error.value).startswith("Ray could not be started in 3 attempts (The current node timed out.): ")
     assert "ray/session_latest/logs say more" in str(error.value)
     assert "\n" not in str(error.value)
@@ -84,7 +84,7 @@ def test_what_fails_for_good_is_said_at_once_with_rays_reason_and_what_to_do(err
         raise error
 
     with pytest.raises(ConfigError) as caught:
-        cluster.patiently(start, lambda: starts.append("undone"))
+        cluster.start_with_retries(start, lambda: starts.append("undone"))
     assert starts == ["tried", "undone"]
     assert str(error) in str(caught.value)
     assert what in str(caught.value)

@@ -10,7 +10,7 @@ from fedbench.data.prepared import Prepared
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.exchange import ClientTask, Order, Setup
-from fedbench.runtime.ray.host_actor import HostActor, Post
+from fedbench.runtime.ray.host_actor import HostActor, HostAddress
 from tests.runtime.rounds import driver, small
 
 
@@ -21,8 +21,8 @@ def setup() -> Setup:
     return Setup(config, 0, partition(dataset, config, 0), Prepared.of(dataset))
 
 
-def post(tmp_path, node: str) -> Post:
-    return Post(1, node, tmp_path / "driver" / "run", tmp_path / "scratch", tmp_path / "driver" / "states")
+def post(tmp_path, node: str) -> HostAddress:
+    return HostAddress(1, node, tmp_path / "driver" / "run", tmp_path / "scratch", tmp_path / "driver" / "states")
 
 
 def trained(actor: HostActor) -> dict[int, int]:
