@@ -16,6 +16,7 @@ from fedbench.engine.fit import Fit
 from fedbench.errors import ConfigError
 from fedbench.runtime.exchange import Setup
 from fedbench.runtime.host import Host
+from fedbench.runtime.resolved import ResolvedRun
 
 IMAGES = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (7, 3, 9, 12), np.uint8))
 
@@ -89,7 +90,7 @@ def fitted(**data) -> list[float]:
     )
     config.train.optimizer, config.train.memory_format = "sgd", "contiguous"
     dataset = Dataset.load(config.data)
-    host = Host.of(Setup(config, 0, partition(dataset, config, 0)), dataset)
+    host = Host.of(Setup(config, 0, partition(dataset, config, 0)), ResolvedRun.of(config, dataset))
     data = host.data.split([3], "train", (0, 3, 1))
     before = torch.get_rng_state()
     weights = [host.learner.fit(Fit(host.initial, data, p)).params for p in ("fit", "fit", "other")]
