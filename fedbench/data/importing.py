@@ -11,8 +11,8 @@ from fedbench.data import archives, cache
 from fedbench.data.cache import OnProgress
 from fedbench.data.reading.published import (
     Published,
-    changed_files,
     check_pickles,
+    files_with_other_sums,
     find_at,
     find_below,
     folder_in_cache,
@@ -98,7 +98,7 @@ def compare_checksums(config: DataConfig) -> tuple[bool, str]:
     sums = published.sums()
     if folder is None or not sums:
         return True, "no published checksums to compare with"
-    changed = changed_files(published, folder)
+    changed = files_with_other_sums(published, folder)
     if changed:
         return False, f"MD5 is not the published one: {', '.join(path.name for path in changed)}"
     return True, "MD5 as published"

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from fedbench.results.schema import POINTS
-from fedbench.results.statistics import interval, pooled
-from fedbench.results.tables import LAST, chosen, clients_at
+from fedbench.results.statistics import interval, pooled_means
+from fedbench.results.tables import LAST, clients_at, rows_at_choice
 from fedbench.tasks import Metric
 
 GROUP_COLUMNS = [
@@ -38,7 +38,7 @@ def group_table(
     rows = []
     for method, frame in groups.items():
         for point in POINTS:
-            found = clients_at(frame, chosen(metric, metrics[method], point, LAST))
+            found = clients_at(frame, rows_at_choice(metric, metrics[method], point, LAST))
             parts = sorted(found.groupby(["by", "group"]), key=lambda part: _place(*map(str, part[0])))
             rows += [{"method": method, "point": point, "by": b, "group": g, **_row(own)} for (b, g), own in parts]
     return pd.DataFrame(rows, columns=GROUP_COLUMNS)
@@ -51,7 +51,7 @@ def _place(by: str, group: str) -> tuple[str, int, str]:
 
 def _row(own: pd.DataFrame) -> dict[str, float | None]:
     seeds = own.groupby("seed")
-    found = interval(pooled(own["seed"], own["value"], own["n"]).tolist())
+    found = interval(pooled_means(own["seed"], own["value"], own["n"]).tolist())
     return {
         "seeds": len(found.values),
         "mean": found.mean,

@@ -9,7 +9,14 @@ import pandas as pd
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.reader import at_best_round, at_last_round
 from fedbench.results.schema import POINTS
-from fedbench.results.statistics import Interval, client_pairs, interval, paired_difference, pooled, share_that_gains
+from fedbench.results.statistics import (
+    Interval,
+    client_pairs,
+    interval,
+    paired_difference,
+    pooled_means,
+    share_that_gains,
+)
 from fedbench.tasks import Metric
 
 LAST, BEST_VAL, BEST_TEST = "last", "best_val", "best_test"
@@ -22,7 +29,7 @@ BASELINE = "local"
 REFERENCES = ("centralized",)
 """What pools the clients' data is shown, and competes with nobody."""
 PAIRED = ["seed", "client", "ours", "theirs", "difference"]
-Place = tuple[str, str, str]
+TableKey = tuple[str, str, str]
 """A row of the final table: method, point, choice."""
 
 
@@ -35,19 +42,19 @@ class Scores:
     """
 
     metric: Metric
-    rows: Mapping[Place, pd.DataFrame]
-    clients: Mapping[Place, pd.DataFrame]
+    rows: Mapping[TableKey, pd.DataFrame]
+    clients: Mapping[TableKey, pd.DataFrame]
 
     @classmethod
     def of(
         cls, metric: Metric, metrics: Mapping[str, pd.DataFrame], clients: Mapping[str, pd.DataFrame] | None = None
     ) -> "Scores":
-        rows: dict[Place, pd.DataFrame] = {
+        rows: dict[TableKey, pd.DataFrame] = {
             (method, point, choice): found
             for method, frame in metrics.items()
             for point in POINTS
             for choice in CHOICES
-            if len(found := chosen(metric, frame, point, choice))
+            if len(found := rows_at_choice(metric, frame, point, choice))
         }
         own = {} if clients is None else {place: clients_at(clients[place[0]], found) for place, found in rows.items()}
         return cls(metric, rows, own)
@@ -91,7 +98,7 @@ def final_table(
     return pd.DataFrame(rows, columns=TABLE_COLUMNS)
 
 
-def chosen(metric: Metric, metrics: pd.DataFrame, point: str, choice: str) -> pd.DataFrame:
+def rows_at_choice(metric: Metric, metrics: pd.DataFrame, point: str, choice: str) -> pd.DataFrame:
     """Per seed the metrics row of one point at the chosen round; empty where the choice cannot be made."""
     at_point = metrics[metrics["point"] == point]
     split = CHOICES[choice]
@@ -103,7 +110,7 @@ def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return clients.merge(rows[["seed", "round", "point"]], on=["seed", "round", "point"])
 
 
-def _reached(scores: Scores, place: Place) -> dict[str, float | None]:
+def _reached(scores: Scores, place: TableKey) -> dict[str, float | None]:
     rows = scores.rows[place]
     found = interval(rows[f"test_{scores.metric.name}"].tolist())
     return {
@@ -114,7 +121,7 @@ def _reached(scores: Scores, place: Place) -> dict[str, float | None]:
     }
 
 
-def _of_clients(scores: Scores, place: Place, baseline: str) -> dict[str, float | None]:
+def _of_clients(scores: Scores, place: TableKey, baseline: str) -> dict[str, float | None]:
     """The pooled score, and what the clients gain over the baseline."""
     method, point, choice = place
     over_all = pooled_scores(scores.metric, scores.clients[place])
@@ -131,4 +138,4 @@ def pooled_scores(metric: Metric, clients: pd.DataFrame) -> list[float]:
     """Per seed the metric over all test samples of these clients; empty where the metric is no mean over samples."""
     if not metric.over_samples:
         return []
-    return pooled(clients["seed"], clients[f"test_{metric.name}"], clients["test_n"]).tolist()
+    return pooled_means(clients["seed"], clients[f"test_{metric.name}"], clients["test_n"]).tolist()

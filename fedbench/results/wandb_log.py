@@ -124,7 +124,7 @@ def run_arguments(config: Config, entry: Entry) -> dict[str, Any]:
     group = group_of(config)
     tried = entry.role == "candidate"
     point = [point_name(entry.values)] if tried and entry.values else []
-    words = [*own_name(config.wandb), entry.label, *point, f"seed {entry.seed}"]
+    words = [*name_prefix(config.wandb), entry.label, *point, f"seed {entry.seed}"]
     # One run may stand in several studies, and under several labels in one: each is a run of its own at W&B.
     known = "-".join(filter(None, [config.key(), entry.code, f"s{entry.seed}"]))
     told = sha256(f"{group}/{entry.label}/{known}".encode()).hexdigest()[:8]
@@ -137,7 +137,7 @@ def run_arguments(config: Config, entry: Entry) -> dict[str, Any]:
     }
 
 
-def own_name(place: WandbConfig) -> list[str]:
+def name_prefix(place: WandbConfig) -> list[str]:
     """What every name begins with, if anything."""
     return [place.run_name] if place.run_name else []
 

@@ -21,7 +21,7 @@ from fedbench.results.wandb_log import (
     LONGEST,
     WandbLog,
     group_of,
-    own_name,
+    name_prefix,
     plain_name,
     run_arguments,
     run_tags,
@@ -187,7 +187,7 @@ def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[
     name = study_name(folder)
     told = sha256(f"{more['group']}/{name}".encode()).hexdigest()[:12]
     before = offline_parts(folder, f"{ROLE}-{told}")
-    title = " ".join([*own_name(place), name])[-LONGEST:]
+    title = " ".join([*name_prefix(place), name])[-LONGEST:]
     run = start_run(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": title, **more}, warn)
     run.summary["final_table"] = wandb_table(rows)
     artifact = wandb.Artifact(f"page-{told}", "report", description=f"page and tables of {name}")

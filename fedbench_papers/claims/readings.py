@@ -11,8 +11,8 @@ import pandas as pd
 from scipy import stats
 
 from fedbench.results.reader import Records
-from fedbench.results.statistics import pooled
-from fedbench.results.tables import LAST, chosen, clients_at
+from fedbench.results.statistics import pooled_means
+from fedbench.results.tables import LAST, clients_at, rows_at_choice
 from fedbench.tasks import Metric
 
 POINTS = {"agg": "after_agg", "fit": "after_fit"}
@@ -68,7 +68,7 @@ def accuracy(runs: Frames, point: str, choice: str = LAST) -> pd.Series:
 
 def last_clients(runs: Frames, point: str, choice: str = LAST) -> pd.DataFrame:
     """The rows of all clients at the last round or another choice of it."""
-    return clients_at(runs.clients, chosen(runs.metric, runs.metrics, POINTS[point], choice))
+    return clients_at(runs.clients, rows_at_choice(runs.metric, runs.metrics, POINTS[point], choice))
 
 
 def batch_gap(runs: Frames, point: str, batch: int) -> pd.Series:
@@ -76,7 +76,7 @@ def batch_gap(runs: Frames, point: str, batch: int) -> pd.Series:
 
     It is the expectation over the orders within a class, from the share correct of each class (`evaluate.by`).
     """
-    rows = clients_at(runs.groups, chosen(runs.metric, runs.metrics, POINTS[point], LAST))
+    rows = clients_at(runs.groups, rows_at_choice(runs.metric, runs.metrics, POINTS[point], LAST))
     rows = rows[rows["by"] == "class"].astype({"group": int}).sort_values([*INDEX, "group"])
     found = {key: _gap(own["value"].to_numpy(), own["n"].to_numpy(int), batch) for key, own in rows.groupby(INDEX)}
     return pd.Series(found).rename_axis(INDEX) * 100
@@ -94,7 +94,7 @@ def _gap(shares: np.ndarray, counts: np.ndarray, batch: int) -> float:
 def pooled_accuracy(runs: Frames, point: str) -> pd.Series:
     """The share of correct samples over all clients' test samples together, in points."""
     rows = last_clients(runs, point)
-    return per_seed(pooled(rows["seed"], rows[f"test_{runs.metric.name}"] * runs.metric.factor, rows["test_n"]))
+    return per_seed(pooled_means(rows["seed"], rows[f"test_{runs.metric.name}"] * runs.metric.factor, rows["test_n"]))
 
 
 def decline(runs: Frames, point: str, window: int = 5) -> pd.Series:

@@ -12,7 +12,7 @@ from fedbench.results.files import read_as, write_json_atomically
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.results.statistics import Interval, interval
-from fedbench.results.tables import LAST, chosen, clients_at
+from fedbench.results.tables import LAST, clients_at, rows_at_choice
 
 FILE = "reproduction.json"
 
@@ -111,7 +111,7 @@ def _cell(cell: MadeCell, folder: Path, repeats: int | None) -> list[Compared]:
 def _ours(cell: MadeCell, point: str, run: Records) -> Interval | None:
     """The score of a method in percent: the mean over clients, over all their test images, or that of one client."""
     metric = run.metric()
-    rows = chosen(metric, run.metrics(), point, cell.choice)
+    rows = rows_at_choice(metric, run.metrics(), point, cell.choice)
     if rows.empty:
         return None
     scores = clients_at(run.scores(metric.name, "test"), rows)

@@ -5,14 +5,14 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.data import Dataset, importing
-from fedbench.data.constants import CONSTANTS
+from fedbench.data.constants import PIXEL_CONSTANTS
 from fedbench.data.sources import published_names
 from fedbench.errors import ConfigError
 
 
 def test_every_named_set_has_a_line_with_its_source():
-    assert set(CONSTANTS) == {"digits", *published_names()}
-    for constants in CONSTANTS.values():
+    assert set(PIXEL_CONSTANTS) == {"digits", *published_names()}
+    for constants in PIXEL_CONSTANTS.values():
         assert constants.source
         assert (constants.mean is None) == (constants.std is None)
         for value in (*(constants.mean or ()), *(constants.std or ())):
@@ -24,15 +24,15 @@ def test_constants_are_those_of_real_images(shared, load, name):
     importing.import_files(name, shared / name)
     dataset = load(name)
     train = dataset.samples[: dataset.train_rows] / 255
-    assert dataset.mean == CONSTANTS[name].mean
+    assert dataset.mean == PIXEL_CONSTANTS[name].mean
     assert [train.mean(), train.std()] == pytest.approx([dataset.mean[0], dataset.std[0]], abs=0.005)
 
 
 def test_constants_of_cifar_are_those_of_real_images(shared, load):
     for name in ("cifar10", "cifar100"):
         dataset = load(f"parquet:{shared / name}")
-        assert dataset.mean == pytest.approx(CONSTANTS[name].mean, abs=0.015)
-        assert dataset.std == pytest.approx(CONSTANTS[name].std, abs=0.015)
+        assert dataset.mean == pytest.approx(PIXEL_CONSTANTS[name].mean, abs=0.015)
+        assert dataset.std == pytest.approx(PIXEL_CONSTANTS[name].std, abs=0.015)
 
 
 def test_others_take_their_place(load):
