@@ -3,7 +3,7 @@
     python benchmarks/coverage.py [--repeats 2000]
 
 A difference of a client is the truth, plus what its seed adds (partition, start, server), plus its own noise. Shapes: a
-normal seed effect, a skewed one (exponential), none at all, and one seed in ten that is far off.
+normal seed effect, a skewed one (exponential), none at all, and one seed in ten that is an outlier.
 """
 
 import argparse
@@ -21,7 +21,7 @@ SHAPES = {
     "normal": lambda draw, n: draw.normal(0, SEED_SPREAD, n),
     "skewed": lambda draw, n: draw.exponential(SEED_SPREAD, n) - SEED_SPREAD,
     "no seed effect": lambda draw, n: np.zeros(n),
-    "one in ten far off": lambda draw, n: np.where(draw.random(n) < 0.1, 9, -1) * SEED_SPREAD,
+    "one in ten an outlier": lambda draw, n: np.where(draw.random(n) < 0.1, 9, -1) * SEED_SPREAD,
 }
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from zlib import crc32
 
@@ -52,15 +52,13 @@ class Mutant:
 
 def mutants(path: Path, each: int = EACH) -> list[Mutant]:
     """So many of a method's file, of all kinds by turns."""
-    tree = ast.parse(path.read_text())
-    kinds: dict[str, list[Mutant]] = {kind: [] for kind in KINDS}
-    for change in changes(tree):
-        name = path.stem.replace("_", "-")
-        found = Mutant(name, change.kind, f"{change.where}: {change.said}", applied(tree, change))
-        kinds[found.kind].append(found)
-    drawn = [sorted(found, key=lambda m: crc32(f"{m.method} {m.what}".encode())) for found in kinds.values()]
-    turns = chain.from_iterable(zip_longest(*drawn))
-    return list({m.what: m for m in turns if m is not None}.values())[:each]
+    tree, method = ast.parse(path.read_text()), path.stem.replace("_", "-")
+    kinds: dict[str, list[Change]] = {kind: [] for kind in KINDS}
+    for change in {change.what: change for change in changes(tree)}.values():
+        kinds[change.kind].append(change)
+    drawn = [sorted(found, key=lambda c: crc32(f"{method} {c.what}".encode())) for found in kinds.values()]
+    turns = [change for turn in zip_longest(*drawn) for change in turn if change is not None]
+    return [Mutant(method, change.kind, change.what, applied(tree, change)) for change in turns[:each]]
 
 
 @dataclass(frozen=True)
@@ -68,9 +66,8 @@ class Change:
     """index: the node's place in `ast.walk`; make: changes a copy of that node and gives what stands there instead."""
 
     kind: str
+    what: str
     index: int
-    where: str
-    said: str
     make: Callable[[ast.AST], ast.AST]
 
 
@@ -81,8 +78,7 @@ def changes(tree: ast.Module) -> Iterator[Change]:
         for node in code(function):
             for kind, make in ways(node):
                 changed = make(deepcopy(node))
-                said = f"{text(node)} -> {text(changed)}"
-                yield Change(kind, places[id(node)], where, said, make)
+                yield Change(kind, f"{where}: {text(node)} -> {text(changed)}", places[id(node)], make)
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:

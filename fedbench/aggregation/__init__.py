@@ -1,1 +1,1 @@
-"""Pure functions on vectors: how uploads become one vector, or one for each client."""
+"""Pure functions that combine uploads into one vector, or into one per client."""

@@ -1,4 +1,4 @@
-"""What an aggregator is: how one model is made of those that the participants of a round share."""
+"""The interface of aggregators, which combine the participants' models into one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -20,60 +20,59 @@ Hook = TypeVar("Hook", bound=Callable[..., Any])
 
 
 def mean_suffices(hook: Hook) -> Hook:
-    """Marks a hook that makes the same of one model, the weighted mean of all, as of all of them.
+    """Marks a hook that gives the same result for the weighted mean of all models as for the models themselves.
 
-    Then hosts may add models up (of whole numbers the largest counts). A hook that takes the place of a marked one has
-    no mark, until it is marked too.
+    Hosts may then sum models (of integers, the largest counts). A hook that overrides a marked one must be marked
+    itself.
     """
     vars(hook)["mean_suffices"] = True
     return hook
 
 
 class Aggregator(ABC):
-    """A way to make the next shared model. It sees what is shared, and nothing that stays at a client.
+    """Computes the next shared model. Sees what is shared, and nothing that stays at a client.
 
-    Counters of batches are never averaged: each is the largest one. What a method uploads beside its model, such as
-    statistics of features, it combines by its own rule. A `combine` that needs no more than the mean is marked by
-    `mean_suffices`.
+    Batch counters are not averaged; the largest counts. What a method uploads besides its model, such as feature
+    statistics, is combined by the method. A `combine` that needs only the mean is marked by `mean_suffices`.
     """
 
     class Options(Section):
-        """Options as `aggregator.<option>`."""
+        """Options, set as `aggregator.<option>`."""
 
     def __init__(self, options: Any = None, name: str = MEAN) -> None:
         self.options: Any = self.Options() if options is None else options
         self.name = name
 
     def check(self, drawn: int, size: int) -> Iterable[str]:
-        """Lines to say once before round 1. drawn: participants of a round; size: shared parameters.
+        """Lines to print once before round 1. drawn: participants of a round; size: shared parameters.
 
-        Raises ConfigError for what cannot work.
+        Raises ConfigError for options that cannot work.
         """
         return ()
 
     @property
     def needs_mean_only(self) -> bool:
-        """Whether its `combine` makes the same of the weighted mean as of all models."""
+        """Whether `combine` gives the same result for the weighted mean as for all models."""
         return getattr(self.combine, "mean_suffices", False)
 
     @property
     def fewest(self) -> int:
-        """Uploads that it needs. Where fewer come, because clients failed, the model stays as it was."""
+        """Minimum number of uploads. With fewer, because clients failed, the model stays unchanged."""
         return 1
 
     @abstractmethod
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
-        """The next model, from n >= `fewest` of them, ascending by client.
+        """The next model, from n >= `fewest` models in ascending order of clients.
 
-        weights: of the clients, summing to 1. current: the model that they were sent. memory: what the aggregator keeps
-        from round to round, in checkpoints too: tensors, numbers, text, and lists and dicts of these; empty at first.
+        weights: of the clients, summing to 1. current: the model that they received. memory: state kept across rounds
+        and in checkpoints: tensors, numbers, text, and lists and dicts of these; empty at first.
         """
 
 
 def combined(
     models: Sequence[Weights], rule: Callable[[list[Tensor]], Tensor], params: Tensor | None = None
 ) -> Weights:
-    """Parameters and buffers each by a rule on n vectors `[N]`, or parameters that are made already."""
+    """Applies a rule on n vectors `[N]` to parameters and buffers; `params` if they are computed already."""
     return Weights(
         rule([m.params for m in models]) if params is None else params,
         rule([m.buffers for m in models]),
@@ -82,14 +81,14 @@ def combined(
 
 
 class Own(Aggregator):
-    """A function of the user, `(vectors [n, N], weights [n], current [N]) -> vector [N]`; buffers are averaged."""
+    """A user's function `(vectors [n, N], weights [n], current [N]) -> vector [N]`; buffers are averaged."""
 
     def __init__(self, name: str, function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
         super().__init__(name=name)
         self.function = function
 
     def check(self, drawn: int, size: int) -> Iterable[str]:
-        """Tries the function on vectors of zeros."""
+        """Tries the function on zero vectors."""
         self._called(torch.zeros(size).expand(drawn, size), torch.full((drawn,), 1 / drawn), torch.zeros(size))
         return ()
 
@@ -102,13 +101,13 @@ class Own(Aggregator):
         try:
             found = self.function(vectors, weights, current)
         except Exception as error:
-            raise ConfigError(f"aggregator {self.name}: it failed ({type(error).__name__}: {error})") from error
+            raise ConfigError(f"aggregator {self.name}: failed ({type(error).__name__}: {error})") from error
         if not isinstance(found, Tensor) or found.shape != current.shape:
             what = f"a tensor {list(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
             raise ConfigError(
-                f"aggregator {self.name}: it returned {what}; of vectors {list(vectors.shape)} it must make one "
+                f"aggregator {self.name}: returned {what}; from vectors {list(vectors.shape)} it must make one "
                 f"{list(current.shape)}"
             )
         if not found.isfinite().all():
-            raise ConfigError(f"aggregator {self.name}: it returned numbers that are not finite")
+            raise ConfigError(f"aggregator {self.name}: returned numbers that are not finite")
         return found.detach().to(current)

@@ -1,4 +1,4 @@
-"""Clusters of clients by what they sent, the same in every run."""
+"""Deterministic clustering of clients by their uploads."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 def k_means(points: Sequence[Tensor], clusters: int, most: int) -> tuple[list[int], list[Tensor]]:
-    """The cluster of every point and the centres, float64: Lloyd's algorithm in at most so many assignments.
+    """The cluster of every point and the centres, float64, by Lloyd's algorithm with at most `most` assignments.
 
-    It starts from the first point, then each time from the one farthest from the centres so far. The smallest index
-    wins ties; a cluster without points keeps its centre.
+    Starts from the first point, then repeatedly adds the point farthest from the centres so far. Ties go to the
+    smallest index; a cluster without points keeps its centre.
     """
     centres = farthest_first(points, min(clusters, len(points)))
     assigned: list[int] = []
@@ -26,7 +26,7 @@ def k_means(points: Sequence[Tensor], clusters: int, most: int) -> tuple[list[in
 
 
 def farthest_first(points: Sequence[Tensor], count: int) -> list[Tensor]:
-    """So many of the points, float64: the first, then each time the one farthest from those before."""
+    """`count` points, float64: the first, then repeatedly the one farthest from those chosen."""
     chosen = [points[0].to(torch.float64)]
     gap = np.full(len(points), np.inf)
     while len(chosen) < count:
@@ -36,10 +36,10 @@ def farthest_first(points: Sequence[Tensor], count: int) -> list[Tensor]:
 
 
 def nearest_centre(point: Tensor, centres: Sequence[Tensor]) -> int:
-    """The nearest centre; of equally near ones the first."""
+    """The nearest centre; ties go to the first."""
     return int(np.argmin([squared_distance(point, centre) for centre in centres]))
 
 
 def squared_distance(a: Tensor, b: Tensor) -> float:
-    # NumPy, because the order of a torch sum depends on the number of threads.
+    # NumPy, because the order of torch's sums depends on the number of threads.
     return float(np.square(a.numpy().astype(np.float64) - b.numpy()).sum())

@@ -1,4 +1,4 @@
-"""Work on long vectors, column by column, side by side on all cores, to the same bits on any number of them."""
+"""Parallel work on the columns of long vectors, with the same bits for any number of cores."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,28 +9,28 @@ from threadpoolctl import ThreadpoolController
 
 from fedbench.processor import cores
 
-# Not powers of two: rows so far apart fall into the same few lines of a cache, and a product takes up to twice as long.
+# Not powers of two: rows that far apart share a few cache lines, and a product then takes up to twice as long.
 COLUMNS = 64_000
 
 GATHERED = 22_000
-"""Columns of a chunk where all clients' rows are held at once: 9 MB for 100 clients. Eight to a byte."""
+"""Columns per chunk if all clients' rows are held at once: 9 MB for 100 clients. A multiple of 8."""
 
 PIECE = 2_000
-"""Columns of a part of such a chunk that stays in a core's cache from one operation to the next."""
+"""Columns of a part of such a chunk that stays in a core's cache between operations."""
 
 PRODUCTS = 8_000
-"""Columns of a chunk that is read, multiplied and written row by row: narrower ones cost more calls than they save."""
+"""Columns per chunk for reading, multiplying and writing row by row: with fewer, calls cost more than they save."""
 
 
 _libraries = ThreadpoolController()
-"""Those that NumPy and SciPy compute with, which would start threads of their own in every one of ours."""
+"""The BLAS libraries of NumPy and SciPy, which would start threads in each of ours."""
 
 
 def by_columns(work: Callable[[slice], None], size: int, columns: int = COLUMNS) -> None:
-    """Run `work` on column ranges side by side, each on one core.
+    """Runs `work` on column ranges in parallel, each on one core.
 
-    Chunks have a fixed size, so bits depend neither on the number of cores nor on the caller's threads, which matter to
-    a matrix product even of a single chunk.
+    Chunks have a fixed size, so the bits depend neither on the number of cores nor on the caller's threads, which
+    affect even the matrix product of a single chunk.
     """
     chunks = [slice(start, min(start + columns, size)) for start in range(0, size, columns)]
     with _libraries.limit(limits=1, user_api="blas"):
@@ -39,11 +39,11 @@ def by_columns(work: Callable[[slice], None], size: int, columns: int = COLUMNS)
 
 @cache
 def _pool(count: int) -> ThreadPoolExecutor:
-    """Threads of one core each, kept: every new thread would keep memory of its own."""
+    """A kept pool of single-core threads: each new thread would keep memory of its own."""
     return ThreadPoolExecutor(count, initializer=use_one_core)
 
 
 def use_one_core() -> None:
-    """For this thread. PyTorch reads the number at a thread's first work, when another thread may have changed it."""
+    """Limits this thread to one core. PyTorch reads the number at a thread's first work; others may have changed it."""
     torch.set_num_threads(1)
     torch.get_num_threads()

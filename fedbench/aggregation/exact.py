@@ -1,8 +1,7 @@
-"""Weighted sums in whole numbers, which are exact: neither their order nor who adds up what decides a bit of them.
+"""Exact weighted sums in integers: their bits do not depend on the order or place of summation.
 
-A term, a weight times a number, is rounded to a multiple of 2^-54 (5.6e-17), so that N terms are off by N * 2^-55 at
-most. Weights sum to 1 at most, so that a sum is no larger than the largest number, and 64 bits hold it where that is
-below 2^8.
+A term, weight times number, is rounded to a multiple of 2^-54 (5.6e-17), so N terms have an error of at most N * 2^-55.
+Weights sum to at most 1, so a sum is at most the largest number, and 64 bits suffice for numbers below 2^8.
 """
 
 import torch
@@ -11,11 +10,11 @@ from torch import Tensor
 SCALE, LIMIT = 2.0**54, 2.0**8
 
 CHUNK = 1 << 18
-"""Elements that are turned into whole numbers at once."""
+"""Elements converted to integers at once."""
 
 
 def fits(vector: Tensor) -> bool:
-    """Whether every number is finite and below the limit."""
+    """Whether all numbers are finite and below the limit."""
     if not vector.numel():
         return True
     low, high = vector.aminmax()
@@ -23,7 +22,7 @@ def fits(vector: Tensor) -> bool:
 
 
 def add_term(total: Tensor, vector: Tensor, weight: float) -> None:
-    """Add `weight * vector` to a sum. total: int64, of the vector's shape; weight: in [0, 1]."""
+    """Adds `weight * vector` to a sum. total: int64, of the vector's shape; weight: in [0, 1]."""
     own, sums = vector.detach().reshape(-1), total.view(-1)
     for start in range(0, len(own), CHUNK):
         part = slice(start, start + CHUNK)

@@ -1,7 +1,7 @@
-"""Means of vectors: one for all, one for each client, or different ones in different places.
+"""Means of vectors: for all, per client, or per element.
 
-Sums run in ascending client order over float64 and are cast once, so that no result depends on the order of arrival
-or on the number of hosts.
+Sums run in ascending client order in float64 and are cast once, so results depend neither on the order of arrival nor
+on the number of hosts.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from fedbench.module.masks import choose
 
 
 def normalised(weights: Sequence[float]) -> list[float]:
-    """Weights that sum to 1."""
+    """Scales weights to sum 1."""
     total = float(sum(weights))
     return [weight / total for weight in weights]
 
 
 def weighted_mean(vectors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """`sum_i weights_i * vectors_i` `[N]`, float64 inside; weights as they are (`normalised` makes them sum to 1)."""
+    """`sum_i weights_i * vectors_i` `[N]`, computed in float64; does not normalise the weights (see `normalised`)."""
     out = torch.empty_like(vectors[0])
 
     def part(columns: slice) -> None:
@@ -41,9 +41,9 @@ def mean(vectors: Sequence[Tensor]) -> Tensor:
 
 
 def trimmed_mean(vectors: Sequence[Tensor], cut: int) -> Tensor:
-    """For each element the plain mean `[N]` of the values without the `cut` smallest and the `cut` largest of them.
+    """The elementwise mean `[N]` without the `cut` smallest and the `cut` largest values.
 
-    Sorted by NumPy, which takes a fifteenth of torch's time.
+    Sorted with NumPy, which takes a fifteenth of torch's time.
     """
     if not cut:
         return mean(vectors)
@@ -61,12 +61,11 @@ def trimmed_mean(vectors: Sequence[Tensor], cut: int) -> Tensor:
 def masked_mean(
     vectors: Sequence[Tensor], masks: Sequence[Tensor], weights: Sequence[float], otherwise: Tensor
 ) -> Tensor:
-    """For each element the weighted mean `[N]` over the vectors that take part there; `otherwise` where none does.
+    """The elementwise weighted mean `[N]` over the vectors whose mask is true; `otherwise` if there are none.
 
-    masks: n bool ones `[N]`, true where the vector takes part; weights: sum to 1. Where all take part it is
-    `weighted_mean`, bit for bit.
+    masks: n bool masks `[N]`; weights: sum to 1. If all masks are true, the result equals `weighted_mean` to the bit.
     """
-    out, whole = otherwise.clone(), reduce(add, weights)  # added like the shares; sum() would round less
+    out, whole = otherwise.clone(), reduce(add, weights)  # added like the shares; sum() would round differently
 
     def part(columns: slice) -> None:
         chosen = [mask[columns] for mask in masks]
@@ -79,7 +78,7 @@ def masked_mean(
 
 
 def group_means(vectors: Sequence[Tensor], groups: Tensor) -> list[Tensor]:
-    """For each row of `groups` (bool `[n, n]`), the mean of the vectors it marks: n vectors `[N]`."""
+    """The mean of the vectors marked in each row of `groups` (bool `[n, n]`): n vectors `[N]`."""
     out, group = [torch.empty_like(vector) for vector in vectors], Groups(groups)
 
     def part(columns: slice) -> None:
@@ -95,11 +94,11 @@ def group_means(vectors: Sequence[Tensor], groups: Tensor) -> list[Tensor]:
 
 
 def masked_merge(vectors: Sequence[Tensor], masks: Tensor, groups: Tensor, weights: Sequence[float]) -> None:
-    """In place of vector i: the mean of i's group where i's mask is 1, the weighted mean of all vectors elsewhere.
+    """Replaces vector i by the mean of i's group where i's mask is 1, and by the weighted mean of all elsewhere.
 
-    vectors: n of `[N]`; masks: packed, uint8 `[n, ceil(N / 8)]`; groups: bool `[n, n]`, as in `group_means`. One pass
-    over column chunks, because at 100 clients every n x N array in between would cost as much memory and time as the
-    uploads themselves.
+    vectors: n of `[N]`; masks: packed, uint8 `[n, ceil(N / 8)]`; groups: bool `[n, n]`, as in `group_means`. Makes one
+    pass over column chunks, because with 100 clients each intermediate n x N array would cost as much memory and time
+    as the uploads.
     """
     group, packed = Groups(groups), masks.cpu().numpy()
 
@@ -118,9 +117,9 @@ def masked_merge(vectors: Sequence[Tensor], masks: Tensor, groups: Tensor, weigh
 
 
 class Groups(local):
-    """Means over groups of clients, chunk by chunk. groups: bool `[n, n]`, one group in each row.
+    """Means over groups of clients in chunks. groups: bool `[n, n]`, one group per row.
 
-    Chunks are gathered in memory that each thread takes once: fresh memory for every one would cost as much time.
+    Each thread allocates the memory for chunks once: allocating it again would take as long as the computation.
     """
 
     def __init__(self, groups: Tensor) -> None:
@@ -139,9 +138,9 @@ class Groups(local):
         return torch.stack([vector[columns] for vector in vectors], out=self._rows)
 
     def average(self, rows: Tensor, finite: bool = True) -> None:
-        """In place of each row of `[n, c]` the mean of its group; a group of itself keeps its bits.
+        """Replaces each row of `[n, c]` by the mean of its group; a group of one keeps its bits.
 
-        finite: no number is infinite, as constant buffers may be: 0 times what another row holds would not be 0.
+        finite: no number is infinite, as constant buffers may be: 0 times infinity would not be 0.
         """
         if not len(self.together):
             return
@@ -157,14 +156,14 @@ class Groups(local):
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """`left @ right`, float64. On a CPU by NumPy, whose library asks the processor itself what it can do."""
+    """`left @ right`, float64; on a CPU with NumPy, whose library detects the processor's features."""
     if left.device.type != "cpu":
         return left @ right
     return torch.from_numpy(left.numpy() @ right.numpy())
 
 
 def _weighted_sum(rows: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """Float64 `[c]`, added in the order of the rows."""
+    """Float64 `[c]`, summed in row order."""
     total = torch.zeros_like(rows[0], dtype=torch.float64)
     for row, weight in zip(rows, weights, strict=True):
         total.add_(row, alpha=weight)
@@ -172,10 +171,10 @@ def _weighted_sum(rows: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 
 
 def dot_products(vectors: Sequence[Tensor]) -> Tensor:
-    """Float64 `[n, n]`, symmetric to the bit: the inner products of n vectors `[N]`.
+    """The inner products of n vectors `[N]`: float64 `[n, n]`, exactly symmetric.
 
     Chunks are multiplied in the vectors' own type, which takes a third of the time of float64, and relative to the
-    first vector, so that distances of close vectors keep their digits; chunks are added in order in float64.
+    first vector, so that distances of close vectors stay accurate; chunks are summed in order in float64.
     """
     parts: dict[int, Tensor] = {}
 
@@ -193,13 +192,13 @@ def dot_products(vectors: Sequence[Tensor]) -> Tensor:
 
 
 def mixtures(vectors: Sequence[Tensor], weights: Tensor, out: Sequence[Tensor]) -> None:
-    """Into `out[i]`: `sum_j weights[i, j] vectors[j]`, float64 inside. weights: `[n, n]`; out: apart from vectors."""
+    """Writes `sum_j weights[i, j] vectors[j]` to `out[i]`, computed in float64. weights: `[n, n]`; out: no vectors."""
     weights = weights.to(vectors[0].device, torch.float64)
 
     def part(columns: slice) -> None:
         rows = weights.new_empty(len(vectors), columns.stop - columns.start)
         for row, vector in zip(rows, vectors, strict=True):
-            row.copy_(vector[columns])  # casts on the way, which saves a pass over memory, as the next one does
+            row.copy_(vector[columns])  # casts while copying, which saves a pass over memory; so does the next line
         for target, mixed in zip(out, product(weights, rows), strict=True):
             target[columns] = mixed
 
@@ -207,7 +206,7 @@ def mixtures(vectors: Sequence[Tensor], weights: Tensor, out: Sequence[Tensor]) 
 
 
 def elementwise_max(vectors: Sequence[Tensor]) -> Tensor:
-    """The largest value of each entry: how counters are joined."""
+    """The largest value of each entry, for joining counters."""
     out = vectors[0].clone()
     for vector in vectors[1:]:
         torch.maximum(out, vector, out=out)

@@ -1,4 +1,4 @@
-"""Masks packed eight entries to a byte: as they travel, and how much they have in common."""
+"""Masks packed eight entries per byte, as they are transferred, and their overlaps."""
 
 import numpy as np
 import torch
@@ -8,23 +8,23 @@ from fedbench.aggregation.columns import GATHERED, by_columns
 
 
 def bits_to_mask(bits: Tensor, size: int) -> Tensor:
-    """bool `[size]` of a mask packed eight to a byte (`mask_to_bits`)."""
+    """Unpacks a mask to bool `[size]` (the inverse of `mask_to_bits`)."""
     return torch.from_numpy(np.unpackbits(bits.cpu().numpy(), count=size).view(bool))
 
 
 def mask_to_bits(mask: Tensor) -> Tensor:
-    """uint8 `[ceil(N / 8)]`: a bool mask `[N]` packed eight to a byte."""
+    """Packs a bool mask `[N]` eight entries per byte: uint8 `[ceil(N / 8)]`."""
     return torch.from_numpy(np.packbits(mask.cpu().numpy()))
 
 
 def unpacked(packed: np.ndarray, columns: slice) -> np.ndarray:
-    """0 and 1 in bytes `[n, c]`: these columns, from a multiple of 8 on, of n packed masks."""
+    """Columns of n packed masks, from a multiple of 8 on, as bytes 0 and 1 `[n, c]`."""
     part = packed[:, columns.start // 8 : -(-columns.stop // 8)]
     return np.unpackbits(part, axis=1, count=columns.stop - columns.start)
 
 
 def mask_overlaps(masks: Tensor) -> Tensor:
-    """int64 `[n, n]`: how many ones each two masks have in common; the diagonal counts a mask's ones.
+    """The number of common ones of each two masks, int64 `[n, n]`; the diagonal counts a mask's ones.
 
     masks: packed, uint8 `[n, bytes]`, with 0 in the padding.
     """
@@ -34,7 +34,7 @@ def mask_overlaps(masks: Tensor) -> Tensor:
 
 
 def _common(packed: np.ndarray) -> np.ndarray:
-    """Counted in words of eight bytes."""
+    """Counts in words of eight bytes."""
     size, width = packed.shape
     padded = np.zeros((size, -(-width // 8) * 8), np.uint8)
     padded[:, :width] = packed
@@ -45,12 +45,12 @@ def _common(packed: np.ndarray) -> np.ndarray:
 
 
 def mask_counts(masks: Tensor, size: int) -> np.ndarray:
-    """int64 `[size]`: how many of the packed masks, uint8 `[n, ceil(size / 8)]`, are 1 at each element."""
+    """How many of the packed masks, uint8 `[n, ceil(size / 8)]`, are 1 at each element: int64 `[size]`."""
     out, packed = np.zeros(size, np.int64), masks.cpu().numpy()
 
     def part(columns: slice) -> None:
         bits = unpacked(packed, columns)
-        for start in range(0, len(bits), 255):  # sums of 255 bits fit a byte, which is fastest
+        for start in range(0, len(bits), 255):  # sums of 255 bits fit in a byte, which is fastest
             out[columns] += bits[start : start + 255].sum(0, dtype=np.uint8)
 
     by_columns(part, size, GATHERED)

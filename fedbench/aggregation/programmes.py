@@ -5,11 +5,11 @@ from scipy.optimize import nnls
 
 
 def simplex_minimum(matrix: np.ndarray, tolerance: float = 1e-12) -> np.ndarray:
-    """argmin of a' P a over a >= 0, sum(a) = 1, float64 `[n]`; of several the one of least Euclidean norm.
+    """argmin of a' P a over a >= 0, sum(a) = 1, float64 `[n]`; among several, the one of least Euclidean norm.
 
     matrix: P `[n, n]`, positive semidefinite; eigenvalues below `tolerance` of its largest entry count as 0.
-    The ray through the answer solves the non-negative least squares of [P^(1/2); 1'] a = [0; 1]. Raises
-    numpy.linalg.LinAlgError, RuntimeError or ValueError where that fails.
+    The ray through the solution solves the non-negative least squares of [P^(1/2); 1'] a = [0; 1]. Raises
+    numpy.linalg.LinAlgError, RuntimeError or ValueError on failure.
     """
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     scale = np.abs(matrix).max()
@@ -18,7 +18,7 @@ def simplex_minimum(matrix: np.ndarray, tolerance: float = 1e-12) -> np.ndarray:
     found, _ = nnls(rows, np.append(np.zeros(len(rows) - 1), 1.0))
     found /= found.sum()
     _, sizes, directions = np.linalg.svd(rows)
-    # [n, directions that change neither sum nor value]; the last row may follow from the others.
+    # [n, directions that change neither sum nor value]; the last row may depend on the others.
     free = directions[np.count_nonzero(sizes > 1e-9) :].T
     if free.size:
         fixed = found - free @ (free.T @ found)
@@ -27,7 +27,7 @@ def simplex_minimum(matrix: np.ndarray, tolerance: float = 1e-12) -> np.ndarray:
 
 
 def least_distance(rows: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """The shortest x with rows @ x >= bounds, which some x fulfils (Lawson and Hanson 1974, ch. 23)."""
+    """The shortest x with rows @ x >= bounds, if feasible (Lawson and Hanson 1974, ch. 23)."""
     target = np.append(np.zeros(rows.shape[1]), 1.0)
     matrix = np.vstack([rows.T, bounds])
     residual = matrix @ nnls(matrix, target)[0] - target

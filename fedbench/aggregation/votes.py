@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def vote(ballots: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
-    """Scores `[samples, classes]`, float64: the weights `[samples]` of the clients whose ballot has a one there."""
+    """Sums the clients' weights `[samples]` per class they vote for: scores `[samples, classes]`, float64."""
     scores = torch.zeros(ballots[0].shape, dtype=torch.float64)
     for ballot, weight in zip(ballots, weights, strict=True):
         scores.addcmul_(weight.to(torch.float64)[:, None], ballot.to(torch.float64))
@@ -15,6 +15,6 @@ def vote(ballots: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
 
 
 def plurality(scores: Tensor, tolerance: float = 1e-9) -> Tensor:
-    """For each row of `[samples, classes]` the lowest class within `tolerance` of the best score, int64."""
+    """The lowest class within `tolerance` of the best score, for each row of `[samples, classes]`, int64."""
     best = scores.max(1, keepdim=True).values
     return (scores >= best - tolerance).to(torch.int64).argmax(1)

@@ -1,4 +1,4 @@
-"""Images, labels and who holds which of them."""
+"""Data sets and partitions."""
 
 from fedbench.data.dataset import Dataset, Split
 from fedbench.data.partitions import ClientRows, Partition, partition

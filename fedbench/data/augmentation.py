@@ -1,7 +1,7 @@
-"""Random changes of training images, made on the device for whole batches, before normalisation.
+"""Augmentation of training images, on the device for whole batches, before normalisation.
 
-The draws come from a CPU stream, so that every device sees the same images; an image costs the same number of draws
-whatever comes of them.
+The random numbers come from a CPU stream, so every device sees the same images; each image takes the same number of
+draws.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 AUGMENTATIONS = ("flip", "rotate", "crop")
-"""In the order in which they are applied."""
+"""In order of application."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Augmentation:
 
 
 def flip_images(pixels: Tensor, chosen: Tensor) -> Tensor:
-    """Left and right exchanged in the images with chosen (bool [b])."""
+    """Flips the chosen images (bool [b]) left to right."""
     return torch.where(chosen[:, None, None, None], pixels.flip(3), pixels)
 
 
 def crop_images(pixels: Tensor, corners: Tensor, padding: int) -> Tensor:
-    """The window whose upper left corner (int64 [b, 2], in [0, 2 * padding]) lies there in the framed image."""
+    """Windows of the framed images at these upper left corners (int64 [b, 2], in [0, 2 * padding])."""
     count, channels, height, width = pixels.shape
     framed = F.pad(pixels, (padding,) * 4)
     rows = (corners[:, :1] + torch.arange(height, device=pixels.device))[:, None, :, None]
@@ -59,10 +59,10 @@ def crop_images(pixels: Tensor, corners: Tensor, padding: int) -> Tensor:
 
 
 def rotate_images(pixels: Tensor, angles: Tensor) -> Tensor:
-    """Turned counter-clockwise around the centre by angles [b] in radians; nearest pixel, black outside."""
+    """Rotates counter-clockwise around the centre by angles [b] in radians; nearest pixel, black outside."""
     height, width = pixels.shape[2:]
     cos, sin, zero = angles.cos(), angles.sin(), torch.zeros_like(angles)
-    # Coordinates run from -1 to 1 in both directions, so the sides' ratio enters.
+    # Coordinates run from -1 to 1 in both directions, so the aspect ratio matters.
     first = torch.stack([cos, -sin * (height / width), zero], 1)
     second = torch.stack([sin * (width / height), cos, zero], 1)
     grid = F.affine_grid(torch.stack([first, second], 1), list(pixels.shape), align_corners=False)

@@ -1,7 +1,7 @@
-"""Decoded once per machine: samples and targets as NumPy files that every process maps.
+"""The cache of decoded data sets: NumPy files, written once per machine and mapped by every process.
 
-A data set lies in `$FEDBENCH_CACHE/decoded/NAME-KEY/` (default `~/.cache/fedbench`) as samples.npy, targets.npy, where
-there are domains domains.npy, and meta.json. It is written beside its place and renamed when it is whole.
+A data set is stored in `$FEDBENCH_CACHE/decoded/NAME-KEY/` (default `~/.cache/fedbench`) as samples.npy, targets.npy,
+domains.npy if there are domains, and meta.json. It is written to a temporary folder, which is then renamed.
 """
 
 import errno
@@ -26,19 +26,19 @@ from fedbench.data.reading.targets import NAMES_SHOWN, Targets
 from fedbench.errors import ConfigError
 
 OnProgress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
+"""Called with the current task, the amount done, and the total."""
 
 VERSION = 5
-"""Goes up when the same source would be decoded to something else."""
+"""Increased when the same source would be decoded differently."""
 FILES_NAMED = 20
-"""So many files of a source are named in meta.json, which is read at every start."""
+"""Maximum number of a source's files named in meta.json, which is read at every start."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some samples in a row, such as images uint8 [b, C, H, W]; targets [b, ...]; domains [b] or None.
+    """Consecutive samples, such as images uint8 [b, C, H, W]; targets [b, ...]; domains [b] or None.
 
-    Domains are numbers, or what `Content.domains` makes numbers of.
+    Domains are numbers, or values that `Content.domains` converts to numbers.
     """
 
     samples: np.ndarray
@@ -48,15 +48,15 @@ class Block:
 
 @dataclass(frozen=True)
 class Content:
-    """What a source holds.
+    """The content of a source.
 
-    train, test: how many samples. val: how many of the training samples, the last ones, are the source's own validation
-    part. blocks: the training samples, then the test samples, each read once. kind: image, feature or token; by default
-    bytes are images, other whole numbers tokens and floats features.
-    categories: whether columns of rows may hold codes of categories. targets: what the targets of all rows are; by
-    default class numbers, of `classes` that are called `class_names`. domains: the numbers and names of what the
-    blocks say of all rows; by default they say numbers, of `domain_names`. mean, std: None where they are to be
-    measured on the train part. remarks: what is to be said once all blocks have been read.
+    train, test: numbers of samples. val: how many of the last training samples are the source's own validation part.
+    blocks: the training samples, then the test samples, each read once. kind: image, feature or token; by default bytes
+    are images, other integers tokens and floats features.
+    categories: whether columns of rows may hold category codes. targets: converts the targets of all rows; by default
+    they are class numbers, of `classes` named `class_names`. domains: the numbers and names of the blocks' domains; by
+    default they are numbers, of `domain_names`. mean, std: None to measure them on the train part. remarks: lines to
+    print after all blocks have been read.
     """
 
     train: int
@@ -78,7 +78,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from. files and options: what decides the decoded content."""
+    """The origin of a data set. files and options: what determines the decoded content."""
 
     name: str
     read: Callable[[], Content]
@@ -86,26 +86,26 @@ class Source:
     options: dict[str, Any] = field(default_factory=dict)
 
     def key(self) -> str:
-        """Twelve hexadecimal digits that change with the files' sizes and times and with the options."""
+        """Twelve hexadecimal digits that depend on the files' sizes and times and on the options."""
         stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in self.files]
         text = json.dumps([VERSION, self.name, stats, self.options], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def root() -> Path:
-    """The cache's folder."""
+    """The folder of the cache."""
     return Path(os.environ.get("FEDBENCH_CACHE") or Path.home() / ".cache" / "fedbench").expanduser().absolute()
 
 
 def size_on_disk(folder: Path) -> int:
-    """Bytes on disk of a prepared data set."""
+    """Disk space of a prepared data set, in bytes."""
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
 def prepare(source: Source, progress: OnProgress | None = None) -> Path:
-    """The folder with the decoded data set, made now if it is not there. Raises ConfigError.
+    """The folder of the decoded data set, decoded now if missing. Raises ConfigError.
 
-    Of several processes that ask at once, one decodes and the others wait.
+    If several processes ask at once, one decodes and the others wait.
     """
     slug = re.sub(r"[^\w.-]+", "-", source.name).strip("-")[-60:]
     folder = root() / "decoded" / f"{slug}-{source.key()}"
@@ -118,7 +118,7 @@ def prepare(source: Source, progress: OnProgress | None = None) -> Path:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold a lock between processes. Raises ConfigError where the cache cannot be written."""
+    """Holds a lock between processes. Raises ConfigError if the cache cannot be written."""
     lock = FileLock(path)
     with refuse_disk_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,9 +131,9 @@ def hold_lock(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder to fill, which takes the place of `folder` at the end, or vanishes after an exception."""
+    """An empty folder that replaces `folder` at the end, or is deleted after an exception."""
     part = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed: whoever holds the lock is alone here
+    shutil.rmtree(part, ignore_errors=True)  # left by a killed process; the lock's holder is alone here
     try:
         part.mkdir(parents=True)
         yield part
@@ -145,7 +145,7 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def refuse_disk_errors(folder: Path) -> Iterator[None]:
-    """What goes wrong with the disk in this block is a ConfigError."""
+    """Turns disk errors in this block into ConfigError."""
     try:
         yield
     except OSError as error:
@@ -156,7 +156,7 @@ def refuse_disk_errors(folder: Path) -> Iterator[None]:
 
 
 def build_folder(source: Source, folder: Path, progress: OnProgress | None) -> None:
-    """Decode a source into its folder."""
+    """Decodes a source into its folder."""
     if progress is None:
         logging.getLogger("fedbench").info("decoding data %s", source.name)
     content = source.read()
@@ -193,7 +193,7 @@ class Tally:
 
 
 def write_decoded(source: Source, content: Content, folder: Path, progress: OnProgress | None) -> None:
-    """Samples first, as a stream; then targets, domains and what was learnt on the way."""
+    """Streams the samples, then writes targets, domains and metadata."""
     tally, rows = Tally(content.train, content.categories), content.train + content.test
     with (folder / "samples.npy").open("wb") as file:
         for block in content.blocks:
@@ -207,7 +207,7 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
                 progress(f"decoding {source.name}", tally.rows, rows)
         flush_to_disk(file)
     if tally.rows != rows:
-        raise ConfigError(f"data {source.name}: {tally.rows} samples were read where {rows} were announced")
+        raise ConfigError(f"data {source.name}: {tally.rows} samples were read, {rows} were announced")
     meaning = TargetsAndDomains.of(source, content, tally)
     save_array(folder / "targets.npy", meaning.targets.values)
     if meaning.domains is not None:
@@ -219,7 +219,7 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
 
 @dataclass(frozen=True)
 class TargetsAndDomains:
-    """What targets and domains are, which is known once all have been read. domains: int64 [rows] or None."""
+    """The meaning of targets and domains, known once all have been read. domains: int64 [rows] or None."""
 
     targets: Targets
     domains: np.ndarray | None
@@ -242,7 +242,7 @@ def _class_numbers(content: Content, values: np.ndarray) -> Targets:
 
 
 def absent_classes(targets: Targets) -> Iterator[str]:
-    """Names the classes that no sample has."""
+    """Names classes without samples."""
     if not targets.classes:
         return
     numbers = np.flatnonzero(np.bincount(targets.values, minlength=targets.classes) == 0)
@@ -253,20 +253,20 @@ def absent_classes(targets: Targets) -> Iterator[str]:
 
 
 def kind_of_dtype(dtype: np.dtype) -> str:
-    """What samples of this type are where nothing else is said."""
+    """The default kind of samples of this type."""
     if dtype == np.uint8:
         return "image"
     return "token" if np.issubdtype(dtype, np.integer) else "feature"
 
 
 def write_header(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> None:
-    # Written as a stream, not into a mapped file: a full disk is then an OSError, not a signal that kills the process.
+    # Written as a stream, not to a mapped file, so that a full disk raises OSError instead of a fatal signal.
     described = np.lib.format.dtype_to_descr(dtype)
     np.lib.format.write_array_header_1_0(file, {"descr": described, "fortran_order": False, "shape": shape})
 
 
 def flush_to_disk(file: Any) -> None:
-    """On the disk before the folder is renamed, so that a power cut leaves no whole-looking folder with holes."""
+    """Flushes to disk before the folder is renamed, so that a power cut leaves no incomplete folder."""
     file.flush()
     os.fsync(file.fileno())
 
@@ -278,7 +278,7 @@ def save_array(path: Path, values: np.ndarray) -> None:
 
 
 def describe_cache(source: Source, content: Content, tally: Tally, meaning: TargetsAndDomains) -> dict[str, Any]:
-    """What meta.json says."""
+    """The content of meta.json."""
     mean, std = tally.constants.mean_and_std() if tally.constants else ([], [])
     measured = content.mean is None and content.std is None and tally.constants
     targets = meaning.targets
@@ -316,12 +316,12 @@ def is_usable(folder: Path) -> bool:
 
 
 def digest_of(folder: Path) -> str:
-    """What was written of samples, targets and domains, as a hash."""
+    """A hash of the written samples, targets and domains."""
     return str(json.loads((folder / "meta.json").read_text())["sha256"])
 
 
 def read_prepared(folder: Path) -> dict[str, Any]:
-    """The fields of a Dataset from its folder. Raises ConfigError."""
+    """Reads the fields of a Dataset from its folder. Raises ConfigError."""
     try:
         meta = json.loads((folder / "meta.json").read_text())
         samples = np.load(folder / "samples.npy", mmap_mode=mmap_mode(folder / "samples.npy"))
@@ -337,21 +337,21 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         names = {key: tuple(meta[key]) for key in listed}
         fixed = {key: meta[key] for key in ("name", "kind", "task", "classes", "train_rows", "val_rows")}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{folder}: not a whole prepared data set ({error}); delete it and start again") from error
+        raise ConfigError(f"{folder}: incomplete prepared data set ({error}); delete it and start again") from error
     return {"samples": samples, "targets": targets, "domains": domains, **names, **fixed}
 
 
 def mmap_mode(path: Path) -> Literal["c", "r"]:
-    """Copy-on-write, because torch warns about read-only arrays; nobody writes, so all processes share the pages.
+    """Copy-on-write, because torch warns about read-only arrays; no process writes, so all share the pages.
 
-    Read-only for files that the memory could not hold if somebody did write: the system refuses to map them otherwise.
+    Read-only for files larger than memory, which the system refuses to map otherwise.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return "c" if path.stat().st_size < memory // 4 else "r"
 
 
 def is_intact(folder: Path) -> bool:
-    """Whether samples, targets and domains are still those that were written."""
+    """Whether samples, targets and domains are unchanged since they were written."""
     fields = read_prepared(folder)
     digest = hashlib.sha256()
     for start in range(0, len(fields["samples"]), 1000):

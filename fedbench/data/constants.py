@@ -1,18 +1,17 @@
-"""The one table of normalisation constants: mean and deviation per channel of pixels in [0, 1], each with its source.
+"""Normalisation constants: mean and deviation per channel of pixels in [0, 1], each with its source.
 
-`data.mean` and `data.std` take their place where a protocol used others. Deviations are over all pixels of the training
-part. Much federated code has smaller ones (CIFAR-10 .2023, MNIST .3015): those are means over images of each image's
-own deviation.
+`data.mean` and `data.std` override them. Deviations are over all pixels of the training part. Much federated code has
+smaller ones (CIFAR-10 .2023, MNIST .3015): these are means over images of each image's own deviation.
 """
 
 from typing import NamedTuple
 
-EXAMPLES = "all pixels of the published training part, as in the examples of PyTorch and most federated code"
-NOT_PUBLISHED = "no constants are published or usual: measured on the training part when it is decoded"
+EXAMPLES = "all pixels of the published training part, as in PyTorch's examples and most federated code"
+NOT_PUBLISHED = "no published or common constants: measured on the training part when it is decoded"
 
 
 class Constants(NamedTuple):
-    """mean, std: one number per channel, or None where they are measured. source: where they come from."""
+    """mean, std: one number per channel, or None if they are measured. source: their origin."""
 
     mean: tuple[float, ...] | None
     std: tuple[float, ...] | None
@@ -29,7 +28,7 @@ PIXEL_CONSTANTS = {
     "svhn": Constants((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970), EXAMPLES),
     "cifar10": CIFAR10,
     "cifar100": Constants((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762), EXAMPLES),
-    "cifar10c": CIFAR10._replace(source="those of CIFAR-10, whose corrupted images they are"),
+    "cifar10c": CIFAR10._replace(source="those of CIFAR-10, from which the corrupted images are made"),
     "cinic10": Constants(
         (0.47889522, 0.47227842, 0.43047404), (0.24205776, 0.23828046, 0.25874835), "the authors' own README"
     ),
@@ -44,5 +43,5 @@ PIXEL_CONSTANTS = {
 
 
 def published_constants(name: str) -> Constants:
-    """Those of a data set; measured where nothing is known."""
+    """The constants of a data set, to be measured if unknown."""
     return PIXEL_CONSTANTS.get(name, Constants(None, None, NOT_PUBLISHED))

@@ -1,4 +1,4 @@
-"""A data set in memory-mapped form, and one client's part of it."""
+"""A memory-mapped data set, and one client's part of it."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Samples of one data set with what is to be learnt of them; train part first, then test part.
+    """Samples and targets of one data set, train part first, then test part.
 
-    samples: [rows, ...], memory-mapped. kind: what they are: image (uint8 or float32 [rows, channels, height, width]),
-    feature (float32) or token (int64). targets: [rows, ...], class numbers (int64) or numbers (float32); the task says
-    which. domains: int64 [rows] or None. Rows 0 .. train_rows-1 are the source's train part, of which the last val_rows
-    are its own validation part. mean, std: per channel, which is the first dimension of a sample, of pixels in [0, 1]
-    or of numbers as they are; empty for what is not normalised. classes: how many there are, 0 where targets are no
-    classes. class_names: of the classes, or of the labels of a multilabel task. class_labels: of each class its label
-    as the source has it, where that is not its number. warnings: what readers of results should know; scaling: what
-    they should know of mean and std. folder: where it lies in the cache; a Dataset pickles as that folder, so all
-    processes of a machine map one copy.
+    samples: [rows, ...], memory-mapped. kind: image (uint8 or float32 [rows, channels, height, width]), feature
+    (float32) or token (int64). targets: [rows, ...], class numbers (int64) or numbers (float32), depending on the task.
+    domains: int64 [rows] or None. Rows 0 .. train_rows-1 are the source's train part, of which the last val_rows are
+    its own validation part. mean, std: per channel (the first dimension of a sample) of pixels in [0, 1] or of
+    features; empty if samples are not normalised. classes: their number, 0 if targets are not classes. class_names: of
+    the classes, or of the labels of a multilabel task. class_labels: the source's label of each class, if it is not the
+    class number. warnings: remarks for readers of results; scaling: remarks on mean and std. folder: its place in the
+    cache; a Dataset pickles as this folder, so all processes of a machine map one copy.
     """
 
     name: str
@@ -55,28 +54,28 @@ class Dataset:
 
     @classmethod
     def load(cls, config: "DataConfig", progress: OnProgress | None = None) -> "Dataset":
-        """The data set that a configuration names, decoded at the first call on this machine. Raises ConfigError."""
+        """Loads the configured data set; the first call on a machine decodes it. Raises ConfigError."""
         dataset = cls.open(cache.prepare(sources.find_source(config, progress), progress))
         if config.task not in ("auto", dataset.task):
             raise ConfigError(f"data.task = {config.task}: data {config.name} is for {dataset.task}; leave it out")
         if config.content and config.content != dataset.content:
             raise ConfigError(
-                f"data {config.name}: other data than those of the run that is asked for (data.content = "
+                f"data {config.name}: not the data of the requested run (data.content = "
                 f"{config.content}, and they are {dataset.content} now); bring them back, or leave data.content out"
             )
         return dataset.normalised(config.mean, config.std)
 
     @classmethod
     def open(cls, folder: Path) -> "Dataset":
-        """The prepared data set in a folder of the cache. Raises ConfigError."""
+        """Opens the prepared data set in a folder of the cache. Raises ConfigError."""
         return cls(**cache.read_prepared(folder), folder=folder)
 
     def normalised(self, mean: Sequence[float], std: Sequence[float]) -> "Dataset":
-        """With other constants, one for all channels or one each; those that are empty stay. Raises ConfigError."""
+        """The data set with other constants, one for all channels or one each; empty ones stay. Raises ConfigError."""
         channels, found = len(self.mean), {"mean": self.mean, "std": self.std}
         for key, values in (("mean", mean), ("std", std)):
             if values and not channels:
-                raise ConfigError(f"data.{key} = {[*values]}: {self.name} holds whole numbers, which stay as they are")
+                raise ConfigError(f"data.{key} = {[*values]}: {self.name} has integers, which are not normalised")
             if len(values) not in (0, 1, channels):
                 raise ConfigError(
                     f"data.{key} = {[*values]}: {self.name} has {channels} channels; one value, or as many"
@@ -94,34 +93,34 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of every sample; of an image (channels, height, width)."""
+        """The shape of a sample; for images (channels, height, width)."""
         return self.samples.shape[1:]
 
     @property
     def holds_images(self) -> bool:
-        """Whether samples are pictures, which can be looked at and augmented."""
+        """Whether samples are images that can be shown and augmented."""
         return self.kind == "image" and self.samples.ndim == 4
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What is to be said before anything is trained on it."""
+        """Lines to print before training."""
         return (*self.warnings, *self.scaling)
 
     @property
     def outputs(self) -> int:
-        """What a network makes of a sample: a score for each class, or the numbers of a target."""
+        """The number of outputs of a network: one score per class, or the numbers of a target."""
         return self.classes or int(np.prod(self.targets.shape[1:]))
 
     @property
     def meaning(self) -> str:
-        """What its targets are, in words."""
+        """A description of its targets."""
         if self.classes:
             return "classes"
-        return "several labels at once" if self.task == "multilabel" else "numbers"
+        return "multiple labels" if self.task == "multilabel" else "numbers"
 
     @property
     def content(self) -> str:
-        """Samples, targets and domains that were read, what they are and of which part, as a hash of twelve digits."""
+        """Twelve hexadecimal digits that identify samples, targets, domains, their meaning and parts."""
         assert self.folder is not None
         parts = (self.train_rows, self.val_rows, self.samples.shape, self.samples.dtype.str, self.targets.dtype.str)
         names = (self.kind, self.task, self.classes, self.class_names, self.class_labels, self.domain_names)
@@ -130,12 +129,12 @@ class Dataset:
 
     @property
     def one_part(self) -> bool:
-        """Whether it is not split into a train and a test part."""
+        """Whether it has no separate train and test parts."""
         return self.train_rows in (0, len(self.targets))
 
     @property
     def labels(self) -> np.ndarray:
-        """Class numbers, int64 [rows]. Raises ConfigError where targets are no classes."""
+        """Class numbers, int64 [rows]. Raises ConfigError if targets are not classes."""
         if not self.classes:
             raise ConfigError(
                 f"data {self.name}: its targets are {self.meaning}, and what was asked for goes by classes; take the "
@@ -149,14 +148,14 @@ class Dataset:
 
     @property
     def unit(self) -> int:
-        """What a sample is divided by before it is normalised: 255 for pixels, else 1."""
+        """The divisor of samples before normalisation: 255 for pixels, else 1."""
         return 255 if self.samples.dtype == np.uint8 else 1
 
     def inputs(self) -> dict[str, Any]:
-        """What a model is given, for whoever uses it without this data set, as JSON has it.
+        """The input normalisation as JSON, for using a model without this data set.
 
-        A model gets (sample / unit - mean) / std, mean and std along the first dimension of a sample, or the sample as
-        it is where both are empty (tokens). shape: of a sample; classes: what outputs stand for, if these are classes.
+        A model's input is (sample / unit - mean) / std, with mean and std along the first dimension of a sample, or the
+        sample itself if both are empty (tokens). shape: of a sample; classes: the names of the outputs, if classes.
         """
         classes = self.class_names or tuple(map(str, range(self.classes)))
         constants = {"unit": self.unit, "mean": [*self.mean], "std": [*self.std]}
@@ -165,9 +164,9 @@ class Dataset:
     def scale_and_shift(
         self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
     ) -> tuple[Tensor, Tensor] | None:
-        """The two factors [C, 1, ...] with sample * scale + shift = (sample / unit - mean) / std.
+        """Factors [C, 1, ...] with sample * scale + shift = (sample / unit - mean) / std.
 
-        None for what is not normalised.
+        None if samples are not normalised.
         """
         if not self.mean:
             return None
@@ -178,17 +177,17 @@ class Dataset:
 
 
 def reopen_dataset(folder: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:
-    """A data set that travelled as its folder."""
+    """Opens a data set that was pickled as its folder."""
     return Dataset.open(folder).normalised(mean, std)
 
 
 class Split:
-    """One client's part of a data set: a gatherer of normalised batches.
+    """One client's part of a data set, which makes normalised batches.
 
-    samples: [rows, ...], one tensor for all splits of a process. rows: int64 [n], where in it the part lies. targets:
-    [n, ...], which need not be those of the data set (flipped, or hidden). factors: scale and shift, if samples are
-    normalised. key: names the random streams of whoever makes batches of it. All of them on one device, on which
-    batches are made; samples that do not fit there may stay on the CPU. augmentation: what `augmented` does to a batch.
+    samples: [rows, ...], one tensor for all splits of a process. rows: int64 [n], the part's rows in it. targets:
+    [n, ...], which may differ from the data set's (flipped or hidden). factors: scale and shift, if samples are
+    normalised. key: names the random streams of batches. All of them are on one device, on which batches are made;
+    samples that do not fit there may stay on the CPU. augmentation: applied to batches by `augmented`.
     """
 
     def __init__(
@@ -213,11 +212,11 @@ class Split:
 
     @property
     def labels(self) -> Tensor:
-        """The targets, where they are classes."""
+        """The targets, if they are classes."""
         return self.targets
 
     def augmented(self, stream: torch.Generator) -> "Split":
-        """The same part as training sees it: each batch augmented with the next draws of a CPU stream."""
+        """The part as seen in training: each batch is augmented with the next draws of a CPU stream."""
         twin = copy(self)
         twin.stream = stream if self.augmentation else None
         return twin
@@ -229,7 +228,7 @@ class Split:
         if self.augmentation and self.stream:
             x = self.augmentation(x, self.stream)
         if self.factors:
-            # Normalised before the layout changes: with three channels innermost both operations take eight times as
+            # Normalise before changing the layout: with three channels innermost both operations take eight times as
             # long.
             x = x.to(self.dtype).mul_(self.factors[0]).add_(self.factors[1])
         if x.ndim == 4:

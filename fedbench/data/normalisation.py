@@ -1,4 +1,4 @@
-"""Mean and deviation per channel, measured on the samples that pass by."""
+"""Mean and standard deviation per channel, measured while samples are read."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -8,25 +8,25 @@ import numpy as np
 from fedbench.data.reading.targets import NAMES_SHOWN
 
 CODES = 1000
-"""Whole numbers below this may be codes of categories; larger ones are amounts."""
+"""Integers below this may be category codes; larger ones are amounts."""
 
 
 class MeanAndDeviation(Protocol):
-    """Collects samples [b, C, ...] of one kind."""
+    """Accumulates samples [b, C, ...] of one kind."""
 
     def add(self, samples: np.ndarray) -> None: ...
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
-        """Per channel; empty for what is not normalised."""
+        """Per channel; empty if samples are not normalised."""
 
     def remarks(self) -> Iterable[str]:
-        """What readers should know of it."""
+        """Remarks for the reader."""
 
 
 def moments_of(samples: np.ndarray, categories: bool = False) -> MeanAndDeviation:
-    """What fits samples like these: pixels for uint8, features for floats, nothing for whole numbers (tokens).
+    """The accumulator for these samples: pixels for uint8, features for floats, none for integers (tokens).
 
-    categories: whether columns of rows may hold codes of categories.
+    categories: whether columns of rows may hold category codes.
     """
     if samples.dtype == np.uint8:
         return PixelMoments()
@@ -36,7 +36,7 @@ def moments_of(samples: np.ndarray, categories: bool = False) -> MeanAndDeviatio
 
 
 class PixelMoments:
-    """Of pixels in [0, 1]; the deviation of a constant channel counts as 1."""
+    """Statistics of pixels in [0, 1]; the deviation of a constant channel counts as 1."""
 
     def __init__(self) -> None:
         self.histogram = np.zeros((0, 256), np.int64)  # [channels, 256]
@@ -49,7 +49,7 @@ class PixelMoments:
         found = []
         for (
             counts
-        ) in self.histogram.tolist():  # whole numbers of any size: a constant channel must come out as constant
+        ) in self.histogram.tolist():  # integers of any size, so that a constant channel is recognised as constant
             n, total = sum(counts), sum(v * k for v, k in enumerate(counts))
             spread = n * sum(v * v * k for v, k in enumerate(counts)) - total**2
             found.append((total / (255 * n), spread**0.5 / (255 * n) or 1.0))
@@ -61,7 +61,7 @@ class PixelMoments:
 
 
 class FeatureMoments:
-    """Of numbers as they are, in float64; the deviation of a constant feature counts as 1."""
+    """Statistics of features in float64; the deviation of a constant feature counts as 1."""
 
     def __init__(self) -> None:
         self.count, self.mean, self.squares = 0, np.zeros(1), np.zeros(1)  # squares: of the distances from the mean
@@ -83,10 +83,9 @@ class FeatureMoments:
 
 
 class RowMoments(FeatureMoments):
-    """Features of rows [b, C], of which some columns may hold codes of categories, which stay as they are.
+    """Features of rows [b, C], of which some columns may hold category codes, which are not standardised.
 
-    Codes are small whole numbers from 0 or 1 that use most of their range, in a row whose other columns hold anything
-    else.
+    Codes are small integers from 0 or 1 that use most of their range, in a row with other columns of any numbers.
     """
 
     def __init__(self, columns: int) -> None:
@@ -123,7 +122,7 @@ class RowMoments(FeatureMoments):
             amounts = np.setdiff1d(np.flatnonzero(self.whole & (np.sqrt(self.squares) > 0)), codes)
             others = f"columns {_listed(amounts)} of other whole numbers" if len(amounts) else "the others"
             yield (
-                f"columns {_listed(codes)} look like codes of categories and stay as they are, {others} are "
+                f"columns {_listed(codes)} look like category codes and are not standardised, {others} are "
                 "standardised; data.mean and data.std, a value per column, change that"
             )
         elif self.whole.all():
@@ -135,7 +134,7 @@ def _listed(columns: np.ndarray) -> str:
 
 
 class TokenMoments:
-    """Whole numbers stay as they are."""
+    """Integers are not normalised."""
 
     def add(self, samples: np.ndarray) -> None:
         pass

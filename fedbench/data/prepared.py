@@ -1,4 +1,4 @@
-"""A prepared data set as other processes and other machines know it: by what is in it."""
+"""Prepared data sets for other processes and machines, identified by their content."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from fedbench.errors import ConfigError
 
 @dataclass(frozen=True)
 class Prepared:
-    """A folder of a cache. digest: of samples, targets and domains, by which a copy elsewhere is known.
+    """A folder of a cache. digest: of samples, targets and domains, which identifies copies elsewhere.
 
-    mean, std: the constants in use, which need not be those of the folder.
+    mean, std: the constants in use, which may differ from the folder's.
     """
 
     folder: Path
@@ -25,23 +25,23 @@ class Prepared:
 
     @classmethod
     def of(cls, dataset: Dataset) -> "Prepared":
-        """What tells a data set that lies in the cache from all others."""
+        """Describes a data set in the cache."""
         assert dataset.folder is not None
         return cls(dataset.folder, cache.digest_of(dataset.folder), dataset.mean, dataset.std)
 
     def found(self) -> Dataset | None:
-        """The data set as it lies on this machine: in the same place, on a shared path say, or in its own cache."""
+        """The data set on this machine: in the same place, for example on a shared path, or in its own cache."""
         for folder in (self.folder, self._own, self._copied):
             if cache.is_usable(folder) and cache.digest_of(folder) == self.digest:
                 return Dataset.open(folder).normalised(self.mean, self.std)
         return None
 
     def files(self) -> dict[str, np.ndarray]:
-        """Content of the folder's files by name, uint8, memory-mapped."""
+        """The contents of the folder's files by name, uint8, memory-mapped."""
         return {path.name: np.memmap(path, np.uint8, "r") for path in sorted(self.folder.iterdir())}
 
     def written(self, files: Mapping[str, np.ndarray]) -> Dataset:
-        """The data set out of its files, in this machine's cache from now on. Raises ConfigError."""
+        """Writes the files to this machine's cache and opens the data set. Raises ConfigError."""
         with cache.hold_lock(self._copied.with_name(f"{self._copied.name}.lock")):
             if (here := self.found()) is not None:
                 return here
@@ -50,7 +50,7 @@ class Prepared:
                     content.tofile(part / name)
         here = self.found()
         if here is None:
-            raise ConfigError(f"{self._copied}: what another machine sent is not whole; delete it and start again")
+            raise ConfigError(f"{self._copied}: incomplete copy from another machine; delete it and start again")
         return here
 
     @property
@@ -59,5 +59,5 @@ class Prepared:
 
     @property
     def _copied(self) -> Path:
-        """By its content, because the folder's own name says which files it was decoded from elsewhere."""
+        """Named by content, because the folder's own name depends on the files it was decoded from."""
         return cache.root() / "decoded" / f"{self.folder.name.rpartition('-')[0]}-{self.digest[:12]}"

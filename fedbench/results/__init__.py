@@ -1,1 +1,1 @@
-"""What runs leave behind: the schema, its readers, statistics and tables."""
+"""Results of runs and studies: schemas, readers, statistics, tables and loggers."""

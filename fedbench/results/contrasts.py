@@ -1,4 +1,4 @@
-"""Methods against each other: by the seed as the unit, by resampled seeds and clients, corrected for their number."""
+"""Comparisons of methods with seeds as the unit: t tests, resampling, and Holm's correction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,18 +13,18 @@ from fedbench.results.tables import LAST, Scores
 DRAWS = 4000
 MOST_SEEDS = 1000
 ENOUGH = 10
-"""Seeds that are advised where there are too few."""
+"""Number of seeds recommended if there are too few."""
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """By how much a method is better than another on test at the last round, paired by seed and client.
+    """The advantage of a method over another on test at the last round, paired by seed and client.
 
     gain: mean over seeds of the mean over a seed's clients, with a Student t interval over seeds. resampled: 95 %
     interval of the same mean by resampling seeds, and clients within each. p: two-sided paired t test over seeds;
-    p_holm: adjusted by Holm for all contrasts of a family; both None with one seed. better_off: the chance that a
-    client is strictly better off, over seeds. resolves: the smallest difference that so many seeds would tell from 0;
-    seeds_needed: how many would tell the observed one.
+    p_holm: Holm-adjusted over all contrasts of a family; both None with one seed. better_off: share of clients strictly
+    better off, over seeds. resolves: the smallest difference that these seeds can separate from 0; seeds_needed: how
+    many would separate the observed one.
     """
 
     method: str
@@ -45,13 +45,13 @@ class Contrast:
 
     @property
     def sign(self) -> int:
-        """1 where the method is better and -1 where it is worse, after the correction; 0 where that is undecided."""
+        """1 if the method is better, -1 if it is worse, after the correction; 0 if undecided."""
         decided = self.p_holm is not None and self.p_holm < 1 - CONFIDENCE
         return int(np.sign(self.gain.mean)) if decided else 0
 
 
 def contrast(scores: Scores, method: str, other: str, point: str) -> Contrast | None:
-    """None where nothing can be paired."""
+    """Returns None if there are no pairs."""
     joined = scores.paired(method, other, point)
     if joined.empty:
         return None
@@ -62,14 +62,14 @@ def contrast(scores: Scores, method: str, other: str, point: str) -> Contrast | 
 
 
 def family(scores: Scores, asked: Sequence[tuple[str, str]], point: str) -> list[Contrast]:
-    """The contrasts of these pairs that exist, with p values adjusted by Holm for all of them."""
+    """The existing contrasts of these pairs, with Holm-adjusted p values."""
     found = [made for pair in asked if (made := contrast(scores, *pair, point)) is not None]
     adjusted = iter(holm([made.p for made in found if made.p is not None]))
     return [made if made.p is None else replace(made, p_holm=next(adjusted)) for made in found]
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """p values adjusted by Holm's step-down rule."""
+    """p values adjusted by Holm's step-down method."""
     if not values:
         return []
     from statsmodels.stats.multitest import multipletests
@@ -78,7 +78,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def p_of(values: Sequence[float]) -> float | None:
-    """Two-sided t test that the mean is 0; values without any spread decide by themselves; None for one value."""
+    """Two-sided t test that the mean is 0; without any spread the values decide; None for one value."""
     if len(values) < 2:
         return None
     if np.ptp(values) == 0:
@@ -87,9 +87,9 @@ def p_of(values: Sequence[float]) -> float | None:
 
 
 def resampled_interval(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple[float, float] | None:
-    """95 % percentile interval of the mean of the seeds' means, seeds and then their clients drawn with replacement.
+    """95 % percentile interval of the mean of the seeds' means; resamples seeds and then their clients.
 
-    seeds: differences of the clients of each. None with one seed.
+    seeds: differences of each seed's clients. None with one seed.
     """
     if len(seeds) < 2:
         return None
@@ -103,21 +103,20 @@ def resampled_interval(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple
 
 
 def resolution(seeds: int) -> float:
-    """The smallest mean difference that a paired t test over so many seeds tells from 0, in standard deviations of the
-    difference over seeds; infinite with one.
+    """The smallest mean difference that a paired t test over these seeds separates from 0; infinite with one seed.
+
+    In standard deviations of the difference over seeds.
     """
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, seeds - 1) / np.sqrt(seeds)) if seeds > 1 else np.inf
 
 
 def too_few(seeds: int) -> str | None:
-    """What is said before a comparison over so many seeds; None where a difference as large as its spread is told."""
+    """The warning before a comparison over this many seeds; None if they detect a difference as large as its spread."""
     least = resolution(seeds)
     if least <= 1:
         return None
     if seeds < 2:
-        return (
-            f"one seed tells no two methods apart: take {ENOUGH} or more, --seeds {' '.join(map(str, range(ENOUGH)))}"
-        )
+        return f"one seed cannot tell methods apart: use {ENOUGH} or more, --seeds {' '.join(map(str, range(ENOUGH)))}"
     return (
         f"{seeds} seeds tell two methods apart only where they differ by {least:.1f} times the standard deviation that "
         f"their difference has over seeds; with {ENOUGH} seeds {resolution(ENOUGH):.1f} times is enough"
@@ -125,7 +124,7 @@ def too_few(seeds: int) -> str | None:
 
 
 def seeds_for(gain: Interval) -> int | None:
-    """How many seeds would tell this mean from 0 if their spread stayed; None where that is not known, or too many."""
+    """How many seeds would separate this mean from 0 at the same spread; None if unknown or too many."""
     if len(gain.values) < 2 or gain.mean == 0:
         return None
     spread = float(np.std(gain.values, ddof=1))
@@ -136,7 +135,7 @@ def seeds_for(gain: Interval) -> int | None:
 
 
 def block_ranks(scores: Scores, methods: Sequence[str], point: str) -> dict[str, float]:
-    """Mean rank of every method over the seeds that all have, 1 the best; ties share."""
+    """Mean rank of every method over the seeds that all have, 1 for the best; ties share ranks."""
     last = {method: scores.rows[method, point, LAST].set_index("seed") for method in methods}
     table = pd.DataFrame({method: rows[f"test_{scores.metric.name}"] for method, rows in last.items()})
     means = table.dropna().rank(axis=1, ascending=not scores.metric.higher).mean()

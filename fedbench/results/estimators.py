@@ -1,4 +1,4 @@
-"""What a client's accuracy is a mean over: its samples, or its batches, as some published tables have it."""
+"""What a client's accuracy is averaged over: its samples, or, as in some published tables, its batches."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ SAMPLES = "samples"
 
 
 def estimator(config: Mapping[str, Any], metric: Metric) -> str:
-    """`samples` or `batches of 32`, by the configuration of a run. Of all metrics accuracy alone knows batches."""
+    """`samples` or `batches of 32`, by the configuration of a run. Only accuracy can be averaged over batches."""
     asked = config.get("evaluate") or {}
     if asked.get("accuracy") != "batches" or metric.name != "accuracy":
         return SAMPLES
@@ -17,12 +17,12 @@ def estimator(config: Mapping[str, Any], metric: Metric) -> str:
 
 
 def estimator_remark(metric: Metric, found: Sequence[str]) -> str:
-    """What tables and pages say of their rows' estimators; nothing where all are means over samples."""
+    """The remark of tables and reports on estimators; empty if all are means over samples."""
     if len(set(found)) > 1:
-        return f"rows are marked by what {metric.label} is a mean over, and cannot be compared across marks"
+        return f"rows are marked by what {metric.label} is averaged over; rows with different marks are not comparable"
     return "" if not found or found[0] == SAMPLES else f"{metric.label} as mean over {found[0]}"
 
 
 def estimator_marks(found: Sequence[str]) -> list[str]:
-    """What stands behind the label of each row: nothing, or where rows differ, ` (mean over samples)`."""
+    """The mark after each row's label: empty, or ` (mean over samples)` if rows differ."""
     return [f" (mean over {own})" if len(set(found)) > 1 else "" for own in found]

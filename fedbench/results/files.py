@@ -1,4 +1,4 @@
-"""Files of a results folder: written whole or not at all, and read although a process died while it wrote."""
+"""Files of a results folder: written completely or not at all, and readable even after a crash while writing."""
 
 import io
 import json
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 PART_SUFFIX = ".part"
-"""How the names of files end that are half written; they begin with a dot."""
+"""The suffix of incomplete files, whose names begin with a dot."""
 
 
 @contextmanager
 def name_file_in_errors(path: Path) -> Iterator[None]:
-    """Errors of a block that writes a file name it, also those of a full disk."""
+    """Adds the file name to errors in this block, also for a full disk."""
     try:
         yield
     except OSError as error:
@@ -36,16 +36,16 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
 
 
 LOCK_POLL = 0.1
-"""Seconds between two looks at a lock."""
+"""Seconds between two tries of a lock."""
 PIECES = Path("checkpoint", "rows")
-"""Where a run that is under way keeps the rows of its tables."""
+"""Where a running run stores the rows of its tables."""
 GROUP = 1 << 20
-"""Rows of a row group of a parquet file."""
+"""Rows per row group of a parquet file."""
 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write, which takes the place of `path` when it is whole: flushed to disk, then renamed."""
+    """A file to write that replaces `path` when complete: flushed to disk, then renamed."""
     with name_file_in_errors(path):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART_SUFFIX)
         try:
@@ -54,7 +54,7 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-                os.chmod(name, 0o644)  # mkstemp gives 0600, but results are there to be shared
+                os.chmod(name, 0o644)  # mkstemp gives 0600, but results are meant to be shared
                 os.replace(name, path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
@@ -63,15 +63,15 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def hold_file_lock(path: Path, patience: float, busy: str) -> Iterator[None]:
-    """Hold the lock of a file or folder for a block. It leaves no file, and ends with its process however that ends.
+    """Holds the lock of a file or folder for a block. Leaves no file, and ends with its process in any case.
 
-    Raises ConfigError with the line `busy` where another process holds it for longer than so many seconds.
+    Raises ConfigError with the line `busy` if another process holds it for longer than `patience` seconds.
     """
     handle, deadline = os.open(path, os.O_RDONLY), time.monotonic() + patience
     try:
         while not _try_lock(handle):
             if time.monotonic() > deadline:
-                raise ConfigError(f"{busy}; wait until it ends, or give another --out")
+                raise ConfigError(f"{busy}; wait until it ends, or use another --out")
             time.sleep(LOCK_POLL)
         yield
     finally:
@@ -79,7 +79,7 @@ def hold_file_lock(path: Path, patience: float, busy: str) -> Iterator[None]:
 
 
 def _try_lock(handle: int) -> bool:
-    """Lock an open file unless another process holds it; a file system without locks counts as locked."""
+    """Locks an open file unless another process holds it; a file system without locks counts as locked."""
     try:
         return lock_descriptor(handle, blocking=False)
     except OSError:
@@ -87,7 +87,7 @@ def _try_lock(handle: int) -> bool:
 
 
 def remove_half_written(folder: Path) -> None:
-    """Remove what killed processes left half written in a folder; a process that still writes holds a lock."""
+    """Removes incomplete files of killed processes in a folder; active writers hold a lock."""
     for path in folder.glob(f".*{PART_SUFFIX}"):
         with suppress(OSError), path.open("rb") as file:
             if lock_descriptor(file.fileno(), blocking=False):
@@ -95,24 +95,24 @@ def remove_half_written(folder: Path) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes a whole file or leaves the old one."""
+    """Writes a whole file or keeps the old one."""
     with replace_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def write_json_atomically(path: Path, value: Any) -> None:
-    """As indented JSON, keys in their own order."""
+    """Writes indented JSON with keys in order."""
     write_atomically(path, json.dumps(value, indent=2) + "\n")
 
 
 def write_parquet_atomically(path: Path, columns: Mapping[str, Any] | pa.Table, schema: pa.Schema) -> None:
-    """Writes equally long columns, one per field of the schema."""
+    """Writes columns of equal length, one per field of the schema."""
     table = columns if isinstance(columns, pa.Table) else pa.table(dict(columns), schema)
     write_tables_atomically(path, [table], schema)
 
 
 def write_tables_atomically(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
-    """Writes tables one below the other, a few of them in memory at a time; where they are cut leaves no trace."""
+    """Concatenates tables, with a few in memory at a time; the result does not depend on where they are split."""
     held = schema.empty_table()
     with replace_file(path) as file, pq.ParquetWriter(file, schema) as writer:
         for table in tables:
@@ -132,12 +132,12 @@ def write_arrays_atomically(path: Path, arrays: Mapping[str, np.ndarray]) -> Non
 
 
 def rerun_hint(folder: Path) -> str:
-    """What to do about a file of a run that is gone or damaged."""
-    return f"bring it back, or delete {folder} to run it anew"
+    """How to fix a missing or damaged file of a run."""
+    return f"restore it, or delete {folder} to run it again"
 
 
 def flush(path: Path) -> None:
-    """Have a file on disk, whatever happens to the machine. Raises OSError."""
+    """Flushes a file to disk, so that it survives a power cut. Raises OSError."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -146,7 +146,7 @@ def flush(path: Path) -> None:
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
-    """Appends whole lines to a jsonl file and flushes them to disk; a half-written last line is cut off first."""
+    """Appends whole lines to a jsonl file and flushes them; removes an incomplete last line first."""
     text = "".join(line + "\n" for line in lines).encode()
     with name_file_in_errors(path), open(path, "a+b") as file:
         _cut_half_line(file)
@@ -166,12 +166,12 @@ def _cut_half_line(file: BinaryIO) -> None:
 
 
 def ends_whole(path: Path) -> bool:
-    """Whether a file of lines is there and its last line is whole."""
+    """Whether a file of lines exists and its last line is complete."""
     return path.is_file() and path.read_bytes().endswith(b"\n")
 
 
 def read_lines(path: Path, problems: list[str]) -> list[dict[str, Any]]:
-    """The objects of a jsonl file; a half-written last line is ignored, any other bad line is named in `problems`."""
+    """The objects of a jsonl file; ignores an incomplete last line and names other bad lines in `problems`."""
     *whole, _ = _text(path, problems).split("\n")
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(whole, 1):
@@ -183,7 +183,7 @@ def read_lines(path: Path, problems: list[str]) -> list[dict[str, Any]]:
 
 
 def read_json(path: Path, problems: list[str]) -> dict[str, Any]:
-    """A JSON object; empty where there is none, and where it is damaged, which is named in `problems`."""
+    """A JSON object; empty if missing or damaged; the latter is named in `problems`."""
     if not (text := _text(path, problems)) and not path.is_file():
         return {}
     try:
@@ -194,7 +194,7 @@ def read_json(path: Path, problems: list[str]) -> dict[str, Any]:
 
 
 def _text(path: Path, problems: list[str]) -> str:
-    """Empty where there is none, and where what is there is no file, which is named in `problems`."""
+    """The text of a file; empty if missing, or if it is not a file, which is named in `problems`."""
     try:
         return path.read_text(errors="replace") if path.exists() else ""
     except OSError as error:
@@ -203,7 +203,7 @@ def _text(path: Path, problems: list[str]) -> str:
 
 
 def read_as(kind: type[T], path: Path) -> T:
-    """A JSON file as a dataclass. Raises ConfigError where it is of another shape."""
+    """Reads a JSON file as a dataclass. Raises ConfigError if it has another structure."""
     try:
         return TypeAdapter(kind).validate_json(path.read_bytes())
     except ValidationError as error:
@@ -212,11 +212,11 @@ def read_as(kind: type[T], path: Path) -> T:
         what = f"({where}), or written by another version of fedbench"
     except OSError as error:
         what = f"({error.strerror})"
-    raise ConfigError(f"{path}: damaged {what}; bring it back, or give the command that made it again")
+    raise ConfigError(f"{path}: damaged {what}; restore it, or repeat the command that wrote it")
 
 
 def read_arrays(path: Path, problems: list[str]) -> dict[str, np.ndarray]:
-    """The arrays of an npz file; none where there is none, and where it is damaged, which is named in `problems`."""
+    """The arrays of an npz file; none if missing or damaged; the latter is named in `problems`."""
     if not path.exists():
         return {}
     try:
@@ -228,7 +228,7 @@ def read_arrays(path: Path, problems: list[str]) -> dict[str, np.ndarray]:
 
 
 def read_table(path: Path, schema: pa.Schema, problems: list[str]) -> pa.Table:
-    """A parquet file; an empty table where there is none, and where it is damaged, which is named in `problems`."""
+    """A parquet file; an empty table if missing or damaged; the latter is named in `problems`."""
     if not path.exists():
         return schema.empty_table()
     try:
@@ -239,17 +239,17 @@ def read_table(path: Path, schema: pa.Schema, problems: list[str]) -> pa.Table:
 
 
 def read_rows(folder: Path, name: str, schema: pa.Schema, problems: list[str]) -> pa.Table:
-    """A table of a run, or while the run is under way the pieces that it has left so far."""
+    """A table of a run, or the pieces so far if the run is not finished."""
     parts = [folder / name] if (folder / name).exists() else table_pieces(folder, name)
     return concatenate_tables([read_table(path, schema, problems) for path in parts], schema)
 
 
 def table_pieces(folder: Path, name: str) -> list[Path]:
-    """The rows of a table that a run has kept beside its checkpoints, in their order."""
+    """The pieces of a table that a run has stored with its checkpoints, in order."""
     stem, dot, suffix = name.partition(".")
     return sorted((folder / PIECES).glob(f"{stem}-*{dot}{suffix}"))
 
 
 def concatenate_tables(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    """One below the other."""
+    """Concatenates tables."""
     return pa.concat_tables([schema.empty_table(), *tables])

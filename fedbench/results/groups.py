@@ -1,4 +1,4 @@
-"""Scores of labels, classes and domains, put together over clients and seeds."""
+"""Scores of labels, classes and domains, combined over clients and seeds."""
 
 from collections.abc import Mapping
 
@@ -28,12 +28,12 @@ GROUP_COLUMNS = [
 def group_table(
     metric: Metric, metrics: Mapping[str, pd.DataFrame], groups: Mapping[str, pd.DataFrame]
 ) -> pd.DataFrame:
-    """The metric on test of each method, point, and label, class or domain, at the last round.
+    """The test metric of each method, point, and label, class or domain, at the last round.
 
     groups: `Records.groups` by method. Columns: method, point, by (`label`, `class` or `domain`), group, seeds (count);
-    mean, sd, low, high over seeds of the score pooled over all test samples of the group (of labels: the mean over the
-    clients, weighted by their samples); client_mean, over the clients that hold some; samples and clients, means over
-    seeds.
+    mean, sd, low, high over seeds of the score pooled over all test samples of the group (for labels: the mean over
+    clients, weighted by their samples); client_mean, over the clients with such samples; samples and clients, means
+    over seeds.
     """
     rows = []
     for method, frame in groups.items():
@@ -45,7 +45,7 @@ def group_table(
 
 
 def _place(by: str, group: str) -> tuple[str, int, str]:
-    """Classes and labels by their numbers, domains by their names."""
+    """Sort key: classes and labels by number, domains by name."""
     return by, int(group) if by in ("class", "label") else 0, group
 
 

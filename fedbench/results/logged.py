@@ -1,4 +1,4 @@
-"""The records of a round as loggers take them: numbers under names that are the same for every method and seed."""
+"""Records of a round for loggers: numbers with the same names for every method and seed."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -11,13 +11,13 @@ LoggedRow = Mapping[str, Any]
 Warn = Callable[[str], None]
 """Called with what cannot be logged as it was asked for, and why."""
 
-MOST_CURVES = 50  # above it, clients become quantiles: W&B and TensorBoard choke on hundreds of keys per round
+MOST_CURVES = 50  # above it, clients become quantiles: W&B and TensorBoard cannot handle hundreds of keys per round
 QUANTILES = {"min": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "max": 1.0}
 NOT_CURVES = ("seed", "round", "point", "failed")
 
 
 def metric_values(lines: Iterable[LoggedRow]) -> dict[str, float]:
-    """Lines of metrics.jsonl of one round as `after_agg/test_accuracy: 0.8`; null and NaN are left out."""
+    """Lines of metrics.jsonl of one round as `after_agg/test_accuracy: 0.8`, without null and NaN."""
     values: dict[str, float] = {}
     for line in lines:
         point = line["point"]
@@ -31,7 +31,7 @@ def metric_values(lines: Iterable[LoggedRow]) -> dict[str, float]:
 def trace_values(traces: Iterable[LoggedRow]) -> dict[str, float]:
     """Rows of traces.parquet of one round as `lambda/client_03: 0.4`, or as quantiles for more than 50 clients.
 
-    A name with a slash (`critical_share/<layer>`) is averaged over the clients; a trace of the server keeps its name.
+    A name with a slash (`critical_share/<layer>`) is averaged over clients; the server's traces keep their name.
     """
     values: dict[str, float] = {}
     for name, of_client in _by_name(traces).items():
@@ -40,7 +40,7 @@ def trace_values(traces: Iterable[LoggedRow]) -> dict[str, float]:
 
 
 def trace_distributions(traces: Iterable[LoggedRow]) -> dict[str, np.ndarray]:
-    """The values over clients `[clients]` of every trace that clients have, as `lambda/histogram`."""
+    """The values over clients `[clients]` of every client trace, as `lambda/histogram`."""
     return {
         f"{name}/histogram": np.array(list(of_client.values()))
         for name, of_client in _by_name(traces).items()
@@ -49,7 +49,7 @@ def trace_distributions(traces: Iterable[LoggedRow]) -> dict[str, np.ndarray]:
 
 
 def rows_by_round(rows: Iterable[LoggedRow]) -> dict[int, list[LoggedRow]]:
-    """Rows of either kind, ascending by round."""
+    """Rows by round, in ascending order."""
     rounds: dict[int, list[LoggedRow]] = defaultdict(list)
     for row in rows:
         rounds[int(row["round"])].append(row)
@@ -57,16 +57,16 @@ def rows_by_round(rows: Iterable[LoggedRow]) -> dict[int, list[LoggedRow]]:
 
 
 class Spent:
-    """Bytes (both ways) and gradient steps of all clients up to a round.
+    """Cumulative bytes (both ways) and gradient steps of all clients.
 
-    A round that was not evaluated has no line: it is taken to have cost what the next evaluated one did.
+    A round without evaluation has no line; it counts with the cost of the next evaluated one.
     """
 
     def __init__(self) -> None:
         self._costs: dict[int, tuple[float, float]] = {}
 
     def note(self, number: int, lines: Iterable[LoggedRow]) -> None:
-        """Take the lines of a round, once or again."""
+        """Adds or replaces the lines of a round."""
         costs = [[_known(line.get(key)) for key in ("bytes_up", "bytes_down", "steps")] for line in lines]
         up, down, steps = map(sum, zip(*costs, strict=True)) if costs else (0.0, 0.0, 0.0)
         self._costs[number] = (up + down, steps)
@@ -86,7 +86,7 @@ def _known(value: float | None) -> float:
 
 
 def _by_name(traces: Iterable[LoggedRow]) -> dict[str, dict[int, float]]:
-    """`{name: {client: value}}`; values that are not finite are left out."""
+    """`{name: {client: value}}`, finite values only."""
     named: dict[str, dict[int, float]] = defaultdict(dict)
     for row in traces:
         if np.isfinite(row["value"]):

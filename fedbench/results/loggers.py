@@ -1,4 +1,4 @@
-"""Mirrors of a run's records: W&B, CSV, TensorBoard, any Lightning Logger. The truth stays in metrics.jsonl."""
+"""Loggers that mirror a run's records: W&B, CSV, TensorBoard, any Lightning Logger. metrics.jsonl is authoritative."""
 
 import inspect
 import json
@@ -31,7 +31,7 @@ log = logging.getLogger("fedbench")
 
 
 class Logger(Protocol):
-    """What fedbench asks of a logger: the part of `lightning.pytorch.loggers.Logger` that needs no Trainer."""
+    """The interface of a logger: the part of `lightning.pytorch.loggers.Logger` that needs no Trainer."""
 
     def log_hyperparams(self, params: dict[str, Any]) -> None: ...
 
@@ -43,7 +43,7 @@ class Logger(Protocol):
 
 
 class LoggedRounds:
-    """Which rounds each logger has had, kept in the run's folder, so that a resumed run repeats none."""
+    """The rounds that each logger has received, stored in the run's folder, so that a resumed run repeats none."""
 
     def __init__(self, folder: Path, resume: bool) -> None:
         self.path = folder / STATE
@@ -52,21 +52,21 @@ class LoggedRounds:
             self._last = json.loads(self.path.read_text())
 
     def last(self, logger: str) -> int:
-        """The last round that the logger had; -1 before the first."""
+        """The last round that the logger received; -1 before the first."""
         return self._last.get(logger, -1)
 
     def correct(self, logger: str, last: int) -> None:
-        """Takes the logger's own word for what it has."""
+        """Replaces the record by the logger's own information."""
         self._last[logger] = last
 
     def add(self, logger: str, round_: int) -> None:
-        """Notes a logged round on disk."""
+        """Records a logged round on disk."""
         self._last[logger] = round_
         write_json_atomically(self.path, self._last)
 
 
 class AttachedLogger:
-    """A logger of a run, guarded: a round is logged once, an exception becomes one warning and silence."""
+    """A guarded logger of a run: logs each round once, and after an exception warns once and stops logging."""
 
     def __init__(self, name: str, logger: Logger, rounds: LoggedRounds, warn: Warn) -> None:
         self.name = name
@@ -76,15 +76,15 @@ class AttachedLogger:
         self._guarded(self._ask_what_it_has)
 
     def log_hyperparams(self, params: dict[str, Any]) -> None:
-        """The resolved configuration, as a tree."""
+        """Logs the resolved configuration as a tree."""
         self._guarded(lambda logger: logger.log_hyperparams(params))
 
     def log_metrics(self, metrics: dict[str, Any], step: int) -> None:
-        """Values under ready-made keys."""
+        """Logs values under complete keys."""
         self._guarded(lambda logger: logger.log_metrics(metrics, step=step))
 
     def log_records(self, lines: Iterable[LoggedRow], traces: Iterable[LoggedRow] = ()) -> None:
-        """Lines of metrics.jsonl and rows of traces.parquet of one or more whole rounds; known rounds are skipped."""
+        """Logs lines of metrics.jsonl and rows of traces.parquet of whole rounds; skips known rounds."""
         traced = rows_by_round(traces)
         for round_, of_round in rows_by_round(lines).items():
             self._spent.note(round_, of_round)
@@ -92,7 +92,7 @@ class AttachedLogger:
                 self._guarded(partial(self._log_round, round_, of_round, traced[round_]))
 
     def conclude(self, records: Records) -> None:
-        """What can be said of a finished run as a whole, to a logger that takes it."""
+        """Passes the records of a finished run to loggers that accept them."""
         self._guarded(lambda logger: logger.conclude(records) if hasattr(logger, "conclude") else None)
 
     def finalize(self, status: str = "success") -> None:
@@ -117,18 +117,18 @@ class AttachedLogger:
             return
         try:
             action(self.logger)
-        except (Exception, SystemExit) as error:  # a mirror of the records must never cost the run itself
+        except (Exception, SystemExit) as error:  # a mirror of the records must never end the run
             self.logger = None
-            self._warn(f"logger {self.name} failed and is left out from here on ({type(error).__name__}: {error})")
+            self._warn(f"logger {self.name} failed and is disabled from now on ({type(error).__name__}: {error})")
 
 
 def make_loggers(
     config: Config, folder: Path, entry: Entry, *, resume: bool = True, warn: Warn = warnings.warn
 ) -> list[AttachedLogger]:
-    """The loggers that `config.loggers` names, each guarded. entry: what the study calls this seed of it.
+    """The guarded loggers in `config.loggers`. entry: the plan's entry of this seed.
 
-    With `resume` the rounds that a logger already had in this folder are skipped. Raises ConfigError for a logger that
-    does not exist; one that fails to start is left out with a warning.
+    With `resume`, rounds that a logger already has in this folder are skipped. Raises ConfigError for unknown loggers;
+    one that fails to start is left out with a warning.
     """
     rounds = LoggedRounds(folder, resume)
     attached = []
@@ -137,7 +137,7 @@ def make_loggers(
             logger = _make(name, config, folder, entry, warn)
         except ConfigError:
             raise
-        except (Exception, SystemExit) as error:  # a mirror of the records must never cost the run itself
+        except (Exception, SystemExit) as error:  # a mirror of the records must never end the run
             warn(f"logger {name} cannot start and is left out ({type(error).__name__}: {error})")
         else:
             attached.append(AttachedLogger(name, logger, rounds, warn))
@@ -145,9 +145,9 @@ def make_loggers(
 
 
 def catch_up(loggers: Iterable[AttachedLogger], folder: Path) -> None:
-    """Hands over what the folder's records have and a logger lacks.
+    """Logs records that are in the folder but that a logger lacks.
 
-    For a resumed run, once its records are cut back to the checkpoint: a killed logger may have lost its last rounds.
+    For a resumed run, after its records are cut back to the checkpoint: a killed logger may have lost its last rounds.
     """
     run = Records(folder)
     lines: list[Any] = run.metrics().to_dict("records")
@@ -159,14 +159,14 @@ def catch_up(loggers: Iterable[AttachedLogger], folder: Path) -> None:
 def log_records(
     loggers: Iterable[AttachedLogger], lines: Iterable[LoggedRow], traces: Iterable[LoggedRow] = ()
 ) -> None:
-    """Hands lines of metrics.jsonl and rows of traces.parquet to every logger."""
+    """Passes lines of metrics.jsonl and rows of traces.parquet to every logger."""
     rows, traced = list(lines), list(traces)
     for logger in loggers:
         logger.log_records(rows, traced)
 
 
 def log_page(folder: Path, config: Config, warn: Warn = log.warning) -> None:
-    """The page and the final table of a study that has ended, for W&B where it was asked for."""
+    """Uploads the report and final table of a finished study to W&B, if requested."""
     if "wandb" not in config.loggers:
         return
     try:
@@ -176,12 +176,12 @@ def log_page(folder: Path, config: Config, warn: Warn = log.warning) -> None:
             send_overview(folder, config.wandb, warn)
         else:
             send_study(WandbStudy.load(folder), warn)
-    except Exception as error:  # a mirror of the records must never cost the study itself
-        warn(f"W&B has not got the page of {folder} ({type(error).__name__}: {error})")
+    except Exception as error:  # a mirror of the records must never end the study
+        warn(f"the report of {folder} was not uploaded to W&B ({type(error).__name__}: {error})")
 
 
 def account_variables(names: Iterable[str]) -> dict[str, str]:
-    """The variables by which these loggers know the account of this machine, for processes on other ones."""
+    """The environment variables by which these loggers find this machine's account, for processes on other machines."""
     if "wandb" not in names:
         return {}
     from fedbench.results.wandb_log import account_environment
@@ -190,7 +190,7 @@ def account_variables(names: Iterable[str]) -> dict[str, str]:
 
 
 def with_reachable_loggers(config: Config) -> Config:
-    """With loggers that do not wait for a server that does not answer, as every trial of a study would."""
+    """Sets loggers offline whose server does not answer, so that the trials of a study need not wait for it."""
     if "wandb" not in config.loggers:
         return config
     from fedbench.results.wandb_log import offline_where_unanswered
@@ -228,15 +228,15 @@ def _tensorboard(folder: Path) -> Logger:
 
 
 def _own(name: str, folder: Path) -> Logger:
-    """A user's Logger; it gets the run's folder as `save_dir` if its constructor takes one."""
+    """A user's Logger; gets the run's folder as `save_dir` if its constructor takes one."""
     kind: Any = import_string(name, "loggers =")
     try:
         takes_folder = "save_dir" in inspect.signature(kind).parameters
         logger = kind(save_dir=str(folder)) if takes_folder else kind()
     except (Exception, SystemExit) as error:
         told = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"loggers = {name!r}: cannot be made ({told}); package.module:Class is expected") from None
+        raise ConfigError(f"loggers = {name!r}: cannot be created ({told}); expected package.module:Class") from None
     if not hasattr(logger, "log_metrics"):
-        raise ConfigError(f"loggers = {name!r}: is no Lightning Logger, it has no log_metrics")
+        raise ConfigError(f"loggers = {name!r}: is not a Lightning Logger: it has no log_metrics")
     made: Logger = logger
     return made

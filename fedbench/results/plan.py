@@ -1,4 +1,4 @@
-"""plan.json: what a study consists of, and what has become of it."""
+"""plan.json: the jobs of a study and their status."""
 
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,11 +19,11 @@ PARTS = ("settings", "cells")
 class Entry:
     """A job: one seed of one configuration.
 
-    role: candidate of a choice, or final, which tables and figures show. label: what they call it. values: what tells a
-    candidate from the others of its label, by dotted key. path: of its folder, relative to the plan's. status: done,
-    failed, stopped (early, by a scheduler) or missing; error: why it failed, or after which round it was stopped.
-    scores: the primary metric after the last round at the plan's point, by split. code: names the user's code that it
-    was done with, if there is any.
+    role: candidate of a choice, or final, which tables and figures show. label: its name in them. values: what
+    distinguishes a candidate from others of its label, by dotted key. path: of its folder, relative to the plan's.
+    status: done, failed, stopped (early, by a scheduler) or missing; error: why it failed, or after which round it was
+    stopped. scores: the primary metric after the last round at the plan's point, by split. code: identifies the user's
+    code, if any.
     """
 
     role: EntryRole
@@ -38,19 +38,19 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Of a candidate among those of its label."""
+        """The name of a candidate within its label."""
         return point_name(self.values)
 
 
 @dataclass
 class Plan:
-    """A study. kind: what command made it; subject: the label that it is about; none: all of them alike.
+    """A study. kind: the command; subject: the label that it is about; none: it has no subject.
 
-    config: what was asked, as a tree. spaces: by label, the values by dotted key that were to choose from; choices: the
-    chosen ones; ends: the keys whose chosen value is the lowest or highest of them, or of the space that they are some
-    of. point: where a choice looks at validation, and what the answer is about. search, scheduler: how points were
-    found, and whether trials were stopped early. budgets: by label, points that make about as many gradient steps as
-    those of others, where budgets are equal in steps. refused: points that no run takes, as `[label, point, why]`.
+    config: the configuration, as a tree. spaces: candidate values by label and dotted key; choices: the chosen ones;
+    ends: the keys whose chosen value is the lowest or highest of them, or of the space that they are part of. point:
+    the evaluation point of choices and of the answer. search, scheduler: how points were found, and whether trials were
+    stopped early. budgets: points by label, if budgets are equal in gradient steps. refused: invalid points, as
+    `[label, point, why]`.
     """
 
     kind: str
@@ -68,9 +68,9 @@ class Plan:
 
     @classmethod
     def read(cls, folder: Path) -> "Plan":
-        """The plan of a study, or that of a single run's folder.
+        """Reads the plan of a study, or of a single run's folder.
 
-        Raises ConfigError where there is neither, and where the plan is damaged.
+        Raises ConfigError if there is neither, or if the plan is damaged.
         """
         if is_study(folder):
             return read_as(cls, folder / PLAN_FILE)
@@ -85,12 +85,12 @@ class Plan:
         write_json_atomically(folder / PLAN_FILE, asdict(self))
 
     def labels(self) -> list[str]:
-        """Those of final jobs, the subject first."""
+        """The labels of final jobs, the subject first."""
         found = dict.fromkeys(entry.label for entry in self.entries if entry.role == "final")
         return sorted(found, key=lambda label: label != self.subject)
 
     def records(self, folder: Path, only_done: bool = False) -> dict[str, Records]:
-        """What the final jobs left, by label; those that failed or never began are left out, or all but those done."""
+        """The records of final jobs by label; omits those that failed or never began, or all that are not done."""
         known = ("done",) if only_done else ("done", "stopped", "missing")
         found = {}
         for label in self.labels():
@@ -103,9 +103,9 @@ class Plan:
         return [entry for entry in self.entries if entry.role == "final" and entry.label == label]
 
     def points(self, label: str | None = None) -> list[Entry]:
-        """The points that were tried for a label, by default the subject, each once.
+        """The candidate points of a label, by default the subject, each once.
 
-        Its scores are means over the tuning seeds, and none where a seed is missing.
+        Their scores are means over the tuning seeds; a point that lacks a seed has none.
         """
         asked = self.subject if label is None else label
         found: dict[str, list[Entry]] = {}
@@ -115,7 +115,7 @@ class Plan:
         return [_merged(seeds) for seeds in found.values()]
 
     def budget(self, label: str) -> int:
-        """How many points were tried for a label."""
+        """The number of candidate points of a label."""
         return max(1, len(self.points(label)))
 
     def even(self, *labels: str) -> bool:
@@ -147,13 +147,13 @@ def is_study(folder: Path) -> bool:
 
 
 def study_name(folder: Path) -> str:
-    """What a study is called elsewhere: the name of its folder, after that of the study that it is a part of."""
+    """The name of a study elsewhere: its folder's name, after that of the study that contains it."""
     own = folder.absolute()
     return f"{own.parents[1].name}/{own.name}" if own.parent.name in PARTS else own.name
 
 
 def studies_in(folder: Path) -> list[Path]:
-    """The folder itself where it holds a study or a run, else the studies below it. Raises ConfigError for neither."""
+    """The folder itself if it holds a study or a run, else the studies below it. Raises ConfigError for neither."""
     if is_study(folder) or is_run(folder):
         return [folder]
     found = sorted(path.parent for path in folder.rglob(PLAN_FILE))
@@ -168,5 +168,5 @@ def point_name(values: dict[str, Any]) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value in a name."""
+    """A value as part of a name."""
     return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""What a run shows while it runs: a live bar on a terminal, plain lines elsewhere."""
+"""The progress display: a live bar on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,11 +29,11 @@ class Display:
         self._said: str | None = None
 
     def warn(self, text: str) -> None:
-        """A warning or a remark, kept on the screen."""
+        """Prints a warning or a remark that stays on the screen."""
         self.console.print(escape(text), style="yellow" if self._bar else None, soft_wrap=True, highlight=False)
 
     def stop(self) -> None:
-        """Ends the display; the last line that was held back is printed."""
+        """Ends the display and prints the last withheld line."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -64,7 +64,7 @@ class Display:
 
 
 def time_left(pace: float, todo: float) -> str:
-    """`12 min left`, at so many seconds apiece; nothing where nothing is left or no pace is known."""
+    """`12 min left`, at this many seconds per item; empty if nothing is left or the pace is unknown."""
     return f"{duration(pace * todo)} left" if pace and todo > 0 else ""
 
 
@@ -74,18 +74,19 @@ def _bar(console: Console) -> Bar:
 
 
 class Progress(Display):
-    """The rounds of a run over its seeds, the test score so far at every evaluation point, and the time left."""
+    """The rounds of a run over its seeds, current test scores at every evaluation point, and the time left."""
 
     def start(self, title: str, rounds: int, seeds: Sequence[int]) -> None:
-        """`title` says what runs where."""
+        """`title` describes the run."""
         self._rounds, self._seeds = rounds, list(seeds)
         self._now: dict[int, int] = {}
         self._first: tuple[float, int] | None = None
         self._begin(title, rounds * len(self._seeds))
 
     def update(self, event: Mapping[str, Any]) -> None:
-        """After an evaluated round: `{"seed", "round", "lines": [lines of metrics.jsonl], "metric": the primary one,
-        "seconds"}`; an event `{"warning": text}` is a warning.
+        """Takes an event after an evaluated round, or a warning `{"warning": text}`.
+
+        An event is `{"seed", "round", "lines": [lines of metrics.jsonl], "metric": the primary one, "seconds"}`.
         """
         if "warning" in event:
             self.warn(event["warning"])
@@ -100,19 +101,19 @@ class Progress(Display):
         return name if self._bar is not None else f"{name}  round {now}/{self._rounds}".strip()
 
     def _skipped(self) -> int:
-        """Rounds of the seeds that an earlier start finished: seeds run in order, and these were never heard of."""
+        """Rounds of seeds that an earlier start finished: seeds run in order, and these had no events."""
         first = min(self._seeds.index(seed) for seed in self._now)
         return first * self._rounds
 
     def _completed(self) -> int:
-        """Rounds that are over, those of an earlier start included."""
+        """Finished rounds, including those of an earlier start."""
         return self._skipped() + sum(self._now.values())
 
     def _over(self) -> bool:
         return self._completed() >= self._rounds * len(self._seeds)
 
     def _left(self, event: Mapping[str, Any]) -> str:
-        """By the pace since the first event, whose own seconds stand in at first."""
+        """Uses the pace since the first event, at first that event's own seconds."""
         since, before = self._first or (0.0, 0)
         done = self._completed() - before
         pace = (self._clock() - since) / done if done else event.get("seconds") or 0.0
@@ -140,18 +141,19 @@ class GridProgress(Display):
         self._skipped: int | None = None
 
     def start(self, title: str) -> None:
-        """`title` says what is tried where."""
+        """`title` describes the grid."""
         self._begin(title, self.total)
 
     def grow(self, total: int) -> None:
-        """So many trials in all, where a search has proposed more."""
+        """Sets the total number of trials after a search has proposed more."""
         self.total = total
         if self._bar is not None:
             self._bar.update(self._task, total=total)
 
     def update(self, done: int, failed: int, running: Mapping[str, float]) -> None:
-        """`done` counts every trial that ended, failed and stopped ones too; `running`: the share of its rounds that a
-        trial has behind it, by name.
+        """`done` counts every ended trial, including failed and stopped ones.
+
+        running: the completed share of rounds of running trials, by name.
         """
         if self._skipped is None:
             self._skipped = done  # finished by an earlier start, so they say nothing about the pace

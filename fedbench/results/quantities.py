@@ -1,4 +1,4 @@
-"""Numbers with what they count, in words."""
+"""Formats numbers with units."""
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Reads what runs left."""
+"""Reads the files of runs."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -34,13 +34,13 @@ from fedbench.tasks import Metric, Task
 SOUND, CONFIG, DEALT = TypeAdapter(LineShape), TypeAdapter(ConfigShape), TypeAdapter(DealtShape)
 CLIENT = ["seed", "round", "client", "point", "participated"]
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The one in C is ten times as fast, and a page reads the configuration of every run."""
+"""The C loader is ten times as fast, and a report reads the configuration of every run."""
 
 
 class Records:
-    """What the runs of one configuration left, one folder for each seed or one for all.
+    """The records of one configuration, in one folder per seed or one for all.
 
-    Missing files give empty frames and dicts, damaged ones are named in `problems`. Raises ConfigError when the first
+    Missing files give empty frames and dicts; damaged ones are named in `problems`. Raises ConfigError if the first
     folder holds no run.
     """
 
@@ -51,7 +51,7 @@ class Records:
             raise ConfigError(f"{self.path}: no run here (neither metrics.jsonl nor config.yaml); give a run's folder")
 
     def task(self) -> Task:
-        """What the models learn."""
+        """The task of the models."""
         return self._task
 
     @cached_property
@@ -64,11 +64,11 @@ class Records:
         return tasks.load(name, self.config().get("evaluate"))
 
     def metric(self) -> Metric:
-        """The one that tables and pages go by."""
+        """The primary metric."""
         return self.task().primary
 
     def metrics(self) -> pd.DataFrame:
-        """metrics.jsonl: one row per seed, round and point, in that order; null is NaN. Read once."""
+        """metrics.jsonl: one row per seed, round and point, in that order; null is NaN. Cached."""
         return self._metrics.copy()
 
     @cached_property
@@ -81,9 +81,9 @@ class Records:
         return frame.sort_values(key, key=lambda c: c.map(order) if c.name == "point" else c, ignore_index=True)
 
     def clients(self) -> pd.DataFrame:
-        """clients.parquet: one row per seed, round, client and point; a column per split and metric. Read once.
+        """clients.parquet: one row per seed, round, client and point; one column per split and metric. Cached.
 
-        test_n: samples behind the primary metric on test, NaN where that is no mean over samples.
+        test_n: samples behind the primary test metric, NaN if it is not a mean over samples.
         """
         return self._clients.copy()
 
@@ -99,7 +99,7 @@ class Records:
         return wide.reset_index().sort_values(CLIENT, ignore_index=True)
 
     def groups(self) -> pd.DataFrame:
-        """The primary metric on test of single labels, classes and domains, a row per client and group.
+        """The primary test metric of single labels, classes and domains, one row per client and group.
 
         Columns: seed, round, client, point, by (`label`, `class` or `domain`), group, value, n.
         """
@@ -111,11 +111,11 @@ class Records:
         return whole.dropna(subset=["group"]).reset_index(drop=True)
 
     def estimator(self) -> str:
-        """What the primary metric of a client is a mean over: `samples`, or `batches of 32`."""
+        """What a client's primary metric is averaged over: `samples`, or `batches of 32`."""
         return estimator(self.config(), self.metric())
 
     def scores(self, metric: str, split: str) -> pd.DataFrame:
-        """clients.parquet in its long form, of one metric on one split: `value` is a mean over `n` samples."""
+        """One metric on one split from clients.parquet in long form: `value` is a mean over `n` samples."""
         rows = self._client_rows()
         return rows[(rows["metric"] == metric) & (rows["split"] == split)].reset_index(drop=True)
 
@@ -133,7 +133,7 @@ class Records:
         return frame.sort_values(key, ignore_index=True)
 
     def seeds(self) -> list[int]:
-        """Those that the runs were asked for."""
+        """The configured seeds of the runs."""
         return [seed for config in self._configs for seed in config.get("seeds") or []]
 
     def complete(self) -> bool:
@@ -144,16 +144,16 @@ class Records:
         return bool(config) and set(config.get("seeds") or []) <= set(done) and whole
 
     def finished(self) -> bool:
-        """Whether every run says that it is."""
+        """Whether every run is marked as finished."""
         found = [read_json(folder / "summary.json", self.problems) for folder in self.folders]
         return all(summary.get("complete") for summary in found)
 
     def summary(self) -> dict[str, Any]:
-        """summary.json; empty while the run is not over."""
+        """summary.json; empty until the run is finished."""
         return read_json(self.path / "summary.json", self.problems)
 
     def warnings(self) -> list[str]:
-        """What the runs said, each line once."""
+        """The runs' warnings, each once."""
         said = [read_json(folder / "summary.json", self.problems).get("warnings") or [] for folder in self.folders]
         return list(dict.fromkeys(line for lines in said for line in lines))
 
@@ -175,9 +175,9 @@ class Records:
         return read_json(self.path / "environment.json", self.problems)
 
     def partition(self) -> dict[str, Any]:
-        """partition.json: per seed (a string) the clients' row numbers and class counts.
+        """partition.json: the clients' row numbers and class counts by seed (a string).
 
-        Of partition.npz, which takes its place where clients are many, the class counts alone.
+        From partition.npz, which replaces it if there are many clients, only the class counts.
         """
         found = [read_json(folder / "partition.json", self.problems) for folder in self.folders]
         whole = {seed: dealt for tree in found for seed, dealt in tree.items() if self._is_dealt(seed, dealt)}
@@ -201,7 +201,7 @@ class Records:
         return [row for folder in self.folders for row in read_lines(folder / name, self.problems)]
 
     def _is_sound(self, line: dict[str, Any], numbers: Sequence[str]) -> bool:
-        """Whether a line of metrics.jsonl holds what its keys stand for; if not, it is named."""
+        """Whether a line of metrics.jsonl has valid values; if not, adds it to `problems`."""
         try:
             told = {**line, "numbers": {name: line.get(name) for name in numbers}}
             SOUND.validate_python(told, strict=True)
@@ -234,18 +234,18 @@ class Records:
 
 
 def is_run(path: Path) -> bool:
-    """Whether the folder holds the records of a run."""
+    """Whether the folder holds a run."""
     return (path / "metrics.jsonl").exists()
 
 
 def at_last_round(metrics: pd.DataFrame, metric: Metric) -> pd.DataFrame:
-    """Per seed and point the row of the last evaluated round; none where its score is not finite: that run diverged."""
+    """The row of the last evaluated round per seed and point; none if its score is not finite (diverged)."""
     last = metrics.loc[metrics.groupby(["seed", "point"], sort=False)["round"].idxmax()]
     return last.dropna(subset=[f"test_{metric.name}"]).reset_index(drop=True)
 
 
 def at_best_round(metrics: pd.DataFrame, metric: Metric, split: str = "val") -> pd.DataFrame:
-    """Per seed and point the row of the best round by this split (the first of equals); round 0 is no candidate."""
+    """The row of the best round by this split per seed and point (the first if tied); round 0 does not count."""
     by = f"{split}_{metric.name}"
     tested = metrics[metrics["round"] > 0].dropna(subset=[f"test_{metric.name}", by])
     grouped = tested.groupby(["seed", "point"], sort=False)[by]

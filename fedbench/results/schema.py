@@ -8,7 +8,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    NotRequired,  # pydantic asks for these below Python 3.12
+    NotRequired,  # pydantic requires these below Python 3.12
 )
 
 import pyarrow as pa
@@ -51,7 +51,7 @@ MetricsLine = dict[str, Any]
 
 
 class LineShape(TypedDict):
-    """What a line of metrics.jsonl has to hold. numbers: its scores and costs; failed: pairs of client and reason."""
+    """The required keys of a line of metrics.jsonl. numbers: scores and costs; failed: pairs of client and reason."""
 
     seed: int
     round: int
@@ -65,7 +65,7 @@ ConfigSection = dict[str, Any] | None
 
 @dataclass(frozen=True)
 class ConfigShape:
-    """What of config.yaml is read here: whole numbers, and sections with keys of their own."""
+    """The part of config.yaml that is read here: integers, and sections."""
 
     rounds: int | None = None
     seeds: list[int] | None = None
@@ -81,14 +81,14 @@ class ConfigShape:
 
 @dataclass(frozen=True)
 class DealtShape:
-    """What of partition.json is read here, of one seed."""
+    """The part of partition.json that is read here, for one seed."""
 
     clients: list[dict[str, Any]]
     class_counts: list[list[int]] | None = None
 
 
 def score_keys(task: Task) -> list[str]:
-    """The numbers of a line that come from scores: every metric on both splits, and how the clients differ."""
+    """The scores in a line: every metric on both splits, and how clients differ."""
     return [
         *(f"{split}_{metric.name}" for metric in task.metrics for split in SPLITS),
         "test_worst_tenth",
@@ -106,9 +106,9 @@ def metrics_line(
     costs: Mapping[str, Any] | None = None,
     failed: Sequence[tuple[int, str]] = (),
 ) -> MetricsLine:
-    """A line with its keys in their order.
+    """A line with its keys in order.
 
-    scores: means over clients; shares, such as accuracies, are in [0, 1]. costs: those of a round, at after_fit only.
+    scores: means over clients; shares, such as accuracies, are in [0, 1]. costs: of a round, at after_fit only.
     """
     known, spent = (
         {key: scores.get(key) for key in score_keys(task)},
@@ -118,7 +118,7 @@ def metrics_line(
 
 
 def as_json(line: MetricsLine) -> str:
-    """Without a line break; what is not finite becomes null."""
+    """JSON without line breaks; numbers that are not finite become null."""
     return json.dumps({key: _finite(value) for key, value in line.items()})
 
 

@@ -1,6 +1,6 @@
-"""Means with intervals over seeds, paired differences between methods, and what happens to the worst-off clients.
+"""Means with intervals over seeds, paired differences between methods, and the worst-off clients.
 
-The seed is the unit of every interval: clients of one seed share partition, server and start model.
+Intervals use one value per seed, because clients of one seed share partition, server and initial model.
 """
 
 import math
@@ -17,7 +17,7 @@ CONFIDENCE = 0.95
 
 
 class NoValue(ValueError):
-    """There is nothing to take a mean of."""
+    """There are no values to average."""
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,20 @@ class Interval:
 
     @property
     def sign(self) -> int:
-        """1 when the interval lies above 0, -1 when below, 0 when it includes 0 or there is none."""
+        """1 if the interval is above 0, -1 if it is below, 0 if it includes 0 or does not exist."""
         if self.low is None or self.high is None:
             return 0
         return int(self.low > 0) - int(self.high < 0)
 
     def to_dict(self) -> dict[str, object]:
-        """As it stands in summary.json: mean, low, high, values."""
+        """The form in summary.json: mean, low, high, values."""
         return {**asdict(self), "values": list(self.values)}
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """Mean and two-sided Student t interval of one number per seed; NaN values stand for missing seeds.
+    """Mean and two-sided Student t interval of one number per seed; NaN values are missing seeds.
 
-    Raises NoValue without any.
+    Raises NoValue if there are none.
     """
     known = tuple(float(v) for v in values if v is not None and not math.isnan(v))
     if not known:
@@ -68,22 +68,22 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
 
 
 def pooled_means(seeds: pd.Series, values: pd.Series, counts: pd.Series) -> pd.Series:
-    """Per seed the mean over all samples, out of means over so many; without the seeds that lack a count."""
+    """The mean over all samples per seed, from means and their counts; omits seeds that lack a count."""
     sums = pd.DataFrame({"sum": values * counts, "count": counts.where(values.notna())}).groupby(seeds).sum(min_count=1)
     return (sums["sum"] / sums["count"]).dropna()
 
 
 def worst_tenth(values: Sequence[float] | np.ndarray, higher: bool = True) -> float:
-    """Mean of the worst ceil(n/10) of n clients; NaN without clients. higher: whether more is better."""
+    """Mean of the worst ceil(n/10) of n clients; NaN without clients. higher: whether higher is better."""
     known = np.sort(np.asarray(values, dtype=float))
     known = known[~np.isnan(known)][:: 1 if higher else -1]
     return float(known[: math.ceil(len(known) / 10)].mean()) if len(known) else math.nan
 
 
 def client_pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
-    """By how much ours is better client by client on test: columns seed, client, ours, theirs, difference.
+    """How much better ours is for each client on test: columns seed, client, ours, theirs, difference.
 
-    Both frames hold one row per seed and client; what only one of them has is left out.
+    Both frames have one row per seed and client; rows without a partner are left out.
     """
     keys, value = ["seed", "client"], f"test_{metric.name}"
     left = ours[[*keys, value]].rename(columns={value: "ours"})
@@ -94,10 +94,10 @@ def client_pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd
 
 
 def paired_difference(paired: pd.DataFrame) -> Interval | None:
-    """Mean over seeds of the mean gain over the clients of a seed, with its interval; None without a pair."""
+    """Mean over seeds of the mean gain of a seed's clients, with its interval; None without pairs."""
     return None if paired.empty else interval(paired.groupby("seed")["difference"].mean().tolist())
 
 
 def share_that_gains(paired: pd.DataFrame) -> float:
-    """Share in [0, 1] of clients strictly better off than theirs, mean over seeds."""
+    """Share in [0, 1] of clients strictly better than theirs, mean over seeds."""
     return float((paired["difference"] > 0).groupby(paired["seed"]).mean().mean())

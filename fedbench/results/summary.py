@@ -1,4 +1,4 @@
-"""summary.json: what the records of a run come to."""
+"""summary.json: the summary of a run's records."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,19 +16,19 @@ from fedbench.results.tables import REFERENCES, clients_at, pooled_scores
 from fedbench.tasks import Metric
 
 RECORDS = ("metrics.jsonl", "timings.jsonl", "clients.parquet", "traces.parquet", "partition.json", "partition.npz")
-"""What a finished run leaves and nobody changes any more."""
+"""Files of a finished run that never change again."""
 
 
 def write_summary(run: Records, warnings: Sequence[str]) -> None:
-    """Write summary.json, by which a run is over, with the hashes of its records, by which they are known later."""
+    """Writes summary.json, which marks a run as finished, with the hashes of its records."""
     known = {name: _digest(run.path / name) for name in RECORDS if (run.path / name).exists()}
     write_json_atomically(run.path / "summary.json", {**summarise(run, warnings), "sha256": known})
 
 
 def damages_in(folder: Path, summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Records of a finished run that are not as it left them, and why.
+    """Records of a finished run that have changed, and why.
 
-    Of one that kept no hashes, tables that cannot be read.
+    For a run without hashes, tables that cannot be read.
     """
     if (known := summary.get("sha256")) is None:
         run = Records(folder)
@@ -41,7 +41,7 @@ def damages_in(folder: Path, summary: Mapping[str, Any]) -> Iterator[tuple[str, 
         if not path.is_file():
             yield name, "missing"
         elif _digest(path) != before:
-            yield name, "not as the run left it"
+            yield name, "changed since the run ended"
 
 
 def _digest(path: Path) -> str:
@@ -50,7 +50,7 @@ def _digest(path: Path) -> str:
 
 
 def summarise(run: Records, warnings: Sequence[str] = ()) -> dict[str, Any]:
-    """Derived from metrics.jsonl, clients.parquet, timings.jsonl and config.yaml."""
+    """The summary, from metrics.jsonl, clients.parquet, timings.jsonl and config.yaml."""
     config, metrics, metric = run.config(), run.metrics(), run.metric()
     method = dict(config.get("method") or {})
     clients = run.clients()
@@ -103,7 +103,7 @@ def _intervals(rows: pd.DataFrame, clients: pd.DataFrame, metric: Metric) -> dic
 
 
 def _cost(run: Records, clients: pd.DataFrame, config: dict[str, Any], metrics: pd.DataFrame) -> dict[str, Any]:
-    """Bytes and steps per client and participated round; seconds as the median over rounds, which spares warm-up."""
+    """Bytes and steps per client and participated round; seconds as the median over rounds, which ignores warm-up."""
     rounds = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]
     shares = per_participant(run, clients, config, rounds)
     seconds = pd.to_numeric(run.timings()["total"]).median()
@@ -112,9 +112,9 @@ def _cost(run: Records, clients: pd.DataFrame, config: dict[str, Any], metrics: 
 
 
 def per_participant(run: Records, clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame) -> pd.DataFrame:
-    """bytes_up, bytes_down and steps of a participant in each of the given rounds (rows of metrics).
+    """bytes_up, bytes_down and steps of a participant in each of these rounds (rows of metrics).
 
-    One model that is trained on the data of all clients makes its steps itself: they count whole.
+    A single model trained on the data of all clients makes its own steps, which count whole.
     """
     shares = rounds[["bytes_up", "bytes_down", "steps"]].div(counted_participants(clients, config, rounds), axis=0)
     pooled = run.environment().get("pooled", (config.get("method") or {}).get("name") in REFERENCES)
@@ -122,9 +122,9 @@ def per_participant(run: Records, clients: pd.DataFrame, config: dict[str, Any],
 
 
 def counted_participants(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame) -> pd.Series:
-    """Clients that took part in each of the given rounds (rows of metrics), aligned to their index.
+    """The number of participants of each of these rounds (rows of metrics), aligned to their index.
 
-    Counted where every client was evaluated, else as the configuration asked.
+    Counted if every client was evaluated, else taken from the configuration.
     """
     total, share = (config.get("partition") or {}).get("clients"), config.get("participation") or 1.0
     asked = rounds["clients"].map(lambda clients: float(count_of(total or clients, share)))

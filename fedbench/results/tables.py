@@ -1,4 +1,4 @@
-"""The final table: one row per method, evaluation point and choice of round; shown by the report and the terminal."""
+"""The final table for reports and the terminal: one row per method, evaluation point and choice of round."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from fedbench.tasks import Metric
 
 LAST, BEST_VAL, BEST_TEST = "last", "best_val", "best_test"
 CHOICES = {LAST: None, BEST_VAL: "val", BEST_TEST: "test"}
-"""What a round is chosen by: nothing, or the metric on a split."""
+"""The split whose metric chooses the round, or None."""
 GAINS = ["gain", "gain_low", "gain_high", "share_gains"]
 SCORE_COLUMNS = ["mean", "sd", "low", "high", "pooled", "worst_tenth"]
 TABLE_COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORE_COLUMNS, *GAINS]
 BASELINE = "local"
 REFERENCES = ("centralized",)
-"""What pools the clients' data is shown, and competes with nobody."""
+"""Methods that pool the clients' data are shown, but do not compete."""
 PAIRED = ["seed", "client", "ours", "theirs", "difference"]
 TableKey = tuple[str, str, str]
 """A row of the final table: method, point, choice."""
@@ -71,20 +71,20 @@ class Scores:
         )
 
     def difference(self, method: str, other: str, point: str) -> Interval | None:
-        """By how much a method is better than another on test at the last round; None when nothing can be paired."""
+        """How much better a method is than another on test at the last round; None without pairs."""
         return paired_difference(self.paired(method, other, point))
 
 
 def final_table(
     scores: Scores, estimators: Mapping[str, str] = MappingProxyType({}), baseline: str = BASELINE
 ) -> pd.DataFrame:
-    """The metric on test of each method at the last round, the best-val round and the best round on test.
+    """The test metric of each method at the last round, the best-val round and the best round on test.
 
-    Columns: method, point, choice (`last`, `best_val`, `best_test`), estimator (what a client's score is a mean over;
-    unless given, `samples`), seeds (count), round (mean over seeds), mean over clients and seeds, sd (over seeds), low,
-    high (95 % Student t over seeds), pooled (over the test samples of all clients), worst_tenth, and against the
-    baseline, paired client by client: gain, gain_low, gain_high, share_gains. Unknown numbers are NaN. `best_test` is
-    chosen on test: optimistic.
+    Columns: method, point, choice (`last`, `best_val`, `best_test`), estimator (what a client's score is averaged over;
+    default `samples`), seeds (count), round (mean over seeds), mean over clients and seeds, sd (over seeds), low, high
+    (95 % Student t over seeds), pooled (over the test samples of all clients), worst_tenth, and against the baseline,
+    paired by client: gain, gain_low, gain_high, share_gains. Unknown numbers are NaN. `best_test` is chosen on test:
+    optimistic.
     """
     rows = [
         {
@@ -99,14 +99,14 @@ def final_table(
 
 
 def rows_at_choice(metric: Metric, metrics: pd.DataFrame, point: str, choice: str) -> pd.DataFrame:
-    """Per seed the metrics row of one point at the chosen round; empty where the choice cannot be made."""
+    """The metrics row of one point at the chosen round per seed; empty if the choice is impossible."""
     at_point = metrics[metrics["point"] == point]
     split = CHOICES[choice]
     return at_last_round(at_point, metric) if split is None else at_best_round(at_point, metric, split)
 
 
 def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of clients.parquet at the seeds, rounds and points of the given rows of metrics."""
+    """The rows of clients.parquet for the seeds, rounds and points of these rows of metrics."""
     return clients.merge(rows[["seed", "round", "point"]], on=["seed", "round", "point"])
 
 
@@ -135,7 +135,7 @@ def _of_clients(scores: Scores, place: TableKey, baseline: str) -> dict[str, flo
 
 
 def pooled_scores(metric: Metric, clients: pd.DataFrame) -> list[float]:
-    """Per seed the metric over all test samples of these clients; empty where the metric is no mean over samples."""
+    """The metric over all test samples of these clients per seed; empty if it is not a mean over samples."""
     if not metric.over_samples:
         return []
     return pooled_means(clients["seed"], clients[f"test_{metric.name}"], clients["test_n"]).tolist()

@@ -1,4 +1,4 @@
-"""W&B as a mirror of a run's records: never asks, never hangs, never has a round twice or not at all."""
+"""W&B as a mirror of a run's records: never prompts, never hangs, and logs every round exactly once."""
 
 import logging
 import netrc
@@ -37,19 +37,19 @@ log = logging.getLogger("fedbench")
 Mode = Literal["online", "offline", "disabled"]
 TIMEOUT = 30  # seconds
 AXES = ("round", "bytes", "steps")
-"""What curves can be drawn against: rounds, bytes both ways and gradient steps so far."""
-LONGEST, LONGEST_TAG = 128, 64  # characters that W&B takes
+"""The x axes of curves: rounds, and cumulative bytes (both ways) and gradient steps."""
+LONGEST, LONGEST_TAG = 128, 64  # maximum characters in W&B
 NOT_HEEDED = ("WANDB_RUN_ID", "WANDB_SWEEP_ID")
-"""Variables by which all runs of a command would be one at W&B."""
+"""Variables that would make all runs of a command one W&B run."""
 TOLD = ("WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_MODE")
-"""Variables that mean the same on every machine, beside the key."""
+"""Variables, besides the key, that mean the same on every machine."""
 
 
 class WandbLog:
-    """One W&B run for one seed of one configuration, continued under the same id when the run is resumed.
+    """One W&B run for one seed of one configuration, with the same id when the run is resumed.
 
-    Online only where an account is set up on this machine, else offline in `folder`/wandb, a part for each start, to be
-    sent with `wandb sync`.
+    Online only if this machine has an account, else offline in `folder`/wandb, one part per start, to be uploaded
+    with `wandb sync`.
     """
 
     takes_distributions = True
@@ -60,7 +60,7 @@ class WandbLog:
         self._last = last_round(self._parts)
         for name in filter(os.environ.get, NOT_HEEDED):
             if warn:
-                warn(f"{name} is not heeded: every seed is a W&B run with an id of its own")
+                warn(f"{name} is ignored: every seed is a W&B run with its own id")
         self.run = start_run(config.wandb, folder, arguments, warn)
         remove_unclosed(self._parts)
         self._goals = best_directions(
@@ -77,9 +77,9 @@ class WandbLog:
             self.run.define_metric(key, step_metric="round", summary=f"last,{best}")
 
     def logged(self) -> int | None:
-        """The last round that W&B really has, as of the start; None when there is no telling.
+        """The last round that W&B has, as of the start; None if unknown.
 
-        From the server where the run is online, else as noted in the offline parts.
+        Read from the server if the run is online, else as noted in the offline parts.
         """
         if not self.run.offline:
             known = dict(self.run.summary) if self.run.resumed else {}
@@ -87,27 +87,27 @@ class WandbLog:
         return self._last
 
     def log_hyperparams(self, params: dict[str, Any]) -> None:
-        """The whole configuration, as a tree."""
+        """Logs the complete configuration as a tree."""
         self.run.config.update(params, allow_val_change=True)
 
     def log_metrics(self, metrics: dict[str, Any], step: int) -> None:
-        """A round, which is also W&B's own step, so that every part of a run counts alike."""
+        """Logs a round, which is also W&B's step, so that all parts of a run count alike."""
         drawn = {k: wandb.Histogram(v.tolist()) if isinstance(v, np.ndarray) else v for k, v in metrics.items()}
         self.run.log({"round": step, **drawn}, step=step, commit=True)
         self._last = step
 
     def conclude(self, records: Records) -> None:
-        """Last and best scores in the summary, out of the whole run however many parts it had; the clients' table."""
+        """Writes last and best scores of the whole run, and the table of clients, to the summary."""
         self.run.summary.update(summary_of(records, self._goals))
         clients = records.clients()
         last = clients[clients["round"] == clients["round"].max()]
         self.run.summary["clients"] = wandb_table(last.drop(columns="seed"))
 
     def save(self) -> None:
-        """Nothing to do: W&B's own process has taken the round."""
+        """Does nothing: W&B's own process has received the round."""
 
     def finalize(self, status: str) -> None:
-        """Close the run; what earlier starts wrote offline goes where this one is online and has all of it."""
+        """Closes the run; if it is online and complete, deletes the offline parts of earlier starts."""
         self.run.finish(exit_code=0 if status == "success" else 1)
         if self.run.offline:
             note_last_round(Path(self.run.dir).parent, -1 if self._last is None else self._last)
@@ -116,16 +116,16 @@ class WandbLog:
 
 
 def run_arguments(config: Config, entry: Entry) -> dict[str, Any]:
-    """What `wandb.init` is told of a seed.
+    """The arguments of `wandb.init` for a seed.
 
-    The job type is the label, so that grouping by it draws mean and band over the seeds. Points that are only tried
-    have a job type of their own, or they would count into the mean.
+    The job type is the label, so that grouping by it shows mean and band over the seeds. Candidates have a job type of
+    their own, because they would otherwise count into the mean.
     """
     group = group_of(config)
     tried = entry.role == "candidate"
     point = [point_name(entry.values)] if tried and entry.values else []
     words = [*name_prefix(config.wandb), entry.label, *point, f"seed {entry.seed}"]
-    # One run may stand in several studies, and under several labels in one: each is a run of its own at W&B.
+    # One run may belong to several studies, and have several labels in one: each is a separate W&B run.
     known = "-".join(filter(None, [config.key(), entry.code, f"s{entry.seed}"]))
     told = sha256(f"{group}/{entry.label}/{known}".encode()).hexdigest()[:8]
     return {
@@ -138,35 +138,35 @@ def run_arguments(config: Config, entry: Entry) -> dict[str, Any]:
 
 
 def name_prefix(place: WandbConfig) -> list[str]:
-    """What every name begins with, if anything."""
+    """The prefix of every name, if any."""
     return [place.run_name] if place.run_name else []
 
 
 def group_of(config: Config) -> str:
-    """The study; without one, what makes runs comparable."""
+    """The study, or without one, what makes runs comparable."""
     return plain_name(config.wandb.group or f"{config.data.name}-{config.partition.name}")[:LONGEST]
 
 
 def plain_name(name: str) -> str:
-    """A name without symbols and quotes: no workspace may be called `alpha=0.1`, and no filter finds such a group."""
+    """A name without symbols and quotes: W&B allows no workspace `alpha=0.1`, and filters miss such groups."""
     return "".join(" " if unicodedata.category(c).startswith("S") or c in "'\"\\" else c for c in name)
 
 
 def run_tags(*words: str | Iterable[str]) -> list[str]:
-    """Each once, in a length that W&B takes."""
+    """Unique tags, shortened to W&B's limit."""
     flat = [word for some in words for word in ([some] if isinstance(some, str) else some)]
     return list(dict.fromkeys(word[-LONGEST_TAG:].strip() for word in flat if word.strip()))
 
 
 def best_directions(task: Task) -> dict[str, str]:
-    """By key, whether its best value is the highest (`max`) or the lowest (`min`)."""
+    """Whether the best value of each key is the highest (`max`) or the lowest (`min`)."""
     best = {f"{split}_{metric.name}": metric.higher for metric in task.metrics for split in SPLITS}
     best["test_worst_tenth"] = task.primary.higher
     return {f"{point}/{key}": "max" if higher else "min" for point in POINTS for key, higher in best.items()}
 
 
 def summary_of(records: Records, best: Mapping[str, str]) -> dict[str, Any]:
-    """`after_agg/test_accuracy: {last, max}` of every key, and at the best round on validation as `best_val/...`."""
+    """`after_agg/test_accuracy: {last, max}` of every key; `best_val/...`: scores at the best validation round."""
     metrics, metric, found = records.metrics(), records.metric(), dict[str, Any]()
     for key, goal in best.items():
         point, _, name = key.partition("/")
@@ -183,14 +183,14 @@ def summary_of(records: Records, best: Mapping[str, str]) -> dict[str, Any]:
 
 
 def wandb_table(frame: pd.DataFrame) -> wandb.Table:
-    """A frame as a W&B table; what is not known is empty."""
+    """A frame as a W&B table; unknown values are empty."""
     return wandb.Table(dataframe=frame.astype(object).where(frame.notna(), None))
 
 
 def start_run(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn: Warn | None) -> Any:
     """A W&B run in a mode that is possible here.
 
-    warn: told where it is offline although online was asked for. Raises ConfigError there if nobody can be told.
+    warn: called if the run is offline although online was requested; without it that raises ConfigError.
     """
     where = {"project": asked.project, "entity": asked.entity, "dir": str(folder)}
     own = {**arguments, **where, "resume": "allow", "reinit": "create_new"}
@@ -216,21 +216,21 @@ def start_run(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn:
 
 
 def offline_where_unanswered(place: WandbConfig) -> WandbConfig:
-    """The same place, offline where its server does not answer here."""
+    """The same settings, offline if the server does not answer."""
     silent = possible_mode(place.mode) == "online" and silence_of(_common().base_url)
     return place.model_copy(update={"mode": "offline"}) if silent else place
 
 
 @cache
 def silence_of(url: str) -> str | None:
-    """Why nothing can be sent to W&B at an address; None where a server answers there.
+    """Why W&B at this address does not answer; None if it does.
 
-    Asked once in a process, because a server that takes calls and never answers costs the whole wait.
+    Asked once per process, because a server that accepts connections but never answers costs the whole timeout.
     """
-    log.info("asking W&B at %s for an answer, %g s at most", url, TIMEOUT)
+    log.info("waiting for W&B at %s, %g s at most", url, TIMEOUT)
     try:
         urlopen(f"{url}/graphql", timeout=TIMEOUT).close()
-    except HTTPError:  # an answer, if not to our liking
+    except HTTPError:  # an answer, even if an error
         return None
     except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
         reason = error.reason if isinstance(error, URLError) else error
@@ -239,13 +239,13 @@ def silence_of(url: str) -> str | None:
 
 
 def _common() -> wandb.Settings:
-    """W&B's settings in this process, by its variables and files."""
+    """W&B's settings in this process, from its variables and files."""
     return wandb.setup(wandb.Settings(silent=True)).settings
 
 
 @contextmanager
 def _own_ids() -> Iterator[None]:
-    """A run gets the id that it is given: in a sweep W&B would take that of the environment, the same for all."""
+    """Makes runs use the given id: in a sweep W&B would take the environment's, the same for all."""
     common = _common()
     before = {name: getattr(common, name) for name in ("run_id", "sweep_id")}
     for name in before:
@@ -260,11 +260,11 @@ def _own_ids() -> Iterator[None]:
 def _offline_instead(warn: Warn | None, why: str, more: str) -> None:
     if warn is None:
         raise ConfigError(f"{why} ({more})")
-    warn(f"{why}, logged offline; {more}")
+    warn(f"{why}; logged offline; {more}")
 
 
 def _settings() -> wandb.Settings:
-    """Quiet, no capture of the terminal, and a bound on every wait."""
+    """Quiet settings without terminal capture and with a limit on every wait."""
     return wandb.Settings(
         silent=True,
         console="off",
@@ -276,7 +276,7 @@ def _settings() -> wandb.Settings:
 
 
 def possible_mode(asked: str) -> Mode:
-    """Online only with an account, because W&B would ask for one; `auto` follows WANDB_MODE as far as that goes."""
+    """Online only with an account, because W&B would prompt for one; `auto` follows WANDB_MODE if possible."""
     from_environment = os.environ.get("WANDB_MODE", "")
     if asked == "auto" and from_environment == "disabled":
         return "disabled"
@@ -286,19 +286,19 @@ def possible_mode(asked: str) -> Mode:
 
 
 def account_environment() -> dict[str, str]:
-    """By which W&B on another machine knows the account of this one, be its key in the environment or in a file."""
+    """Variables by which W&B on another machine finds this account, from the environment or a file."""
     key = _key()
     told = {name: os.environ[name] for name in TOLD if name in os.environ}
     return {**told, **({"WANDB_API_KEY": key} if key else {})}
 
 
 def has_account() -> bool:
-    """Whether W&B would find a login by itself."""
+    """Whether W&B would find a login."""
     return bool(os.environ.get("WANDB_IDENTITY_TOKEN_FILE") or _key())
 
 
 def _key() -> str | None:
-    """That of a login: in the environment, in W&B's settings files or in netrc."""
+    """The key of a login, from the environment, W&B's settings files or netrc."""
     settings = _common()
     return os.environ.get("WANDB_API_KEY") or settings.api_key or _in_netrc(urlsplit(settings.base_url).netloc)
 

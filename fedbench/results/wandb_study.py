@@ -1,4 +1,4 @@
-"""A study at W&B: the runs of its seeds out of their records, and a run of its own for its page and final table."""
+"""Uploads a study to W&B: its seeds' runs from their records, and a run for its report and final table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,13 +39,13 @@ PAGE = (
     "plan.json",
     "matrix.json",
 )
-"""The files of a study that go along as an artifact, those that are there, as do those of other packages' studies."""
+"""Files of a study that are uploaded as an artifact, if they exist, as are those of other packages' studies."""
 ROLE = "study"
 
 
 @dataclass(frozen=True)
 class FinishedSeed:
-    """A finished job of a study. config: as it was run, with the study's place at W&B."""
+    """A finished job of a study. config: the job's, with the study's W&B settings."""
 
     entry: Entry
     folder: Path
@@ -57,7 +57,7 @@ class FinishedSeed:
 
     @cached_property
     def rounds(self) -> list[int]:
-        """Those that were evaluated."""
+        """The evaluated rounds."""
         return sorted(map(int, self.records.metrics()["round"].unique()))
 
     def sent_offline(self) -> bool:
@@ -65,13 +65,13 @@ class FinishedSeed:
         return (last_round(self.offline_parts()) or 0) >= self.rounds[-1]
 
     def offline_parts(self) -> list[Path]:
-        """The folders with what was written offline, oldest first."""
+        """The folders of offline files, oldest first."""
         return offline_parts(self.folder, run_arguments(self.config, self.entry)["id"])
 
 
 @dataclass(frozen=True)
 class WandbStudy:
-    """A study, and where it belongs at W&B."""
+    """A study and its place in W&B."""
 
     folder: Path
     plan: Plan
@@ -79,7 +79,7 @@ class WandbStudy:
 
     @classmethod
     def load(cls, folder: Path, given: Mapping[str, Any] | None = None) -> "WandbStudy":
-        """given: keys of `WandbConfig` that are to differ from the study's own. Raises ConfigError where none is."""
+        """given: keys of `WandbConfig` that override the study's own. Raises ConfigError if there is no study."""
         plan = Plan.read(folder)
         place = WandbConfig(**{**(plan.config.get("wandb") or {}), **(given or {})})
         if place.group is None and plan.kind != "run":
@@ -92,7 +92,7 @@ class WandbStudy:
 
     @cached_property
     def config(self) -> Config:
-        """What was asked of all."""
+        """The configuration of the plan."""
         return with_place(self.plan.config, self.place)
 
     @property
@@ -112,18 +112,18 @@ class WandbStudy:
         return list(found.values())
 
     def left_out(self) -> dict[str, str]:
-        """Jobs that are not finished, and why."""
+        """Unfinished jobs, and why."""
         known = {(seed.entry.label, seed.entry.path) for seed in self.seeds}
         left = [entry for entry in self.plan.entries if (entry.label, entry.path) not in known]
         return {
             f"{entry.label} seed {entry.seed} ({entry.path})": entry.error
-            or ("not finished" if (self.folder / entry.path).exists() else "its folder is not there")
+            or ("not finished" if (self.folder / entry.path).exists() else "its folder is missing")
             for entry in left
         }
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A row per method, point and choice of round."""
+        """One row per method, point and choice of round."""
         runs = self.plan.records(self.folder)
         if not runs:
             return pd.DataFrame(columns=TABLE_COLUMNS)
@@ -135,12 +135,12 @@ class WandbStudy:
 
 
 def with_place(tree: Mapping[str, Any], place: WandbConfig) -> Config:
-    """A configuration with another place at W&B."""
+    """A configuration with other W&B settings."""
     return Config(**{**tree, "wandb": place.model_dump()})
 
 
 def send(seed: FinishedSeed) -> int:
-    """Give W&B the rounds of a job that it lacks, and say how many those were. Raises ConfigError without W&B."""
+    """Uploads the missing rounds of a job and returns their number. Raises ConfigError without W&B."""
     log = WandbLog(seed.config, seed.folder, seed.entry, None)
     have, sent, spent = log.logged(), 0, Spent()
     log.log_hyperparams(seed.config.model_dump(mode="json"))
@@ -159,9 +159,9 @@ def send(seed: FinishedSeed) -> int:
 
 
 def send_study(study: WandbStudy, warn: Warn | None = None) -> Any:
-    """Give W&B the final table and the page of a study, as a run of its own in its group; returns that run.
+    """Uploads the final table and the report of a study as a run in its group, and returns that run.
 
-    warn: as of `started`.
+    warn: as in `started`.
     """
     config = study.config
     more = {
@@ -178,7 +178,7 @@ def is_overview(folder: Path) -> bool:
 
 
 def send_overview(folder: Path, place: WandbConfig, warn: Warn | None = None) -> Any:
-    """Give W&B the table and the page over the parts of a study, each of which is sent as a study of its own."""
+    """Uploads the table and the report over the parts of a study; each part is uploaded as its own study."""
     more = {"group": plain_name(place.group or study_name(folder))[:LONGEST], "tags": run_tags(place.tags, ROLE)}
     return _send_page(folder, place, pd.read_csv(folder / "table.csv"), more, warn)
 

@@ -1,4 +1,4 @@
-"""A workspace at W&B for one study, laid out by W&B's own package for workspaces."""
+"""The W&B workspace of a study, created with W&B's own package."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from fedbench.results.wandb_log import plain_name
 from fedbench.results.wandb_study import ROLE, WandbStudy
 
 ADDRESS_FILE = "wandb-workspace.txt"
-"""The file in a study's folder that holds the address of its workspace."""
+"""The file in a study's folder with the address of its workspace."""
 METHOD = "JobType"
 MOST_RUNS = 200
 
@@ -28,7 +28,7 @@ def workspace(study: WandbStudy, entity: str) -> ws.Workspace:
             "Cost",
             [*(curve_panel(own[0], x) for x in ("bytes", "steps")), *(bar_panel(key) for key in ("bytes", "steps"))],
         ),
-        _section("Traces, a line per client", [client_panel(name) for name in trace_names(study)]),
+        _section("Traces, one line per client", [client_panel(name) for name in trace_names(study)]),
         _section("Tables", [wr.WeavePanelSummaryTable(table_name=name) for name in ("final_table", "clients")]),
     ]
     return ws.Workspace(
@@ -52,17 +52,17 @@ def curve_panel(key: str, x: str = "round") -> wr.LinePlot:
 
 
 def bar_panel(key: str) -> wr.BarPlot:
-    """What every method spent in all."""
-    return wr.BarPlot(title=f"{key} in all", metrics=[key], groupby=wr.Metric(METHOD), groupby_aggfunc="mean")
+    """The total of every method."""
+    return wr.BarPlot(title=f"total {key}", metrics=[key], groupby=wr.Metric(METHOD), groupby_aggfunc="mean")
 
 
 def client_panel(name: str) -> wr.LinePlot:
-    """A line per client: its mean over the seeds of a method."""
+    """One line per client: its mean over the seeds of a method."""
     return wr.LinePlot(title=name, x="round", metric_regex=f"^{name}/client_[0-9]+$", max_runs_to_show=MOST_RUNS)
 
 
 def trace_names(study: WandbStudy) -> list[str]:
-    """What clients of final runs traced; lambda first."""
+    """Client traces of final runs; lambda first."""
     firsts = {seed.entry.label: seed.records for seed in study.seeds if seed.entry.role == "final"}
     rows = [run.traces() for run in firsts.values()]
     found = {str(name) for frame in rows for name in frame.loc[frame["client"] >= 0, "name"].unique()}
@@ -70,13 +70,13 @@ def trace_names(study: WandbStudy) -> list[str]:
 
 
 def workspace_lines(made: ws.Workspace) -> Iterator[str]:
-    """The sections and the panels of a workspace, a line each."""
+    """The sections and panels of a workspace, one line each."""
     for section in made.sections:
         yield f"{section.name}: {', '.join(map(_title, section.panels))}"
 
 
 def save_workspace(study: WandbStudy, entity: str) -> str:
-    """Lay a study's workspace out at W&B, once; returns its address."""
+    """Creates a study's workspace in W&B, once, and returns its address."""
     note = study.folder / ADDRESS_FILE
     if not note.exists():
         note.write_text(workspace(study, entity).save().url + "\n")

@@ -83,7 +83,7 @@ def test_nothing_shared_stays_nothing(name):
         ({"name": "krum", "byzantine": 1.0}, "aggregator.byzantine = 1.0: must be a whole number >= 0"),
         ({"name": "fedadam", "tau": 0}, "aggregator.tau = 0: must be a number > 0"),
         ({"name": f"{HERE}:nothing"}, "has no nothing"),
-        ({"name": f"{HERE}:HERE"}, r"is no function \(vectors, weights, current\) -> vector"),
+        ({"name": f"{HERE}:HERE"}, r"is neither a function \(vectors, weights, current\) -> vector"),
         ({"name": f"{HERE}:weighted", "share": 1}, "unknown key aggregator.share"),
     ],
     ids=str,
@@ -124,10 +124,10 @@ def test_a_function_is_tried_before_round_1():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("half", r"it returned a tensor \[2\]; of vectors \[3, 4\] it must make one \[4\]"),
-        ("number", "it returned a float"),
-        ("broken", r"it failed \(IndexError: no such row\)"),
-        ("infinite", "it returned numbers that are not finite"),
+        ("half", r"returned a tensor \[2\]; from vectors \[3, 4\] it must make one \[4\]"),
+        ("number", "returned a float"),
+        ("broken", r"failed \(IndexError: no such row\)"),
+        ("infinite", "returned numbers that are not finite"),
     ],
 )
 def test_a_function_that_does_not_work_is_refused(name, said):

@@ -23,7 +23,7 @@ def test_without_an_account_it_says_what_it_would_do(study, capsys):
     assert "Curves by method: after_agg/test_accuracy against round" in said
     assert "no W&B account on this machine: nothing was uploaded" in said
     assert f"wandb login\n  fedbench wandb {study}\n" in said
-    assert "left out: fedper seed 0 (run/fedper-{'train.lr': 0.1}): its folder is not there\n" in said
+    assert "left out: fedper seed 0 (run/fedper-{'train.lr': 0.1}): its folder is missing\n" in said
     assert sorted(study.rglob("*")) == before
 
 

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import is_dataclass
-from functools import partial
+from dataclasses import is_dataclass, replace
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -18,14 +18,11 @@ from fedbench.jobs.resolve import check, resolve
 from fedbench.methods import load, names
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
-from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import drive
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Relocation, Reply
 from fedbench.runtime.host import Host
 from fedbench.runtime.hosts import InProcess
-from fedbench.runtime.shards import Shards
-from fedbench.runtime.store import MemoryStore
-from tests.runtime.rounds import driver, play, read, small, stop
+from tests.runtime.rounds import play, read, small, stop
 
 ROUNDS = 4
 SENDS_NOTHING = {"local", "centralized"}
@@ -76,7 +73,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str]
             folder = tmp_path_factory.mktemp("undisturbed")
             resolved = resolve(asked(method, kind))
             hosts = known[method, kind] = Watching(folder)
-            drive(resolved, folder, hosts)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(load(method), "aggregate", hosts.watched(load(method).aggregate))
+                drive(resolved, folder, hosts)
         return known[method, kind]
 
     return run
@@ -172,7 +171,11 @@ def test_hooks_that_look_change_nothing(method, kind, undisturbed):
 
 
 class Watching(InProcess):
-    """Keeps what went through."""
+    """Keeps what went through.
+
+    kept: the tensors that the server held after the last round, and what they were then; untouched: whether each of
+    them was the same when the next round was aggregated.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -180,6 +183,17 @@ class Watching(InProcess):
         self.orders: list[Order] = []
         self.replies: list[Reply] = []
         self.tasks: dict[int, ClientTask] = {}
+        self.kept: list[tuple[Tensor, Tensor]] = []
+        self.untouched = True
+
+    def watched(self, aggregate: Callable) -> Callable:
+        @wraps(aggregate)
+        def run(method: Any, server: Any, uploads: Any) -> None:
+            self.untouched &= all(torch.equal(tensor, before) for tensor, before in self.kept)
+            aggregate(method, server, uploads)
+            self.kept = [(tensor, tensor.clone()) for tensor in leaves(server.state())]
+
+        return run
 
     @property
     def host(self) -> Host:
@@ -252,43 +266,20 @@ def test_bytes_recorded_are_those_of_the_messages(method, undisturbed):
 
 
 @every_method
-def test_private_states_survive_a_checkpoint(method, tmp_path):
-    resolved = resolve(asked(method, "awkward", participation=1.0, checkpoint__every=1))
-    config = resolved.config
-    hosts = Watching(tmp_path)
-    stop(config, tmp_path, 3, hosts)
-    states, kept = of_checkpoint(tmp_path)
-    held = {client: hosts.host.store.load(client, round) for client, round in kept.items()}
-    assert same(states, held)
-    kind = hosts.host.method.State
-    private = [number for number, state in held.items() if not kind(**{**state, "optimizers": {}}).is_empty]
-    assert private == ([] if method in SHARES_ALL else list(range(10)))
-
-
-def of_checkpoint(folder: Path) -> tuple[dict[int, Any], dict[int, int]]:
-    """Private states of all shards, and the rounds in which they were saved."""
-    found = checkpoint.load(folder / "checkpoint")
-    assert found is not None
-    kept, store = {client: round for client, (round, _) in found["kept"].items()}, MemoryStore()
-    store.restore(kept, Shards(folder / "checkpoint").named(found["shards"]))
-    return {client: store.load(client, round) for client, round in sorted(kept.items())}, kept
+def test_who_trains_keeps_what_is_private(method, undisturbed):
+    hosts = undisturbed(method, "awkward")
+    states = {n: hosts.host.client(task, ROUNDS).state for n, task in hosts.tasks.items() if task.kept}
+    private = {number for number, state in states.items() if not replace(state, optimizers={}).is_empty}
+    trained = {task.client for order in hosts.orders for task in order.tasks if task.train}
+    assert private == (set() if method in SHARES_ALL else trained)
 
 
 @every_method
-def test_what_the_server_keeps_stays_as_it_was_while_clients_train(method, tmp_path, monkeypatch):
+def test_what_the_server_keeps_stays_as_it_was_while_clients_train(method, undisturbed):
     """It may keep the tensors of uploads, so nobody else writes to them."""
-    resolved = resolve(small(method, rounds=3))
-    run, kept = driver(resolved, tmp_path), list[tuple[Tensor, Tensor]]()
-    aggregate = run.method.aggregate
-
-    def watched(server: Any, uploads: Any) -> None:
-        assert all(torch.equal(tensor, before) for tensor, before in kept)
-        aggregate(server, uploads)
-        kept[:] = [(tensor, tensor.clone()) for tensor in leaves(server.state())]
-
-    monkeypatch.setattr(run.method, "aggregate", watched)
-    run.run()
-    assert kept
+    hosts = undisturbed(method, "plain")
+    assert hosts.kept
+    assert hosts.untouched
 
 
 def leaves(tree: Any) -> Iterator[Tensor]:

@@ -83,7 +83,7 @@ def test_a_cut_off_file_is_made_again(name: str):
 def test_opening_a_damaged_folder_says_what_to_do():
     folder = cache.prepare(source([]))
     (folder / "targets.npy").unlink()
-    with pytest.raises(ConfigError, match=r"not a whole prepared data set .* delete it"):
+    with pytest.raises(ConfigError, match=r"incomplete prepared data set .* delete it"):
         Dataset.open(folder)
 
 

@@ -48,6 +48,6 @@ def test_a_folder_of_the_same_name_with_other_content_is_another_data_set(digits
     here = Prepared.of(digits)
     there = elsewhere(Prepared(here.folder, "0" * 64, here.mean, here.std))
     files = here.files()
-    with pytest.raises(ConfigError, match="what another machine sent is not whole"):
+    with pytest.raises(ConfigError, match="incomplete copy from another machine"):
         there.written(files)
     assert there.found() is None

@@ -175,7 +175,7 @@ def files(folder: Path) -> set[Path]:
         ("--model mine:Plain --model.hiden 3", ["unknown key model.hiden", "did you mean hidden?"]),
         ("--data.sise 3", ["unknown key data.sise"]),
         ("--loggers wandbb", ["loggers = 'wandbb'", "wandb, csv, tensorboard"]),
-        ("--loggers mine:Plain", ["loggers = 'mine:Plain'", "no Lightning Logger"]),
+        ("--loggers mine:Plain", ["loggers = 'mine:Plain'", "not a Lightning Logger"]),
     ],
 )
 def test_unknown_names(refused, line, parts):
@@ -209,8 +209,8 @@ def test_unknown_names(refused, line, parts):
         ("--seeds 99999999999999999999999", "must be a list of whole numbers in [0, 2147483647]"),
         ("--name ../../esc", "name = '../../esc': must be the name of one folder"),
         ("--method.tau 0.5", "unknown key method.tau: method fedavg takes buffers, weighting; fedcac, floco have it"),
-        ("--data parquet:", "--data parquet: names no path"),
-        ("--data folder:", "--data folder: names no path"),
+        ("--data parquet:", "--data parquet: has no path"),
+        ("--data folder:", "--data folder: has no path"),
         ("--public.size 5000", "at most 1270 class-balanced images are there"),
     ],
 )
@@ -315,7 +315,7 @@ def test_data_that_are_not_there(refused, name, told):
 def test_a_truncated_parquet_file_is_named(refused, tmp_path, images):
     path = write(tmp_path / "pets.parquet", images, [0, 1] * 20)
     path.write_bytes(path.read_bytes()[:-100])
-    assert "pets.parquet: not a whole parquet file" in refused(["run", "--data", f"parquet:{path}", *QUICK])
+    assert "pets.parquet: damaged or incomplete parquet file" in refused(["run", "--data", f"parquet:{path}", *QUICK])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from fedbench.engine.group import is_constant, kind_of, stacked
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.engine.row_step import CannotStackError
-from fedbench.engine.rows import split
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.module.layout import Slot
 
@@ -118,10 +117,3 @@ def test_rows_of_some_are_in_their_places():
     parts = [torch.full((2,), float(n)) for n in range(3)]
     assert torch.equal(stacked(parts, [0, 1, 2], 3), torch.tensor([[0.0, 0], [1, 1], [2, 2]]))
     assert torch.equal(stacked(parts[:2], [2, 0], 3)[[2, 0]], torch.tensor([[0.0, 0], [1, 1]]))
-
-
-def test_a_vector_is_cut_where_its_tensors_lie():
-    slots = [Slot("a", (2, 2), 0, 4), Slot("b", (), 4, 5)]
-    one, other = split(torch.arange(5.0), slots)
-    assert one.tolist() == [[0, 1], [2, 3]]
-    assert float(other) == 4

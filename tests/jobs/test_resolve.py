@@ -130,7 +130,7 @@ def test_partitions_of_all_seeds_are_drawn_and_methods_share_them():
     [
         (
             dict(partition={"name": "dirichlet", "clients": 4}),
-            "it deals by class, and the targets of data diabetes are",
+            "it needs classes, but the targets of data diabetes are",
         ),
         (dict(partition={"name": "iid", "clients": 4, "flip_clients": [0]}), "are numbers; leave it empty"),
         (dict(partition="iid", data={"name": "diabetes", "augment": ["flip"]}), "diabetes holds no images"),
@@ -235,7 +235,7 @@ def test_data_of_ones_own_are_known_by_what_is_in_them(monkeypatch):
     assert resolve(first).config.key() == first.key()
     rows[3] += 1
     assert resolve(asked).config.data.content != first.data.content
-    with pytest.raises(ConfigError, match=r"data brought:make: other data than those of the run"):
+    with pytest.raises(ConfigError, match=r"data brought:make: not the data of the requested run"):
         resolve(first)
     assert resolve(Config(resources={"hosts": 0})).config.data.content is None
 

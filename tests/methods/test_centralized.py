@@ -91,12 +91,3 @@ def test_fine_tuning_uses_a_fresh_optimizer_on_the_clients_own_images():
         v = 0.5 * v + (w - 5)
         w -= 0.1 * v
     assert close(run.log[0].after_agg[1].params, [w])
-
-
-MUTANTS = [
-    ("clients train alone", 'return "pooled"', 'return "drawn"'),
-    ("the optimiser is forgotten", '{"keep_optimizer": True}', '{"keep_optimizer": False}'),
-    ("traffic down is counted", "return free(super().send(server, client))", "return super().send(server, client)"),
-    ("traffic up is counted", "        free(upload)\n", ""),
-    ("fine-tuning goes on in the fit's stream", '"ft", Amount', '"fit", Amount'),
-]

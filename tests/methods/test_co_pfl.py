@@ -184,7 +184,7 @@ CHANGE = torch.tensor([0.3, -0.5, 0.1, 0.5, 0, -0.5, 0.2, 0.05]).abs()
 )
 def test_masks_grow_by_the_largest_changes(mask, p, gamma, select_from, grown):
     made = method(personalization_rate=p, personalization_budget=gamma, select_from=select_from)
-    assert text(made.grown(bits(mask), CHANGE)) == grown
+    assert text(made.grow_mask(bits(mask), CHANGE)) == grown
 
 
 def test_shares_are_floored():
@@ -204,7 +204,7 @@ def test_masks_only_grow_and_keep_to_the_budget(changes, p, gamma, select_from, 
     order = torch.randperm(len(changes), generator=torch.Generator().manual_seed(seed))
     mask = torch.zeros(len(changes), dtype=torch.bool)
     for shift in range(3):
-        grown = made.grown(mask, torch.tensor(changes, dtype=torch.float32)[order].roll(shift))
+        grown = made.grow_mask(mask, torch.tensor(changes, dtype=torch.float32)[order].roll(shift))
         assert (grown >= mask).all()
         assert grown.sum() <= floored_share(gamma, len(changes))
         assert grown.sum() - mask.sum() <= floored_share(p, len(changes))
@@ -595,54 +595,6 @@ def test_no_epochs_are_refused():
 def test_values_out_of_range_are_refused(option):
     with pytest.raises(ValueError, match=next(iter(option))):
         CoPFL.Options(**option)
-
-
-MUTANTS = [
-    (
-        "squares are averaged with the first decay",
-        "(options.beta1, options.beta2)",
-        "(options.beta1, options.beta1)",
-    ),
-    (
-        "moments of frozen entries move them",
-        "choose(bits, training.w, start.params, in_place=True)",
-        "pass",
-    ),
-    ("old moments of frozen entries move them", 'pair["u"] * inside', 'pair["u"].clone()'),
-    (
-        "old moments of frozen entries lose no weight",
-        "alpha=options.beta1**steps",
-        "alpha=1",
-    ),
-    (
-        "decay acts on frozen entries",
-        "    if decay:\n        g.add_(w, alpha=decay)\n    g.mul_(s.part)",
-        "    g.mul_(s.part).add_(w, alpha=decay)",
-    ),
-    (
-        "there is no decay",
-        "decay, ledger = client.learner.train.weight_decay, ",
-        "decay, ledger = 0.0, ",
-    ),
-    ("gradients enter unmasked", "    g.mul_(s.part)", "    pass"),
-    ("counters start anew", 'new_tensor(pair["steps"],', "new_tensor(0,"),
-    ("the shared phase starts where the personal one ended", "model = model.replace(params=received.params)", "pass"),
-    ("a phase that is not run counts nothing", '["steps"] += max(steps.values())', '["steps"] += 0'),
-    ("personal parameters are selected again", "selected, among) & ~mask", "selected, among)"),
-    ("the budget is not looked at", "if room < int(candidates.sum()):", "if False:"),
-    ("personal values are sent", "without(trained.params, mask)", "trained.params"),
-    ("the old mask is sent", "mask = self.grow_mask(mask, delta.abs())\n", "self.grow_mask(mask, delta.abs())\n"),
-    ("the server forgets masks", "server.mask = server.mask | upload.mask", "server.mask = upload.mask"),
-    ("the server moves what is personal", "choose(live, server.params, before)", "server.params"),
-    ("the step has the wrong sign", "leave_out(old.double() - new.double()", "leave_out(new.double() - old.double()"),
-    (
-        "the server's mask is ignored",
-        "own = bits_to_mask(client.message.mask, len(received.params)).to(received.params.device)",
-        "pass",
-    ),
-    ("the server scores what it did not send", "sent = [mask & taken for mask in sent]", "pass"),
-    ("who missed a broadcast is not charged", "if client in server.alphas else server.previous)", ")"),
-]
 
 
 def test_options_go_by_the_papers_symbols_too():

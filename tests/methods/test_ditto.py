@@ -217,33 +217,3 @@ def test_personal_models_win_where_labels_are_swapped():
     personal = [accuracy_of(run.learner, run.log[-1].after_agg[i], tests[i]) for i in (0, 1)]
     common = [accuracy_of(run.learner, run.method.global_model(run.server, run.initial), tests[i]) for i in (0, 1)]
     assert sum(personal) / 2 > sum(common) / 2 + 0.2
-
-
-MUTANTS = [
-    (
-        "the pull goes to the trained model",
-        "client.state.personal or client.initial, received, client.train",
-        "client.state.personal or client.initial, upload.trained, client.train",
-    ),
-    (
-        "the personal model starts from the received one",
-        "client.state.personal or client.initial, received, client.train",
-        "received, received, client.train",
-    ),
-    ("one memory for both phases", 'memory="personal"', 'memory="fit"'),
-    (
-        "after_fit is the global model",
-        "            return client.state.personal or client.initial\n",
-        '            return model if point == "after_fit" else client.state.personal or client.initial\n',
-    ),
-    (
-        "the received model is evaluated",
-        "            return client.state.personal or client.initial\n",
-        '            return model if point == "after_agg" else client.state.personal or client.initial\n',
-    ),
-    ("no pull", "if options.lam else {}", "if False else {}"),
-    ("the global model's epochs", "amount=Amount(epochs=options.personal_epochs), ", ""),
-    ("the global model's rate", "lr=options.personal_lr, ", ""),
-    ("a round late", "client.round == self.context.rounds", "client.round == self.context.rounds + 1"),
-    ("a round's batches twice", "client.round + 1", "client.round"),
-]

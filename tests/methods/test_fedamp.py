@@ -407,34 +407,3 @@ def test_groups_find_each_other():
     plain = Simulation("fedavg", clients, train=train).run(8)
     mine = Simulation("fedamp", clients, train=train, alpha=0.5, sigma=1, lam=0.1).run(8)
     assert accuracy(mine, tests) > accuracy(plain, tests) + 0.1
-
-
-MUTANTS = [
-    ("the anchor is the client's own start", "anchor=client.message.params", "anchor=received.params.clone()"),
-    ("alpha of the round that is over", "self.alpha(server.round + 1)", "self.alpha(server.round)"),
-    ("alpha falls one round late", "ceil(round / self", "ceil((round - 1) / self"),
-    (
-        "no floor under alpha",
-        "max(self.options.alpha * self.options.alpha_decay**falls, least)",
-        "self.options.alpha * self.options.alpha_decay**falls",
-    ),
-    (
-        "the norm is not squared",
-        "(norms[:, None] + norms - 2 * products).clamp_(min=0)",
-        "(norms[:, None] + norms - 2 * products).clamp_(min=0).sqrt_()",
-    ),
-    ("negative weights stay", "xi /= np.maximum(others, 1)", "pass"),
-    ("oneself counts in the softmax", "np.fill_diagonal(scores, -np.inf)", "pass"),
-    ("no sigma in A'", "alpha / sigma * np.exp", "alpha * np.exp"),
-    ("no decay of the pull", "self.alpha(client.round)", "self.options.alpha"),
-    (
-        "absent clients are left out",
-        "models = [server.models.get(i, server.params) for i in everyone]",
-        "models = [server.models.get(i, uploads[0].params) for i in everyone]",
-    ),
-    (
-        "statistics are not mixed",
-        "mixtures(buffers, weights, server.cloud_buffers)",
-        "mixtures(buffers, torch.eye(len(buffers)), server.cloud_buffers)",
-    ),
-]

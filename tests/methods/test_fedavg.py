@@ -143,37 +143,3 @@ def test_a_received_model_is_never_written():
 def test_a_late_client_starts_from_the_global_model():
     run = Simulation("fedavg", blobs([8, 24, 9]), draw=lambda t: [0, 1] if t < 3 else [2], train={"epochs": 0}).run(3)
     assert torch.equal(run.log[2].after_fit[2].params, run.log[1].after_agg[0].params)
-
-
-MUTANTS = [
-    (
-        "weights do not sum to 1",
-        "        return normalised([u.samples for u in uploads])",
-        "        return [float(u.samples) for u in uploads]",
-        "methods/base.py",
-    ),
-    (
-        "uniform is ignored",
-        'if self.options.weighting == "uniform":',
-        'if self.options.weighting == "":',
-        "methods/base.py",
-    ),
-    (
-        "running statistics are not averaged",
-        "server.params, server.buffers, server.counters = model.params, model.buffers, model.counters",
-        "server.params, server.counters = model.params, model.counters",
-        "methods/base.py",
-    ),
-    (
-        "counters are the first client's",
-        "model.params, model.buffers, model.counters",
-        "model.params, model.buffers, uploads[0].counters",
-        "methods/base.py",
-    ),
-    (
-        "one upload is left out",
-        "[weights_of(u) for u in uploads], self.checked_weights(uploads)",
-        "[weights_of(u) for u in uploads[1:] or uploads], self.checked_weights(uploads[1:] or uploads)",
-        "methods/base.py",
-    ),
-]

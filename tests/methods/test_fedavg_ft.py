@@ -114,14 +114,3 @@ def test_final_reports_the_tuned_copy_after_the_last_round_only():
         common = run.method.global_model(run.server, run.initial)
         assert common is not None
         assert not equal(run.log[-1].after_agg[0], common)
-
-
-MUTANTS = [
-    ("fine-tuning draws from the fit's stream", '"ft", Amount', '"fit", Amount'),
-    ("the rate is ignored", "Step(lr=options.ft_lr)", "Step()"),
-    ("the epochs are ignored", "Amount(epochs=options.ft_epochs)", "Amount()"),
-    ("the whole model is tuned", 'if options.ft_scope == "head" else None', "if False else None"),
-    ("a tuned head moves statistics of the body", ', frozen="norm_eval"', ""),
-    ("the model of the fit is tuned, too", 'if point == "after_fit":', "if False:"),
-    ("a round early", "client.round < self.context.rounds", "client.round < self.context.rounds - 1"),
-]

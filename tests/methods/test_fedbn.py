@@ -214,19 +214,3 @@ def test_evaluating_changes_nothing():
     never = Simulation("fedbn", blobs([9, 17]), module=Mlp(norm=True), draw=lambda t: [0]).run(3, evaluate=False)
     assert_same(run, never, ["after_fit"])
     assert equal(run.personal(1), run.personal(1))
-
-
-MUTANTS = [
-    ("weight and bias are shared", 'norm.params & (private == "all")', 'norm.params & (private == "no")'),
-    ("statistics are averaged", 'norm.buffers & (private != "none")', 'norm.buffers & (private == "none")'),
-    ("the largest counter is taken", "        if self.private_counters.size:", "        if False:", "methods/base.py"),
-    (
-        "who never trained has others' counters",
-        "counters = initial.counters if",
-        "counters = message.counters if",
-        "methods/base.py",
-    ),
-    ("only BatchNorm is known", 'self.options.norm_types == "all"', "False"),
-    ("clients of this round alone count as trained", "{*server.trained, *(", "{*("),
-    ("no warning", "if not (norm.params.any() or norm.buffers.any()):", "if False:"),
-]

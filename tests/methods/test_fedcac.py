@@ -462,25 +462,3 @@ def test_no_client_is_given_the_mean_of_all():
 def test_options_that_contradict_each_other_are_refused():
     with pytest.raises(ConfigError, match="ties"):
         method(ties="threshold", selection="reverse")
-
-
-MUTANTS = [
-    (
-        "sensitivity is the change alone",
-        "return trained.sub(received).mul_(trained).abs_()",
-        "return trained.sub(received).abs_()",
-    ),
-    (
-        "the bar does not rise",
-        "return average + progress * (float(pairs.max()) - average)",
-        "return average",
-    ),
-    ("one round more", "return round <= self.beta", "return round <= self.beta + 1"),
-    ("nobody counts itself", "groups = partners | torch.eye(len(uploads), dtype=torch.bool)", "groups = partners"),
-    (
-        "the mask is the other way round",
-        "return largest(scores if self.options.selection",
-        "return ~largest(scores if self.options.selection",
-    ),
-    ("tau is ignored", "int(self.options.tau * layer.size)", "int(0.5 * layer.size)"),
-]

@@ -343,18 +343,3 @@ def test_similar_clients_with_few_images_gain_over_local_training():
         return sum(accuracy_of(mine.learner, mine.log[-1].after_agg[i], held) for i in range(8)) / 8
 
     assert accuracy("fedct") > accuracy("local") + 0.03
-
-
-MUTANTS = [
-    ("public images are left out", "data = Union(client.train, public)", "data = client.train"),
-    ("two losses always weigh the same", "lam=options.public_weight)", "lam=1.0)"),
-    (
-        "a batch of the union has another order",
-        "torch.cat([mine.nonzero(), (~mine).nonzero()])",
-        "torch.arange(len(mine))",
-    ),
-    ("a wrong public image", "index[~mine] - len(self.own)", "index[~mine] % len(self.public)"),
-    ("private images only in pairs", "return task_loss(net, joined_batch(*batch))", "return task_loss(net, batch[0])"),
-    ("a weight of 0 still forwards", "elif public is not None and options.public_weight:", "elif public is not None:"),
-    ("another stream", "client.fit(received, data, loss=loss)", "client.fit(received, data, 'x', loss=loss)"),
-]

@@ -282,19 +282,3 @@ def test_the_personal_part_is_pulled_to_where_it_was():
         run = Simulation("feddpa", blobs([12]), threshold=-1.0, lambda_1=strength, constraint_form="squared").run(1)
         away[strength] = float((run.log[0].after_fit[0].params - run.initial.params).norm())
     assert 0 < away[5.0] < away[0.0] < 0.5
-
-
-MUTANTS = [
-    ("the mask is upside down", "choose(mask, own, shared.params)", "choose(mask, shared.params, own)"),
-    ("Fisher information of the global model", "shared.replace(params=own)", "shared"),
-    ("tensors are not normalised", "(min_max(fisher[slot.start : slot.stop])", "(fisher[slot.start : slot.stop]"),
-    ("both phases train everything", "move=Move(part), ", ""),
-    ("both phases draw the same batches", 'stream = "shared"', 'stream = "fit"'),
-    ("the second phase starts over", "client.fit(trained, client", "client.fit(received, client"),
-    ("the personal part goes to the bound too", "(mask, options.lambda_1, 0.0)", "(mask, options.lambda_1, 0.5)"),
-    ("updates are scaled up to the bound", "max(1.0, float(update.norm())", "max(0.0, float(update.norm())"),
-    ("noise is not shared out", "multiplier / sqrt(participants)", "multiplier"),
-    ("the own model is the received one", "state.local = trained.params", "state.local = received.params"),
-    ("updates replace the global model", "for u in uploads)], [1.0,", "for u in uploads)], [0.0,"),
-    ("shared parameters are held in place", "options.lambda_2, options.clipping_bound)", "options.lambda_2, 0.0)"),
-]

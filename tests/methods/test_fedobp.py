@@ -390,23 +390,3 @@ def test_a_quantile_that_leaves_nothing_personal_is_warned_of():
     assert "59 numbers" in next(iter(run(rounds=0).method.check()))
     for options in ({"quantile": 0.9}, {"quantile": 1}, {"quantile_rule": "linear"}):
         assert list(run(rounds=0, **options).method.check()) == []
-
-
-MUTANTS = [
-    (
-        "own and received numbers change places",
-        "choose(mask, mine, self.whole(shared))",
-        "choose(mask, self.whole(shared), mine)",
-    ),
-    ("distances are not squared", "return distance.square_()", "return distance.abs_()"),
-    ("scores are computed in float32", "distance = mine.to(torch.float64)", "distance = mine"),
-    ("the gradient is taken at the global model", "shared.replace(params=mine[: self.context.layout.size])", "shared"),
-    ("movement is measured from the initial model", "- self.whole(received)", "- self.whole(client.initial)"),
-    ("the average is upside down", "(1 - share) * scores + share *", "share * scores + (1 - share) *"),
-    ("the average is not stored", "state.ema = merged.scores", "pass"),
-    ("layers are not normalised", "min_max(scores[slot.start : slot.stop])", "scores[slot.start : slot.stop]"),
-    ("the body is the scope instead of the head", 'Entries(layout.mask("head"))', "Entries(layout.mask('body'))"),
-    ("the rule is always the definition", "return self.options.quantile_rule", 'return "inf"'),
-    ("running statistics stay the server's", "merged[size:] if options", "shared.buffers if options"),
-    ("the last model is the received one", "state.local = self.whole(trained)", "state.local = self.whole(received)"),
-]

@@ -109,16 +109,3 @@ def test_who_never_trained_is_evaluated_with_the_head_that_it_has(head_init):
     untrained = run.method.idle_model(client)
     assert torch.equal(untrained.params, run.personal(1).params)
     assert torch.equal(untrained.params, start.params) == (head_init == "common")
-
-
-MUTANTS = [
-    ("the head is shared", 'layout.masks("head") | ', ""),
-    ("further layers are shared", " | layout.under(self.options.extra_private)", ""),
-    (
-        "the common head is evaluated",
-        "params=self.private_params.put(initial.params, state.params),",
-        "params=initial.params,",
-        "methods/base.py",
-    ),
-    ("everybody's head starts alike", 'if self.options.head_init == "own":', 'if self.options.head_init == "":'),
-]

@@ -331,34 +331,3 @@ def test_probabilities_need_no_head():
     assert isinstance(made.learner.module.last, nn.Linear)
     plain = Simulation("fedphp", blobs(SIZES), module=Headless(), transfer="kd", lam=0).run(2)
     assert not equal(made.log[1].after_fit[0], plain.log[1].after_fit[0])
-
-
-MUTANTS = [
-    ("the own loss is not scaled", "loss.to(taught).lerp(", "(loss / (1 - s.lam)).to(taught).lerp("),
-    ("the participation counts before its average", "self.options.mu, count,", "self.options.mu, count + 1,"),
-    ("the inherited model is uploaded", "self.upload(client, trained,", "self.upload(client, past,"),
-    ("augmented images are taught by others", "of_batch if learner.changes_batches(client.train) else None", "None"),
-    ("the global model teaches", "self._lesson(client, past)", "self._lesson(client, received)"),
-    (
-        "running statistics are not averaged",
-        "buffers=torch.lerp(trained.buffers, past.buffers, share)",
-        "buffers=trained.buffers",
-    ),
-    (
-        "trained and past are exchanged",
-        "torch.lerp(trained.params, past.params",
-        "torch.lerp(past.params, trained.params",
-    ),
-    ("the bandwidth has a gradient", "base = squared.detach().sum()", "base = squared.sum()"),
-    ("kernels centred elsewhere", "arange(2, -3, -1,", "arange(1, -4, -1,"),
-    ("the diagonal counts in the bandwidth", "(4 * n * n - 2 * n)", "(4 * n * n)"),
-    ("a temperature on the student too", "(taught * logits.log_softmax(1))", "(taught * (logits / 4).log_softmax(1))"),
-    ("l2 without its half", "/ (2 * len(features))", "/ len(features)"),
-    ("shares by real numbers", "drawn * rounds // clients", "int(drawn / clients * rounds)"),
-    ("the share may pass its limit", ", 1), mu)", ", 1), 1)"),
-    (
-        "the global model is evaluated",
-        'return past if self.options.predictor == "hpm"',
-        'return model if self.options.predictor == "hpm"',
-    ),
-]

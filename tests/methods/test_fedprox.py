@@ -206,13 +206,3 @@ def test_bytes_are_fedavgs():
     run = Simulation("fedprox", blobs([9, 12]), module=Mlp(norm=True), straggler_fraction=0.5).run(1)
     size = 4 * (run.context.layout.size + run.context.layout.buffer_size)
     assert set(run.log[0].up.values()) == set(run.log[0].down.values()) == {size}
-
-
-MUTANTS = [
-    ("no pull", "mu=mu) if mu else None", "mu=mu) if mu > 1e9 else None"),
-    ("pushed away", "g.addcmul_(w - s.anchor", "g.addcmul_(s.anchor - w"),
-    ("half the pull", "(w - s.anchor, s.mu)", "(w - s.anchor, s.mu / 2)"),
-    ("stragglers are kept", 'if self.options.straggler_policy == "drop":', 'if self.options.straggler_policy == "":'),
-    ("mu falls when the loss rises", "server.mu + 0.1, 0", "server.mu - 0.1, 0"),
-    ("after four falls", "if server.calm == 5:", "if server.calm == 4:"),
-]

@@ -235,34 +235,3 @@ def test_own_heads_win_where_labels_are_swapped():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match=r"--model.head"):
         Simulation("fedrep", targets(1.0), module=Quadratic())
-
-
-MUTANTS = [
-    ("the body is private", 'layout.masks("head") & ~layout.masks("tied")', 'layout.masks("body")'),
-    ("tied tensors count as head", ' & ~layout.masks("tied")', ""),
-    ("the body comes first", 'order == "head_first"', 'order != "head_first"'),
-    ("both phases start from the received model", "client.fit(model, ", "client.fit(received, "),
-    (
-        "the head phase moves the body",
-        '("head", self.private_params.mask, ',
-        '("head", self.private_params.mask | True, ',
-    ),
-    ("the head phase moves running statistics", ', frozen="norm_eval"', ""),
-    ("one memory for both phases", "Step(lr=lr)", 'Step(lr=lr, memory="fit")'),
-    (
-        "one stream for both phases",
-        "stream, Amount(epochs=epochs), move, step=Step(lr=lr)",
-        '"fit", Amount(epochs=epochs), move, step=Step(lr=lr, memory=stream)',
-    ),
-    ("the head is trained at the run's rate", "options.head_epochs, options.head_lr)", "options.head_epochs, None)"),
-    (
-        "epochs swapped",
-        "self.private_params.mask, options.head_epochs",
-        "self.private_params.mask, options.body_epochs",
-    ),
-    (
-        "images weigh",
-        '["uniform", "samples"] = Field(\n            "uniform"',
-        '["uniform", "samples"] = Field(\n            "samples"',
-    ),
-]

@@ -442,39 +442,3 @@ def test_local_steps_are_refused():
 def test_values_out_of_range_are_refused(option):
     with pytest.raises(ValueError, match=next(iter(option))):
         FedSelect.Options(**option)
-
-
-MUTANTS = [
-    ("the new mask is used at once", 'if self.options.newly_selected == "keep_local" else mask', ""),
-    (
-        "a share of all entries is selected",
-        "free - round((1 - rate) * free)",
-        "int(rate * len(personal))",
-    ),
-    ("halves are rounded up", "round((1 - rate) * free)", "int((1 - rate) * free + 0.5)"),
-    ("the limit counts new entries only", " - (len(personal) - free)", ""),
-    (
-        "personal entries are selected again",
-        "min(count, room), ~personal)",
-        "min(count, room))",
-    ),
-    ("masks grow in the rounds between", "if client.round % options.mask_interval:", "if False:"),
-    ("the reference never moves on", "state.reference = trained", "pass"),
-    ("the passes change places", '{"personal": mask, "shared": ~mask}', '{"shared": ~mask, "personal": mask}'),
-    (
-        "decay moves the other part",
-        "g.add_(w * s.weight_decay).mul_(s.part)",
-        "g.mul_(s.part).add_(w * s.weight_decay)",
-    ),
-    ("the gradient is clipped after the mask", "g.mul_((s.limit", "g.mul_(s.part).mul_((s.limit"),
-    ("momentum is forgotten", "memory=self._memory(client, name, part)", "memory=None"),
-    ("one momentum for both parts", "kept := client.memory(name)", 'kept := client.memory("both")'),
-    ("kept momentum moves what turned personal", "velocity * part for", "velocity.clone() for"),
-    (
-        "personal values are averaged",
-        "[~bits_to_mask(u.mask, layout.size) for u in uploads]",
-        "[torch.ones(layout.size, dtype=torch.bool) for u in uploads]",
-    ),
-    ("personal values are sent", "without(trained.params, state.kept)", "trained.params"),
-    ("own values are kept where they are new", "choose(state.kept", "choose(state.mask"),
-]

@@ -462,18 +462,3 @@ def test_traces_are_the_centres():
     mine = run()
     assert not any(name.startswith("mixture") for _, name in mine.log[1].traces)
     assert [mine.log[3].traces[1, f"mixture/{m}"] for m in (1, 2, 3)] == mine.server.centres[1].tolist()
-
-
-MUTANTS = [
-    ("the projection starts with a fresh optimiser", 'deepcopy(client.state.optimizers.get("fit"))', "None"),
-    ("endpoints share one stream", "manual_seed(seed + number)", "manual_seed(seed)"),
-    ("coordinates travel", "Masks(layout.nothing().params, mixture_masks(layout).buffers)", "layout.nothing()"),
-    ("the last batch's coordinates stay", "return self.mixture_at(trained, self.centre(client))", "return trained"),
-    ("coordinates are drawn once a round", "s.step.copy_((s.step + 1) %", "s.step.copy_(s.step %"),
-    ("subregions are never used", 'client.message.centre.cpu() if "centre" in client.message else None', "None"),
-    ("centres are used before the round is over", "client.round == self.options.tau", "False"),
-    ("the projection comes a round late", "server.round != self.options.tau", "server.round - 1 != self.options.tau"),
-    ("the pull has no lam", "mu=lam)", "mu=1.0)"),
-    ("the private mixture starts anew", "client.state.personal or client.initial", "client.initial"),
-    ("the shared mixture is evaluated", "self._private(client) if self.options.personal_epochs else model", "model"),
-]  # fmt: skip

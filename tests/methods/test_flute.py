@@ -312,32 +312,3 @@ def test_a_head_without_a_bias():
     plain.head = nn.Linear(5, 4, bias=False)
     made = Simulation("flute", blobs(SIZES), module=plain).run(2)
     assert set(made.log[1].down.values()) == {4 * made.context.layout.size}
-
-
-MUTANTS = [
-    ("D is squared", ".norm()\n    defined", ".square().sum()\n    defined"),
-    ("W is normalised instead of W W'", "size = gram.norm()", "size = weight.norm()"),
-    ("absent classes are in the target", "frame * torch.outer(some, some)", "frame"),
-    ("no 1 / sqrt(m - 1)", " / sqrt(classes - 1)", ""),
-    ("m counts the present classes", "- 1 / classes", "- 1 / some.sum()"),
-    ("the server ascends", "weight.detach() - rate", "weight.detach() + rate"),
-    ("the server's step is that of one client", "(len(uploads) if", "(1 if"),
-    ("the head's step is dropped", "self.head.put(received.params, client.message.head)", "received.params"),
-    ("the body moves in the first phase", "amount=alone, move=move, ", "amount=alone, "),
-    ("each phase has its own momentum", "Step(memory={} if kept is None else kept)", "Step()"),
-    ("the second phase repeats the first's batches", "Amount(epochs=last, after=total - last)", "Amount(epochs=last)"),
-    ("the last steps repeat the first ones' batches", "Amount(steps=last, after=total - last)", "Amount(steps=last)"),
-    (
-        "features are never penalised",
-        "self.loss(present, self.options.lambda_3)",
-        "self.loss(present, 0.0)",
-    ),
-    ("the norm of the head is not squared", "w.square().sum()", "w.norm()"),
-    ("the penalty is always a mean", 'if norm == "mean" else total', ""),
-    ("the number of images is free", "encoded(torch.tensor(client.samples), bits=32)", "encoded(present, bits=0)"),
-    (
-        "a collapsed head gets a slope",
-        "(size > 0) & (distance > 8 * torch.finfo(weight.dtype).eps)",
-        "size > 0",
-    ),
-]

@@ -152,30 +152,3 @@ def test_what_cannot_be_is_refused():
         Simulation("lg-fedavg", blobs([9]), extra_shared=["boddy"])
     with pytest.raises(ConfigError, match=r"--model.head"):
         Simulation("lg-fedavg", targets(1.0), module=Quadratic())
-
-
-MUTANTS = [
-    ("the head is private", 'layout.masks("body") & ~layout', 'layout.masks("head") & ~layout'),
-    (
-        "statistics of the body travel",
-        'return layout.masks("body") & ~layout.under(self.options.extra_shared)',
-        'return layout.masks("body") & ~layout.under(self.options.extra_shared)'
-        " & Masks(layout.everything().params, layout.nothing().buffers)",
-    ),
-    ("pre-training ends a round early at the client", "client.round <= self", "client.round < self"),
-    ("pre-training's models are received as heads", "if client.round < self.options.pretrain_rounds:", "if False:"),
-    (
-        "pre-training ends a round early at the server",
-        "if server.round <= self.options.pretrain_rounds:\n            server.params",
-        "if server.round < self.options.pretrain_rounds:\n            server.params",
-    ),
-    ("clients start from the run's model", "client = replace(client, initial=", "replace(client, initial="),
-    (
-        "pre-training is counted as a head",
-        "return model_message(**server.start)",
-        'return model_message(**server.start).add(params=uncounted(server.start["params"]))',
-    ),
-    ("the start of a body is counted again", "uncounted(part) for", "part for"),
-    ("participants of pre-training alone own its model", "list(range(self.context.clients))", "[0, 1]"),
-    ("the server keeps a body", "            server.start = {}", "            pass"),
-]

@@ -70,20 +70,3 @@ def test_both_points_are_the_same_and_an_absent_client_waits():
 def test_batches_are_those_of_fedavg():
     runs = [Simulation(m, blobs([17, 9])).run(1) for m in ("local", "fedavg")]
     assert_same(*runs, points=["after_fit"])
-
-
-MUTANTS = [
-    ("parameters are shared", "layout.everything()", "Masks(layout.nothing().params, layout.everything().buffers)"),
-    (
-        "running statistics are shared",
-        "layout.everything()",
-        "Masks(layout.everything().params, layout.nothing().buffers)",
-    ),
-    ("after_fit is the fit's", 'after_fit = "after_agg"', 'after_fit = "fit"'),
-    (
-        "there is a global model",
-        " if self.shared_params.all and self.shared_buffers.all else None",
-        "",
-        "methods/base.py",
-    ),
-]

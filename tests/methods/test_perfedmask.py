@@ -269,21 +269,3 @@ def test_capabilities_for_another_number_of_clients_are_refused():
 def test_values_out_of_range_are_refused(option):
     with pytest.raises(ValueError, match=next(iter(option))):
         PerFedMask.Options(**option)
-
-
-MUTANTS = [
-    ("frozen layers move", "Move(inside.params,", "Move(torch.ones_like(inside.params),"),
-    ("statistics of frozen layers move", ', frozen="norm_eval")', ")"),
-    (
-        "all clients weigh in every layer",
-        "[self.shared_params.take(inside.params)",
-        "[torch.ones_like(self.shared_params.take(inside.params))",
-    ),
-    (
-        "frozen statistics are averaged",
-        "[self.shared_buffers.take(inside.buffers)",
-        "[torch.ones_like(self.shared_buffers.take(inside.buffers))",
-    ),
-    ("fine-tuning repeats the batches of training", '"ft", amount', '"fit", amount'),
-    ("the head is sent every time", "0 if client in server.head_holders else", "0 if False else"),
-]

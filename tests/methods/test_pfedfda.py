@@ -298,26 +298,3 @@ def test_models_that_do_not_fit_are_refused():
     plain.head = nn.Linear(5, 4, bias=False)
     with pytest.raises(ConfigError, match="needs a bias"):
         Simulation("pfedfda", blobs(SIZES), module=plain)
-
-
-MUTANTS = [
-    ("the prior is forgotten", "offsets + self.prior(client).log()", "offsets"),
-    ("the head moves in training", "move=body, ", ""),
-    (
-        "after_agg with the training head",
-        "return self.with_head_of(adapted, client, model)",
-        "return model",
-    ),
-    (
-        "statistics are not replaced",
-        "server.covariance = weighted_mean([u.covariance for u in uploads], weights)",
-        "pass",
-    ),
-    ("the last weights are not kept", "client.state.betas = betas", "pass"),
-    ("the head is kept", "client.state.params = None", "pass"),
-    (
-        "features of the last batch only",
-        "s.rows[: len(features)]",
-        "torch.arange(len(features))",
-    ),
-]

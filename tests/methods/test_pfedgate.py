@@ -675,38 +675,3 @@ def test_clients_of_two_classes_gain_over_fedavg():
         return sum(accuracy_of(mine.learner, predictor(mine, i), test[i]) for i in range(4)) / 4
 
     assert accuracy("pfedgate", blocks_per_tensor=4, lr_gate=1.0) > accuracy("fedavg") + 0.02
-
-
-MUTANTS = [
-    ("who never trained has no gate", "        if not self.options.gate:\n            return model",
-     "        if not self.options.gate or model.is_same(client.initial):\n            return model"),
-    ("the adapted model is uploaded", "return self.upload(client, trained, traces=traces | {",
-     "return self.upload(client, self.adapt(client, trained, 0.5 * torch.ones(len(gate.kept))), traces=traces | {"),
-    ("the gate is in train mode for the model", "self._look(x, train=self.joint)", "self._look(x, train=True)"),
-    ("the gate does not clip", "clip_grad_norm_(self.gate.parameters(), self.clip)",
-     "clip_grad_norm_(self.gate.parameters(), 1e9)"),
-    ("weight decay for the gate", "momentum=momentum)", "momentum=momentum, weight_decay=0.1)"),
-    ("no momentum for the gate", "momentum=momentum)", "momentum=0)"),
-    ("the gate's rate does not decay", "client.rate(options.lr_gate)", "options.lr_gate or 0.3"),
-    ("the gate's optimiser is fresh in every round", "if self.memory:", "if False:"),
-    ("one factor per image", ".sigmoid().mean(0)", ".sigmoid()[0]"),
-    ("dropped blocks move", "choose(kept, trained.params, received.params)", "trained.params"),
-    ("what is dropped is sent", "params.element_size() * int(kept.sum())", "params.nbytes"),
-    ("the model does not clip", "shorten(g, self.clip)", "pass"),
-    ("the gradient is that of the adapted model", "g.copy_(self.blocks.scaled(g, self.scale))", "pass"),
-    ("the gate learns from what was dropped", "self.blocks.products(g, w) * self.stays", "self.blocks.products(g, w)"),
-    ("a batch of one trains the gate", "min_batch=min(2, samples)", "min_batch=1"),
-    ("a single image moves the gate's statistics", "train and len(x) > 1", "train"),
-    ("after_agg without the gate", "        gate = self.gate(client)\n",
-     "        if point == 'after_agg':\n            return model\n        gate = self.gate(client)\n"),
-    ("the gate does not count its steps", "self.client.learner.ledger.add(loss)", "pass"),
-    ("biased variance", "x.var((2, 3))", "x.var((2, 3), correction=0)"),
-    ("means and variances are mixed alike", "self.mean_mix.softmax(0), self.var_mix.softmax(0)",
-     "self.mean_mix.softmax(0), self.mean_mix.softmax(0)"),
-    ("the mixtures do not learn", "self.mean_mix.softmax(0), self.var_mix",
-     "self.mean_mix.detach().softmax(0), self.var_mix"),
-    ("every client starts with the same gate", 'seeds.derive(client.seed, client.id, "gate")',
-     'seeds.derive(client.seed, "gate")'),
-    ("the same batches for gate and model", 'orders(client.train, "gate",', 'orders(client.train, "fit",'),
-    ("evaluation trains the gate", "return gate.eval()", "return gate.train()"),
-]  # fmt: skip

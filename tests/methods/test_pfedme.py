@@ -281,35 +281,6 @@ def test_theta_is_better_than_w_where_labels_are_skewed():
         )
 
 
-MUTANTS = [
-    ("no pull of theta to w", ".add_(theta - centre, alpha=lam)", ""),
-    ("no decay of theta", "g.add_(theta, alpha=options.inner_weight_decay)", "g"),
-    (
-        "the pull of w goes the other way",
-        "centre.sub_(centre - theta, alpha=client.rate() * lam)",
-        "centre.add_(centre - theta, alpha=client.rate() * lam)",
-    ),
-    ("lr instead of lr times lam", "alpha=client.rate() * lam", "alpha=client.rate()"),
-    ("the rate of theta never decays", "client.rate(self.options.personal_lr)", "self.options.personal_lr"),
-    ("theta never restarts", 'if options.inner_start == "centre":', "if False:"),
-    ("theta is uploaded", "training.weights.replace(params=centre)", "training.weights"),
-    ("w is evaluated", "client.state.theta = training.weights", "client.state.theta = received"),
-    (
-        "beta moves the statistics",
-        "        super().aggregate(server, uploads)\n",
-        "        old = server.buffers\n        super().aggregate(server, uploads)\n"
-        "        server.buffers = weighted_mean([old, server.buffers], [1 - beta, beta])\n",
-    ),
-    ("beta is left out", "[1 - beta, *(beta * x for x in weights)]", "[0.0, *weights]"),
-    ("who was not drawn is averaged too", "if client.message.drawn:", "if True:"),
-    (
-        "the received model is written to",
-        "centre, lam = received.params.clone(), options.lam",
-        "centre, lam = received.params, options.lam",
-    ),
-]
-
-
 def test_an_aggregator_needs_a_server_that_goes_all_the_way():
     found = {"aggregator": Median(name="median"), "module": Mlp()}
     with pytest.raises(ConfigError, match=r"method\.beta = 0.5: .* for aggregator median set it to 1"):

@@ -82,7 +82,7 @@ def dealt(dataset: Dataset, config: Config, seed: int) -> Partition | None:
     except ConfigError as error:
         text = str(error)
         assert "\n" not in text
-        assert "does not know it; take part or pooled" in text or any(character.isdigit() for character in text)
+        assert "does not support it; use part or pooled" in text or any(character.isdigit() for character in text)
         return None
 
 

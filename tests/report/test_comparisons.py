@@ -1,14 +1,27 @@
 """Figures of a comparison, and the page that holds them."""
 
-import pandas as pd
+from pathlib import Path
 
-from tests.report.reading import page_of
+import pandas as pd
+import pytest
+
+from tests.report.conftest import write_comparison
+from tests.report.reading import Page, page_of
 
 LEVELS = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
 
 
-def test_the_page_of_a_comparison(make_comparison):
-    page = page_of(make_comparison(LEVELS, spread=0.0))
+@pytest.fixture(scope="module")
+def folder(written, tmp_path_factory) -> Path:
+    return written(write_comparison, tmp_path_factory.mktemp("levels") / "compare", LEVELS)
+
+
+@pytest.fixture(scope="module")
+def page(folder) -> Page:
+    return page_of(folder)
+
+
+def test_the_page_of_a_comparison(page):
     assert {"forest", "tuning", "curve-after_agg"} <= set(page.charts)
     assert "4 methods on digits" in page.text
     assert "fedcac" in page.answer
@@ -16,9 +29,8 @@ def test_the_page_of_a_comparison(make_comparison):
         assert f'href="{name}"' in page.source
 
 
-def test_a_difference_has_two_intervals_and_a_point(make_comparison):
-    figure = page_of(make_comparison(LEVELS))
-    thin, thick, dots = figure.charts["forest"]["data"]
+def test_a_difference_has_two_intervals_and_a_point(page):
+    thin, thick, dots = page.charts["forest"]["data"]
     assert dots["y"] == ["fedcac", "fedper", "centralized"]
     for place, mean in enumerate(dots["x"]):
         low, high = thick["x"][3 * place : 3 * place + 2]
@@ -27,9 +39,8 @@ def test_a_difference_has_two_intervals_and_a_point(make_comparison):
         assert low < mean < high
 
 
-def test_both_intervals_p_and_what_seeds_resolve_are_told_of_every_method(make_comparison):
-    folder = make_comparison(LEVELS)
-    charts = page_of(folder).charts
+def test_both_intervals_p_and_what_seeds_resolve_are_told_of_every_method(page, folder):
+    charts = page.charts
     table = pd.read_csv(folder / "table.csv").set_index("method")
     for chart, name in (("forest", "over_local"), ("behind", "best_ahead")):
         values = charts[chart]["layout"]["meta"]["table"]
@@ -52,8 +63,8 @@ def test_the_best_is_not_set_against_local_twice(make_comparison):
     assert "behind" not in page.charts
 
 
-def test_every_tried_point_is_shown_and_the_chosen_one_is_filled(make_comparison):
-    lines = page_of(make_comparison(LEVELS)).charts["tuning"]["data"]
+def test_every_tried_point_is_shown_and_the_chosen_one_is_filled(page):
+    lines = page.charts["tuning"]["data"]
     assert len(lines) == 4
     assert all(len(line["x"]) == 3 for line in lines)
     assert all(line["marker"]["color"].count("rgba(0,0,0,0)") == 2 for line in lines)

@@ -53,7 +53,7 @@ def test_what_seeds_can_tell_is_where_the_paired_t_test_turns(seeds):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "line"), [(1, "one seed tells no two methods apart: take 10"), (2, "by 9.0 times"), (3, "by 2.5 times")]
+    ("seeds", "line"), [(1, "one seed cannot tell methods apart: use 10"), (2, "by 9.0 times"), (3, "by 2.5 times")]
 )
 def test_too_few_seeds_are_said_with_what_they_can_tell(seeds, line):
     assert line in str(too_few(seeds))

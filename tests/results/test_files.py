@@ -67,7 +67,7 @@ def test_a_json_file_of_another_shape_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         files.read_as(Entry, path)
     assert str(error.value).startswith(f"{path}: damaged (values: ")
-    assert "), or written by another version of fedbench; bring it back" in str(error.value)
+    assert "), or written by another version of fedbench; restore it" in str(error.value)
     assert "\n" not in str(error.value)
     path.unlink()
     path.mkdir()
@@ -79,7 +79,7 @@ def test_a_lock_is_waited_for_and_then_said_in_one_line(tmp_path):
     second = files.hold_file_lock(tmp_path, 0, "busy")
     with (
         files.hold_file_lock(tmp_path, 0, "busy"),
-        pytest.raises(ConfigError, match="busy; wait until it ends, or give"),
+        pytest.raises(ConfigError, match="busy; wait until it ends, or use"),
         second,
     ):
         pass

@@ -97,7 +97,7 @@ def test_a_failing_logger_is_one_warning_and_not_the_end(tmp_path):
     for round_ in (1, 2):
         log_records(loggers, lines(round_))
     assert len(said) == 1
-    assert "Failing failed and is left out" in said[0]
+    assert "Failing failed and is disabled" in said[0]
     assert [row["step"] for row in csv_rows(tmp_path)] == ["1", "2"]
 
 
@@ -126,7 +126,9 @@ def test_so_does_the_page_over_the_parts_of_a_study(tmp_path, monkeypatch):
 def test_a_page_that_cannot_be_logged_is_one_warning(tmp_path):
     said = []
     log_page(tmp_path / "nowhere", Config(loggers=["wandb"]), said.append)
-    assert [line.partition(" (")[0] for line in said] == [f"W&B has not got the page of {tmp_path / 'nowhere'}"]
+    assert [line.partition(" (")[0] for line in said] == [
+        f"the report of {tmp_path / 'nowhere'} was not uploaded to W&B"
+    ]
 
 
 @pytest.mark.parametrize("name", ["wandbb", "no.such.module:Logger", "fedbench.config:Nothing"])

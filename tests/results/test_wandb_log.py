@@ -106,7 +106,7 @@ def test_online_without_an_account_is_offline_and_says_so(tmp_path):
     log_records(attach(tmp_path, "wandb", warn=said.append, mode="online"), lines(1))
     assert len(wandb_history(tmp_path)) == 1
     (line,) = said
-    assert line.startswith("wandb.mode = online: no W&B account on this machine, logged offline; run `wandb login`")
+    assert line.startswith("wandb.mode = online: no W&B account on this machine; logged offline; run `wandb login`")
     assert line.endswith(f"`wandb sync {tmp_path}/wandb/offline-run-*`")
 
 
@@ -147,7 +147,7 @@ def test_every_seed_has_an_id_of_its_own_and_the_variables_that_would_have_it_ot
         log_records(attach(tmp_path / str(seed), "wandb", warn=said.append, entry=own), lines(1, seed))
     ids = [read_back(tmp_path / seed).run.run_id for seed in "01"]
     assert ids == [run_arguments(Config(), Entry("final", "fedavg", {}, seed, "."))["id"] for seed in (0, 1)]
-    assert {line.split(" is not heeded")[0] for line in said} == {"WANDB_RUN_ID", "WANDB_SWEEP_ID"}
+    assert {line.split(" is ignored")[0] for line in said} == {"WANDB_RUN_ID", "WANDB_SWEEP_ID"}
 
 
 def test_a_server_that_never_answers_is_waited_for_once(variables, tmp_path, monkeypatch, caplog):
@@ -162,9 +162,9 @@ def test_a_server_that_never_answers_is_waited_for_once(variables, tmp_path, mon
             log_records(attach(tmp_path / seed, "wandb", warn=said.append, entry=own), lines(1))
         asked = Config(loggers=["wandb"])
         assert (with_reachable_loggers(asked).wandb.mode, asked.wandb.mode) == ("offline", "auto")
-    assert said == [f"W&B cannot be reached, logged offline; {url}: timed out"] * 2
+    assert said == [f"W&B cannot be reached; logged offline; {url}: timed out"] * 2
     asked_for = [record.message for record in caplog.records if record.name == "fedbench"]
-    assert asked_for == [f"asking W&B at {url} for an answer, 0.2 s at most"]
+    assert asked_for == [f"waiting for W&B at {url}, 0.2 s at most"]
     assert [len(wandb_history(tmp_path / seed)) for seed in "01"] == [1, 1]
 
 

@@ -54,7 +54,7 @@ def test_curves_have_mean_and_band_by_method_against_rounds_bytes_and_steps(stud
 
 def test_traces_have_a_line_per_client_and_tables_are_there(study):
     found = panels(study)
-    traced = found["Traces, a line per client"]
+    traced = found["Traces, one line per client"]
     assert traced[0]["metricRegex"] == "^lambda/client_[0-9]+$"
     assert len(traced) == 4
     keys = [own["panel2Config"]["exp"]["fromOp"]["inputs"]["key"]["val"] for own in found["Tables"]]

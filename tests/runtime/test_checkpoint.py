@@ -58,7 +58,7 @@ def test_a_damaged_one_is_passed_over(damage, tmp_path):
     (tmp_path / SECOND).write_bytes(whole[: len(whole) // 2] if damage is None else damage)
     assert loaded(tmp_path)["round"] == 1
     (tmp_path / FIRST).unlink()
-    with pytest.raises(ConfigError, match=f"{SECOND}: damaged; .*delete {tmp_path.parent} to run it anew"):
+    with pytest.raises(ConfigError, match=f"{SECOND}: damaged; .*delete {tmp_path.parent} to run it again"):
         checkpoint.load(tmp_path)
 
 

@@ -140,7 +140,7 @@ def test_rows_that_a_checkpoint_knows_and_that_are_gone_are_said(damage, tmp_pat
     piece.unlink()
     if damage is not None:
         piece.write_bytes(whole[:-20] if damage == "cut" else damage)
-    with pytest.raises(ConfigError, match=f"{piece}: missing or damaged, .* delete {tmp_path} to run it anew"):
+    with pytest.raises(ConfigError, match=f"{piece}: missing or damaged, .* delete {tmp_path} to run it again"):
         Recorder(tmp_path, TASK).restore(state)
 
 

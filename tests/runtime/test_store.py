@@ -164,7 +164,9 @@ def test_a_state_that_no_shard_has_and_a_damaged_shard_are_named(store, tmp_path
     for content in (whole[: len(whole) // 2], b"", b"nothing that anybody wrote", foreign):
         shard.write_bytes(content)
         for take in (store.restore, contents_of):
-            with pytest.raises(ConfigError, match=f"{shard.name}: damaged; .*delete {tmp_path / 'run'} to run it anew"):
+            with pytest.raises(
+                ConfigError, match=f"{shard.name}: damaged; .*delete {tmp_path / 'run'} to run it again"
+            ):
                 take({1: 4}, [shard])
 
 

@@ -1,4 +1,4 @@
-"""The aggregators, one file each: a module `my_rule.py` holds the one class that `--aggregator my-rule` runs."""
+"""The aggregators, one file each: a module `my_rule.py` holds the class for `--aggregator my-rule`."""
 
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ def _check(name: str, thing: Any) -> None:
 
     if not (issubclass(thing, Aggregator) if isinstance(thing, type) else callable(thing)):
         raise ConfigError(
-            f"aggregator '{name}' is no function (vectors, weights, current) -> vector, nor a subclass of "
+            f"aggregator '{name}' is neither a function (vectors, weights, current) -> vector nor a subclass of "
             "fedbench.aggregation.aggregator.Aggregator"
         )
 
@@ -41,12 +41,12 @@ RULES = Table(
 
 
 def names() -> list[str]:
-    """What `aggregator.name` may be, without importing any."""
+    """The legal values of `aggregator.name`, without importing the modules."""
     return RULES.names()
 
 
 def load(name: str) -> Any:
-    """A subclass of Aggregator or a function by its name, or by package.module:name. Raises ConfigError."""
+    """A subclass of Aggregator or a function by name, or by package.module:name. Raises ConfigError."""
     return RULES.load(name)
 
 
@@ -59,7 +59,7 @@ def options_of(name: str) -> type[Section]:
 
 
 def checked_options(asked: AggregatorConfig) -> Section:
-    """The chosen aggregator's options with their defaults. Raises ConfigError for unknown or illegal ones."""
+    """The aggregator's options with defaults. Raises ConfigError for unknown or illegal ones."""
     kind = options_of(asked.name)
     for key in asked.options:
         if key not in kind.model_fields:
@@ -72,7 +72,7 @@ def checked_options(asked: AggregatorConfig) -> Section:
 
 
 def make(asked: AggregatorConfig) -> "Aggregator":
-    """The aggregator that is asked for. Raises ConfigError."""
+    """Creates the configured aggregator. Raises ConfigError."""
     from fedbench.aggregation.aggregator import Own
 
     options, found = checked_options(asked), load(asked.name)

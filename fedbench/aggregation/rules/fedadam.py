@@ -12,10 +12,10 @@ from fedbench.module.weights import Weights
 
 
 class FedAdam(Aggregator):
-    """A step of Adam along the mean update of the parameters; float buffers are averaged.
+    """One step of Adam along the mean update of the parameters; float buffers are averaged.
 
-    The update is the mean of what the clients changed in the model, with their weights. m begins at 0 and v at tau^2;
-    neither is corrected for that, as in Algorithm 2.
+    The update is the weighted mean of the clients' changes. m starts at 0 and v at tau^2; as in Algorithm 2, there is
+    no bias correction.
     """
 
     class Options(Section):
@@ -23,7 +23,7 @@ class FedAdam(Aggregator):
         beta1: float = Field(0.9, ge=0, lt=1, description="decay of the mean of updates, m")
         beta2: float = Field(0.99, ge=0, lt=1, description="decay of the mean of squared updates, v")
         tau: float = Field(
-            1e-3, gt=0, description="added to the root of v: entries move the more alike the smaller it is"
+            1e-3, gt=0, description="added to the root of v; smaller values make the steps of entries more equal"
         )
 
     @mean_suffices

@@ -16,16 +16,16 @@ from fedbench.module.weights import Weights
 
 
 class Krum(Aggregator):
-    """The model whose parameters lie nearest to their neighbours, or the plain mean of several such.
+    """The model whose parameters are nearest to their neighbours, or the plain mean of several such models.
 
-    A model's score is the sum of its squared distances to its n - f - 2 nearest others; the lowest is taken, of equal
-    ones the client that comes first. Float buffers come from the models that are taken. As published, the weights of
-    the clients do not count. Needs n >= 2 f + 3 participants.
+    A model's score is the sum of its squared distances to its n - f - 2 nearest others. The lowest score wins; ties go
+    to the first client. Float buffers come from the selected models. As published, client weights are ignored. Needs n
+    >= 2 f + 3 participants.
     """
 
     class Options(Section):
-        byzantine: int = Field(1, ge=0, description="participants of a round that may send anything, f")
-        select: int = Field(1, ge=1, description="models that are averaged, m; 1: Krum, more: multi-Krum")
+        byzantine: int = Field(1, ge=0, description="participants of a round that may be malicious, f")
+        select: int = Field(1, ge=1, description="number of models to average, m; 1: Krum, more: multi-Krum")
 
     @property
     def fewest(self) -> int:
@@ -51,7 +51,7 @@ class Krum(Aggregator):
 
 
 def krum_scores(squared: Tensor, byzantine: int) -> Tensor:
-    """`[n]`: the sum of the n - f - 2 smallest squared distances of each to the others, from all of them `[n, n]`."""
+    """The sum of the n - f - 2 smallest squared distances of each to the others, `[n]`, from all distances `[n, n]`."""
     nearest = squared.sort(1).values[:, 1:]  # without itself, at distance 0
     return nearest[:, : len(squared) - byzantine - 2].sum(1)
 
@@ -59,8 +59,8 @@ def krum_scores(squared: Tensor, byzantine: int) -> Tensor:
 def squared_distances(vectors: Sequence[Tensor]) -> Tensor:
     """Float64 `[n, n]`, of n vectors `[N]`.
 
-    By inner products, relative to the median of the vectors: relative to one of them, or to their mean, a single
-    hostile vector far away would cost the distances of the others their digits.
+    Computed from inner products relative to the median of the vectors: relative to one of them or to their mean, a
+    single hostile vector far away would make the other distances inaccurate.
     """
     parts: dict[int, Tensor] = {}
 

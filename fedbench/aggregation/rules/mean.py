@@ -8,7 +8,7 @@ from fedbench.module.weights import Weights
 
 
 class Mean(Aggregator):
-    """Parameters and float buffers averaged with the clients' weights."""
+    """Parameters and float buffers, averaged with the clients' weights."""
 
     @mean_suffices
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:

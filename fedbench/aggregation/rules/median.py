@@ -8,9 +8,9 @@ from fedbench.module.weights import Weights
 
 
 class Median(Aggregator):
-    """The median of every parameter and of every float buffer; of an even number the mean of the two in the middle.
+    """The median of every parameter and float buffer; for an even number the mean of the two middle values.
 
-    As published, the weights of the clients do not count. Of one or two participants it is their plain mean.
+    As published, client weights are ignored. For one or two participants it is their plain mean.
     """
 
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:

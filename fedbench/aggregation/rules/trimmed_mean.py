@@ -12,10 +12,10 @@ from fedbench.module.weights import Weights
 
 
 class TrimmedMean(Aggregator):
-    """The plain mean of every parameter and of every float buffer without the smallest and largest values.
+    """The plain mean of every parameter and float buffer without the smallest and largest values.
 
-    Of n participants floor(share * n) values are left out at each end, which leaves at least one. As published, the
-    weights of the clients do not count.
+    floor(share * n) of n participants' values are left out at each end, which leaves at least one. As published, client
+    weights are ignored.
     """
 
     class Options(Section):
@@ -27,7 +27,7 @@ class TrimmedMean(Aggregator):
         if self.options.share and not floored_share(self.options.share, drawn):
             yield (
                 f"aggregator trimmed-mean: a share of {self.options.share:g} of {drawn} participants leaves out "
-                f"nobody: it is the plain mean; take aggregator.share >= 1/{drawn}"
+                f"none: this is the plain mean; take aggregator.share >= 1/{drawn}"
             )
 
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:

@@ -1,7 +1,7 @@
-"""Who holds which images: pure functions of labels, domains, options and a seed.
+"""Partitions: pure functions of labels, domains, options and a seed.
 
-Every scheme deals training and test images to the clients so that a client's two parts have the same classes; then a
-share of each client's training images is held out for validation. All row numbers index `Dataset.samples`.
+Every scheme assigns training and test images so that a client's two parts have the same classes. Then a share of each
+client's training images is held out for validation. All row numbers index `Dataset.samples`.
 """
 
 from fedbench.config import Config
@@ -33,9 +33,9 @@ __all__ = ["ClientRows", "Clients", "Partition", "names", "partition", "resolve_
 
 
 def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
-    """The partition of a run; `partition.seed` takes the place of the run's seed. Raises ConfigError.
+    """The partition of a run; `partition.seed` overrides the run's seed. Raises ConfigError.
 
-    The public set leaves the train part first, so it is disjoint from every client.
+    The public set is taken from the train part first, so it is disjoint from every client.
     """
     source, public = SamplePool.of(dataset), None
     options = with_client_count(config.partition, source)
@@ -48,9 +48,8 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     if not dataset.classes and not scheme.classless:
         able = [*(name for name, scheme in SCHEMES.working() if scheme.classless), FILE_SCHEME]
         raise ConfigError(
-            f"partition.name = {options.name}: it deals by class, and the targets of data {dataset.name} are "
-            f"{dataset.meaning}; "
-            f"take {', '.join(able)}"
+            f"partition.name = {options.name}: it needs classes, but the targets of data {dataset.name} are "
+            f"{dataset.meaning}; take {', '.join(able)}"
         )
     if config.public.size:
         public, reserved = draw_public(source, config.public, seed)
@@ -72,5 +71,5 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
         warnings += [*shared_image_warnings(train, "training", image), *shared_image_warnings(test, "test", image)]
     if source.one_part:
         share = f"{options.test_share:.0%} of its images"
-        warnings.insert(0, f"the data set is not split: {share} are held out for testing")
+        warnings.insert(0, f"the data set has no test part: {share} are held out for testing")
     return Partition(client_rows(train, val, test, options.clients), public, tuple(warnings), seed)

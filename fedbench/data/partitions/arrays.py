@@ -1,7 +1,7 @@
-"""Partitions of many clients in files of flat arrays, which take no time to read.
+"""Partitions of many clients as files of flat arrays, which are fast to read.
 
-A file (`.npz`) holds for every seed `SEED/train`, int64, the rows of all clients one client after the other, and
-`SEED/train_sizes`, how many each has; the same of `val` and `test`; and `SEED/public` where there is a public set.
+A file (`.npz`) has for every seed the int64 array `SEED/train`, the rows of one client after the other, and
+`SEED/train_sizes`, their numbers; likewise for `val` and `test`; and `SEED/public` if there is a public set.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ SUFFIX = ".npz"
 
 
 class SavedPartition(NamedTuple):
-    """What a file says. bring_none: bool [clients], who has no validation part of its own."""
+    """The content of a file. bring_none: bool [clients], clients without their own validation part."""
 
     train: Assignment
     val: Assignment
@@ -28,7 +28,7 @@ class SavedPartition(NamedTuple):
 
 
 def partition_from_arrays(path: Path, seed: int, clients: int, rows: int) -> SavedPartition:
-    """The partition in a file, or that of a seed. rows: images of the data set. Raises ConfigError."""
+    """The partition in a file, or its part for a seed. rows: images of the data set. Raises ConfigError."""
     found, where = _of_seed(path, seed), f"partition.path = {path}"
     for name, array in found.items():
         if array.ndim != 1 or array.dtype != np.int64 or (name.endswith("_sizes") and array.min(initial=0) < 0):
@@ -53,7 +53,7 @@ def partition_from_arrays(path: Path, seed: int, clients: int, rows: int) -> Sav
 
 
 def _of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
-    """The arrays of a seed by name: a file that holds one seed serves all."""
+    """The arrays of a seed by name; a file with one seed is used for every seed."""
     try:
         with np.load(path) as file:
             seeds = {name.partition("/")[0] for name in file.files}
@@ -64,11 +64,11 @@ def _of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
     except OSError as error:
         raise ConfigError(f"partition.path = {path}: cannot be read ({error.strerror or error})") from None
     except (KeyError, ValueError, EOFError, BadZipFile) as error:
-        raise ConfigError(f"partition.path = {path}: no whole partition of seed {seed} ({error})") from None
+        raise ConfigError(f"partition.path = {path}: no complete partition for seed {seed} ({error})") from None
 
 
 def _check_apart(where: str, held: list[Assignment], rows: int) -> None:
-    """Raises ConfigError where a client has a row in two parts."""
+    """Raises ConfigError if a client has a row in two parts."""
     known = [np.unique(own.owners * rows + own.rows) for own in held]
     for one, other in ((0, 2), (0, 1), (1, 2)):
         both = np.intersect1d(known[one], known[other], assume_unique=True)
@@ -78,7 +78,7 @@ def _check_apart(where: str, held: list[Assignment], rows: int) -> None:
 
 
 def check_client_count(path: Path, held: int, clients: int) -> None:
-    """Raises ConfigError where a file has another number of clients than was asked for."""
+    """Raises ConfigError if the file's number of clients differs from the configuration."""
     if held != clients:
         raise ConfigError(
             f"partition.path = {path}: the file has {held} clients, partition.clients = {clients}; "

@@ -1,7 +1,7 @@
-"""What every scheme of partitioning is written in: flat arrays of who holds what, and random choices within groups.
+"""Flat arrays of assignments, and random choices within groups: the tools of all partition schemes.
 
-Nothing here loops over clients or images in Python, so that 100,000 clients take seconds. All randomness comes from
-PCG64 streams whose integers and doubles are the same on every platform.
+Nothing here loops over clients or images in Python, so 100,000 clients take seconds. All randomness comes from PCG64
+streams, whose integers and doubles are the same on every platform.
 """
 
 import hashlib
@@ -16,11 +16,11 @@ from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 
 DENSE = 4
-"""A choice of more than one in so many is made by shuffling what there is, others by drawing until all differ."""
+"""Choices of more than one in DENSE shuffle all numbers; others draw until all differ."""
 
 
 class Assignment(NamedTuple):
-    """One part of a partition. rows, owners: int64 [n], one entry for every image in the hands of a client."""
+    """One part of a partition. rows, owners: int64 [n], one entry per image of a client."""
 
     rows: np.ndarray
     owners: np.ndarray
@@ -32,12 +32,12 @@ Deal = tuple[Assignment, Assignment]
 
 @dataclass(frozen=True, eq=False)
 class SamplePool:
-    """What there is to deal.
+    """The samples to distribute.
 
-    labels, domains: int64 [rows] of the whole data set; without classes all have label 0, without domains all are in
-    domain 0, which has no name. numbers: of each class that occurs its number in the data set, int64 [classes].
-    train, test: the rows of the two parts that clients may get, int64, ascending. val_rows: where the data set has a
-    validation part of its own, its rows, which are training rows too. one_part: the data set has no other part.
+    labels, domains: int64 [rows] of the whole data set; without classes all labels are 0, without domains all domains
+    are 0, without a name. numbers: the data set's number of each class that occurs, int64 [classes]. train, test: the
+    rows of the two parts that clients may get, int64, ascending. val_rows: the rows of the data set's own validation
+    part, if any, which are training rows too. one_part: the data set has no other part.
     """
 
     labels: np.ndarray
@@ -67,7 +67,7 @@ class SamplePool:
 
     @property
     def classes(self) -> int:
-        """How many classes have samples: no scheme deals others."""
+        """The number of classes with samples; schemes assign only these."""
         return len(self.numbers)
 
     def of_validation(self, rows: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ class SamplePool:
         return (rows >= self.val_rows.start) & (rows < self.val_rows.stop)
 
     def without(self, rows: np.ndarray) -> "SamplePool":
-        """Less these rows."""
+        """The samples without these rows."""
         train, test = (own[~np.isin(own, rows)] for own in (self.train, self.test))
         return replace(self, train=train, test=test)
 
@@ -84,15 +84,15 @@ class SamplePool:
         return replace(self, train=train, test=test)
 
     def cells(self, rows: np.ndarray) -> np.ndarray:
-        """A number for the domain and class of each of these rows."""
+        """A number for the domain and class of each row."""
         return self.domains[rows] * self.classes + self.labels[rows]
 
     def by_class(self, rows: np.ndarray) -> list[np.ndarray]:
-        """These rows, for each class, ascending."""
+        """These rows by class, ascending."""
         return np.split(rows[np.argsort(self.labels[rows], kind="stable")], np.cumsum(self.class_sizes(rows))[:-1])
 
     def class_sizes(self, rows: np.ndarray) -> np.ndarray:
-        """How many of these rows each class has, int64 [classes]."""
+        """The number of these rows in each class, int64 [classes]."""
         return np.bincount(self.labels[rows], minlength=self.classes)
 
 
@@ -103,15 +103,15 @@ def random_stream(seed: int, *stream: int | str) -> np.random.Generator:
 
 
 def merges_parts(source: SamplePool, options: PartitionConfig) -> bool:
-    """Whether the parts are merged and test images held out anew. Raises ConfigError where the data lack a part."""
+    """Whether parts are merged and test images held out again. Raises ConfigError if the data lack a part."""
     if source.one_part and options.test != "pooled":
         part = "test" if len(source.train) else "training"
-        raise ConfigError(f"partition.test = {options.test}: 0 {part} images are there; set partition.test pooled")
+        raise ConfigError(f"partition.test = {options.test}: the data have 0 {part} images; set partition.test pooled")
     return options.test == "pooled"
 
 
 def parts_to_deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> SamplePool:
-    """The parts to deal from: as they are, or merged and split anew within each domain and class."""
+    """The parts to distribute: unchanged, or merged and split again within each domain and class."""
     source = draw_total(source, options, rng)
     if not merges_parts(source, options):
         return source
@@ -120,9 +120,9 @@ def parts_to_deal(source: SamplePool, options: PartitionConfig, rng: np.random.G
 
 
 def draw_total(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> SamplePool:
-    """`partition.total` random images of the train part, domains and classes in proportion; all of it where none.
+    """`partition.total` random images of the train part, with domains and classes in proportion; all if not set.
 
-    Where the parts are pooled, all images count and all that are kept are in `train`.
+    If the parts are pooled, all images count and the kept ones are in `train`.
     """
     if merges_parts(source, options):
         source = replace(source, train=np.concatenate([source.train, source.test]), test=source.test[:0])
@@ -130,7 +130,7 @@ def draw_total(source: SamplePool, options: PartitionConfig, rng: np.random.Gene
     if total is None:
         return source
     if total > len(rows):
-        raise ConfigError(f"partition.total = {total}: there are {len(rows)} images to deal; ask for at most that many")
+        raise ConfigError(f"partition.total = {total}: there are {len(rows)} images; choose at most that many")
     cells = source.cells(rows)
     sizes = np.bincount(cells)
     counts = apportion(sizes, np.zeros(len(sizes), np.int64), np.array([total]), rng)
@@ -138,14 +138,16 @@ def draw_total(source: SamplePool, options: PartitionConfig, rng: np.random.Gene
 
 
 def draw_held_out(holdings: Assignment, share: float, rng: np.random.Generator) -> np.ndarray:
-    """bool [n]: int(share * size) random images of every owner's."""
+    """int(share * size) random images of every owner, bool [n]."""
     sizes = np.bincount(holdings.owners)
     return random_ranks(holdings.owners, rng) < (sizes * share).astype(np.int64)[holdings.owners]
 
 
 def random_ranks(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A random order within each group: 0, 1, ... for its elements, int64 [n]. groups: whole numbers >= 0 [n]."""
-    order = np.argsort(groups * len(groups) + rng.permutation(len(groups)))  # no two keys alike: one order everywhere
+    """A random order within each group: 0, 1, ... for its elements, int64 [n]. groups: integers >= 0 [n]."""
+    order = np.argsort(
+        groups * len(groups) + rng.permutation(len(groups))
+    )  # all keys differ, so the order is the same everywhere
     out = np.empty(len(groups), np.int64)
     out[order] = positions_in_runs(groups[order])
     return out
@@ -158,12 +160,12 @@ def positions_in_runs(groups: np.ndarray) -> np.ndarray:
 
 
 def apportion(sizes: np.ndarray, owners: np.ndarray, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Whole numbers [groups] that add up to what each owner wants, in proportion to the sizes of the owner's groups.
+    """Integers [groups] that sum to what each owner wants, in proportion to the sizes of the owner's groups.
 
     Largest remainder, ties at random. sizes, owners: int64 [groups]. wanted: int64 [owners].
     """
     totals = np.bincount(owners, weights=sizes, minlength=len(wanted)).astype(np.int64).clip(1)
-    # In units of 1 / total: remainders stay whole and compare exactly.
+    # In units of 1 / total, so that remainders are integers and compare exactly.
     counts, remainders = np.divmod(sizes * wanted[owners], totals[owners])
     missing = wanted - np.bincount(owners, weights=counts, minlength=len(wanted)).astype(np.int64)
     order = np.lexsort((rng.random(len(sizes)), -remainders, owners))
@@ -173,10 +175,10 @@ def apportion(sizes: np.ndarray, owners: np.ndarray, wanted: np.ndarray, rng: np
 
 
 def draw_for_clients(source: SamplePool, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Assignment:
-    """So many of these rows for each client and class, clients independent of each other.
+    """`counts` of these rows for each client and class, independently for every client.
 
-    counts: int64 [clients, classes]. A client's images all differ, except of a class that has fewer than it wants: of
-    that it gets a draw with replacement. A class without images must not be wanted.
+    counts: int64 [clients, classes]. A client's images all differ, unless it wants more of a class than there are: then
+    they are drawn with replacement. A class without images must not be wanted.
     """
     clients, labels = np.nonzero(counts)
     each, sizes = counts[clients, labels], source.class_sizes(rows)
@@ -187,9 +189,9 @@ def draw_for_clients(source: SamplePool, rows: np.ndarray, counts: np.ndarray, r
 
 
 def draw_distinct(sizes: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """For each group, `counts` different numbers from 0 to `sizes` - 1, one group after the other; int64 [sum(counts)].
+    """For each group, `counts` different numbers from 0 to `sizes` - 1, group after group; int64 [sum(counts)].
 
-    Where a group wants more than there are, its numbers are drawn with replacement.
+    A group that wants more than there are draws its numbers with replacement.
     """
     groups = np.repeat(np.arange(len(counts)), counts)
     found = rng.integers(0, sizes[groups])
@@ -205,17 +207,17 @@ def draw_distinct(sizes: np.ndarray, counts: np.ndarray, rng: np.random.Generato
 
 
 def repeated_positions(groups: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Which elements repeat the value of an earlier one of their group: positions, ascending."""
+    """Positions of elements that repeat an earlier value of their group, ascending."""
     keys = groups * (values.max(initial=0) + 1) + values
     ordered = np.sort(keys)
     twice = ordered[1:][np.diff(ordered) == 0]
-    alike = np.flatnonzero(np.isin(keys, twice))  # few: only they need an order that keeps ties in place
+    alike = np.flatnonzero(np.isin(keys, twice))  # few: only these need a stable order
     order = alike[np.argsort(keys[alike], kind="stable")]
     return np.sort(order[1:][np.diff(keys[order]) == 0])
 
 
 def deal_out(rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator, keep: int | None = None) -> Assignment:
-    """These rows shuffled and dealt in pieces of so many; of each piece the first `keep`, or all."""
+    """Shuffles these rows and cuts them into pieces of these sizes; keeps the first `keep` of each piece, or all."""
     owners = np.repeat(np.arange(len(counts)), counts)
     shuffled = rng.permutation(rows)[: len(owners)]
     if keep is None:
@@ -225,9 +227,9 @@ def deal_out(rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator, kee
 
 
 def deal_again(rows: np.ndarray, owners: np.ndarray, each: int, rng: np.random.Generator) -> Assignment:
-    """`each` of these rows for every entry of owners: shuffled, dealt, and dealt again from the start when all are out.
+    """`each` of these rows for every owner: shuffled, dealt, and dealt again from the start when used up.
 
-    An owner's images differ unless it gets more than there are, and each is dealt as often as any other, or once more.
+    An owner's images differ unless it gets more than there are; each image is dealt equally often, or once more.
     """
     different_ones, times = np.unique(owners, return_counts=True)
     order = rng.permutation(len(times))
@@ -236,7 +238,7 @@ def deal_again(rows: np.ndarray, owners: np.ndarray, each: int, rng: np.random.G
 
 
 def even_sizes(total: int, count: int) -> np.ndarray:
-    """`total` in `count` numbers that differ by one at most, the larger ones first; int64 [count]."""
+    """Splits `total` into `count` numbers that differ by at most one, larger ones first; int64 [count]."""
     return total // count + (np.arange(count) < total % count)
 
 
@@ -245,7 +247,7 @@ def join_assignments(pieces: list[Assignment]) -> Assignment:
 
 
 def rows_by_client(holdings: Assignment, clients: int, sort: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of every client, ascending or as they stand, one client after the other; and how many each has."""
+    """The rows of all clients, client after client, ascending or in order; and their number per client."""
     width = holdings.rows.max(initial=0) + 1
     if sort:
         ordered = np.sort(holdings.owners * width + holdings.rows) % width
@@ -257,9 +259,9 @@ def rows_by_client(holdings: Assignment, clients: int, sort: bool = True) -> tup
 def check_enough(
     images: int, options: PartitionConfig, part: str, key: str, each: int = 1, clients: int = 0, where: str = ""
 ) -> None:
-    """Raises ConfigError where disjoint clients cannot have `each` images, which `key` asks for.
+    """Raises ConfigError if there are too few images to give each client `each` disjoint ones, as set by `key`.
 
-    clients: how many, if not all.
+    clients: their number, if not all.
     """
     clients = clients or options.clients
     if images < clients * each:
@@ -272,7 +274,7 @@ def check_enough(
 
 
 def shared_image_warnings(hands: Assignment, part: str, image: np.ndarray) -> Iterator[str]:
-    """One sentence where clients hold the same image. image: int64 [rows], its number for every row."""
+    """One sentence if clients hold the same image. image: int64 [rows], its number for every row."""
     clients = int(hands.owners.max(initial=0)) + 1
     held = np.unique(image[hands.rows] * clients + hands.owners) // clients
     holders = np.bincount(held)
@@ -286,7 +288,7 @@ def shared_image_warnings(hands: Assignment, part: str, image: np.ndarray) -> It
 def repeated_image_warnings(
     hands: Assignment, part: str, why: str = ", because their share of a class is larger than the class"
 ) -> Iterator[str]:
-    """One sentence where a client holds an image more than once."""
+    """One sentence if a client holds an image more than once."""
     twice = np.unique(hands.owners[repeated_positions(hands.owners, hands.rows)])
     if len(twice):
         yield f"{len(twice)} clients (the first: {twice[0]}) hold some {part} images more than once{why}"

@@ -1,4 +1,4 @@
-"""Deals of a few whole classes to each client, or of even pieces."""
+"""Partitions by whole classes per client, or by equal pieces."""
 
 import numpy as np
 
@@ -17,13 +17,13 @@ from fedbench.errors import ConfigError
 
 PROBES = 64
 SHARD_KEYS = ("classes", "deal", "images", "test_images", "reuse")
-"""Of `partition.*`, what schemes of whole classes read."""
+"""Keys `partition.*` that schemes of whole classes read."""
 
 
 def even_deal(
     source: SamplePool, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = ""
 ) -> Deal:
-    """Even pieces of both parts for so many clients. where: names the source in messages."""
+    """Equal pieces of both parts for these clients. where: names the source in messages."""
     check_enough(len(source.train), options, "training", "train_size", options.train_size or 1, clients, where)
     check_enough(len(source.test), options, "test", "test_size", options.test_size or 1, clients, where)
     return (
@@ -35,7 +35,7 @@ def even_deal(
 def shard_deal(
     source: SamplePool, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = ""
 ) -> Deal:
-    """Shards of both parts for so many clients. where: names the source in messages."""
+    """Shards of both parts for these clients. where: names the source in messages."""
     held = deal_classes(source.classes, clients, options, rng)
     return (
         cut_classes(source, source.train, held, options, "training", rng, where),
@@ -46,8 +46,8 @@ def shard_deal(
 def deal_classes(classes: int, clients: int, options: PartitionConfig, rng: np.random.Generator) -> np.ndarray:
     """The classes of each client, int64 [clients, classes per client].
 
-    even: every class equally often, up to one, and no client has one twice. shuffled: the same deck, but a client may
-    be dealt a class twice. random: every client draws its classes by itself.
+    even: every class equally often, up to one, without duplicates per client. shuffled: the same deck, but a client may
+    get a class twice. random: every client draws its classes independently.
     """
     check_classes(classes, options)
     if options.deal == "random":
@@ -65,7 +65,7 @@ def deal_classes(classes: int, clients: int, options: PartitionConfig, rng: np.r
 
 
 def random_classes(classes: int, clients: int, each: int, rng: np.random.Generator) -> np.ndarray:
-    """Different random classes for every client by itself, int64 [clients, each]."""
+    """Independent random classes for every client, without duplicates, int64 [clients, each]."""
     return rng.permuted(np.tile(np.arange(classes), (clients, 1)), axis=1)[:, :each]
 
 
@@ -82,13 +82,13 @@ def first_repeated_slot(row: np.ndarray) -> int | None:
 
 
 def swap_repeated_class(held: np.ndarray, client: int, slot: int, rng: np.random.Generator) -> None:
-    """Exchange a doubled class with a client that lacks it, so that the table has fewer doubles than before.
+    """Swaps a duplicate class with a client that lacks it, so that the table has fewer duplicates.
 
-    Such a client exists, because no class has more slots than there are clients; and it has a slot to give: one whose
-    class the first client lacks, or else a double of its own.
+    Such a client exists, because no class has more slots than there are clients; it can give a slot whose class the
+    first client lacks, or else a duplicate of its own.
     """
     lacking = np.empty(0, np.int64)
-    for some in (rng.integers(0, len(held), PROBES), np.arange(len(held))):  # a few clients nearly always do
+    for some in (rng.integers(0, len(held), PROBES), np.arange(len(held))):  # a few clients nearly always suffice
         if not len(lacking):
             lacking = some[(held[some] != held[client, slot]).all(axis=1)]
     row = held[other := rng.choice(lacking)]
@@ -106,9 +106,9 @@ def cut_classes(
     rng: np.random.Generator,
     where: str,
 ) -> Assignment:
-    """Each class of these rows in even pieces for its holders, who keep `images` (`test_images`) of theirs, or all.
+    """Cuts each class of these rows evenly among its holders, who keep `images` (`test_images`) of their piece, or all.
 
-    A class with too few images for all is refused, or dealt again from its start (`reuse`).
+    A class with too few images is refused, or dealt again from its start (`reuse`).
     """
     key = "images" if part == "training" else "test_images"
     keep = getattr(options, key)
@@ -127,7 +127,7 @@ def cut_classes(
 
 
 def check_reuse(options: PartitionConfig, what: str, images: int, holders: np.ndarray, key: str, part: str) -> None:
-    """Raises ConfigError where too few images for all may not be held twice, or are too few for a single client."""
+    """Raises ConfigError if there are too few images and sharing is off, or too few for a single client."""
     each = getattr(options, key) or 1
     most = int(np.bincount(holders).max()) * each
     if options.reuse and most <= images:
@@ -136,7 +136,7 @@ def check_reuse(options: PartitionConfig, what: str, images: int, holders: np.nd
     if options.reuse:
         need = f"a client needs {most} different ones"
     remedy = f"lower partition.{key}"
-    if not images or most <= images:  # fewer holders would do as well
+    if not images or most <= images:  # fewer holders would suffice
         remedy += ", partition.clients or partition.classes"
     if most <= images:
         remedy = f"set partition.reuse true, so that clients share images, or {remedy}"

@@ -1,4 +1,4 @@
-"""Deals of data sets whose images come from several domains: photographs and sketches, or kinds of corruption."""
+"""Partitions of data sets with several domains, such as photographs and sketches, or types of corruption."""
 
 from fedbench.config import PartitionConfig
 from fedbench.data.partitions.assignment import Assignment, Deal, SamplePool, join_assignments
@@ -23,7 +23,7 @@ def check_domains(source: SamplePool, options: PartitionConfig) -> None:
 
 
 def join_deals(deals: list[Deal], each: int) -> Deal:
-    """Deals to so many clients each, as one; the second deal's clients follow the first's."""
+    """Joins deals to `each` clients each; the second deal's clients follow the first's."""
     train, test = (
         join_assignments([Assignment(hands.rows, hands.owners + i * each) for i, hands in enumerate(part)])
         for part in zip(*deals, strict=True)

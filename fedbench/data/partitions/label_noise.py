@@ -1,4 +1,4 @@
-"""Wrong labels on purpose, for chosen clients."""
+"""Wrong labels for chosen clients."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from fedbench.errors import ConfigError
 
 
 def client_targets(dataset: Dataset, partition: Partition, config: Config, client: int, part: str) -> np.ndarray:
-    """Targets [n, ...] of a client's part ('train', 'val' or 'test'), as that client sees them."""
+    """Targets [n, ...] of a client's part ('train', 'val' or 'test') as the client sees them."""
     options = config.partition
     rows = getattr(partition.clients[client], part)
     targets = dataset.targets[rows]
@@ -22,15 +22,15 @@ def client_targets(dataset: Dataset, partition: Partition, config: Config, clien
 
 
 def shift_labels(labels: np.ndarray, classes: int) -> np.ndarray:
-    """Every label c becomes (c + 1) mod classes."""
+    """Maps every label c to (c + 1) mod classes."""
     return (labels + 1) % classes
 
 
 def noisy_labels(dataset: Dataset, partition: Partition, rate: float, client: int, rows: np.ndarray) -> np.ndarray:
-    """Labels of these rows, int64; round(rate * n) of the client's n training and validation images have a wrong one.
+    """Labels of these rows, int64; round(rate * n) of the client's n training and validation images get a wrong one.
 
-    A wrong label is any of the others with equal chance. Copies of an image have one label. The seed of the partition
-    decides, so it is the same in every process and round.
+    A wrong label is uniformly one of the others. Copies of an image get the same label. The result depends on the seed
+    of the partition only, so it is the same in every process and round.
     """
     own = partition.clients[client]
     images = np.unique(np.concatenate([own.train, own.val]))
@@ -42,7 +42,7 @@ def noisy_labels(dataset: Dataset, partition: Partition, rate: float, client: in
 
 
 def check_noise_clients(options: PartitionConfig, dataset: Dataset) -> None:
-    """Raises ConfigError for a client number that does not exist, and where there are no labels to be changed."""
+    """Raises ConfigError for client numbers that do not exist, and if there are no labels to change."""
     for key in ("flip_clients", "noise_clients"):
         for client in getattr(options, key):
             if not dataset.classes:

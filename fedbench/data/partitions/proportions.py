@@ -1,4 +1,4 @@
-"""Deals in which the classes of the clients differ by a Dirichlet distribution."""
+"""Partitions whose clients have Dirichlet-distributed class proportions."""
 
 import numpy as np
 
@@ -19,14 +19,14 @@ from fedbench.data.partitions.assignment import (
 from fedbench.errors import ConfigError
 
 DIRICHLET_KEYS = ("alpha", "min_images", "max_draws", "test_size")
-"""Of `partition.*`, what they read."""
+"""Keys `partition.*` that these schemes read."""
 
 
 def cut_by_shares(source: SamplePool, options: PartitionConfig, rng: np.random.Generator, balanced: bool) -> Deal:
     """The training and test images of both schemes.
 
     Test images are held out of each client's images (pooled), are the test part cut in the same proportions (part), or
-    `test_size` images of the test part in the proportions of the client's classes (drawn).
+    are `test_size` images of the test part in the client's class proportions (drawn).
     """
     anew = merges_parts(source, options)
     source = draw_total(source, options, rng)
@@ -59,11 +59,11 @@ def cut_by_shares(source: SamplePool, options: PartitionConfig, rng: np.random.G
 
 
 def draw_ends(sizes: np.ndarray, options: PartitionConfig, rng: np.random.Generator, balanced: bool) -> np.ndarray:
-    """Where each client's piece of a class ends, as a share of the class, float64 [classes, clients]."""
+    """The end of each client's piece of a class, as a share of the class, float64 [classes, clients]."""
     concentration = np.full(options.clients, options.alpha)
     if not balanced:
         shares = rng.dirichlet(concentration, size=len(sizes))
-        shares[:, -1] = np.inf  # the last client takes what is left
+        shares[:, -1] = np.inf  # the last client gets the rest
         return np.cumsum(shares, axis=1).clip(0, 1)
     ends, held = np.empty((len(sizes), options.clients)), np.zeros(options.clients)
     for label, size in enumerate(sizes):
@@ -77,7 +77,7 @@ def draw_ends(sizes: np.ndarray, options: PartitionConfig, rng: np.random.Genera
 
 
 def piece_sizes(ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Images of each class and client, int64 [classes, clients]: what lies between the ends, cut down to whole images.
+    """Numbers of images per class and client, int64 [classes, clients]: the intervals between ends, rounded down.
 
     sizes: images [classes].
     """
@@ -87,7 +87,7 @@ def piece_sizes(ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def test_sizes(
     ends: np.ndarray, train: np.ndarray, source: SamplePool, options: PartitionConfig, anew: bool
 ) -> np.ndarray:
-    """Test images of each client, int64 [clients]."""
+    """Numbers of test images per client, int64 [clients]."""
     held = train.sum(axis=0)
     if anew:
         return (held * options.test_share).astype(np.int64)
@@ -97,16 +97,16 @@ def test_sizes(
 
 
 def deal_pieces(source: SamplePool, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Assignment:
-    """These rows, class by class shuffled, in pieces of so many [classes, clients]."""
+    """Shuffles these rows class by class and cuts them into pieces of these sizes [classes, clients]."""
     return join_assignments(
         [deal_out(pool, count, rng) for pool, count in zip(source.by_class(rows), counts, strict=True)]
     )
 
 
 def draw_in_proportion(source: SamplePool, held: np.ndarray, size: int, rng: np.random.Generator) -> Assignment:
-    """size test images per client in the proportions of its classes; clients may share some. held: [clients, classes].
+    """`size` test images per client in its class proportions; clients may share some. held: [clients, classes].
 
-    Raises ConfigError where a class that a client has is not in the test part.
+    Raises ConfigError if a class of a client is not in the test part.
     """
     clients, classes = held.shape
     owners = np.repeat(np.arange(clients), classes)
@@ -122,4 +122,4 @@ def check_no_class_empty(
         empty = np.flatnonzero((source.class_sizes(numbers) == 0) & wanted)
         if len(empty):
             label = source.numbers[empty[0]]
-            raise ConfigError(f"partition {scheme}: class {label} has no {part} image, and a client may draw it")
+            raise ConfigError(f"partition {scheme}: class {label} has no {part} image, but a client may draw it")

@@ -8,10 +8,10 @@ from fedbench.errors import ConfigError
 
 
 def draw_public(source: SamplePool, options: PublicConfig, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the public set, and all rows that no client may get (those too); both from the train part, ascending.
+    """Rows of the public set, and all rows withheld from clients, including these; from the train part, ascending.
 
     `reserve` rows are set aside, balanced, and the set is drawn from them, so that sets of several sizes and skews can
-    be compared with the same clients. Smaller sets are parts of larger ones, unless skewed. Raises ConfigError.
+    be compared with the same clients. Smaller sets are subsets of larger ones, unless skewed. Raises ConfigError.
     """
     reserve = options.reserve
     if reserve is None:
@@ -29,7 +29,7 @@ def draw_public(source: SamplePool, options: PublicConfig, seed: int) -> tuple[n
 def _drawn(
     rows: np.ndarray, source: SamplePool, options: PublicConfig, size: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """size of these rows, ascending: so many of each class, or of each domain and class, or any."""
+    """`size` of these rows, ascending: equally many per class, or per domain and class, or any."""
     if options.balance == "none":
         if size > len(rows):
             raise ConfigError(f"public.size = {size}: there are {len(rows)} training images")
@@ -46,7 +46,7 @@ def _drawn(
 
 
 def _wanted(source: SamplePool, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Images of each class, or of each domain and class; what is left over goes to random ones."""
+    """Numbers of images per class, or per domain and class; the remainder is distributed at random."""
     if options.balance == "dirichlet":
         shares = rng.dirichlet(np.full(source.classes, options.alpha)) * size
         counts = shares.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Who holds which rows of a data set."""
+"""The rows of each client."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from fedbench.data.partitions.assignment import Assignment, rows_by_client
 
 PARTS = ("train", "val", "test")
 Flat = tuple[np.ndarray, np.ndarray]
-"""One part of all clients, int64: their rows one client after the other, and how many each has."""
+"""One part of all clients, int64: the rows of one client after the other, and their number per client."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ClientRows:
     """Row numbers of one client, int64: training, validation and test images.
 
-    Ascending, but in a file's order where they come from one.
+    Ascending, or in the order of the file that they come from.
     """
 
     train: np.ndarray
@@ -27,7 +27,7 @@ class ClientRows:
 
 
 class Clients(Sequence[ClientRows]):
-    """The rows of all clients in two flat arrays per part: a hundred thousand clients are no Python objects."""
+    """The rows of all clients in two flat arrays per part, without a Python object per client."""
 
     def __init__(self, parts: Sequence[Flat]) -> None:
         self.parts = dict(zip(PARTS, parts, strict=True))
@@ -58,7 +58,7 @@ class Clients(Sequence[ClientRows]):
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """The rows of every client, and those of the public set where there is one. seed: what it was drawn with."""
+    """The rows of every client, and of the public set if there is one. seed: the partition's seed."""
 
     clients: Clients
     public: np.ndarray | None = None
@@ -66,11 +66,11 @@ class Partition:
     seed: int = 0
 
     def sizes(self, part: str) -> np.ndarray:
-        """How many rows of a part every client has, int64 [clients]."""
+        """The number of rows of a part per client, int64 [clients]."""
         return self.clients.parts[part][1]
 
     def fingerprint(self) -> str:
-        """sha256 of all row numbers, in hexadecimal: client by client and part by part, the count before the rows."""
+        """The sha256 of all row numbers in hexadecimal: by client and part, each count before its rows."""
         digest = hashlib.sha256()
         sizes = np.stack([self.sizes(part) for part in PARTS], axis=1)
         begins = np.cumsum(sizes + 1).reshape(sizes.shape) - sizes - 1
@@ -92,18 +92,18 @@ class Partition:
         return np.bincount(cells, minlength=len(sizes) * classes).reshape(len(sizes), classes)
 
     def tree(self) -> dict[str, Any]:
-        """For JSON, as the scheme `file` reads it."""
+        """The partition for JSON, as the scheme `file` reads it."""
         clients = [{part: getattr(rows, part).tolist() for part in PARTS} for rows in self.clients]
         return {"clients": clients} | ({} if self.public is None else {"public": self.public.tolist()})
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The same as flat arrays by name, as the scheme `file` reads them too."""
+        """The partition as flat arrays by name, which the scheme `file` also reads."""
         flat = self.clients.parts.items()
         found = {part: rows for part, (rows, _) in flat} | {f"{part}_sizes": sizes for part, (_, sizes) in flat}
         return found | ({} if self.public is None else {"public": self.public})
 
 
 def client_rows(train: Assignment, val: np.ndarray, test: Assignment, count: int, sort: bool = True) -> Clients:
-    """The rows of so many clients, ascending or as they stand. val: bool [n], which of `train` are held out."""
+    """The rows of these clients, ascending or in order. val: bool [n], which of `train` are held out."""
     parts = (Assignment(train.rows[~val], train.owners[~val]), Assignment(train.rows[val], train.owners[val]), test)
     return Clients([rows_by_client(part, count, sort) for part in parts])

@@ -1,8 +1,8 @@
-"""Partitions from files: what a run leaves is what `--partition file` reads.
+"""Partitions from files: `--partition file` reads what a run writes.
 
-A file holds `{"clients": [{"train": [rows], "val": [rows], "test": [rows]}, ...], "public": [rows]}`, `val` and
-`public` being optional, or such an object for each seed: `{"0": {"clients": ...}, "1": ...}`. Rows count from 0 through
-the data set's train part and then on through its test part, both in the source's order. What many clients hold is in
+A file holds `{"clients": [{"train": [rows], "val": [rows], "test": [rows]}, ...], "public": [rows]}`, with optional
+`val` and `public`, or such an object for each seed: `{"0": {"clients": ...}, "1": ...}`. Rows are numbered from 0
+through the data set's train part and then its test part, both in the source's order. Partitions of many clients are
 flat arrays instead (arrays.py).
 """
 
@@ -31,9 +31,9 @@ from fedbench.errors import ConfigError, first_line
 
 
 def partition_from_file(dataset: Dataset, config: Config, seed: int) -> Partition:
-    """The partition that a file says. A client's rows keep their order.
+    """The partition in a file. A client's rows keep their order.
 
-    Who brings no validation part has one held out; a public set that the file lacks is drawn.
+    Clients without a validation part have one held out; a missing public set is drawn.
     """
     options = config.partition
     found = read_partition(options.path, seed, options.clients, len(dataset.targets))
@@ -50,7 +50,7 @@ def partition_from_file(dataset: Dataset, config: Config, seed: int) -> Partitio
 
 
 def _learnt_elsewhere(train: Assignment, test: Assignment) -> Iterator[str]:
-    """One sentence where a client is tested on images that another one trains on; on its own it never is."""
+    """One sentence if a client is tested on images that another one trains on; its own parts are always disjoint."""
     both = np.intersect1d(train.rows, test.rows)
     if len(both):
         yield (
@@ -62,7 +62,7 @@ def _learnt_elsewhere(train: Assignment, test: Assignment) -> Iterator[str]:
 def _public_beside(
     source: SamplePool, taken: np.ndarray, public: np.ndarray | None, config: Config, seed: int
 ) -> np.ndarray | None:
-    """The file's public set, or one drawn from the training images that the file leaves over."""
+    """The file's public set, or one drawn from the training images that no client holds."""
     size = config.public.size
     if not size:
         return None
@@ -77,9 +77,9 @@ def _public_beside(
 
 
 def read_partition(path: Path | None, seed: int, clients: int, rows: int) -> SavedPartition:
-    """The partition in a file, or that of a seed. rows: images of the data set. Raises ConfigError."""
+    """The partition in a file, or its part for a seed. rows: images of the data set. Raises ConfigError."""
     if path is None:
-        raise ConfigError("partition file: partition.path is needed, for example --partition.path partition.json")
+        raise ConfigError("partition file: set partition.path, for example --partition.path partition.json")
     if path.suffix == SUFFIX:
         return partition_from_arrays(path, seed, clients, rows)
     tree = _of_seed(_load(path), seed, path)
@@ -111,18 +111,18 @@ def _load(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"partition.path = {path}: not valid JSON ({first_line(error)})") from None
     if not isinstance(tree, dict):
-        raise ConfigError(f"partition.path = {path}: an object with a list `clients` is expected")
+        raise ConfigError(f"partition.path = {path}: expected an object with a list `clients`")
     return tree
 
 
 def _of_seed(tree: dict[str, Any], seed: int, path: Path) -> dict[str, Any]:
-    """The whole file, or the part of a seed: a file that holds one seed serves all."""
+    """The whole file, or its part for a seed; a file with one seed is used for every seed."""
     if "clients" in tree:
         return tree
     found = tree.get(str(seed)) or (next(iter(tree.values())) if len(tree) == 1 else None)
     if not isinstance(found, dict):
         raise ConfigError(
-            f"partition.path = {path}: neither a list `clients` nor an entry for seed {seed} is there; "
+            f"partition.path = {path}: has neither a list `clients` nor an entry for seed {seed}; "
             f"keys: {', '.join(list(tree)[:8]) or 'none'}"
         )
     return found

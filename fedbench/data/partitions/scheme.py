@@ -1,4 +1,4 @@
-"""What a scheme of partitioning is, and which there are."""
+"""The interface and the table of partition schemes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,24 +17,24 @@ from fedbench.errors import ConfigError, nearest
 from fedbench.plugins import Table, modules
 
 FILE_SCHEME = "file"
-"""The partition that a file says; no scheme draws it."""
+"""The partition in a file, which no scheme draws."""
 FILE_KEYS = {"path", "test"}
 FILE_HEADLINE = ("path",)
 COMMON_KEYS = {"test", "test_share", "total"}
-"""What all schemes read, and a file does not."""
+"""Keys that all schemes read, and a file does not."""
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """A way to deal samples to clients.
+    """A way to distribute samples to clients.
 
-    deal: from what there is, the keys `partition.*` and a random stream to the training and test samples of all
-    clients, whose two parts have the same classes. reads: which keys it reads of those that not all schemes read.
-    Options: the keys, and some of its own where it adds any. classless: it works where targets are numbers. test: what
-    `partition.test = auto` means to it. drawn: it knows `partition.test = drawn`. sizes: `train_size` and `test_size`
-    where they are not given. image: a number for every row, the same where rows show one image; by default the row.
-    count: how many clients there are where nothing is said; none: the default of `partition.clients`. remarks: what is
-    to be said of the clients. headline: which of the keys a page names beside the scheme.
+    deal: takes the samples, the keys `partition.*` and a random stream, and returns the training and test samples of
+    all clients, whose two parts have the same classes. reads: the keys it reads, of those that not all schemes read.
+    Options: the keys, including any of its own. classless: it works without classes. test: the meaning of
+    `partition.test = auto`. drawn: it supports `partition.test = drawn`. sizes: defaults of `train_size` and
+    `test_size`. image: a number for every row, the same for rows with the same image; by default the row. count: the
+    default number of clients; none: that of `partition.clients`. remarks: lines about the clients. headline: the keys
+    that a report names with the scheme.
     """
 
     deal: Callable[[SamplePool, Any, np.random.Generator], Deal]
@@ -67,12 +67,12 @@ SCHEMES = Table(
 
 
 def names() -> list[str]:
-    """What `partition.name` may be."""
+    """The legal values of `partition.name`."""
     return SCHEMES.names()
 
 
 def load(name: str) -> Scheme:
-    """A scheme by its name, or by package.module:SCHEME. Raises ConfigError."""
+    """The scheme of this name, or by package.module:SCHEME. Raises ConfigError."""
     scheme: Scheme = SCHEMES.load(name)
     return scheme
 
@@ -91,7 +91,7 @@ def headline(name: str) -> tuple[str, ...]:
 
 
 def checked(asked: PartitionConfig) -> PartitionConfig:
-    """The keys as the scheme's Options. Raises ConfigError for one that it does not know."""
+    """The keys as the scheme's Options. Raises ConfigError for unknown ones."""
     kind = PartitionConfig if asked.name == FILE_SCHEME else load(asked.name).Options
     for key in asked.options:
         if key not in kind.model_fields:
@@ -106,7 +106,7 @@ def checked(asked: PartitionConfig) -> PartitionConfig:
 
 
 def resolve_scheme_options(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
-    """The keys with what scheme and data decide filled in. one_part: the data are not split into two parts."""
+    """The keys with defaults of scheme and data filled in. one_part: the data have no separate parts."""
     options, filled = checked(asked), dict[str, Any]()
     if asked.name != FILE_SCHEME:
         scheme = load(asked.name)
@@ -114,7 +114,7 @@ def resolve_scheme_options(asked: PartitionConfig, one_part: bool) -> PartitionC
         if asked.test == "auto":
             filled["test"] = "pooled" if one_part else scheme.test
         if asked.test == "drawn" and not scheme.drawn:
-            raise ConfigError(f"partition.test = drawn: {asked.name} does not know it; take part or pooled")
+            raise ConfigError(f"partition.test = drawn: {asked.name} does not support it; use part or pooled")
     elif asked.test == "auto":
         filled["test"] = "pooled" if one_part else "part"
     if asked.test == "drawn":
@@ -123,19 +123,19 @@ def resolve_scheme_options(asked: PartitionConfig, one_part: bool) -> PartitionC
 
 
 def with_client_count(asked: PartitionConfig, source: SamplePool) -> PartitionConfig:
-    """The resolved keys with as many clients as the data have, where the scheme goes by them and nothing is said."""
+    """The resolved keys with the number of clients in the data, if the scheme uses it and none is set."""
     options = resolve_scheme_options(asked, source.one_part)
     count = load(asked.name).count if clients_by_data(asked) else None
     return options.model_copy(update={"clients": count(source, checked(options))}) if count else options
 
 
 def clients_by_data(asked: PartitionConfig) -> bool:
-    """Whether the data decide how many clients there are."""
+    """Whether the data determine the number of clients."""
     return asked.name != FILE_SCHEME and load(asked.name).count is not None and "clients" not in asked.model_fields_set
 
 
 def ignored_keys(options: PartitionConfig) -> list[str]:
-    """The keys that are set and that the scheme does not read, given where its test images come from."""
+    """The keys that are set but that the scheme does not read, given the origin of its test images."""
     reads, defaults = set(FILE_KEYS), PartitionConfig()
     if options.name != FILE_SCHEME:
         scheme = load(options.name)
@@ -152,9 +152,9 @@ def keys_of_schemes() -> frozenset[str]:
 
 
 def unused_key_warnings(options: PartitionConfig) -> list[str]:
-    """One sentence for each key that was set and changes nothing."""
+    """One sentence for each key that was set without effect."""
     return [
-        f"partition.{key} = {getattr(options, key)} changes nothing: partition {options.name} does not use it"
+        f"partition.{key} = {getattr(options, key)} has no effect: partition {options.name} does not use it"
         + (f" with test = {options.test}" if key in ("test_share", "test_size") and options.name != FILE_SCHEME else "")
         for key in ignored_keys(options)
     ]

@@ -7,10 +7,10 @@ from fedbench.data.partitions.assignment import Assignment, SamplePool, apportio
 
 
 def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """bool [n]: round(share * k) of each client's k different training images, at least 1 and at most k - 1 of them.
+    """round(share * k) of each client's k different training images, at least 1 and at most k - 1, bool [n].
 
-    None where share is 0 or k is 1. The classes keep their proportions up to rounding. An image that a client holds
-    more than once goes to one side with all its copies.
+    No image if share is 0 or k is 1. Classes keep their proportions up to rounding. Copies of an image at a client stay
+    together.
     """
     order = np.argsort(train.owners * len(labels) + train.rows)
     rows, owners = train.rows[order], train.owners[order]
@@ -28,15 +28,15 @@ def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np
 
 
 def own_validation(train: Assignment, drawn: np.ndarray, source: SamplePool, config: Config) -> tuple[np.ndarray, str]:
-    """Which images a data set with a validation part of its own holds out, bool [n], and what is to be said of it.
+    """The images held out by a data set's own validation part, bool [n], and a line about it.
 
-    drawn: those that are drawn where it has none. Whoever would have nothing left to train on keeps its images.
+    drawn: those drawn if it has none. A client that would have nothing left to train on keeps its images.
     """
     part = f"the data's own validation part ({len(source.val_rows)} samples)"
     if config.partition.test == "pooled":
-        return drawn, f"{part} is merged with the other parts, which are split anew (partition.test = pooled)"
+        return drawn, f"{part} is merged with the other parts and split again (partition.test = pooled)"
     if not config.data.val:
-        return np.zeros(len(train.rows), bool), f"{part} is trained on, because data.val = 0"
+        return np.zeros(len(train.rows), bool), f"{part} is used for training, because data.val = 0"
     held = source.of_validation(train.rows)
     left = np.bincount(train.owners[~held], minlength=train.owners.max(initial=0) + 1)
-    return held & (left[train.owners] > 0), f"{part} is what its clients validate on, in place of data.val"
+    return held & (left[train.owners] > 0), f"{part} is used for validation instead of data.val"

@@ -1,1 +1,1 @@
-"""What sources read files with: arrays, encoded images, lists of files, and published files with their checksums."""
+"""Readers shared by data sources: arrays, encoded images, lists of files, published files with checksums."""

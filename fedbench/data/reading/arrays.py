@@ -1,4 +1,4 @@
-"""What the readers of array files share: a part of a set as one uint8 array and one array of labels."""
+"""Shared code of array file readers: a part as one uint8 array and one array of labels."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ def checked_labels(where: str, labels: np.ndarray, count: int, classes: int, fir
     """int64 [n] from 0. first: the lowest label in the file. Raises ConfigError with the row."""
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu":
         kind = getattr(labels, "dtype", type(labels).__name__)
-        raise ConfigError(f"{where}: labels hold {kind}; labels are whole numbers")
+        raise ConfigError(f"{where}: labels hold {kind}; labels must be whole numbers")
     if labels.size != count or labels.ndim not in (1, 2) or len(labels) not in (1, count):
         raise ConfigError(f"{where}: labels of shape {' x '.join(map(str, labels.shape))} for {count} images")
     values = labels.reshape(-1).astype(np.int64)
@@ -48,4 +48,4 @@ def array_blocks(images: np.ndarray, labels: np.ndarray, domain: int | None = No
 
 
 def unreadable_error(path: Path, kind: str, error: Exception) -> ConfigError:
-    return ConfigError(f"{path}: not a whole {kind} file ({first_line(error)})")
+    return ConfigError(f"{path}: incomplete or damaged {kind} file ({first_line(error)})")

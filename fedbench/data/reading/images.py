@@ -1,4 +1,4 @@
-"""Encoded images to pixels, with the place of every fault."""
+"""Decodes images, and names the place of every fault."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +17,11 @@ from fedbench.processor import cores
 GREY = {"1", "L", "LA"}
 COLOUR = {"RGB", "RGBA", "P", "PA", "CMYK", "YCbCr"}
 ITEMS_PER_BLOCK = 256
-"""Images decoded at once."""
+"""Number of images decoded at once."""
 
 
 class Item(NamedTuple):
-    """An image before decoding, its label, where it stands ('FILE, row 3'), and its domain where there are domains."""
+    """An image before decoding, its label, its place ('FILE, row 3'), and its domain if there are domains."""
 
     image: Any
     label: Any
@@ -30,34 +30,34 @@ class Item(NamedTuple):
 
 
 def open_image(data: bytes | Path, where: str) -> Image.Image:
-    """The image with its header read and its pixels not yet. Raises ConfigError."""
+    """Opens an image and reads its header but not its pixels. Raises ConfigError."""
     try:
         image = Image.open(BytesIO(data) if isinstance(data, bytes) else data)
     except Exception as error:
         raise ConfigError(f"{where}: not an image that Pillow can read ({library_reason(error)})") from error
     if image.mode not in GREY | COLOUR:
-        raise ConfigError(f"{where}: pixels of kind {image.mode}; 8 bits per channel are expected")
+        raise ConfigError(f"{where}: pixel format {image.mode}; 8 bits per channel are expected")
     return image
 
 
 def library_reason(error: Exception) -> str:
-    """What a library's exception says, in one line."""
+    """A library's exception in one line."""
     text = first_line(error)
-    # Pillow names the memory address of a stream it cannot read: of no use to anybody.
+    # Pillow names the memory address of a stream that it cannot read, which is useless.
     return "unknown format" if "BytesIO" in text else text
 
 
 def channels_of(items: Iterable[Item]) -> int:
-    """1 where every image is grey, else 3. Reads headers up to the first image in colour."""
+    """1 if every image is greyscale, else 3. Reads headers up to the first colour image."""
     return 1 if all(open_image(item.image, item.where).mode in GREY for item in items) else 3
 
 
 def pixels(
     image: Image.Image, channels: int, size: int | None, where: str, transparent: list[str] | None = None
 ) -> np.ndarray:
-    """uint8 [channels, height, width], resized to size x size where that is given. Raises ConfigError.
+    """uint8 [channels, height, width], resized to size x size if given. Raises ConfigError.
 
-    transparent: gets the place of an image that has transparent pixels, which are read on a white ground.
+    transparent: collects the places of images with transparent pixels, which are read on a white background.
     """
     try:
         if image.has_transparency_data and (opaque := on_white(image)) is not image:
@@ -75,7 +75,7 @@ def pixels(
 
 
 def on_white(image: Image.Image) -> Image.Image:
-    """The image on a white ground; the same image where every pixel is opaque."""
+    """The image on a white background; unchanged if all pixels are opaque."""
     layered = image.convert("RGBA")
     if layered.getchannel("A").getextrema() == (255, 255):
         return image
@@ -89,7 +89,7 @@ def remarks_on(transparent: Sequence[str]) -> Iterator[str]:
 
 
 def decoder(channels: int, size: int | None, transparent: list[str] | None = None) -> Callable[[Item], np.ndarray]:
-    """A function from an item with encoded bytes, or a path, to its pixels; transparent: as of `pixels`."""
+    """Returns a function that decodes an item with encoded bytes or a path; transparent: as in `pixels`."""
 
     def decode(item: Item) -> np.ndarray:
         with open_image(item.image, item.where) as image:
@@ -99,13 +99,13 @@ def decoder(channels: int, size: int | None, transparent: list[str] | None = Non
 
 
 def decoded_blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray], what: str = "image") -> Iterator[Block]:
-    """Decoded images, or what they are called, of one shape, in order. Raises ConfigError for one of another shape."""
+    """Decoded images (or samples named by `what`) of one shape, in order. Raises ConfigError for other shapes."""
     items, shape, threads = iter(items), None, min(8, cores())
     with ThreadPoolExecutor(threads) as pool:
         while chunk := list(islice(items, ITEMS_PER_BLOCK)):
             share = -(-len(chunk) // threads)
             shares = [chunk[start : start + share] for start in range(0, len(chunk), share)]
-            # A share per task, not an image: handing over a small image costs as much as decoding it.
+            # A chunk per task, not an image: handing over a small image costs as much as decoding it.
             arrays = [array for part in pool.map(lambda own: list(map(decode, own)), shares) for array in part]
             shape = shape or arrays[0].shape
             for item, array in zip(chunk, arrays, strict=True):
@@ -120,11 +120,11 @@ def check_shape(shape: tuple[int, ...], expected: tuple[int, ...], where: str, w
     if what == "image" and len(shape) == 3:
         remedy = "data.size=N resizes them to NxN"
     elif len(shape) == 1:
-        remedy = "cut or fill up sequences to one length, with 0 for example"
+        remedy = "crop or pad sequences to one length, for example with 0"
     else:
-        remedy = "bring them to one shape"
+        remedy = "give all the same shape"
     raise ConfigError(
-        f"{where}: the {what} is {shape_text(shape)}, those before it are {shape_text(expected)}; all must be alike "
+        f"{where}: the {what} is {shape_text(shape)}, those before it are {shape_text(expected)}; all must agree "
         f"({remedy})"
     )
 
@@ -137,14 +137,14 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 
 def checked_label(value: Any, classes: int, where: str, hidden: str = "") -> int:
-    """A label as an int. Raises ConfigError where it is missing, no whole number, or outside the classes.
+    """A label as an int. Raises ConfigError if it is missing, not a whole number, or outside the classes.
 
-    classes: 0 where nothing tells how many there are. hidden: what is said of a label of -1.
+    classes: 0 if their number is unknown. hidden: remark on a label of -1.
     """
     if value is None:
         raise ConfigError(f"{where}: the label is missing")
     if not isinstance(value, int | np.integer):
-        raise ConfigError(f"{where}: label {value!r} is no whole number")
+        raise ConfigError(f"{where}: label {value!r} is not a whole number")
     if value < 0 or (classes and value >= classes):
         legal = f"0 to {classes - 1}" if classes else "0 and up"
         raise ConfigError(f"{where}: label {value} is outside the class range; {legal}{hidden if value == -1 else ''}")
@@ -152,5 +152,5 @@ def checked_label(value: Any, classes: int, where: str, hidden: str = "") -> int
 
 
 def is_test_row(index: int) -> bool:
-    """Whether a row is a test row, where a source has no test part: every fifth is."""
+    """Whether a row is a test row in a source without a test part: every fifth is."""
     return index % 5 == 4

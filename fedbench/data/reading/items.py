@@ -1,4 +1,4 @@
-"""Parts of map-style data sets: items as they come, with sample, target and domain told apart."""
+"""Parts of map-style data sets: reads samples, targets and domains from items."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from fedbench.data.reading.samples import SampleReader, as_array
 from fedbench.errors import ConfigError, RunError, nearest
 
 PROBES, FEW_ITEMS = 32, 1000
-"""Items of a part that are read on every start, to notice that the data changed: all where they are few."""
+"""Items of a part checked at every start for changes: all if there are few."""
 NUMBERS_PER_SAMPLE = 16
-"""Numbers for each sample that a part holds whose samples are in memory, unless they have fewer."""
+"""In-memory samples hold at least this many numbers each, unless they are smaller."""
 SAMPLE_KEYS = ("image", "img", "pixel_values", "input_ids", "features", "x", "sample", "input", "inputs", "data")
 TARGETS = ("label", "labels", "target", "targets", "class", "y", "fine_label")
 DOMAIN_KEYS = (
@@ -32,11 +32,11 @@ DOMAIN_KEYS = (
     "speaker_id",
     "person",
 )
-"""Usual keys of items that are dicts."""
+"""Usual keys in items that are dicts."""
 
 
 class Keys(NamedTuple):
-    """Of items that are dicts, the keys that hold sample, label and user; None: the usual one."""
+    """The keys of sample, label and user in items that are dicts; None: the usual one."""
 
     sample: str | None = None
     label: str | None = None
@@ -45,10 +45,9 @@ class Keys(NamedTuple):
 
 @dataclass(frozen=True)
 class GivenPart:
-    """The train or the test part as it was brought.
+    """The train or the test part.
 
-    classes, domains: the names that it gives to its class and domain numbers, none where it gives none; count: how many
-    classes it says there are.
+    classes, domains: its names of class and domain numbers, if any; count: the number of classes it declares.
     """
 
     data: Any
@@ -60,7 +59,7 @@ class GivenPart:
 
     @classmethod
     def of(cls, name: str, part: str, data: Any, keys: Keys) -> "GivenPart":
-        """Raises ConfigError for what has no length or no items."""
+        """Raises ConfigError if the data have no length or no items."""
         where = f"data {name}, {part} item"
         data = items_of_columns(data, where)
         if isinstance(data, np.ndarray | torch.Tensor) or hasattr(data, "to_numpy"):
@@ -90,7 +89,7 @@ class GivenPart:
         return len(self.data)
 
     def item(self, index: int) -> Item:
-        """One item as it came. Raises ConfigError."""
+        """One item, unchanged. Raises ConfigError."""
         where = f"{self.where} {index}"
         try:
             found = self.data[index]
@@ -100,7 +99,7 @@ class GivenPart:
         return Item(sample, unwrap_value(target), where, self._domain(domain, where))
 
     def _fields(self, found: Any, where: str) -> tuple[Any, Any, Any]:
-        """Sample, target and domain, None where there is none."""
+        """Sample, target and domain, None if absent."""
         if isinstance(found, Mapping):
             return self._by_key(found, where)
         if not isinstance(found, tuple | list) or len(found) not in (2, 3):
@@ -120,11 +119,11 @@ class GivenPart:
         return found[sample], found[label], found[user] if user else None
 
     def _domain(self, value: Any, where: str) -> int | str | None:
-        """The domain by its name, where the part has names."""
+        """The domain by name, if the part has names."""
         value = unwrap_value(value)
         if value is None:
             if self.domains:
-                raise ConfigError(f"{where}: no domain, where the part names {len(self.domains)} `domains`")
+                raise ConfigError(f"{where}: no domain, but the part names {len(self.domains)} `domains`")
             return None
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ConfigError(f"{where}: the domain is a {type(value).__name__}; text or a whole number is expected")
@@ -139,10 +138,10 @@ class GivenPart:
         return self.domains[value]
 
     def probe(self, reader: SampleReader, digest: Any) -> str | None:
-        """Feed names, what is in memory and items, a few of many, evenly spread, to a digest.
+        """Adds names, in-memory data and some evenly spaced items to a digest.
 
-        Says so where the samples seem to lie elsewhere. Raises ConfigError where an item differs when it is asked for
-        again, and where float32 would blur samples.
+        Returns a remark if the samples seem to be outside memory. Raises ConfigError if an item changes when read
+        again, or if float32 cannot represent the samples.
         """
         digest.update(repr((self.classes, self.count, self.domains)).encode())
         whole = isinstance(self.data, list | tuple) or len(self) <= FEW_ITEMS
@@ -162,13 +161,13 @@ class GivenPart:
         if whole or numbers >= len(self) * min(sample.size, NUMBERS_PER_SAMPLE):
             return None
         return (
-            f"{where}: the samples seem to lie elsewhere than in memory: {PROBES} of {len(self)} are looked at on "
+            f"{where}: the samples seem to be outside memory: {PROBES} of {len(self)} are looked at on "
             "every start; where others change, empty the folder `decoded` of the cache"
         )
 
 
 def check_channels(where: str, samples: np.ndarray) -> None:
-    """Raises ConfigError where float32 would blur the numbers of a channel, the first dimension of each sample."""
+    """Raises ConfigError if float32 cannot represent the numbers of a channel, the first dimension of each sample."""
     channels = samples.shape[1]
     columns = np.moveaxis(samples.reshape(len(samples), channels, -1), 1, 2).reshape(-1, channels)
     called = "feature" if samples.ndim == 2 else "channel"
@@ -178,14 +177,14 @@ def check_channels(where: str, samples: np.ndarray) -> None:
 def check_repeatable(where: str, sample: np.ndarray, again: np.ndarray) -> None:
     if sample.shape != again.shape or (sample != again).any():
         raise ConfigError(
-            f"{where}: another sample when asked again; each is read once, so leave random transforms out"
+            f"{where}: the sample changes when read again; each is read once, so leave random transforms out"
         )
 
 
 def items_of_columns(data: Any, where: str) -> Any:
-    """Columns as items: arrays (samples, targets), perhaps with domains, or a dict of columns; else what was given."""
+    """Converts columns (arrays of samples, targets and perhaps domains, or a dict) to items; else no change."""
     if isinstance(data, DataLoader):
-        raise ConfigError(f"{where}s: a DataLoader; bring its data set, loader.dataset")
+        raise ConfigError(f"{where}s: a DataLoader; pass its data set, loader.dataset")
     if isinstance(data, dict) and data and all(isinstance(name, str) for name in data):
         return [dict(zip(data, row, strict=True)) for row in zip(*arrays_of(data.values(), where), strict=True)]
     if not isinstance(data, tuple | list) or len(data) not in (2, 3):
@@ -200,16 +199,16 @@ def items_of_columns(data: Any, where: str) -> Any:
 
 
 def arrays_of(columns: Iterable[Any], where: str) -> list[Any]:
-    """Arrays, and tables of pandas as such. Raises ConfigError where they have not as many rows."""
+    """The columns as arrays, or as pandas tables. Raises ConfigError if they have different numbers of rows."""
     found = [own.to_numpy() if hasattr(own, "to_numpy") else own for own in columns]
     sizes = [len(own) for own in found]
     if len(set(sizes)) > 1:
-        raise ConfigError(f"{where}s: arrays of {' and '.join(map(str, sizes))} rows; as many of each are expected")
+        raise ConfigError(f"{where}s: arrays of {' and '.join(map(str, sizes))} rows; all must have the same number")
     return found
 
 
 def names_and_count(known: Any, where: str) -> tuple[tuple[str, ...], int | None]:
-    """The names that a data set gives to its numbers, and how many there are. Raises ConfigError."""
+    """A data set's names of its numbers, and their count. Raises ConfigError."""
     if known is None:
         return (), None
     if isinstance(known, int | np.integer) and not isinstance(known, bool):
@@ -236,7 +235,7 @@ def find_key(
     hint: str = "",
     noun: str = "key",
 ) -> str | None:
-    """The key of an item that holds its sample, label or user, if there is one. Raises ConfigError."""
+    """The key of an item's sample, label or user, if there is one. Raises ConfigError."""
     if asked:
         if asked not in keys:
             raise ConfigError(f"data.{what} = {asked!r}: {where} has no such {noun}; {nearest(asked, keys)}")
@@ -244,7 +243,7 @@ def find_key(
     found = [key for key in usual if key in keys]
     if len(found) > 1:
         named = " and ".join(found)
-        raise ConfigError(f"{where}: {named} could each be the {what}: set data.{what} to one of them{hint}")
+        raise ConfigError(f"{where}: {named} could be the {what}: set data.{what} to one of them{hint}")
     return found[0] if found else None
 
 
@@ -267,7 +266,7 @@ def key_of(
 
 
 def unwrap_value(value: Any) -> Any:
-    """A number out of a tensor or array of one; an array out of a larger tensor or a list."""
+    """The number in a tensor or array of one element; an array for larger tensors and lists."""
     if isinstance(value, torch.Tensor):
         value = (value.float() if value.dtype == torch.bfloat16 else value).numpy(force=True)
     if isinstance(value, list | tuple):
@@ -276,7 +275,7 @@ def unwrap_value(value: Any) -> Any:
 
 
 def checked_target(item: Item, first: Any) -> Any:
-    """A target of the kind and shape of the first one. Raises ConfigError."""
+    """A target with the type and shape of the first one. Raises ConfigError."""
     if item.label is None:
         raise ConfigError(f"{item.where}: the label is missing")
     values = np.asarray(item.label)
@@ -286,7 +285,7 @@ def checked_target(item: Item, first: Any) -> Any:
             "understood"
         )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise ConfigError(f"{item.where}: values that are not finite; leave such samples out or fill them in")
+        raise ConfigError(f"{item.where}: contains values that are not finite; remove such samples or fill them in")
     if values.dtype == np.uint64:
         if int(values.max()) > np.iinfo(np.int64).max:
             raise ConfigError(f"{item.where}: label {values.max()} is too large for a class")
@@ -302,7 +301,7 @@ def checked_target(item: Item, first: Any) -> Any:
 
 
 def domain_numbers(names: tuple[str, ...], values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Domain numbers [rows] and their names: those that the parts give, or what occurs in ascending order."""
+    """Domain numbers [rows] and their names: those of the parts, or the values that occur in ascending order."""
     if names:
         places = {name: number for number, name in enumerate(names)}
         return np.array([places[name] for name in values.tolist()], np.int64), names

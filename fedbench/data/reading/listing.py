@@ -1,4 +1,4 @@
-"""What the readers of image files share: image files by class, lists of files, and a set made of them."""
+"""Shared code of image file readers: image files by class, lists of files, and sets made of them."""
 
 import csv
 import os
@@ -15,14 +15,14 @@ SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", "
 
 
 class ListedImage(NamedTuple):
-    """A line of a list of files: its values, and where it stands ('FILE, row 3', counted from 1)."""
+    """A line of a list of files: its values and its place ('FILE, row 3', counted from 1)."""
 
     values: list[str]
     where: str
 
 
 def subfolders(path: Path) -> list[Path]:
-    """Ascending; hidden ones are left out. Raises ConfigError."""
+    """Ascending; hidden ones are omitted. Raises ConfigError."""
     try:
         with os.scandir(path) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
@@ -32,7 +32,7 @@ def subfolders(path: Path) -> list[Path]:
 
 
 def images_in(folder: Path) -> list[Path]:
-    """Image files right in a folder, ascending; hidden files and files of other kinds are left out."""
+    """Image files directly in a folder, ascending; other and hidden files are omitted."""
     try:
         with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in entries if is_image(entry.name) and entry.is_file())
@@ -46,7 +46,7 @@ def is_image(name: str) -> bool:
 
 
 def nonempty_images(folder: Path) -> list[Path]:
-    """The same, at least one. Raises ConfigError."""
+    """Like `images_in`, but at least one. Raises ConfigError."""
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder")
     return images_in(folder) or refuse_empty(folder)
@@ -57,14 +57,14 @@ def refuse_empty(folder: Path) -> list[Path]:
 
 
 def check_names(path: Path, found: Iterable[str], known: tuple[str, ...], what: str = "class") -> None:
-    """Raises ConfigError where folders are missing, or one is there that the set does not have."""
+    """Raises ConfigError if folders are missing or unknown."""
     absent = sorted(set(known) - set(found))
     if absent:
         raise ConfigError(f"{path}: no folder for {what} {absent[0]}; it has {', '.join(sorted(found)) or 'none'}")
 
 
 def read_list(path: Path, separator: str) -> Iterator[ListedImage]:
-    """The lines of a list of files, empty ones left out. Raises ConfigError where it is no text."""
+    """The non-empty lines of a list of files. Raises ConfigError if it is not text."""
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -78,18 +78,18 @@ def read_list(path: Path, separator: str) -> Iterator[ListedImage]:
         ListedImage([v.strip() for v in values], f"{path}, row {n}") for n, values in enumerate(table, 1) if any(values)
     ]
     if not rows:
-        raise ConfigError(f"{path}: nothing in it")
+        raise ConfigError(f"{path}: empty file")
     yield from rows
 
 
 class SeenFiles:
-    """Which files were listed before, so that a second mention is noticed."""
+    """The files listed so far, to detect duplicates."""
 
     def __init__(self) -> None:
         self.rows: dict[Path, str] = {}
 
     def add(self, path: Path, where: str) -> Path:
-        """The path. Raises ConfigError where there is no such file, or it was listed before."""
+        """Returns the path. Raises ConfigError if the file does not exist or was listed before."""
         if path in self.rows:
             raise ConfigError(f"{where}: {path.name} is listed twice, first in {self.rows[path]}")
         if not os.path.isfile(path):
@@ -99,9 +99,9 @@ class SeenFiles:
 
 
 def path_below(folder: Path, name: str, where: str) -> Path:
-    """A listed path below a folder. Raises ConfigError for one that points elsewhere."""
+    """A listed path below a folder. Raises ConfigError for a path outside."""
     if not name or name.startswith(("/", "\\")) or ".." in Path(name).parts or "\0" in name:
-        raise ConfigError(f"{where}: {name!r} is no path inside {folder}")
+        raise ConfigError(f"{where}: {name!r} is not a path inside {folder}")
     return folder / name
 
 
@@ -115,7 +115,7 @@ def listed_content(
     warnings: tuple[str, ...] = (),
     val: Sequence[Item] = (),
 ) -> Content:
-    """A set of image files. size: resize to size x size; channels: None where the images tell; val: its own part."""
+    """A set of image files. size: resize to size x size; channels: None to detect them; val: its own part."""
     items, transparent = [*train, *val, *test], list[str]()
     decode = decoder(channels or channels_of(items), size, transparent)
     return Content(

@@ -1,4 +1,4 @@
-"""What a data set holds in memory, as a digest that changes with any number or text of it."""
+"""A digest of the data that a data set holds in memory, which changes with any number or text."""
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
@@ -15,7 +15,7 @@ SCALARS = (*TEXTS, bytes, bytearray, int, float, complex, np.generic)
 
 
 class PlainValue(NamedTuple):
-    """Of a value without parts: what tells it from others, in words and as bytes, and how many numbers it is."""
+    """A value without parts: its identity in words and as bytes, and the count of its numbers."""
 
     described: Any
     whole: Any = b""
@@ -23,9 +23,9 @@ class PlainValue(NamedTuple):
 
 
 def add_memory(value: Any, digest: Any, inside: tuple[int, ...] = ()) -> int:
-    """Feed the numbers and texts that a data set holds to a digest, however it is put together of others.
+    """Adds the numbers and texts in a data set to a digest, in any nesting.
 
-    inside: the identities of what it lies in. Returns how many numbers these are, bytes among them.
+    inside: the identities of the enclosing objects. Returns the count of numbers, including bytes.
     """
     if own := plain_value(value):
         digest.update(repr(own.described).encode())
@@ -39,7 +39,7 @@ def add_memory(value: Any, digest: Any, inside: tuple[int, ...] = ()) -> int:
 
 
 def plain_value(value: Any) -> PlainValue | None:
-    """A number, a text, an array or a flat list of them; None of anything else."""
+    """A number, text, array or flat list of these; None for anything else."""
     if isinstance(value, torch.Tensor):
         return PlainValue((tuple(value.shape), value.dtype), bytes_of(value), value.numel())
     if isinstance(value, np.memmap) and value.filename:  # reading all of it may take long
@@ -61,7 +61,7 @@ def plain_value(value: Any) -> PlainValue | None:
 
 
 def bytes_of(tensor: torch.Tensor) -> np.ndarray:
-    """Those of its numbers, whatever their type and wherever they lie."""
+    """The bytes of a tensor's numbers, of any type and on any device."""
     whole = tensor.detach() if tensor.layout == torch.strided else tensor.detach().to_dense()
     return whole.cpu().resolve_conj().resolve_neg().contiguous().flatten().view(torch.uint8).numpy()
 
@@ -71,7 +71,7 @@ def kinds_of(values: Sequence[Any]) -> set[type]:
 
 
 def numbers_in(values: Sequence[Any]) -> int:
-    """How many numbers, or bytes, these are; 0 where there are texts among them."""
+    """The count of numbers or bytes; 0 if there are texts among them."""
     kinds = kinds_of(values)
     if kinds <= {bytes, bytearray}:
         return sum(map(len, values))
@@ -79,7 +79,7 @@ def numbers_in(values: Sequence[Any]) -> int:
 
 
 def parts_held(value: Any) -> list[Any] | None:
-    """What a container, a record or a data set is made of; None of anything else."""
+    """The parts of a container, record or data set; None for anything else."""
     if isinstance(value, np.ndarray | list | tuple):
         return list(value)
     if isinstance(value, dict):

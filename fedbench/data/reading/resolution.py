@@ -1,32 +1,32 @@
-"""Whether float32, in which features and targets are kept, can still tell the numbers of a column apart."""
+"""Checks that float32, in which features and targets are stored, can distinguish the numbers of a column."""
 
 import numpy as np
 
 from fedbench.errors import ConfigError
 
 STEPS = 1000
-"""So many values float32 must be able to tell apart in a column whose numbers it rounds."""
+"""Float32 must distinguish this many values in a column whose numbers it rounds."""
 
 NOISE = 8
-"""So many of its own steps apart, floats differ by rounding."""
+"""Floats that differ by up to this many of their own steps differ by rounding only."""
 
 
 def check_resolution(where: str, values: np.ndarray, names: list[str]) -> None:
-    """Raises ConfigError for a column of `values` [n, D] that float32 would blur. names: of the columns."""
+    """Raises ConfigError for a column of `values` [n, D] that float32 cannot represent. names: of the columns."""
     if not len(values):
         return
     for name, exact in zip(names, values.T, strict=True):
         if is_blurred(exact):
             raise ConfigError(
-                f"{where}: {name} goes from {exact.min():.17g} to {exact.max():.17g} in steps that float32 does not "
-                "have there: subtract an offset beforehand, or scale it"
+                f"{where}: {name} goes from {exact.min():.17g} to {exact.max():.17g} in steps too small for "
+                "float32: subtract an offset beforehand, or scale it"
             )
 
 
 def is_blurred(exact: np.ndarray) -> bool:
-    """Whether float32 tells too few numbers of a column apart.
+    """Whether float32 distinguishes too few numbers of a column.
 
-    These span so few of its steps, or most of them become a few.
+    They span too few of its steps, or most of them collapse to a few values.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         short = exact.astype(np.float32)
@@ -42,7 +42,7 @@ def is_blurred(exact: np.ndarray) -> bool:
 
 
 def count_levels(exact: np.ndarray) -> int:
-    """How many numbers there are, where floats that differ by rounding alone count as one."""
+    """The number of distinct values, ignoring differences by rounding."""
     ascending = np.unique(exact)
     gaps = np.diff(ascending)
     if exact.dtype.kind == "f":

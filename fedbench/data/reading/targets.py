@@ -1,4 +1,4 @@
-"""What the targets of a data set are, once all of them have been read: classes, several labels at once, or numbers."""
+"""Determines from all targets whether they are classes, multiple labels or numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,20 +9,20 @@ from fedbench.data.reading.resolution import check_resolution
 from fedbench.errors import ConfigError
 
 FEW_VALUES = 20
-"""So many whole values, written as floats, are classes where nothing is said."""
+"""Up to this many integer values written as floats are classes by default."""
 REPEATED = 20
-"""So often, on average, whole numbers with gaps occur that are classes where nothing is said."""
+"""Integers with gaps that occur at least this often on average are classes by default."""
 NAMES_SHOWN = 20
-"""So many labels are listed in a line."""
+"""Number of labels listed in a line."""
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Targets as a task takes them.
+    """Targets as a task needs them.
 
-    values: int64 [n] class numbers, or float32 [n, ...]. classes: how many there are, 0 where targets are no classes.
-    names: of the classes, or of the labels that a sample may have at once. labels: of each class its label as it was
-    brought, where that is not the class's number. remarks: how the targets were read, where there was a choice.
+    values: int64 [n] class numbers, or float32 [n, ...]. classes: their number, 0 if targets are not classes. names: of
+    the classes, or of the labels of a multilabel task. labels: the original label of each class, if it is not the class
+    number. remarks: how the targets were read, if there was a choice.
     """
 
     values: np.ndarray
@@ -34,7 +34,7 @@ class Targets:
 
 
 class TargetError(ConfigError):
-    """What is wrong with the target of a row, whose place the source knows."""
+    """An error in the target of a row, whose place the source knows."""
 
     def __init__(self, row: int, text: str) -> None:
         super().__init__(text)
@@ -44,22 +44,22 @@ class TargetError(ConfigError):
 def read_targets(
     values: np.ndarray, task: str = "auto", names: Sequence[str] = (), classes: int | None = None
 ) -> Targets:
-    """The targets of all rows, as the task that was asked for or the one that they look like.
+    """The targets of all rows, for the requested task or the one that they look like.
 
-    values: whole numbers, floats, booleans or text, [n] or [n, k]. names: of the classes, in the order of their
-    numbers. classes: how many there are, where that was said. Raises TargetError for a row that does not fit, and
-    ConfigError where only the user knows what the values mean.
+    values: integers, floats, booleans or text, [n] or [n, k]. names: of the classes, in the order of their numbers.
+    classes: their number, if set. Raises TargetError for an invalid row, and ConfigError if only the user knows the
+    meaning of the values.
     """
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0][0])
-        raise TargetError(row, f"target {values[row].tolist()} is not finite; leave such samples out or fill them in")
+        raise TargetError(row, f"target {values[row].tolist()} is not finite; remove such samples or fill them in")
     if task == "regression":
         return _numbers(values)
     if values.ndim > 1:
         return _rows(values, task, names, classes)
     if task == "multilabel":
         raise ConfigError(
-            "data.task = multilabel: every sample has one target; bring a row with a 0 or 1 for each label"
+            "data.task = multilabel: every sample has one target; pass a row with a 0 or 1 for each label"
         )
     if values.dtype.kind in "US":
         return _texts(values, names, classes)
@@ -79,7 +79,7 @@ def _numbers(values: np.ndarray) -> Targets:
 
 
 def _texts(values: np.ndarray, names: Sequence[str], classes: int | None) -> Targets:
-    """Names of classes, in the order that is declared, or in ascending order of what occurs."""
+    """Class names, in the declared order or in ascending order of those that occur."""
     found, compact = np.unique(values, return_inverse=True)
     if not names:
         if classes not in (None, len(found)):
@@ -98,11 +98,11 @@ def _texts(values: np.ndarray, names: Sequence[str], classes: int | None) -> Tar
 
 
 def _floats(values: np.ndarray, task: str, names: Sequence[str], classes: int | None, declared: bool) -> Targets:
-    """Floats of one number each: classes where they are few whole values, numbers where they are not whole."""
+    """One float per sample: classes if they are few integers, numbers if they are fractional."""
     broken = np.flatnonzero(values != np.floor(values))
     if len(broken):
         if declared:
-            raise TargetError(int(broken[0]), f"label {values[broken[0]]:g} is no whole number")
+            raise TargetError(int(broken[0]), f"label {values[broken[0]]:g} is not a whole number")
         return _numbers(values)
     _check_size(values)
     different = len(np.unique(values))
@@ -110,8 +110,8 @@ def _floats(values: np.ndarray, task: str, names: Sequence[str], classes: int | 
         return _with(_numbers(values), "the targets are whole numbers that hardly repeat: regression")
     if not declared and different > FEW_VALUES:
         raise ConfigError(
-            f"the targets are floats with {different} different whole values: say --task classification where they are "
-            "classes, or --task regression where they are numbers"
+            f"the targets are floats with {different} different whole values: set --task classification if they are "
+            "classes, or --task regression if they are numbers"
         )
     found = _whole(values.astype(np.int64), names, classes, True)
     said = "the targets are whole numbers written as floats and are read as classes; --task regression if they are not"
@@ -119,13 +119,13 @@ def _floats(values: np.ndarray, task: str, names: Sequence[str], classes: int | 
 
 
 def _check_size(values: np.ndarray) -> None:
-    """Raises TargetError for whole numbers that int64 does not hold."""
+    """Raises TargetError for integers too large for int64."""
     if values.dtype.kind in "uf" and len(high := np.flatnonzero(abs(values.astype(np.float64)) >= 2.0**63)):
         raise TargetError(int(high[0]), f"label {values[high[0]]} is too large for a class")
 
 
 def _whole(values: np.ndarray, names: Sequence[str], classes: int | None, declared: bool) -> Targets:
-    """Whole numbers, or booleans: the classes that are declared, or those that occur."""
+    """Integers or booleans: the declared classes, or those that occur."""
     _check_size(values)
     booleans = values.dtype.kind == "b"
     values = values.astype(np.int64)
@@ -145,14 +145,13 @@ def _whole(values: np.ndarray, names: Sequence[str], classes: int | None, declar
     if not declared and found[0] == -1 and found.tolist() != [-1, 1]:
         raise TargetError(
             int(low[0]),
-            "label -1: leave such samples out where it stands for a hidden label, or say --task classification where "
-            "it is a class",
+            "label -1: remove such samples if it means a hidden label, or set --task classification if it is a class",
         )
     gaps = len(found) <= found[-1] - found[0]
     if not declared and len(found) > FEW_VALUES and len(values) < (REPEATED if gaps else 2) * len(found):
         raise ConfigError(
             f"the targets are whole numbers that hardly repeat ({len(found)} different ones in {len(values)} samples): "
-            "say --task regression where they are numbers, or --task classification where they are classes"
+            "set --task regression if they are numbers, or --task classification if they are classes"
         )
     if booleans:
         return Targets(compact.reshape(-1), "classification", len(found), tuple(str(bool(value)) for value in found))
@@ -162,7 +161,7 @@ def _whole(values: np.ndarray, names: Sequence[str], classes: int | None, declar
 
 
 def _compact(values: np.ndarray, found: np.ndarray, compact: np.ndarray) -> Targets:
-    """Labels with gaps, from another number than 0, or of text: classes in ascending order of what occurs."""
+    """Labels with gaps, not from 0, or of text: classes in ascending order of the labels."""
     names = tuple(map(str, found))
     dense = found.dtype.kind == "i" and len(found) > 2 and found[-1] - found[0] == len(found) - 1
     line = f"labels {f'{names[0]} to {names[-1]}' if dense else _listed(names)} are classes 0 to {len(names) - 1}"
@@ -170,7 +169,7 @@ def _compact(values: np.ndarray, found: np.ndarray, compact: np.ndarray) -> Targ
 
 
 def _rows(values: np.ndarray, task: str, names: Sequence[str], classes: int | None) -> Targets:
-    """Several values for each sample: one class as a one-hot row, several labels at once, or numbers."""
+    """Several values per sample: a class as a one-hot row, multiple labels, or numbers."""
     kind, shape = values.dtype.kind, list(values.shape[1:])
     understood = "a row of 0 and 1 for several labels at once, or (--task regression) numbers are understood"
     if kind in "US":
@@ -183,13 +182,13 @@ def _rows(values: np.ndarray, task: str, names: Sequence[str], classes: int | No
         return _several(values, task, names)
     row = int(np.flatnonzero(~binary)[0])
     if task != "auto":
-        raise TargetError(row, f"target {values[row].tolist()} is no row of 0 and 1, which data.task = {task} needs")
+        raise TargetError(row, f"target {values[row].tolist()} is not a row of 0 and 1, which data.task = {task} needs")
     if kind != "f":
         raise ConfigError(f"the targets are {shape} whole numbers for each sample: {understood}")
     if ((values >= 0) & (values <= 1)).all() and np.allclose(values.sum(axis=1), 1, atol=1e-4):
         raise ConfigError(
-            "the targets look like shares of classes, which add up to 1: bring the class itself, or say --task "
-            "regression where they are numbers to predict"
+            "the targets look like shares of classes, which add up to 1: pass the class itself, or set --task "
+            "regression if they are numbers to predict"
         )
     return _numbers(values)
 
@@ -214,7 +213,7 @@ def _several(values: np.ndarray, task: str, names: Sequence[str]) -> Targets:
 
 
 def _of_each(names: Sequence[str], count: int) -> tuple[str, ...]:
-    """The names, where there is one for each."""
+    """The names, if there is one for each."""
     return tuple(names) if len(names) == count else ()
 
 

@@ -1,6 +1,6 @@
-"""Where data sets come from: one module per data set, or per format where several have the same.
+"""Data sources: one module per data set, or per format if several data sets share it.
 
-A module holds `Options` (the keys `data.*` that it takes beside those of all) and `source(config, options, progress)`.
+A module holds `Options` (its own keys `data.*`) and `source(config, options, progress)`.
 """
 
 from collections.abc import Mapping
@@ -31,12 +31,12 @@ FORMATS = {
     "csv": ("csv:PATH",),
     "factory": (),
 }
-"""Modules that serve other names than their own."""
-OWN = "package.module:factory, a function that reads it (docs/data.md)"
+"""Modules that serve several names."""
+OWN = "package.module:factory, a function that returns the data (docs/data.md)"
 FILES = {".csv": "csv:{}", ".parquet": "parquet:{}"} | dict.fromkeys(
     (".npz", ".npy", ".pt", ".pth", ".pkl", ".h5"), OWN
 )
-"""How a file is named, by its ending."""
+"""How to name a file, by its ending."""
 
 
 def _served() -> Mapping[str, str]:
@@ -54,12 +54,12 @@ SETS = Table("data set", group="fedbench.data", own=_served(), also=(FACTORY,), 
 
 
 def names() -> list[str]:
-    """What `data.name` may be."""
+    """The legal values of `data.name`."""
     return sorted(SETS.names(), key=lambda name: (":" in name, name))
 
 
 def find_source(config: DataConfig, progress: OnProgress | None = None) -> Source:
-    """The source that a configuration names; published files that are missing are downloaded. Raises ConfigError."""
+    """The configured source; downloads missing published files. Raises ConfigError."""
     found, path = load(config.name), path_of(config.name)
     if not isinstance(found, ModuleType):
         from fedbench.data.sources import factory
@@ -77,7 +77,7 @@ def load(name: str) -> Any:
     if hint and own not in SETS.names() and ":" not in name:
         raise ConfigError(f"unknown data set '{name}': write {hint.format(name)}")
     if own != name and name.endswith(":"):
-        raise ConfigError(f"--data {name} names no path: give one, for example --data {name}pictures")
+        raise ConfigError(f"--data {name} has no path: give one, for example --data {name}pictures")
     return SETS.load(own)
 
 
@@ -93,17 +93,17 @@ def path_of(name: str) -> str:
 
 
 def published_of(name: str) -> "Published | None":
-    """What is known of a set that its makers publish; None for other sets. Raises ConfigError for unknown names."""
+    """Facts about a published set; None for other sets. Raises ConfigError for unknown names."""
     return getattr(load(name), "PUBLISHED", {}).get(name) if own_name(name) in SETS.own else None
 
 
 def published_names() -> list[str]:
-    """The sets that their makers publish."""
+    """The published sets."""
     return [name for name in sorted(SETS.own) if published_of(name)]
 
 
 def checked_data_options(config: DataConfig, kind: type[Section]) -> Section:
-    """The further keys `data.*`, which the chosen source must know."""
+    """The source's own keys `data.*`. Raises ConfigError for unknown ones."""
     known = kind.model_fields
     for key in config.options:
         if key not in known and kind.model_config.get("extra") != "allow":

@@ -66,7 +66,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """CIFAR-100 with its 100 fine classes."""
+    """CIFAR-100 has its 100 fine classes."""
     check_pickles(PUBLISHED[name], folder)
     kind = pickle_kind(name)
     here = type(kind.__name__, (kind,), {"base_folder": folder.name})

@@ -1,11 +1,11 @@
 """CIFAR-10-C: the published .npy files; each corruption type is a domain.
 
-The published images are corrupted copies of CIFAR-10's test images and there is no corrupted training part. So every
-fifth test image (index % 5 == 4), the same in all types, is a test image here and the others are training images: no
-picture is in both, however it is corrupted.
+The published images are corrupted copies of CIFAR-10's test images; there is no corrupted training part. So every fifth
+test image (index % 5 == 4), the same in all types, is a test image here, and the others are training images: no picture
+is in both, under any corruption.
 
-They are only read, never made from CIFAR-10: the libraries of such corruptions carry the severities of ImageNet-C
-(Gaussian noise with deviation .38 at severity 5; here .10), so theirs would be another data set.
+The files are read, never generated from CIFAR-10: libraries of such corruptions use the severities of ImageNet-C
+(Gaussian noise with deviation .38 at severity 5; here .10), which would give another data set.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ COMMON_CORRUPTIONS: tuple[Corruption, ...] = (
     *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
     *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
 )
-"""The fifteen types of the benchmark, in its order."""
+"""The fifteen types of the benchmark, in order."""
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SEVERITIES = 5
 
@@ -57,7 +57,7 @@ SEVERITIES = 5
 class Options(Section):
     """Keys `data.*` of CIFAR-10-C."""
 
-    severity: int = Field(5, ge=1, le=SEVERITIES, description="strength of the corruption")
+    severity: int = Field(5, ge=1, le=SEVERITIES, description="severity of the corruption")
     corruptions: list[Corruption] = Field(
         [*COMMON_CORRUPTIONS], min_length=1, description="corruption types (default: the fifteen of the benchmark)"
     )
@@ -71,7 +71,7 @@ class Options(Section):
     @classmethod
     def _distinct(cls, value: list[str]) -> list[str]:
         if len(set(value)) != len(value):
-            raise ValueError("each corruption once")
+            raise ValueError("give each corruption once")
         return value
 
 
@@ -127,7 +127,7 @@ def corrupted_blocks(files: list[np.ndarray], labels: np.ndarray, test: np.ndarr
 
 
 def map_array(path: Path) -> Any:
-    """The array in a .npy file, mapped. Raises ConfigError."""
+    """Maps the array in a .npy file. Raises ConfigError."""
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; data.corruptions names types that are there")
     try:
@@ -145,7 +145,7 @@ def label_array(path: Path) -> np.ndarray:
     labels = checked_labels(str(path), np.asarray(found), count, len(CIFAR10_CLASSES))
     differs = np.flatnonzero((labels.reshape(SEVERITIES, -1) != labels[: count // SEVERITIES]).any(axis=0))
     if len(differs):
-        raise ConfigError(f"{path}, row {differs[0]}: not the same label at every severity")
+        raise ConfigError(f"{path}, row {differs[0]}: different labels at different severities")
     return labels
 
 

@@ -1,7 +1,6 @@
-"""CINIC-10: folders train, valid and test of ten class folders; where an image comes from (CIFAR-10, ImageNet) is its
-domain.
+"""CINIC-10: folders train, valid and test of ten class folders; an image's origin (CIFAR-10, ImageNet) is its domain.
 
-The published validation part is joined to the training part, unless data.join_val is false.
+The published validation part is added to the training part, unless data.join_val is false.
 """
 
 from pathlib import Path
@@ -39,7 +38,7 @@ PUBLISHED = {
 class Options(Section):
     """Keys `data.*` of CINIC-10."""
 
-    join_val: bool = Field(True, description="count the published validation part to the training part")
+    join_val: bool = Field(True, description="add the published validation part to the training part")
 
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
@@ -52,7 +51,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 
 def listed_items(part: Path) -> list[Item]:
-    """The images of a part, class by class. Raises ConfigError."""
+    """The images of a part by class. Raises ConfigError."""
     check_names(part, [folder.name for folder in subfolders(part)], CIFAR10_CLASSES)
     return [
         Item(file, label, str(file), CINIC_DOMAINS.index("cifar10" if file.name.startswith("cifar10-") else "imagenet"))

@@ -1,7 +1,7 @@
-"""A table as CSV: a row for each sample, a column with the target, perhaps one that says whose sample it is.
+"""A CSV table: a row per sample, a target column, and optionally a user column.
 
-Numbers are features, truth values 0 and 1, columns of text categories, a feature for each of their values. One file, of
-which every fifth row is for testing, or a folder with a file for the train and one for the test part.
+Numbers are features, truth values 0 and 1; columns of text are categories, with a feature per value. One file, of which
+every fifth row is for testing, or a folder with one file for the train and one for the test part.
 """
 
 import re
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none")
-"""What tables say where there is no number."""
+"""Texts for missing numbers in tables."""
 READ: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False}
-"""Only empty cells are missing, as NA may be a name; pandas guesses the type of a column from all of it."""
+"""Only empty cells are missing, because NA may be a name; pandas infers the type of a column from all of it."""
 DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?")
 OTHER_SEPARATORS = (";", "\t", "|")
 MOST_CATEGORIES = 50
-"""Different values of a column of text that is read as categories."""
+"""Maximum number of different values of a text column read as categories."""
 
 
 class Options(Section):
     """Keys `data.*` of a table."""
 
-    label: str | None = Field(None, description="column with the target (default: the one that looks like it)")
+    label: str | None = Field(None, description="target column (default: the one that looks like it)")
     user: str | None = Field(
-        None, description="column that says whose sample a row is (default: the one that looks like it, if any)"
+        None, description="column with the user of each row (default: the one that looks like it, if any)"
     )
-    drop: list[str] = Field([], description="columns to leave out")
+    drop: list[str] = Field([], description="columns to omit")
 
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
@@ -53,13 +53,13 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 
 def find_part_files(path: Path) -> dict[str, Path]:
-    """The file of each part; one part `train` where there is one file. Raises ConfigError."""
+    """The file of each part; only `train` for a single file. Raises ConfigError."""
     if path.is_file():
         return {"train": path}
     files = {part: path / f"{part}.csv" for part in ("train", "test")}
     for file in files.values():
         if not file.is_file():
-            raise ConfigError(f"data csv:{path}: no such file, and no folder with train.csv and test.csv")
+            raise ConfigError(f"data csv:{path}: neither a file nor a folder with train.csv and test.csv")
     return files
 
 
@@ -67,7 +67,7 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
     first, *others = (load_table(file, str if len(files) > 1 else None) for file in files.values())
     for table in others:
         if other := sorted({*first.columns} ^ {*table.columns}):
-            raise ConfigError(f"data csv:{path}: train.csv and test.csv have other columns: one lacks {other[0]}")
+            raise ConfigError(f"data csv:{path}: train.csv and test.csv have different columns: one lacks {other[0]}")
     whole = with_numbers(with_one_type([first, *others]) if others else first)
     where = f"data csv:{path}"
     rows = TableRows(
@@ -105,13 +105,13 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
 
 @dataclass(frozen=True)
 class TableRows:
-    """Where rows of a whole table stand. files: name and number of rows of each."""
+    """The places of rows of the combined table. files: name and number of rows of each."""
 
     where: str
     files: list[tuple[str, int]]
 
     def place(self, row: int) -> str:
-        """As a reader counts, from 1 and without the line of names."""
+        """The row as a reader counts, from 1 and without the header line."""
         for name, count in self.files:
             if row < count:
                 return f"{self.where}{f'/{name}' if len(self.files) > 1 else ''}, row {row + 1}"
@@ -120,7 +120,7 @@ class TableRows:
 
 
 def load_table(file: Path, types: type | None = None) -> "DataFrame":
-    """A file as a table. types: of all columns, if said. Raises ConfigError."""
+    """Reads a file as a table. types: of all columns, if set. Raises ConfigError."""
     import pandas as pd
 
     try:
@@ -136,7 +136,7 @@ def load_table(file: Path, types: type | None = None) -> "DataFrame":
 
 
 def with_one_type(tables: "list[DataFrame]") -> "DataFrame":
-    """Tables of text, one below the other, whose columns have one type throughout."""
+    """Concatenates tables of text, with one type per column."""
     import pandas as pd
 
     text = pd.concat(tables, ignore_index=True).to_csv(index=False)
@@ -144,7 +144,7 @@ def with_one_type(tables: "list[DataFrame]") -> "DataFrame":
 
 
 def with_numbers(table: "DataFrame") -> "DataFrame":
-    """Columns of numbers as such, where some cells say that there is none."""
+    """Converts columns of numbers in which some cells mark missing numbers."""
     import pandas as pd
 
     for name in table.columns:
@@ -168,14 +168,14 @@ def columns_of(where: str, table: "DataFrame", options: Options) -> tuple[str, s
 
 
 def columns_text(label: str, user: str | None, left_out: list[str]) -> str:
-    """Which columns are no features."""
+    """Says which columns are not features."""
     line = f"column {label} is the target"
-    line += f", {user} says whose sample a row is" if user else ""
+    line += f", {user} is the user of a row" if user else ""
     return line + (f"; left out: {', '.join(left_out)}" if left_out else "")
 
 
 def owners_of(column: "Series") -> np.ndarray:
-    """Whose sample each row is: whole numbers, which are ordered as such, also where they read 1.0, or text."""
+    """The user of each row: integers (also written as 1.0), which are ordered numerically, or text."""
     import pandas as pd
 
     if pd.api.types.is_float_dtype(column) and (column == column.round()).all() and column.abs().max() < 2**53:
@@ -193,12 +193,12 @@ def check_whole(rows: TableRows, column: "Series") -> None:
 
 
 def encode_features(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
-    """Features float32 [rows, D], and how columns of text were read. Raises ConfigError."""
+    """Features float32 [rows, D], and how text columns were read. Raises ConfigError."""
     import pandas as pd
 
     where = rows.where
     if not len(table.columns):
-        raise ConfigError(f"{where}: no columns beside the target")
+        raise ConfigError(f"{where}: no columns besides the target")
     parts, categories = [], []
     for name in table.columns:
         column = table[name]
@@ -232,7 +232,7 @@ def targets_of(column: "Series") -> np.ndarray:
 
 
 def table_targets(rows: TableRows, order: np.ndarray, task: str, values: np.ndarray) -> Targets:
-    """order: of each target its row in the whole table. Raises ConfigError."""
+    """order: the row in the combined table of each target. Raises ConfigError."""
     try:
         return read_targets(values, task)
     except TargetError as error:

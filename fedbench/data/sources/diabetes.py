@@ -1,4 +1,4 @@
-"""scikit-learn's diabetes data: 442 patients with 10 features, and how far the disease went in a year.
+"""scikit-learn's diabetes data: 442 patients with 10 features, and the disease progression after one year.
 
 Source: Efron, Hastie, Johnstone and Tibshirani, "Least angle regression", Annals of Statistics 2004.
 """
@@ -24,7 +24,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 
 def read() -> Content:
-    """Every fifth patient (index % 5 == 4) is for testing. Targets are in deviations from the training part's mean."""
+    """Every fifth patient (index % 5 == 4) is for testing. Targets are standardised by the training part."""
     from sklearn.datasets import load_diabetes
 
     features, progress = load_diabetes(return_X_y=True, scaled=False)

@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: 1,797 grey images of 8x8, shipped inside the library."""
+"""scikit-learn's handwritten digits: 1,797 greyscale images of 8x8, included in the library."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 
 def read() -> Content:
-    """Every fifth image (index % 5 == 4) is a test image. Values 0..16 are stored times 15."""
+    """Every fifth image (index % 5 == 4) is a test image. Values 0..16 are multiplied by 15."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()

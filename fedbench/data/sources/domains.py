@@ -1,8 +1,8 @@
-"""Office-Caltech10, DomainNet's ten classes and PACS: folders DOMAIN/CLASS of images, with or without lists of parts.
+"""Office-Caltech10, DomainNet's ten classes and PACS: folders DOMAIN/CLASS of images, with or without split lists.
 
-A set's own lists decide the parts where they are there for every domain: DomainNet's DOMAIN_train.txt and
-DOMAIN_test.txt, PACS' DOMAIN_train_kfold.txt and DOMAIN_crossval_kfold.txt, or one splits.csv with the columns path and
-part (train or test). Without lists every fifth image of each class in each domain is a test image.
+A set's own lists define the parts if they exist for every domain: DomainNet's DOMAIN_train.txt and DOMAIN_test.txt,
+PACS' DOMAIN_train_kfold.txt and DOMAIN_crossval_kfold.txt, or one splits.csv with the columns path and part (train or
+test). Without lists every fifth image of each class in each domain is a test image.
 """
 
 from collections.abc import Iterator
@@ -37,8 +37,8 @@ SPLITS_FILE = "splits.csv"
 class FolderLayout:
     """domains, classes: names of folders, in the order of their numbers. size: pixels a side, None as published.
 
-    images: how many were published, 0 where that depends on the lists. lists: suffixes of the lists of training and
-    test images.
+    images: the published number, 0 if it depends on the lists. lists: suffixes of the lists of training and test
+    images.
     """
 
     domains: tuple[str, ...]
@@ -81,7 +81,7 @@ LAYOUTS = {
     ),
 }
 DOMAINNET = "http://csr.bu.edu/ftp/visda/2019/multi-source/"
-# MD5 of the archives and of the lists, in the order of the domains. Clipart and painting are the cleaned versions.
+# MD5 of the archives and of the lists, in domain order. Clipart and painting are the cleaned versions.
 DOMAINNET_ARCHIVES = {
     "groundtruth/clipart.zip": "cd0d8f2d77a4e181449b78ed62bccf1e",
     "infograph.zip": "720380b86f9e6ab4805bb38b6bd135f8",
@@ -107,7 +107,7 @@ DOMAINNET_LISTS = {
 
 
 PACS_SIDE = 227
-"""Pixels of a side of an image as PACS was published."""
+"""Side length of PACS images as published, in pixels."""
 
 
 class Options(Section):
@@ -177,7 +177,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 
 def check_parts(folder: Path, layout: FolderLayout, parts: TwoParts) -> None:
-    """Every domain has images in both parts."""
+    """Checks that every domain has images in both parts."""
     for word, items in zip(("training", "test"), parts, strict=True):
         present = {item.domain for item in items}
         for number, domain in enumerate(layout.domains):
@@ -196,17 +196,17 @@ def by_turns(folder: Path, layout: FolderLayout) -> TwoParts:
 
 
 def by_lists(folder: Path, layout: FolderLayout) -> TwoParts:
-    """Lines `DOMAIN/CLASS/FILE NUMBER`; the number must always go with the same class."""
+    """Lines `DOMAIN/CLASS/FILE NUMBER`; each class must always have the same number."""
     parts: TwoParts = ([], [])
     seen, numbers = SeenFiles(), dict[str, str]()
     for part, suffix in enumerate(layout.lists):
         for domain in layout.domains:
             path = folder / f"{domain}{suffix}"
             if not path.is_file():
-                raise ConfigError(f"{path}: no such file, though the set has other lists")
+                raise ConfigError(f"{path}: missing, but the set has other lists")
             for row in read_list(path, " "):
                 if len(row.values) != 2 or not row.values[1].isdigit():
-                    raise ConfigError(f"{row.where}: a path and a class number are expected")
+                    raise ConfigError(f"{row.where}: expected a path and a class number")
                 item = listed_item(folder, layout, row.values[0], row, seen)
                 if PurePosixPath(row.values[0]).parts[:1] != (domain,):
                     raise ConfigError(f"{row.where}: {row.values[0]} is not of the domain {domain}")
@@ -218,7 +218,7 @@ def by_lists(folder: Path, layout: FolderLayout) -> TwoParts:
 
 
 def check_number(numbers: dict[str, str], name: str, row: ListedImage) -> None:
-    """Folders and numbers of a list must say the same."""
+    """Checks that folders and numbers of a list agree."""
     given = row.values[1]
     if numbers.setdefault(name, given) != given:
         raise ConfigError(f"{row.where}: class {name} has number {given}, before it had {numbers[name]}")
@@ -227,14 +227,14 @@ def check_number(numbers: dict[str, str], name: str, row: ListedImage) -> None:
 
 
 def by_table(folder: Path, layout: FolderLayout) -> TwoParts:
-    """splits.csv: columns path and part, whatever else there is."""
+    """splits.csv: columns path and part; others are ignored."""
     parts, seen = dict[str, list[Item]](train=[], test=[]), SeenFiles()
     for path, part, row in listed_rows(folder / SPLITS_FILE):
         if part not in parts:
-            raise ConfigError(f"{row.where}: part {part!r}; train or test is expected")
+            raise ConfigError(f"{row.where}: part {part!r}; expected train or test")
         item = listed_item(folder, layout, path, row, seen)
         if item is None:
-            raise ConfigError(f"{row.where}: {path} is of no class of this set")
+            raise ConfigError(f"{row.where}: {path} is not in a class of this set")
         parts[part].append(item)
     return parts["train"], parts["test"]
 
@@ -242,20 +242,20 @@ def by_table(folder: Path, layout: FolderLayout) -> TwoParts:
 def listed_rows(path: Path) -> Iterator[tuple[str, str, ListedImage]]:
     header, *rows = read_list(path, ",")
     if not {"path", "part"} <= set(header.values):
-        raise ConfigError(f"{header.where}: columns path and part are expected, not {', '.join(header.values)}")
+        raise ConfigError(f"{header.where}: expected columns path and part, not {', '.join(header.values)}")
     at = [header.values.index(name) for name in ("path", "part")]
     for row in rows:
         if len(row.values) != len(header.values):
-            raise ConfigError(f"{row.where}: {len(row.values)} values, {len(header.values)} are expected")
+            raise ConfigError(f"{row.where}: {len(row.values)} values, expected {len(header.values)}")
         yield row.values[at[0]], row.values[at[1]], row
 
 
 def listed_item(folder: Path, layout: FolderLayout, path: str, row: ListedImage, seen: SeenFiles) -> Item | None:
-    """The item of a listed file; None for a class that the set leaves out. Raises ConfigError."""
+    """The item of a listed file; None for classes not in the set. Raises ConfigError."""
     place = path_below(folder, path, row.where)
     domain, name, *rest = (*PurePosixPath(path).parts, "", "")[:3]
     if domain not in layout.domains or not rest[0]:
-        raise ConfigError(f"{row.where}: {path} does not read DOMAIN/CLASS/FILE")
+        raise ConfigError(f"{row.where}: {path} is not DOMAIN/CLASS/FILE")
     if name not in layout.classes:
         return None
     file = seen.add(place, row.where)

@@ -1,12 +1,12 @@
-"""Any map-style data set: a function package.module:factory that makes its two parts.
+"""Any map-style data set: a function package.module:factory that returns its two parts.
 
-`factory(train: bool)` gives a part per call, `factory()` the pair (train, test). A part is a map-style data set, or a
-tuple of arrays (samples, targets) or (samples, targets, domains). An item is (sample, target), (sample, target, domain)
-or a dict. What samples are (`data.kind`): PIL images and uint8 arrays are images, other whole numbers are tokens,
-floats are features. What targets are (`data.task`): one class (whole numbers, booleans, text, one-hot rows), several
-labels at once (rows of 0 and 1), or numbers. A domain, such as the person whose sample it is, is text or a number;
-where a part names its `classes` or `domains`, its numbers are places in that list, and both parts are matched by name.
-Further keys `data.*` are arguments of the factory, which gets them before fedbench does.
+`factory(train: bool)` returns one part, `factory()` the pair (train, test). A part is a map-style data set, or a tuple
+of arrays (samples, targets) or (samples, targets, domains). An item is (sample, target), (sample, target, domain) or a
+dict. Kinds of samples (`data.kind`): PIL images and uint8 arrays are images, other integers tokens, floats features.
+Tasks (`data.task`): one class (integers, booleans, text, one-hot rows), multiple labels (rows of 0 and 1), or numbers.
+A domain, such as the user, is text or a number; if a part names its `classes` or `domains`, its numbers index that
+list, and both parts are matched by name. Further keys `data.*` are arguments of the factory, which take precedence over
+fedbench's keys.
 """
 
 import hashlib
@@ -29,19 +29,21 @@ from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError, RunError, nearest
 
 SHARE_OF_COPIES = 0.1
-"""Of the test samples, which are training samples too, from which on that is said."""
+"""Report test samples that are also training samples from this share on."""
 
 
 class Reading(Section):
-    """Keys `data.*` of how items are read, where the factory has no argument of that name."""
+    """Keys `data.*` for reading items, unless the factory has an argument of that name."""
 
-    kind: SampleKind | None = Field(None, description="what the samples are (default: by their type, see the docs)")
+    kind: SampleKind | None = Field(None, description="kind of the samples (default: by their type, see the docs)")
     classes: int | None = Field(
         None, ge=1, description="number of classes (default: the data set's `classes`, or by the labels)"
     )
-    sample: str | None = Field(None, description="key of the sample, where items are dicts (default: a usual name)")
-    label: str | None = Field(None, description="key of the target, where items are dicts (default: a usual name)")
-    user: str | None = Field(None, description="key of the domain or user, where items are dicts (default: likewise)")
+    sample: str | None = Field(None, description="key of the sample in items that are dicts (default: a usual name)")
+    label: str | None = Field(None, description="key of the target in items that are dicts (default: a usual name)")
+    user: str | None = Field(
+        None, description="key of the domain or user in items that are dicts (default: a usual name)"
+    )
 
 
 def source(config: DataConfig, factory: Any) -> Source:
@@ -66,7 +68,7 @@ def source(config: DataConfig, factory: Any) -> Source:
 
 
 def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading]:
-    """The factory's arguments, and how its items are read. Raises ConfigError."""
+    """The factory's arguments, and how to read its items. Raises ConfigError."""
     accepted = inspect.signature(factory).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
     given = dict(config.options) | ({"root": config.root} if config.root else {})
@@ -82,7 +84,7 @@ def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any],
 
 
 def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tuple[Any, Any]:
-    """The two parts that the factory makes. Raises ConfigError."""
+    """The two parts from the factory. Raises ConfigError."""
     try:
         if "train" in inspect.signature(factory).parameters:
             return factory(train=True, **options), factory(train=False, **options)
@@ -95,7 +97,7 @@ def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tup
         train, test = parts
     except (TypeError, ValueError):
         raise ConfigError(
-            f"data {config.name}: factory(train: bool), or factory() that returns (train, test), is expected"
+            f"data {config.name}: expected factory(train: bool), or factory() that returns (train, test)"
         ) from None
     return train, test
 
@@ -142,13 +144,13 @@ def read(config: DataConfig, train: GivenPart, test: GivenPart, count: int | Non
 
 
 class Copies:
-    """Counts the test samples that are training samples too, as where each part draws its rows anew."""
+    """Counts test samples that are also training samples, for example because each part draws its rows again."""
 
     def __init__(self, train: int) -> None:
         self.train, self.rows, self.known, self.found = train, 0, set[bytes](), 0
 
     def among(self, found: Iterator[Block]) -> Iterator[Block]:
-        """The blocks as they are."""
+        """Passes the blocks through."""
         for block in found:
             for sample in block.samples:
                 digest = hashlib.blake2b(sample.tobytes(), digest_size=8).digest()
@@ -160,7 +162,7 @@ class Copies:
             yield block
 
     def remarks(self) -> Iterator[str]:
-        """Says so where they are many."""
+        """A remark if they are many."""
         tests = self.rows - self.train
         if self.found > SHARE_OF_COPIES * tests:
             yield (
@@ -170,7 +172,7 @@ class Copies:
 
 
 def matched_classes(train: GivenPart, test: GivenPart) -> tuple[tuple[str, ...], np.ndarray | None]:
-    """Names of all classes, and the number of each class of the test part in them where it has others."""
+    """Names of all classes, and the numbers of the test part's classes if they differ."""
     if not train.classes or not test.classes or test.classes == train.classes:
         return train.classes or test.classes, None
     names = (*train.classes, *(name for name in test.classes if name not in train.classes))
@@ -179,7 +181,7 @@ def matched_classes(train: GivenPart, test: GivenPart) -> tuple[tuple[str, ...],
 
 @dataclass(frozen=True)
 class TargetReader:
-    """Reads the targets of all rows, and says where one is wrong. named: how many classes the train part names."""
+    """Reads the targets of all rows and locates errors. named: the number of classes that the train part names."""
 
     name: str
     train: int
@@ -204,7 +206,7 @@ class TargetReader:
             raise ConfigError(f"data {self.name}: {error}") from None
 
     def _by_name(self, values: np.ndarray) -> np.ndarray:
-        """Both parts may number their classes in another order: the names count."""
+        """Matches classes by name if the parts number them differently."""
         assert self.matched is not None
         known = self.named or 0
         high = np.flatnonzero(values[: self.train] >= known)
@@ -221,8 +223,10 @@ class TargetReader:
         return np.concatenate([values[: self.train], self.matched[own.astype(np.int64)]])
 
     def _columns_by_name(self, values: np.ndarray) -> np.ndarray:
-        """The same of labels that have a column each."""
+        """Matches labels with a column each by name."""
         assert self.matched is not None
         if sorted(self.matched) != [*range(values.shape[1])]:
-            raise ConfigError("train and test part name other labels; the same are needed where each has a column")
+            raise ConfigError(
+                "train and test part name different labels; they must be the same if each label has a column"
+            )
         return np.concatenate([values[: self.train], values[self.train :][:, np.argsort(self.matched)]])

@@ -1,4 +1,4 @@
-"""Folders of image files: CLASS, DOMAIN/CLASS or CLIENT/PART/CLASS, the first two once for all or below each part."""
+"""Folders of image files: CLASS or DOMAIN/CLASS, unsplit or below each part, or CLIENT/PART/CLASS."""
 
 import os
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from fedbench.errors import ConfigError
 TRAIN = ("train", "training")
 VAL = ("val", "valid", "validation", "dev")
 TEST = ("test", "testing")
-"""Names of the folders of the three parts."""
+"""Folder names of the three parts."""
 
 BESIDE_IMAGES = ("Thumbs.db", "desktop.ini")
-"""Files that file managers write."""
+"""Files created by file managers."""
 
 Listing = dict[str, dict[str, list[Path]]]
-"""Image files by domain (one without a name where there are none) and class, all in ascending order."""
+"""Image files by domain (one without a name if there are none) and class, in ascending order."""
 
 
 class Options(Section):
@@ -33,16 +33,16 @@ class Options(Section):
 
     size: int | None = Field(None, ge=1, description="resize every image to size x size pixels")
     domains: bool | None = Field(
-        None, description="whether folders are DOMAIN/CLASS (default: if all have the same class folders, two or more)"
+        None, description="whether folders are DOMAIN/CLASS (default: if all have the same two or more class folders)"
     )
     test_part: Literal["test", "val"] | None = Field(
-        None, description="folder with the test images (default: test, or val where there is no test)"
+        None, description="folder with the test images (default: test, or val if there is no test)"
     )
 
 
 @dataclass
 class FolderParts:
-    """The images of all parts, and what is to be said of how the folders were read."""
+    """The images of all parts, and remarks on how the folders were read."""
 
     train: Listing
     test: Listing
@@ -77,7 +77,7 @@ def find_parts(path: Path, options: Options) -> FolderParts:
     chosen, remarks = parts_by_folder(named, options, path)
     left_out = sorted({*below} - {folder.name for folder in chosen.values()})
     if left_out:
-        remarks.append(f"folders of {path} that are no part of the data set and left out: {', '.join(left_out)}")
+        remarks.append(f"folders of {path} that are not part of the data set and are ignored: {', '.join(left_out)}")
     if "test" not in chosen:
         found = split_by_index(named["train"], options)
         return FolderParts(found.train, found.test, remarks=[*found.remarks, *remarks])
@@ -87,14 +87,14 @@ def find_parts(path: Path, options: Options) -> FolderParts:
         check_known(listed["train"], listed[part], folder)
     for domain in listed["train"]:
         if domain not in listed["test"]:
-            raise ConfigError(f"{chosen['test'] / domain}: no folder of this domain, though the training part has it")
+            raise ConfigError(f"{chosen['test'] / domain}: no folder of this domain, but the training part has one")
     if domains and options.domains is None:
         remarks.insert(0, read_as_domains(listed["train"]))
     return FolderParts(listed["train"], listed["test"], listed.get("val", {}), remarks)
 
 
 def part_names(names: "dict[str, Path] | set[str]") -> dict[str, str]:
-    """Of these folders those of the three parts, in whatever case they are written."""
+    """The folders of the three parts among these, in any case."""
     lower = {name.lower(): name for name in names}
     parts = (("train", TRAIN), ("val", VAL), ("test", TEST))
     found = {part: [lower[n] for n in known if n in lower] for part, known in parts}
@@ -102,7 +102,7 @@ def part_names(names: "dict[str, Path] | set[str]") -> dict[str, str]:
 
 
 def parts_by_folder(named: dict[str, Path], options: Options, path: Path) -> tuple[dict[str, Path], list[str]]:
-    """Which folder is which part, and what is to be said of it. Raises ConfigError."""
+    """The folder of each part, and remarks. Raises ConfigError."""
     if options.test_part and options.test_part not in named:
         raise ConfigError(f"data.test_part = {options.test_part}: {path} has no such folder")
     if "val" in named and (options.test_part == "val" or "test" not in named):
@@ -112,7 +112,7 @@ def parts_by_folder(named: dict[str, Path], options: Options, path: Path) -> tup
 
 
 def split_by_index(path: Path, options: Options) -> FolderParts:
-    """Images without a test part: every fifth is one."""
+    """Images without a test part: every fifth is a test image."""
     domains = has_domains(path) if options.domains is None else options.domains
     found = list_images(path, domains)
     train, test = (
@@ -148,7 +148,7 @@ def are_clients(below: dict[str, Path]) -> bool:
 
 
 def of_clients(below: dict[str, Path], options: Options) -> FolderParts:
-    """The images of clients that have parts of their own."""
+    """The images of clients with their own parts."""
     found = FolderParts({}, {})
     lines = set[str]()
     for client, folder in below.items():
@@ -165,7 +165,7 @@ def of_clients(below: dict[str, Path], options: Options) -> FolderParts:
 
 
 def check_known(train: Listing, other: Listing, place: Path) -> None:
-    """Raises ConfigError for a class or domain that the training part does not have."""
+    """Raises ConfigError for a class or domain that the training part lacks."""
     known = set(classes_of(train))
     for domain, own in other.items():
         for name in own:
@@ -180,7 +180,7 @@ def classes_of(found: Listing) -> tuple[str, ...]:
 
 
 def has_domains(path: Path) -> bool:
-    """Whether all folders hold folders only, the same ones, two or more. Raises ConfigError where it is a near miss."""
+    """Whether all folders hold the same two or more folders and nothing else. Raises ConfigError for a near miss."""
     below = {folder: [own.name for own in subfolders(folder)] for folder in subfolders(path)}
     if len(below) < 2 or any(len(names) < 2 or images_in(folder) for folder, names in below.items()):
         return False
@@ -189,7 +189,7 @@ def has_domains(path: Path) -> bool:
     for folder, names in below.items():
         if any(set(first) != set(own) for own in others) and set(first).intersection(*others) and set(names) != every:
             raise ConfigError(
-                f"{folder}: no folder {min(every - set(names))}, which its neighbours have; set data.domains true "
+                f"{folder}: no folder {min(every - set(names))}, which the other folders have; set data.domains true "
                 "(DOMAIN/CLASS) or false (CLASS with folders in it)"
             )
     return all(set(first) == set(names) for names in others)
@@ -205,9 +205,9 @@ def list_images(path: Path, domains: bool) -> Listing:
 
 
 def by_class(path: Path, empty: bool = False) -> dict[str, list[Path]]:
-    """Images below each class folder; hidden files and files of other kinds are left out. Raises ConfigError.
+    """Images below each class folder; hidden files and files of other types are ignored. Raises ConfigError.
 
-    empty: whether folders without images are left out.
+    empty: whether to omit folders without images.
     """
     found = {folder.name: sorted(images_below(folder), key=Path.as_posix) for folder in subfolders(path)}
     if not found:
@@ -223,18 +223,18 @@ def images_below(folder: Path) -> Iterator[Path]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """All files in a folder and in those below it; hidden ones are left out."""
+    """All files in a folder and its subfolders, without hidden ones."""
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(place, name) for name in names if not name.startswith("."))
 
 
 def files_of_other_kinds(path: Path) -> Iterator[str]:
-    """Says how many files below a folder are no images that can be read."""
+    """Says how many files below a folder are not readable images."""
     others = sorted(file for file in files_below(path) if not is_image(file.name) and file.name not in BESIDE_IMAGES)
     if others:
         example = others[0].relative_to(path)
-        yield f"files of other kinds are left out ({len(others)}), for example {example}"
+        yield f"files of other types are ignored ({len(others)}), for example {example}"
 
 
 def read(path: Path, parts: FolderParts, options: Options) -> Content:

@@ -1,4 +1,4 @@
-"""MNIST, Fashion-MNIST and EMNIST (byclass, 62 classes): the IDX files that torchvision reads, packed or not."""
+"""MNIST, Fashion-MNIST and EMNIST (byclass, 62 classes): the IDX files that torchvision reads, compressed or not."""
 
 import gzip
 import zlib
@@ -80,13 +80,13 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """A warning names every file whose checksum is not the published one. EMNIST's images are turned upright."""
+    """Warns about every file whose checksum is not the published one. EMNIST's images are rotated upright."""
     files = [found for file in PUBLISHED[name].names if (found := find_entry(folder, file))]
     names = class_names(name)
     labels = [idx_labels(files[i], len(names)) for i in (1, 3)]
     shapes = [image_shape(files[i], files[i + 1], len(own)) for i, own in zip((0, 2), labels, strict=True)]
     if shapes[0][1:] != shapes[1][1:]:
-        raise ConfigError(f"{files[2]}: images of another size than in {files[0].name}")
+        raise ConfigError(f"{files[2]}: images of a different size than in {files[0].name}")
     parts = (image_blocks(files[i], own, upright=name == "emnist") for i, own in zip((0, 2), labels, strict=True))
     warnings = changed_warning(PUBLISHED[name], folder)
     train, test = map(len, labels)
@@ -102,7 +102,7 @@ def class_names(name: str) -> tuple[str, ...]:
 
 @contextmanager
 def open_idx(path: Path, dimensions: int) -> Iterator[tuple[BinaryIO, tuple[int, ...]]]:
-    """The file behind its header, and the shape that it announces. Raises ConfigError, also for what is read later."""
+    """The file after its header, and the announced shape. Raises ConfigError, also for later reading errors."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             start = file.read(4 + 4 * dimensions)
@@ -113,7 +113,7 @@ def open_idx(path: Path, dimensions: int) -> Iterator[tuple[BinaryIO, tuple[int,
                 raise ConfigError(f"{path}: announces {' x '.join(map(str, shape))} values")
             yield file, shape  # type: ignore[misc]
     except (OSError, EOFError, zlib.error) as error:
-        raise ConfigError(f"{path}: damaged or not whole ({first_line(error)})") from error
+        raise ConfigError(f"{path}: damaged or incomplete ({first_line(error)})") from error
 
 
 def read_header(path: Path) -> tuple[int, ...]:
@@ -123,9 +123,9 @@ def read_header(path: Path) -> tuple[int, ...]:
 
 
 def check_end(path: Path, file: BinaryIO, announced: int) -> None:
-    """Raises ConfigError where something follows; reading to the end also makes gzip compare its checksum."""
+    """Raises ConfigError for trailing data; reading to the end also makes gzip verify its checksum."""
     if file.read(1):
-        raise ConfigError(f"{path}: {announced} rows announced, more are there")
+        raise ConfigError(f"{path}: {announced} rows announced, but there are more")
 
 
 def idx_labels(path: Path, classes: int) -> np.ndarray:
@@ -143,14 +143,14 @@ def idx_labels(path: Path, classes: int) -> np.ndarray:
 
 def check_label_count(path: Path, announced: int, there: float) -> None:
     if announced != there:
-        raise ConfigError(f"{path}: {announced} rows announced, {there:g} are there")
+        raise ConfigError(f"{path}: {announced} rows announced, but there are {there:g}")
 
 
 def image_shape(image_file: Path, label_file: Path, labels: int) -> tuple[int, ...]:
-    """What the header announces, before anything is decoded."""
+    """The header's shape, before anything is decoded."""
     shape = read_header(image_file)
     if shape[0] != labels:
-        raise ConfigError(f"{label_file}: {labels} labels, and {shape[0]} images in {image_file.name}")
+        raise ConfigError(f"{label_file}: {labels} labels, but {shape[0]} images in {image_file.name}")
     return shape
 
 

@@ -1,4 +1,4 @@
-"""OrganAMNIST and OrganCMNIST: MedMNIST's .npz files. The published validation part is joined to the training part."""
+"""OrganAMNIST and OrganCMNIST: MedMNIST's .npz files. The published validation part is added to the training part."""
 
 from functools import partial
 from itertools import chain
@@ -23,13 +23,13 @@ RECORD = "https://zenodo.org/records/10519652/files/{}?download=1"
 SUMS = {"organamnist": "68e3f8846a6bd62f0c9bf841c0d9eacc", "organcmnist": "b9ceb9546e10131b32923c5bbeaea2b1"}
 MEDMNIST_DOWNLOAD_SIZES = {"organamnist": "38 MB", "organcmnist": "16 MB"}
 TRAINS = {"organamnist": 34_561, "organcmnist": 12_975}
-"""Images of the training part."""
+"""Number of training images."""
 
 
 class Options(Section):
     """Keys `data.*` of a MedMNIST set."""
 
-    join_val: bool = Field(True, description="count the published validation part to the training part")
+    join_val: bool = Field(True, description="add the published validation part to the training part")
 
 
 def medmnist_downloads(file: str, md5: str) -> tuple[Download, ...]:
@@ -54,7 +54,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """A warning names the file where its checksum is not the published one."""
+    """Warns if the file's checksum is not the published one."""
     path = folder / f"{name}.npz"
     parts = [load_part(path, part) for part in ("train", "val", "test")]
     if len({images.shape[1:] for images, _ in parts}) > 1:

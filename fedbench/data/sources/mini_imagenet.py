@@ -1,7 +1,7 @@
 """mini-ImageNet: train.csv, val.csv and test.csv (columns filename, label) and a folder of images.
 
-The published parts are 64, 16 and 20 classes that have no image in common, made for few-shot learning. All 100 classes
-are joined, and every sixth image of a class, in the order of its list, is a test image: 500 and 100 of each.
+The published parts are 64, 16 and 20 disjoint classes for few-shot learning. All 100 classes are joined, and every
+sixth image of a class, in list order, is a test image: 500 and 100 of each.
 """
 
 import re
@@ -35,7 +35,7 @@ PUBLISHED = {
 class Options(Section):
     """Keys `data.*` of mini-ImageNet."""
 
-    size: int = Field(84, ge=1, description="every image has, or is resized to, size x size pixels")
+    size: int = Field(84, ge=1, description="side length to which images are resized, in pixels")
 
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
@@ -62,13 +62,15 @@ def rows_in(path: Path) -> list[tuple[str, str, ListedImage]]:
     """(file, WordNet number, row) of every line. Raises ConfigError."""
     header, *rows = read_list(path, ",")
     if not {"filename", "label"} <= set(header.values):
-        raise ConfigError(f"{header.where}: columns filename and label are expected, not {', '.join(header.values)}")
+        raise ConfigError(f"{header.where}: expected columns filename and label, not {', '.join(header.values)}")
     at = [header.values.index(name) for name in ("filename", "label")]
     for row in rows:
         if len(row.values) != len(header.values) or not all(row.values[i] for i in at):
-            raise ConfigError(f"{row.where}: a file name and a label are expected")
+            raise ConfigError(f"{row.where}: expected a file name and a label")
         if not NUMBER.fullmatch(row.values[at[1]]):
-            raise ConfigError(f"{row.where}: label {row.values[at[1]]} is no WordNet number like n01532829")
+            raise ConfigError(f"{row.where}: label {row.values[at[1]]} is not a WordNet number like n01532829")
         if not row.values[at[0]].startswith(row.values[at[1]]):
-            raise ConfigError(f"{row.where}: {row.values[at[0]]} is not of class {row.values[at[1]]}, by its name")
+            raise ConfigError(
+                f"{row.where}: {row.values[at[0]]} does not belong to class {row.values[at[1]]} by its name"
+            )
     return [(row.values[at[0]], row.values[at[1]], row) for row in rows]

@@ -1,4 +1,4 @@
-"""Parquet files as Hugging Face lays them out: a column of encoded images, one of labels, perhaps one of domains."""
+"""Parquet files in Hugging Face layout: a column of encoded images, one of labels, optionally one of domains."""
 
 import json
 import re
@@ -37,21 +37,21 @@ SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 class Options(Section):
     """Keys `data.*` of a parquet source."""
 
-    label_column: str | None = Field(None, description="column with the labels (default: the one that looks like it)")
-    image_column: str | None = Field(None, description="column with the images (default: the one that looks like it)")
+    label_column: str | None = Field(None, description="label column (default: the one that looks like it)")
+    image_column: str | None = Field(None, description="image column (default: the one that looks like it)")
     domain_column: str | None = Field(
-        None, description="column with each image's domain, names or numbers (default: the one called domain, if any)"
+        None, description="column with each image's domain, names or numbers (default: the one named domain, if any)"
     )
     size: int | None = Field(None, ge=1, description="resize every image to size x size pixels")
-    classes: int | None = Field(None, ge=1, description="number of classes (default: by the files' names of classes)")
+    classes: int | None = Field(None, ge=1, description="number of classes (default: from the files' class names)")
     test_part: Literal["test", "val"] | None = Field(
-        None, description="part with the test images (default: test, or val where there is no test)"
+        None, description="part with the test images (default: test, or val if there is no test)"
     )
 
 
 @dataclass(frozen=True)
 class ParquetColumns:
-    """Which columns hold what, and the names of classes and domains where the files' metadata tell them."""
+    """The columns, and the names of classes and domains from the files' metadata."""
 
     image: str
     label: str
@@ -68,9 +68,9 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 
 def parquet_parts(path: Path, options: Options) -> tuple[dict[str, list[Path]], list[str]]:
-    """Files of the parts train, val and test, and what is to be said of them. Raises ConfigError.
+    """Files of the parts train, val and test, and remarks. Raises ConfigError.
 
-    One part `train` alone where the names tell no parts.
+    Only `train` if the names do not give parts.
     """
     if path.is_file():
         return {"train": [path]}, []
@@ -88,7 +88,7 @@ def parquet_parts(path: Path, options: Options) -> tuple[dict[str, list[Path]], 
 
 
 def part_of(relative: Path) -> str:
-    """train, test, val, or nothing: told by the file's name, or by the folder that it is in."""
+    """train, test, val, or nothing, by the name of the file or its folder."""
     for name in (relative.stem, *reversed(relative.parent.parts)):
         if found := PART_IN_NAME.search(name):
             part = found[1].lower()
@@ -97,7 +97,7 @@ def part_of(relative: Path) -> str:
 
 
 def chosen_parts(path: Path, parts: dict[str, list[Path]], options: Options) -> tuple[dict[str, list[Path]], list[str]]:
-    """Which files are which part, and what is to be said of it. Raises ConfigError."""
+    """The files of each part, and remarks. Raises ConfigError."""
     if set(parts) == {""}:
         return {"train": parts[""]}, []
     if "train" not in parts:
@@ -106,7 +106,7 @@ def chosen_parts(path: Path, parts: dict[str, list[Path]], options: Options) -> 
         )
     if options.test_part and options.test_part not in parts:
         raise ConfigError(f"data.test_part = {options.test_part}: {path} has no such files")
-    remarks = [f"left out, because its name tells no part: {file.relative_to(path)}" for file in parts.get("", ())]
+    remarks = [f"ignored, because its name gives no part: {file.relative_to(path)}" for file in parts.get("", ())]
     if "val" in parts and (options.test_part == "val" or "test" not in parts):
         remarks.append("the files of the validation part hold the test images")
         return {"train": parts["train"], "test": parts["val"]}, remarks
@@ -114,7 +114,7 @@ def chosen_parts(path: Path, parts: dict[str, list[Path]], options: Options) -> 
 
 
 def check_shards(files: list[Path]) -> None:
-    """One folder per part, and of numbered shards all."""
+    """Checks that each part is in one folder and no numbered shard is missing."""
     folders = sorted({file.parent for file in files})
     if len(folders) > 1:
         raise ConfigError(
@@ -126,7 +126,7 @@ def check_shards(files: list[Path]) -> None:
         for number in range(int(found[2])):
             if (number, int(found[2])) not in present:
                 missing = SHARD.sub(f"-{number:05d}-of-{found[2]}", file.name, count=1)
-                raise ConfigError(f"data parquet: {file.parent / missing} is missing, {file.name} is there")
+                raise ConfigError(f"data parquet: {file.parent / missing} is missing, but {file.name} exists")
 
 
 def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options) -> Content:
@@ -139,7 +139,7 @@ def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: 
         remarks = [*remarks, "the files have no test part: every fifth row (row % 5 == 4) is a test image"]
     domains = domain_names(rows, columns)
     hidden = "; labels that are hidden cannot be used"
-    hidden += ": data.test_part val takes the validation part for testing" if val else ""
+    hidden += ": data.test_part val uses the validation part for testing" if val else ""
 
     def items() -> Iterator[Item]:
         found = partial(items_of, columns=columns, domains=domains, classes=classes, hidden=hidden)
@@ -163,7 +163,7 @@ def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: 
 
 @contextmanager
 def open_parquet(file: Path) -> Iterator[Any]:
-    """The opened file; what goes wrong with it while it is read is a ConfigError."""
+    """The opened file; converts reading errors to ConfigError."""
     import pyarrow
     import pyarrow.parquet
 
@@ -171,7 +171,7 @@ def open_parquet(file: Path) -> Iterator[Any]:
         with pyarrow.parquet.ParquetFile(file, page_checksum_verification=True) as opened:
             yield opened
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise ConfigError(f"{file}: not a whole parquet file ({library_reason(error)})") from error
+        raise ConfigError(f"{file}: damaged or incomplete parquet file ({library_reason(error)})") from error
 
 
 def row_count(file: Path) -> int:
@@ -183,7 +183,7 @@ def row_count(file: Path) -> int:
 
 
 def agreed_columns(files: list[Path], options: Options) -> ParquetColumns:
-    """The columns of the first file, which all others must have with the same class names."""
+    """The columns of the first file, which all others must have, with the same class names."""
     first, *others = files
     columns = find_columns(first, options)
     for file in others:
@@ -213,7 +213,7 @@ def declared_names(features: dict[str, Any], column: str) -> tuple[str, ...]:
 
 
 def hugging_face_features(schema: Any) -> dict[str, Any]:
-    """What the `huggingface` metadata says of each column; nothing where there are none, or broken ones."""
+    """The `huggingface` metadata of each column; empty if missing or broken."""
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
     except (KeyError, TypeError, ValueError):
@@ -226,7 +226,7 @@ def of_kind(features: dict[str, Any], kind: str) -> list[str]:
 
 
 def pick(file: Path, schema: Any, what: str, chosen: str | None, declared: list[str], usual: tuple[str, ...]) -> str:
-    """The column that holds images, or labels."""
+    """The column of images or labels."""
     if chosen:
         if chosen not in schema.names:
             raise ConfigError(
@@ -237,7 +237,7 @@ def pick(file: Path, schema: Any, what: str, chosen: str | None, declared: list[
     for names in ([name for name in usual if name in known], known, [name for name in usual if name in schema.names]):
         if len(names) > 1:
             raise ConfigError(
-                f"{file}: {' and '.join(names)} could each be the {what}: set data.{what}_column to one of them"
+                f"{file}: {' and '.join(names)} could be the {what}: set data.{what}_column to one of them"
             )
         if names:
             return names[0]
@@ -270,7 +270,7 @@ def is_text(kind: Any) -> bool:
 
 
 def domain_names(files: Iterable[Path], columns: ParquetColumns) -> tuple[str, ...]:
-    """Names of all domains: those declared, else what the column holds in ascending order. Raises ConfigError."""
+    """Names of all domains: the declared ones, else the column's values in ascending order. Raises ConfigError."""
     if columns.domain is None or columns.domain_names:
         return columns.domain_names
     found = set()
@@ -291,7 +291,7 @@ def items_of(
 ) -> Iterator[Item]:
     """The rows of these files in order. test: only the test rows (or only the others) of files without parts.
 
-    hidden: what is said of labels of -1.
+    hidden: remark on labels of -1.
     """
     number, numbers = 0, {name: i for i, name in enumerate(domains)}
     for file in files:
@@ -306,7 +306,7 @@ def items_of(
 
 
 def parquet_domain(value: Any, columns: ParquetColumns, numbers: dict[str, int], where: str) -> int:
-    """The number of a domain, from its name or from the number that the metadata name. Raises ConfigError."""
+    """The number of a domain, from its name or its declared number. Raises ConfigError."""
     if value is None:
         raise ConfigError(f"{where}: the domain is missing")
     if columns.domain_names and isinstance(value, int):
@@ -319,7 +319,7 @@ def parquet_domain(value: Any, columns: ParquetColumns, numbers: dict[str, int],
 
 
 def cell_values(file: Path, columns: ParquetColumns) -> Iterator[tuple[bytes | None, int | None, Any]]:
-    """Encoded image, label and domain (None where there is no such column) of every row."""
+    """Encoded image, label and domain (None without such a column) of every row."""
     wanted = [name for name in (columns.image, columns.label, columns.domain) if name]
     with open_parquet(file) as opened:
         for batch in opened.iter_batches(batch_size=1024, columns=wanted):

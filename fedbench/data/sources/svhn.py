@@ -1,4 +1,4 @@
-"""SVHN: the MATLAB files that torchvision reads. The part `extra` is left alone."""
+"""SVHN: the MATLAB files that torchvision reads, without the part `extra`."""
 
 from itertools import chain
 from pathlib import Path
@@ -45,7 +45,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """A warning names a file whose checksum is not the published one."""
+    """Warns about files whose checksum is not the published one."""
     (train, train_labels), (test, test_labels) = (read_part(folder / file) for file in PUBLISHED["svhn"].names)
     if train.shape[1:] != test.shape[1:]:
         raise ConfigError(f"{folder}: images of another size in the test part")
@@ -55,11 +55,11 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 
 def read_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Images uint8 [n, H, W, 3] and labels int64 [n]; the file calls the digit 0 ten. Raises ConfigError."""
+    """Images uint8 [n, H, W, 3] and labels int64 [n]; the file stores the digit 0 as 10. Raises ConfigError."""
     found = read_variables(path)
     images, labels = found.get("X"), found.get("y")
     if images is None or labels is None or getattr(images, "ndim", 0) != 4:
-        raise ConfigError(f"{path}: the arrays X (height x width x 3 x count) and y are expected")
+        raise ConfigError(f"{path}: expected the arrays X (height x width x 3 x count) and y")
     images = checked_images(str(path), images.transpose(3, 0, 1, 2))
     return images, checked_labels(str(path), labels, len(images), classes=10, first=1) % 10
 

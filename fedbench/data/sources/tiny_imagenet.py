@@ -1,4 +1,4 @@
-"""Tiny-ImageNet: its own folder layout. The published validation part, which has labels, is the test part."""
+"""Tiny-ImageNet in its own folder layout. The published validation part, which has labels, is the test part."""
 
 from pathlib import Path
 

@@ -50,5 +50,5 @@ def test_the_largest_share_leaves_somebody(count):
 
 
 def test_a_share_that_leaves_out_nobody_is_told():
-    assert ["leaves out nobody" in line for line in trimmed(0.1).check(9, 3)] == [True]
+    assert ["leaves out none" in line for line in trimmed(0.1).check(9, 3)] == [True]
     assert [*trimmed(0.1).check(10, 3), *trimmed(0.0).check(9, 3)] == []

@@ -68,14 +68,18 @@ def test_what_arrays_cannot_say(tmp_path, changed, told):
 
 def test_files_that_cannot_be_read(tmp_path):
     path = tmp_path / "p.npz"
-    for content, told in ((None, "cannot be read"), (b"", "no whole partition"), (b"PK\x03\x04", "no whole partition")):
+    for content, told in (
+        (None, "cannot be read"),
+        (b"", "no complete partition"),
+        (b"PK\x03\x04", "no complete partition"),
+    ):
         if content is not None:
             path.write_bytes(content)
         with pytest.raises(ConfigError, match=told):
             deal(path)
     np.savez(path, **{"0/train": np.arange(3), "1/train": np.arange(3)})
-    with pytest.raises(ConfigError, match="no whole partition of seed 0"):
+    with pytest.raises(ConfigError, match="no complete partition for seed 0"):
         deal(path)
     np.savez(path, **{"0/train": np.array([object()])})
-    with pytest.raises(ConfigError, match="no whole partition of seed 0"):
+    with pytest.raises(ConfigError, match="no complete partition for seed 0"):
         deal(path)

@@ -82,7 +82,7 @@ def test_a_file_may_hold_a_partition_for_each_seed(path):
     tree = {"0": {"clients": SMALL}, "4": {"clients": SMALL[::-1], "class_counts": [[1]]}}
     assert deal(path, tree).clients[0].train.tolist() == [5, 0, 2]
     assert deal(path, seed=4).clients[0].train.tolist() == [2, 7]
-    assert "nor an entry for seed 1 is there; keys: 0, 4" in refused(path, seed=1)
+    assert "nor an entry for seed 1; keys: 0, 4" in refused(path, seed=1)
     assert deal(path, {"0": {"clients": SMALL}}, seed=1).clients[0].train.tolist() == [5, 0, 2], "one serves all"
 
 
@@ -105,8 +105,8 @@ def test_a_file_is_found_from_any_directory(path, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("tree", "told"),
     [
-        ([], "an object with a list `clients` is expected"),
-        ({}, "neither a list `clients` nor an entry for seed 0 is there; keys: none"),
+        ([], "expected an object with a list `clients`"),
+        ({}, "neither a list `clients` nor an entry for seed 0; keys: none"),
         ({"clients": []}, "`clients` must be a list of at least 1 object"),
         ({"clients": SMALL * 2}, "the file has 4 clients, partition.clients = 2; set partition.clients 4"),
         ({"clients": [SMALL[0], [1]]}, "client 1 must be an object of `train`, `test` and perhaps `val`; it has list"),
@@ -135,4 +135,4 @@ def test_files_that_cannot_be_read(path):
     assert "cannot be read (No such file or directory)" in refused(path)
     path.write_text("{")
     assert "not valid JSON (" in refused(path)
-    assert "partition.path is needed" in refused(None)
+    assert "set partition.path" in refused(None)

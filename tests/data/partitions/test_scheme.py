@@ -95,7 +95,7 @@ def test_where_the_test_images_come_from_is_said():
     (line,) = unused_key_warnings(
         resolve_scheme_options(PartitionConfig(name="dirichlet", test_size=20), one_part=False)
     )
-    assert line == "partition.test_size = 20 changes nothing: partition dirichlet does not use it with test = pooled"
+    assert line == "partition.test_size = 20 has no effect: partition dirichlet does not use it with test = pooled"
 
 
 @pytest.fixture

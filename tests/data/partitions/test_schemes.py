@@ -14,7 +14,7 @@ from tests.data.toys import EVEN, FOUR, corrupted, made
 def test_without_a_test_part_every_scheme_holds_out_its_own(name):
     one_part = made([40] * 10, [0] * 10)
     dealt = deal(one_part, name=name, clients=5, train_size=20, test_size=4, min_images=4, val=0)
-    assert dealt.warnings[0] == "the data set is not split: 25% of its images are held out for testing"
+    assert dealt.warnings[0] == "the data set has no test part: 25% of its images are held out for testing"
     for client in dealt.clients:
         assert len(client.test)
         assert not np.intersect1d(client.train, client.test).size
@@ -25,7 +25,7 @@ def test_without_a_test_part_every_scheme_holds_out_its_own(name):
 def test_options_that_a_scheme_does_not_read_are_named():
     assert deal(name="iid", clients=5).warnings == ()
     warnings = deal(name="iid", clients=5, alpha=0.1, classes=3).warnings
-    assert warnings[0] == "partition.alpha = 0.1 changes nothing: partition iid does not use it"
+    assert warnings[0] == "partition.alpha = 0.1 has no effect: partition iid does not use it"
     assert "partition.classes = 3" in warnings[1]
 
 
@@ -87,10 +87,10 @@ def test_seed_and_partition_seed():
             {"name": "practical", "min_images": 95, "max_draws": 17, "test": "part"},
             "none of 17 draws with alpha 0.5 gave each of 10 clients 95 training images and a test image",
         ),
-        ({"name": "dirichlet", "total": 1201}, "partition.total = 1201: there are 1200 images to deal"),
-        ({"name": "iid", "total": 1001}, "partition.total = 1001: there are 1000 images to deal"),
+        ({"name": "dirichlet", "total": 1201}, "partition.total = 1201: there are 1200 images; choose"),
+        ({"name": "iid", "total": 1001}, "partition.total = 1001: there are 1000 images; choose"),
         ({"name": "iid", "train_size": 101}, "10 clients with at least 101 training image(s) each need 1010"),
-        ({"name": "shards", "test": "drawn"}, "partition.test = drawn: shards does not know it"),
+        ({"name": "shards", "test": "drawn"}, "partition.test = drawn: shards does not support it"),
         ({"name": "domain"}, "partition domain: the data set has 0 domains"),
         ({"name": "domain-shards"}, "partition domain-shards: the data set has 0 domains"),
         ({"name": "corruption"}, "partition corruption: the data set has 0 domains"),
@@ -106,5 +106,5 @@ def test_impossible_requests_name_the_numbers(options, numbers):
 
 
 def test_a_missing_part_is_pooled_only_unless_told_otherwise():
-    assert "0 test images are there; set partition.test pooled" in refused(made([9], [0]), name="iid", test="part")
-    assert "0 training images are there" in refused(made([0], [9]), name="iid", test="part")
+    assert "the data have 0 test images; set partition.test pooled" in refused(made([9], [0]), name="iid", test="part")
+    assert "the data have 0 training images" in refused(made([0], [9]), name="iid", test="part")

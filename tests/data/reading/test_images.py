@@ -44,13 +44,13 @@ def test_what_is_no_image_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"here: not an image that Pillow can read \(unknown format\)"):
         decoder(1, None)(Item(b"text", 0, "here"))
     Image.fromarray(np.zeros((2, 2), np.int32)).save(tmp_path / "wide.tif")
-    with pytest.raises(ConfigError, match="here: pixels of kind I"):
+    with pytest.raises(ConfigError, match="here: pixel format I"):
         decoder(1, None)(Item(tmp_path / "wide.tif", 0, "here"))
 
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(None, "missing"), ("1", "no whole number"), (1.0, "no whole number"), (3, "0 to 2"), (-1, "0 to 2")],
+    [(None, "missing"), ("1", "not a whole number"), (1.0, "not a whole number"), (3, "0 to 2"), (-1, "0 to 2")],
 )
 def test_labels_that_are_none(value, said):
     with pytest.raises(ConfigError, match=said):

@@ -56,7 +56,7 @@ def test_domains_are_known_by_their_names():
 
     found = part(Rows([(0, 1, 1), (0, 1, "ann")]))
     assert [found.item(row).domain for row in range(2)] == ["bob", "ann"]
-    for wrong, text in (((0, 1, 2), "domain 2; a number from 0 to 1"), ((0, 1), "no domain, where the part names 2")):
+    for wrong, text in (((0, 1, 2), "domain 2; a number from 0 to 1"), ((0, 1), "no domain, but the part names 2")):
         with pytest.raises(ConfigError, match=text):
             part(Rows([wrong])).item(0)
 

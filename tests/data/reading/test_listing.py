@@ -47,7 +47,7 @@ def test_rows_of_a_list_know_where_they_stand(folder):
     assert (first.values, second.where) == (["a.png", "0"], f"{folder / 'list.txt'}, row 3")
 
 
-@pytest.mark.parametrize(("content", "said"), [(b"", "nothing in it"), (b"\xff\xfe\xff", r"cannot be read \(not text")])
+@pytest.mark.parametrize(("content", "said"), [(b"", "empty file"), (b"\xff\xfe\xff", r"cannot be read \(not text")])
 def test_lists_that_cannot_be_read(folder, content, said):
     (folder / "list.txt").write_bytes(content)
     with pytest.raises(ConfigError, match=said):
@@ -66,5 +66,5 @@ def test_a_file_is_listed_once_and_is_there(folder):
 @pytest.mark.parametrize("name", ["", "/etc/passwd", "../a.png", "a/../../b.png", "\\server", "a\0b"])
 def test_a_listed_path_stays_inside(folder, name):
     assert path_below(folder, "dogs/a.png", "row 1") == folder / "dogs/a.png"
-    with pytest.raises(ConfigError, match=r"row 1: .* is no path inside"):
+    with pytest.raises(ConfigError, match=r"row 1: .* is not a path inside"):
         path_below(folder, name, "row 1")

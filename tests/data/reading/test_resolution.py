@@ -25,7 +25,9 @@ SECONDS = 1.7e9 + np.arange(60.0)
 )
 def test_a_column_of_close_large_numbers_is_named(column):
     values = np.stack([RNG.normal(size=60), column.astype(np.float64)], 1)
-    with pytest.raises(ConfigError, match=r"^here: b goes from .* there: subtract an offset beforehand, or scale it$"):
+    with pytest.raises(
+        ConfigError, match=r"^here: b goes from .* float32: subtract an offset beforehand, or scale it$"
+    ):
         check_resolution("here", values, ["a", "b"])
 
 

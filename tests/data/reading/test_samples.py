@@ -60,7 +60,7 @@ def test_whole_numbers_are_tokens_and_that_is_said():
     for value in (np.arange(7), torch.arange(7, dtype=torch.int32), [*range(7)], np.arange(7, dtype=np.uint8)):
         kind, found = read(value)
         assert (kind, found.dtype, found.tolist()) == ("token", np.int64, [*range(7)])
-        assert "--data.kind feature where they are counts, --data.kind image where they are pixels" in remarks(value)[0]
+        assert "--data.kind feature for counts, --data.kind image for pixels" in remarks(value)[0]
 
 
 def test_floats_that_look_like_pictures_are_pictures_only_where_that_is_said():
@@ -83,7 +83,7 @@ def test_the_kind_can_be_said():
 @pytest.mark.parametrize(
     ("value", "kind", "text"),
     [
-        ("file.png", None, "the sample is a str; of a text bring its tokens"),
+        ("file.png", None, "the sample is a str; pass the tokens of a text"),
         (np.zeros(3, complex), None, "the sample is a complex128 array"),
         (np.float32(3), None, "the sample is a float32"),
         (torch.tensor(3.0), None, "a single number"),
@@ -91,12 +91,12 @@ def test_the_kind_can_be_said():
         ([[1, 2], [3]], None, "a list of unequal parts"),
         (np.full((4, 5), np.nan), None, "values that are not finite"),
         (np.array([1e300]), None, "values that are not finite"),
-        (np.full((4, 5), 256), "image", "values that are no pixels"),
-        (np.arange(4), "image", "int64 [4] is no image"),
-        (np.array([0.5]), "token", "numbers that are not whole are no tokens"),
-        (np.array([2**25]), "feature", "lose digits as float32"),
+        (np.full((4, 5), 256), "image", "values that are not pixels"),
+        (np.arange(4), "image", "int64 [4] is not an image"),
+        (np.array([0.5]), "token", "fractional numbers are not tokens"),
+        (np.array([2**25]), "feature", "lose digits in float32"),
         (np.array([2**63], np.uint64), "token", "too large"),
-        (Image.new("F", (5, 4)), None, "pixels of kind F"),
+        (Image.new("F", (5, 4)), None, "pixel format F"),
     ],
 )
 def test_what_cannot_be_read_is_named(value, kind, text):

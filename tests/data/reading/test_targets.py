@@ -107,11 +107,11 @@ def test_declared_classes_keep_their_numbers():
             CLASSES - 1,
             {},
             0,
-            "label -1: leave such samples out where it stands for a hidden label, or say --task class",
+            "label -1: remove such samples if it means a hidden label, or set --task class",
         ),
         (CLASSES - 1, {"classes": 9}, 0, "label -1 is outside the class range; 0 to 8"),
-        (CLASSES + 0.5, {"names": ("a", "b")}, 0, "label 0.5 is no whole number"),
-        (np.eye(5)[CLASSES] * 2, {"task": "multilabel"}, 0, "is no row of 0 and 1"),
+        (CLASSES + 0.5, {"names": ("a", "b")}, 0, "label 0.5 is not a whole number"),
+        (np.eye(5)[CLASSES] * 2, {"task": "multilabel"}, 0, "is not a row of 0 and 1"),
         (np.ones((4, 2)), {"task": "classification"}, 0, "several labels, or none; --task multilabel takes them"),
         (np.array(["a", "b"]), {"task": "regression"}, 0, "'a' is text"),
     ],
@@ -150,7 +150,7 @@ def test_anything_in_numbers_is_a_regression_where_that_is_said(brought):
 @pytest.mark.parametrize(
     ("brought", "text"),
     [
-        (np.arange(200.0) % 60, "60 different whole values: say --task classification"),
+        (np.arange(200.0) % 60, "60 different whole values: set --task classification"),
         (np.arange(200) * 3, "200 different ones in 200 samples"),
         (np.full((6, 2), 0.5), "look like shares of classes"),
         (np.array([[0, 2], [1, 1]]), "[2] whole numbers for each sample"),

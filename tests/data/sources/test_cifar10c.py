@@ -63,7 +63,7 @@ def test_a_missing_type(corrupted, refused):
     ("name", "array", "text"),
     [
         ("labels", np.tile(LABELS + 1, 5), "labels.npy, row 9: label 10 is outside the class range; 0 to 9"),
-        ("labels", np.arange(100) % 9, "labels.npy, row 0: not the same label at every severity"),
+        ("labels", np.arange(100) % 9, "labels.npy, row 0: different labels at different severities"),
         ("labels", np.tile(LABELS, 5)[:-1], "labels.npy: 99 labels, not as many for each of 5 severities"),
         ("labels", np.tile(LABELS, 5) * 1.0, "labels.npy: labels hold float64"),
         ("labels", np.zeros(0, np.uint8), "labels.npy: 0 labels"),
@@ -71,7 +71,7 @@ def test_a_missing_type(corrupted, refused):
         ("snow", np.zeros((100, 3, 32, 32), np.uint8), "snow.npy: images of shape 100 x 3 x 32 x 32"),
         ("snow", np.zeros((95, 32, 32, 3), np.uint8), "snow.npy: 95 images, and 100 labels in labels.npy"),
         ("snow", np.zeros((100, 30, 30, 3), np.uint8), "images of different sizes"),
-        ("snow", np.array([object()] * 100), "snow.npy: not a whole .npy file"),
+        ("snow", np.array([object()] * 100), "snow.npy: incomplete or damaged .npy file"),
     ],
 )
 def test_wrong_arrays(corrupted, refused, name, array, text):
@@ -83,7 +83,7 @@ def test_wrong_arrays(corrupted, refused, name, array, text):
 def test_cut_off_files(corrupted, refused, keep):
     file = corrupted / "fog.npy"
     file.write_bytes(file.read_bytes()[:keep])
-    assert "fog.npy: not a whole .npy file" in refused("cifar10c", root=corrupted)
+    assert "fog.npy: incomplete or damaged .npy file" in refused("cifar10c", root=corrupted)
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -70,9 +70,9 @@ def test_a_folder_has_a_file_for_each_part(tmp_path, load, refused):
     dataset = load(f"csv:{tmp_path}")
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (12, 8, (5,))  # pandas' own index is left out
     frame().drop(columns="age").to_csv(tmp_path / "test.csv")
-    assert "train.csv and test.csv have other columns" in refused(f"csv:{tmp_path}")
+    assert "train.csv and test.csv have different columns" in refused(f"csv:{tmp_path}")
     (tmp_path / "test.csv").unlink()
-    assert "no folder with train.csv and test.csv" in refused(f"csv:{tmp_path}")
+    assert "nor a folder with train.csv and test.csv" in refused(f"csv:{tmp_path}")
 
 
 def test_what_cannot_be_read_is_named(refuse):
@@ -83,9 +83,9 @@ def test_what_cannot_be_read_is_named(refuse):
     assert refuse(table.loc[table.index.repeat(3)].assign(name=[f"p{i}" for i in range(60)])).endswith(
         "column name holds 60 different texts, more than the 50 of a category; --data.drop name leaves it out"
     )
-    assert "no columns beside the target" in refuse(frame()[["label"]])
+    assert "no columns besides the target" in refuse(frame()[["label"]])
     assert "no rows in it" in refuse(frame()[:0])
-    assert "row 1: label -1: leave such samples out" in refuse(frame().assign(label=-1))
+    assert "row 1: label -1: remove such samples" in refuse(frame().assign(label=-1))
     commas = frame().assign(size=[f"{row},5" for row in range(ROWS)])
     commas = commas.loc[commas.index.repeat(3)].assign(size=[f"{row},5" for row in range(60)])
     assert refuse(commas).endswith("column size holds numbers with a decimal comma; write a point")
@@ -126,13 +126,13 @@ def test_users_that_are_numbers_are_in_their_order(read, kind):
 
 def test_two_columns_that_could_be_the_target_or_the_user_are_asked_about(read, refuse):
     table = frame().assign(y=np.arange(ROWS) % 3, writer=np.arange(ROWS) % 2)
-    assert "label and y could each be the label: set data.label to one of them (and --data.drop" in refuse(
+    assert "label and y could be the label: set data.label to one of them (and --data.drop" in refuse(
         table.drop(columns="writer")
     )
-    assert "user and writer could each be the user" in refuse(table, label="y")
+    assert "user and writer could be the user" in refuse(table, label="y")
     dataset = read(table, drop=["label", "writer"])
     assert dataset.classes == 3
-    assert "column y is the target, user says whose sample a row is; left out: label, writer" in dataset.warnings
+    assert "column y is the target, user is the user of a row; left out: label, writer" in dataset.warnings
 
 
 def test_a_name_may_be_na_and_a_number_may_be_missing(read, refuse):

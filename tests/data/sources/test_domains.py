@@ -113,16 +113,16 @@ def test_wrong_lists(pacs, refused):
         ("photo/guitar/pic_999.png 4", "photo/guitar/pic_999.png is missing"),
         (lines[2], "row 4: pic_088.png is listed twice"),
         (lines[3][:-1] + "5", "row 4: class guitar has number 5, before it had 4"),
-        (lines[3][:-2], "row 4: a path and a class number are expected"),
+        (lines[3][:-2], "row 4: expected a path and a class number"),
         (lines[3].replace("photo/", "cartoon/"), "row 4: "),
         ("sketch/dog/pic_120.png 1", "row 4: sketch/dog/pic_120.png is not of the domain photo"),
-        ("photo/guitar 4", "row 4: photo/guitar does not read DOMAIN/CLASS/FILE"),
-        ("../x/dog/a.png 1", "is no path inside"),
+        ("photo/guitar 4", "row 4: photo/guitar is not DOMAIN/CLASS/FILE"),
+        ("../x/dog/a.png 1", "is not a path inside"),
     ):
         file.write_text("\n".join([*lines[:3], line, *lines[4:]]))
         assert text in refused("pacs", root=pacs)
     file.unlink()
-    assert "photo_train_kfold.txt: no such file, though the set has other lists" in refused("pacs", root=pacs)
+    assert "photo_train_kfold.txt: missing, but the set has other lists" in refused("pacs", root=pacs)
 
 
 def test_wrong_tables(make, refused):
@@ -130,10 +130,10 @@ def test_wrong_tables(make, refused):
     rows = ["domain,class,part,path"]
     rows += [f"x,y,{('train', 'test')[int(f.stem[4:]) % 2]},{f.relative_to(root)}" for f in sorted(root.rglob("*.png"))]
     for row, line, text in (
-        (0, "domain,class,split,path", "splits.csv, row 1: columns path and part are expected"),
-        (3, "x,y,valid,photo/dog/pic_080.png", "splits.csv, row 4: part 'valid'; train or test is expected"),
-        (3, "x,y,train", "row 4: 3 values, 4 are expected"),
-        (3, "x,y,train,photo/cow/a.png", "row 4: photo/cow/a.png is of no class of this set"),
+        (0, "domain,class,split,path", "splits.csv, row 1: expected columns path and part"),
+        (3, "x,y,valid,photo/dog/pic_080.png", "splits.csv, row 4: part 'valid'; expected train or test"),
+        (3, "x,y,train", "row 4: 3 values, expected 4"),
+        (3, "x,y,train,photo/cow/a.png", "row 4: photo/cow/a.png is not in a class of this set"),
         (3, rows[5], "is listed twice"),
     ):
         (root / "splits.csv").write_text("\n".join([*rows[:row], line, *rows[row + 1 :]]))

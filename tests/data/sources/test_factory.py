@@ -74,7 +74,7 @@ def test_a_sample_that_cannot_be_read_is_named(mine):
 def test_samples_of_several_shapes_are_refused_with_what_to_do(mine):
     mine.make = lambda: (Items((np.arange(3 + row), row % 2) for row in range(4)), Items([(np.arange(3), 1)]))
     assert "train item 1: the sample is of shape [4], those before it are of shape [3]" in refused()
-    assert "cut or fill up sequences to one length" in refused()
+    assert "crop or pad sequences to one length" in refused()
 
 
 @pytest.mark.parametrize(
@@ -95,12 +95,12 @@ def test_random_transforms_are_refused(mine):
             return np.random.default_rng().integers(0, 256, (4, 4), np.uint8), 0
 
     mine.make = lambda: (Noisy(range(5)), toy(2))
-    assert "train item 0: another sample when asked again" in refused()
+    assert "train item 0: the sample changes when read again" in refused()
 
 
 def test_factories_that_are_none(mine):
     mine.make = lambda: 3
-    assert "factory() that returns (train, test), is expected" in refused()
+    assert "factory() that returns (train, test)" in refused()
     mine.make = lambda: (toy(3), toy(0))
     assert "the test part has 0 items; both parts are needed" in refused()
     mine.make = lambda: 1 / 0
@@ -166,7 +166,7 @@ def test_whole_numbers_are_tokens_and_stay_as_they_are(mine):
     assert (dataset.task, dataset.shape, dataset.classes, dataset.mean) == ("classification", (7,), 2, ())
     split = Split(torch.from_numpy(dataset.samples), torch.arange(4), torch.zeros(4), dataset.scale_and_shift(), ())
     assert torch.equal(split.batch(torch.tensor([2]))[0], torch.arange(2, 9)[None])
-    assert "data.mean = [0.5]: mine:make holds whole numbers, which stay as they are" in refused(mean=[0.5])
+    assert "data.mean = [0.5]: mine:make has integers, which are not normalised" in refused(mean=[0.5])
 
 
 def test_tensors_and_arrays_of_the_same_numbers_give_the_same_bits(mine):
@@ -294,7 +294,7 @@ def test_codes_of_categories_stay_as_they_are(mine):
     dataset = load()
     assert (dataset.mean[2], dataset.std[2]) == (0, 1)
     assert dataset.mean[3] == pytest.approx(rows[:, 3].mean())
-    assert "columns 2 look like codes of categories and stay as they are, columns 3 of other" in dataset.scaling[0]
+    assert "columns 2 look like category codes and are not standardised, columns 3 of other" in dataset.scaling[0]
     own = load(mean=[0.0, 0, 1, 0], std=[1.0, 1, 2, 1])
     assert (own.mean[2], own.std[2], own.scaling) == (1, 2, ())
 
@@ -394,7 +394,7 @@ def test_what_is_not_in_memory_is_looked_at_in_part_and_that_is_said(mine):
     rows = np.random.default_rng(0).normal(size=(MANY, 20))
     mine.make = lambda: (Elsewhere(rows), toy_rows(20))
     before = load()
-    assert f"train: the samples seem to lie elsewhere than in memory: 32 of {MANY} are looked at" in before.warnings[0]
+    assert f"train: the samples seem to be outside memory: 32 of {MANY} are looked at" in before.warnings[0]
     rows[0] += 1  # the first one is looked at
     assert load().samples[0, 0] == np.float32(rows[0, 0])
     mine.make = lambda: (Elsewhere(rows[:FEW_ITEMS]), toy_rows(20))
@@ -430,7 +430,7 @@ def test_the_number_of_classes_may_stand_with_either_part(mine):
 def test_two_keys_that_could_be_the_label_are_asked_about(mine):
     items = [{"x": np.zeros(2), "label": row % 2, "target": row % 3} for row in range(6)]
     mine.make = lambda: (items, items)
-    assert "label and target could each be the label: set data.label to one of them" in refused()
+    assert "label and target could be the label: set data.label to one of them" in refused()
     assert load(label="target").classes == 3
 
 
@@ -473,7 +473,7 @@ def test_tables_of_pandas_and_dicts_of_columns_are_columns(mine):
     mine.make = lambda: ({"x": np.zeros((4, 2)), "y": [0, 1]}, toy(4))
     assert "train items: arrays of 4 and 2 rows" in refused()
     mine.make = lambda: (torch.utils.data.DataLoader(toy(4)), toy(4))
-    assert "train items: a DataLoader; bring its data set, loader.dataset" in refused()
+    assert "train items: a DataLoader; pass its data set, loader.dataset" in refused()
 
 
 def test_labels_beyond_what_a_class_can_be_are_named(mine):

@@ -77,11 +77,11 @@ def test_other_and_hidden_files_are_left_out(classes):
     (classes / "cat" / "Thumbs.db").write_text("hello")
     (classes / "cat" / ".hidden.png").write_text("hello")
     save(classes / "cat" / ".ipynb_checkpoints", 2)
-    assert not any("other kinds" in line for line in load(classes).warnings)
+    assert not any("other types" in line for line in load(classes).warnings)
     (classes / "cat" / "photo.heic").write_text("hello")
     found = load(classes, size=5)
     assert len(found.labels) == 15
-    assert "files of other kinds are left out (1), for example cat/photo.heic" in found.warnings
+    assert "files of other types are ignored (1), for example cat/photo.heic" in found.warnings
 
 
 def test_an_added_image_is_noticed(classes):
@@ -160,7 +160,7 @@ def test_domains_below_train_and_test(domains, tmp_path):
 
 def test_a_domain_that_lacks_a_class_is_asked_about(domains):
     save(domains / "photo" / "owl", 5)
-    assert "sketch: no folder owl, which its neighbours have; set data.domains true" in refused(domains)
+    assert "sketch: no folder owl, which the other folders have; set data.domains true" in refused(domains)
     assert load(domains, domains=True).class_names == ("cat", "dog", "owl")
 
 
@@ -200,7 +200,7 @@ def test_a_validation_folder_is_a_validation_part(parts):
     save(parts / "extra", 2)
     dataset = load(parts)
     assert (dataset.train_rows, dataset.val_rows, dataset.test_rows) == (10, 4, 4)
-    assert f"folders of {parts} that are no part of the data set and left out: extra" in dataset.warnings
+    assert f"folders of {parts} that are not part of the data set and are ignored: extra" in dataset.warnings
     clients = dealt(parts, name="iid", clients=2)
     assert (sum(own[0] for own in clients), sum(own[1] for own in clients)) == (6, 4)
     assert load(parts, test_part="val").test_rows == 4

@@ -66,27 +66,27 @@ def test_broken_files(mnist_folder, write_idx, refused):
         file.write_bytes(data)
         return refused("mnist", root=mnist_folder)
 
-    assert "train-images-idx3-ubyte.gz: damaged or not whole" in said(images, whole[:100])
+    assert "train-images-idx3-ubyte.gz: damaged or incomplete" in said(images, whole[:100])
     assert "train-images-idx3-ubyte.gz: " in said(images, b"")
     assert "not an IDX file of 3-dimensional bytes" in said(images, sound)
     images.write_bytes(whole)
     write_idx(labels, np.arange(19, dtype=np.uint8) % 10)
-    assert "19 labels, and 20 images" in refused("mnist", root=mnist_folder)
+    assert "19 labels, but 20 images" in refused("mnist", root=mnist_folder)
     write_idx(labels, np.array([3] * 7 + [11] + [2] * 12, np.uint8))
     assert "train-labels-idx1-ubyte.gz, row 7: label 11 is outside" in refused("mnist", root=mnist_folder)
     labels.write_bytes(sound)
     images.unlink()
     plain = write_idx(images.with_suffix(""), np.zeros((20, 28, 28), np.uint8))
     data = plain.read_bytes()
-    assert "20 rows announced, 19 are there" in said(plain, data[:-784])
-    assert "20 rows announced, more are there" in said(plain, data + b"0")
+    assert "20 rows announced, but there are 19" in said(plain, data[:-784])
+    assert "20 rows announced, but there are more" in said(plain, data + b"0")
     huge = bytes((0, 0, 8, 3)) + np.array([20, 2**31, 2**31], ">u4").tobytes()
     assert "announces 20 x 2147483648" in said(plain, huge)
 
 
 def test_parts_with_images_of_different_sizes(mnist_folder, write_idx, refused):
     write_idx(mnist_folder / "t10k-images-idx3-ubyte.gz", np.zeros((10, 27, 28), np.uint8))
-    assert "images of another size" in refused("mnist", root=mnist_folder)
+    assert "images of a different size" in refused("mnist", root=mnist_folder)
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])

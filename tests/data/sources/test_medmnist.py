@@ -81,7 +81,7 @@ def test_it_is_downloaded_as_it_is(organ, load, monkeypatch, tmp_path, server):
         ("train_images", np.zeros((22, 28, 28), np.float32), "train part: images hold float32"),
         ("train_images", np.zeros((22, 28), np.uint8), "train part: images of shape 22 x 28"),
         ("test_images", np.zeros((15, 64, 64), np.uint8), "the parts hold images of different sizes"),
-        ("val_images", np.array([object()] * 11), "not a whole .npz file (Object arrays"),
+        ("val_images", np.array([object()] * 11), "incomplete or damaged .npz file (Object arrays"),
     ],
 )
 def test_wrong_arrays(tmp_path, refused, key, array, text):
@@ -101,7 +101,7 @@ def test_files_that_are_no_npz(organ, refused):
     whole = file.read_bytes()
     for data in (b"", b"hello", whole[:200], whole[:-30]):
         file.write_bytes(data)
-        assert "organamnist.npz: not a whole .npz file" in refused("organamnist", root=organ)
+        assert "organamnist.npz: incomplete or damaged .npz file" in refused("organamnist", root=organ)
     with zipfile.ZipFile(file, "w") as archive:
         for name in arrays():
             archive.writestr(f"{name}.npy", b"hello")

@@ -69,7 +69,7 @@ def test_hidden_labels_are_refused_and_the_validation_part_is_offered(tmp_path, 
     images = [encode(array) for array in pixels(4)]
     for part, labels in (("train", [0, 1, 0, 1]), ("validation", [1, 0, 1, 0]), ("test", [-1] * 4)):
         write_parquet(tmp_path / f"{part}-00000-of-00001.parquet", images, labels)
-    assert "data.test_part val takes the validation part for testing" in refused(tmp_path)
+    assert "data.test_part val uses the validation part for testing" in refused(tmp_path)
     assert load(tmp_path, test_part="val").labels.tolist() == [0, 1, 0, 1, 1, 0, 1, 0]
 
 
@@ -92,7 +92,7 @@ def test_size_resizes_and_mixed_sizes_are_refused_without_it(tmp_path, write_par
     path = write_parquet(tmp_path / "a.parquet", images, [0, 1, 0, 1, 0, 1, 0])
     assert refused(path).endswith(
         "a.parquet, row 6: the image is 7x7 of 3 channel(s), those before it are 6x6 of 3 channel(s); "
-        "all must be alike (data.size=N resizes them to NxN)"
+        "all must agree (data.size=N resizes them to NxN)"
     )
     assert load(path, size=4).shape == (3, 4, 4)
 
@@ -111,7 +111,7 @@ def test_two_columns_that_could_hold_the_labels_are_asked_about(tmp_path, encode
     images = [encode(array) for array in pixels(10)]
     table = {"image": pa.array(images, pa.binary()), "label": [0, 1] * 5, "target": [1, 0, 2, 1, 0] * 2}
     pq.write_table(pa.table(table), tmp_path / "all.parquet")
-    line = "label and target could each be the label: set data.label_column to one of them"
+    line = "label and target could be the label: set data.label_column to one of them"
     assert line in refused(tmp_path / "all.parquet")
     assert load(tmp_path / "all.parquet", label_column="target").classes == 3
 
@@ -183,7 +183,7 @@ def test_no_file(tmp_path):
 def test_truncated_files(parts, keep):
     file = parts / "train-00001-of-00002.parquet"
     file.write_bytes(file.read_bytes()[:keep])
-    assert "train-00001-of-00002.parquet: not a whole parquet file" in refused(parts)
+    assert "train-00001-of-00002.parquet: damaged or incomplete parquet file" in refused(parts)
 
 
 def test_a_missing_shard(parts):
@@ -236,7 +236,7 @@ def test_images_of_the_wrong_type(tmp_path):
 
 def test_sixteen_bit_images_are_refused(tmp_path, write_parquet, encode):
     deep = encode(np.full((4, 4), 1000, np.uint16))
-    assert "row 0: pixels of kind I;16" in refused(write_parquet(tmp_path / "a.parquet", [deep] * 5, [0] * 5))
+    assert "row 0: pixel format I;16" in refused(write_parquet(tmp_path / "a.parquet", [deep] * 5, [0] * 5))
 
 
 def test_parts_that_disagree_about_the_classes(parts, write_parquet, encode, pixels):

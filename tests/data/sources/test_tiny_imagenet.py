@@ -57,12 +57,12 @@ def test_wrong_annotations(tiny, refused):
         ("val_99.JPEG\tn02", "row 3: "),
         ("val_99.JPEG\tn02", "val_99.JPEG is missing"),
         ("val_15.JPEG\tn02", "row 3: val_15.JPEG is listed twice, first in"),
-        ("../../wnids.txt\tn02", "row 3: '../../wnids.txt' is no path inside"),
+        ("../../wnids.txt\tn02", "row 3: '../../wnids.txt' is not a path inside"),
     ):
         file.write_text("\n".join([*lines[:2], line, *lines[3:]]))
         assert text in refused("tiny-imagenet", root=tiny)
     file.write_text("")
-    assert "val_annotations.txt: nothing in it" in refused("tiny-imagenet", root=tiny)
+    assert "val_annotations.txt: empty file" in refused("tiny-imagenet", root=tiny)
     file.write_bytes(b"\xff\xfe\x00")
     assert "val_annotations.txt: cannot be read (not text)" in refused("tiny-imagenet", root=tiny)
     file.unlink()

@@ -18,12 +18,18 @@ from fedbench.runtime.store import StateLostError
 from tests.runtime.rounds import driver, play, small
 
 
-@pytest.fixture
-def hosts(local_ray) -> Iterator[RayHosts]:
-    """Two hosts of a test's own, which it may kill."""
+@pytest.fixture(scope="module")
+def pair(local_ray) -> Iterator[RayHosts]:
     made = RayHosts(2, cpus=1, gpus=0)
     yield made
     made.close()
+
+
+@pytest.fixture
+def hosts(pair) -> RayHosts:
+    """Two hosts that a test may kill; they are made anew for the next one."""
+    pair.remarks.clear()
+    return pair
 
 
 def begun(hosts: RayHosts, **more) -> None:
@@ -85,7 +91,7 @@ def test_a_host_that_dies_while_a_client_moves(who, hosts):
     assert len(hosts.remarks) == 1
 
 
-def test_moving_clients_changes_no_bit(local_ray, tmp_path, monkeypatch):
+def test_moving_clients_changes_no_bit(hosts, tmp_path, monkeypatch):
     """Every client with a state moves in every exchange."""
 
     def restless(self, loads, dealt, cost):
@@ -105,11 +111,7 @@ def test_moving_clients_changes_no_bit(local_ray, tmp_path, monkeypatch):
         expected = play(config, tmp_path / method)
         with monkeypatch.context() as patch:
             patch.setattr(Homes, "_even_out", restless)
-            hosts = RayHosts(2, cpus=1, gpus=0)
-            try:
-                assert play(config, tmp_path / f"{method} moved", hosts) == expected
-            finally:
-                hosts.close()
+            assert play(config, tmp_path / f"{method} moved", hosts) == expected
 
 
 def test_the_part_of_a_host_that_dies_is_done_again(local_ray, tmp_path):

@@ -1,1 +1,1 @@
-"""The schemes, one file each: a module `NAME.py` holds `SCHEME`, which users ask for as `--partition NAME`."""
+"""The schemes, one file each: a module `NAME.py` holds `SCHEME` for `--partition NAME`."""

@@ -1,4 +1,4 @@
-"""Shards, each client under one kind of corruption."""
+"""Shards, each client under one type of corruption."""
 
 from dataclasses import replace
 
@@ -14,11 +14,11 @@ from fedbench.errors import ConfigError
 
 
 def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
-    """The classes of shards, and every client sees all of its images under one kind of corruption.
+    """Assigns classes as in shards; all images of a client have one type of corruption.
 
-    The protocol of CO-PFL on CIFAR-10-C, whose domains hold the same photographs under different corruptions: a
-    photograph is dealt once, or (`reuse`) in one part only, so no client is tested on one that another trains on.
-    Clients beyond the number of kinds share them evenly.
+    The protocol of CO-PFL on CIFAR-10-C, whose domains hold the same photographs under different corruptions. A
+    photograph is dealt once, or (`reuse`) in one part only, so no client is tested on one that another trains on. If
+    there are more clients than types, they share the types evenly.
     """
     check_domains(source, options)
     photographs, copies = originals(source)
@@ -32,10 +32,10 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
 
 
 def originals(source: SamplePool) -> tuple[SamplePool, np.ndarray]:
-    """The photographs behind the domains as a source of their own, and the row of each, int64 [domains, photographs].
+    """The photographs behind the domains as a source of their own, and their rows, int64 [domains, photographs].
 
     The i-th row of a domain is the i-th photograph. One that is missing under some corruption is not dealt. Raises
-    ConfigError where the domains do not hold the same photographs.
+    ConfigError if the domains do not hold the same photographs.
     """
     kinds = len(source.domain_names)
     sizes = np.bincount(source.domains, minlength=kinds)

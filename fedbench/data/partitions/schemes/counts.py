@@ -1,4 +1,4 @@
-"""Images of every client and class as they are asked for."""
+"""Numbers of images per client and class as configured."""
 
 from typing import Annotated
 
@@ -13,14 +13,14 @@ from fedbench.errors import ConfigError
 
 class Options(PartitionConfig):
     counts: list[list[Annotated[int, Field(ge=0)]]] = Field(
-        [], description="training images (validation included) of every client, a list with one number per class"
+        [], description="training images (including validation) of every client: a list with one number per class"
     )
 
 
 def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal:
-    """The training images that `counts` says, and `test_size` test images in each client's own proportions.
+    """The training images in `counts`, and `test_size` test images in each client's own proportions.
 
-    Clients draw independently of each other and may share images.
+    Clients draw independently and may share images.
     """
     counts = counts_array(options, source.classes)
     source = parts_to_deal(source, options, rng)
@@ -47,7 +47,7 @@ def counts_array(options: Options, classes: int) -> np.ndarray:
 
 
 def in_proportion(counts: np.ndarray, size: int | None) -> np.ndarray:
-    """`size` images of each client, int64 [clients, classes]; what rounding leaves goes to the largest remainders."""
+    """`size` images per client, int64 [clients, classes]; the remainder goes to the largest fractions."""
     shares = counts * (size or 0) / counts.sum(axis=1, keepdims=True)
     whole = np.floor(shares).astype(np.int64)
     order = np.argsort(np.argsort(whole - shares, axis=1, kind="stable"), axis=1)  # rank of the remainder, largest 0
@@ -55,7 +55,7 @@ def in_proportion(counts: np.ndarray, size: int | None) -> np.ndarray:
 
 
 def check_enough_of_classes(counts: np.ndarray, source: SamplePool, rows: np.ndarray, part: str) -> np.ndarray:
-    """The counts. Raises ConfigError where a client wants more of a class than there is."""
+    """Returns the counts. Raises ConfigError if a client wants more of a class than there is."""
     sizes, most = source.class_sizes(rows), counts.max(axis=0)
     if (most > sizes).any():
         label = int(np.argmax(most > sizes))

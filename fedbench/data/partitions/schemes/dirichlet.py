@@ -1,4 +1,4 @@
-"""Every class cut among all clients by Dirichlet proportions."""
+"""Every class is split among all clients in Dirichlet proportions."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from fedbench.data.partitions.scheme import Scheme
 
 
 def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
-    """Each class is cut among all clients in proportions drawn from Dirichlet(alpha); every image is dealt once.
+    """Splits each class among all clients in proportions drawn from Dirichlet(alpha); every image is dealt once.
 
-    The protocol of FedOBP and FL-bench: train and test part are pooled, and int(test_share * n) of a client's n images,
-    any of them, are its test images. Drawn again, at most `max_draws` times, until all have `min_images`.
+    The protocol of FedOBP and FL-bench: train and test part are pooled, and int(test_share * n) random images of a
+    client's n images are its test images. Redrawn, at most `max_draws` times, until all have `min_images`.
     """
     return cut_by_shares(source, options, rng, balanced=False)
 

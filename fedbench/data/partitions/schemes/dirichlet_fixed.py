@@ -1,4 +1,4 @@
-"""Equally many images per client, in Dirichlet proportions of its own."""
+"""Equally many images per client, in its own Dirichlet proportions."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from fedbench.data.partitions.scheme import Scheme
 
 
 def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
-    """Each client draws class proportions from Dirichlet(alpha) and then `train_size` and `test_size` images by them.
+    """Each client draws class proportions from Dirichlet(alpha) and then `train_size` and `test_size` images.
 
-    Clients draw independently of each other and may share images; only where a client wants more of a class than there
-    is does it hold images twice. The protocol of FedCAC (ICCV 2023, section 4.1) with alpha per class.
+    Clients draw independently and may share images; a client holds an image twice only if it wants more of a class than
+    there is. The protocol of FedCAC (ICCV 2023, section 4.1) with alpha per class.
     """
     assert options.train_size is not None  # both are filled in where nothing is said
     assert options.test_size is not None
@@ -27,9 +27,9 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
 
 
 def fixed_counts(shares: np.ndarray, size: int) -> np.ndarray:
-    """Images of each client and class, int64 [clients, classes], that add up to size.
+    """Numbers of images per client and class, int64 [clients, classes], that sum to size.
 
-    Rounded class by class while any are left, so that late classes may starve; the last takes the rest.
+    Rounded class by class while any are left, so late classes may get none; the last takes the rest.
     """
     counts = np.floor(size * shares + 0.5).astype(np.int64)
     left = np.full(len(shares), size)

@@ -1,4 +1,4 @@
-"""As many clients in every domain, each with a random piece of it."""
+"""Equally many clients in every domain, each with a random piece of it."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from fedbench.errors import ConfigError
 
 
 def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
-    """Every domain has equally many clients, each with a random piece of it; clients count through domain by domain.
+    """Every domain has equally many clients, each with a random piece of it; clients are numbered domain by domain.
 
     The feature shift of FedMosaic with one client per domain.
     """

@@ -1,4 +1,4 @@
-"""As many clients in every domain, each with a few classes of it."""
+"""Equally many clients in every domain, each with a few classes of it."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from fedbench.data.partitions.scheme import Scheme
 def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
     """Every domain has equally many clients, each with `classes` classes of it, as in shards.
 
-    The hybrid of FedMosaic: 5 clients per domain with 2 of 10 classes, dealt so that each class is held
+    The hybrid setting of FedMosaic: 5 clients per domain with 2 of 10 classes, assigned so that each class is held
     (`deal` = even) or drawn by each client (random).
     """
     source, each = parts_to_deal(source, options, rng), clients_each(source, options)

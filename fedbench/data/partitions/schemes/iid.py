@@ -1,4 +1,4 @@
-"""Equal random pieces of everything."""
+"""Equal random shares of all images."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ from fedbench.data.partitions.scheme import Scheme
 
 
 def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
-    """Both parts shuffled and cut into equal pieces (sizes differ by one at most); every image is dealt once.
+    """Both parts are shuffled and cut into equal pieces (sizes differ by at most one); every image is dealt once.
 
-    `train_size` and `test_size` keep so many of each piece.
+    `train_size` and `test_size` limit the images kept of each piece.
     """
     source = parts_to_deal(source, options, rng)
     return even_deal(source, options, options.clients, rng)

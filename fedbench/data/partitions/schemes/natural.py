@@ -1,4 +1,4 @@
-"""The clients that the data have: one for each domain, such as the writer of a text or the hospital of a scan."""
+"""The clients in the data: one per domain, such as the writer of a text or the hospital of a scan."""
 
 from collections.abc import Iterator
 
@@ -15,15 +15,15 @@ from fedbench.errors import ConfigError
 
 class Options(PartitionConfig):
     min_samples: PositiveInt = Field(
-        2, description="fewest samples of a client, all its parts; smaller ones are left out (natural)"
+        2, description="minimum number of samples of a client, train and test; smaller clients are left out (natural)"
     )
 
 
 def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal:
     """Every client gets the training and test samples of its domain; clients are in the order of their domains.
 
-    Whoever has fewer than `min_samples`, or no training or no test sample, is left out. Of more clients than
-    `partition.clients` so many are drawn. Where test = pooled, test_share of each client's samples are held out.
+    Clients with fewer than `min_samples`, or without training or test samples, are left out. `partition.clients` of the
+    others are drawn. If test = pooled, test_share of each client's samples are held out.
     """
     merged, every = merges_parts(source, options), source
     source = draw_total(source, options, rng)
@@ -42,10 +42,10 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
         )
         if options.total and options.clients <= len(large_enough(every, options)):
             raise ConfigError(
-                f"partition.total = {options.total}: {few} then, and {options.clients} are to take part; raise it, or "
+                f"partition.total = {options.total}: {few}, but partition.clients = {options.clients}; raise it, or "
                 f"set partition.clients to at most {len(large)}"
             )
-        raise ConfigError(f"partition.clients = {options.clients}: {few}; set it to at most so many")
+        raise ConfigError(f"partition.clients = {options.clients}: {few}; set it to at most that many")
     chosen = np.sort(rng.permutation(large)[: options.clients]) if options.clients < len(large) else large
     number = np.full(len(source.domain_names), -1)
     number[chosen] = np.arange(len(chosen))
@@ -53,13 +53,13 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
 
 
 def _renumbered(part: Assignment, number: np.ndarray) -> Assignment:
-    """With the client's number in place of its domain's; those of nobody are left out."""
+    """Replaces domain numbers by client numbers and drops samples of domains that are not clients."""
     owners = number[part.owners]
     return Assignment(part.rows[owners >= 0], owners[owners >= 0])
 
 
 def large_enough(source: SamplePool, options: Options) -> np.ndarray:
-    """The domains that can be clients, ascending. Raises ConfigError where the data have no domains, or none can."""
+    """The domains that can be clients, ascending. Raises ConfigError if there are none."""
     check_domains(source, options)
     count = len(source.domain_names)
     train, test = (np.bincount(source.domains[rows], minlength=count) for rows in (source.train, source.test))
@@ -80,12 +80,12 @@ def large_enough(source: SamplePool, options: Options) -> np.ndarray:
 
 
 def count(source: SamplePool, options: Options) -> int:
-    """All clients that the data have."""
+    """The number of all clients in the data."""
     return len(large_enough(source, options))
 
 
 def remarks(source: SamplePool, options: Options) -> Iterator[str]:
-    """How many clients of the data take no part."""
+    """Says how many clients of the data do not take part."""
     every, large = len(source.domain_names), len(large_enough(source, options))
     if large < every:
         yield (

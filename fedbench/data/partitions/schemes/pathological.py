@@ -1,4 +1,4 @@
-"""A few random classes per client, of which clients may share images."""
+"""A few random classes per client; clients may share images."""
 
 import numpy as np
 
@@ -17,10 +17,10 @@ from fedbench.errors import ConfigError
 
 
 def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
-    """`classes` random classes per client; `train_size` and `test_size` images in equal parts of them.
+    """`classes` random classes per client, and `train_size` and `test_size` images in equal parts of them.
 
-    Clients draw independently of each other and may share images; within a client every image is another. The protocol
-    of FedCAC (ICCV 2023, section 4.1).
+    Clients draw independently and may share images; a client's own images all differ. The protocol of FedCAC (ICCV
+    2023, section 4.1).
     """
     assert options.train_size is not None  # both are filled in where nothing is said
     assert options.test_size is not None
@@ -36,11 +36,11 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
 def choose_equally(
     source: SamplePool, rows: np.ndarray, held: np.ndarray, size: int, part: str, rng: np.random.Generator
 ) -> Assignment:
-    """size images per client in equal parts of its classes; the first give one more where it does not come out even."""
+    """size images per client in equal parts of its classes; the first classes give one more for the remainder."""
     each = even_sizes(size, held.shape[1])
     if not each[-1]:
         raise ConfigError(
-            f"partition.{part}_size = {size}: a client has {len(each)} classes; at least one image of each"
+            f"partition.{part}_size = {size}: a client has {len(each)} classes; use at least one image of each"
         )
     counts = np.zeros((len(held), source.classes), np.int64)
     np.put_along_axis(counts, held, each, axis=1)

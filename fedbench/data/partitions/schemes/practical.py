@@ -1,4 +1,4 @@
-"""Dirichlet proportions, of which nobody goes far beyond an even share."""
+"""Dirichlet proportions with a limit near an even share."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ from fedbench.data.partitions.scheme import Scheme
 
 
 def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
-    """As dirichlet, but a client that has its even share of all images gets none of the classes that follow.
+    """As dirichlet, but a client that has an even share of all images gets none of the following classes.
 
-    The "practical" setting of PFLlib and FedMosaic: the sizes of the clients differ less.
+    The "practical" setting of PFLlib and FedMosaic: client sizes differ less.
     """
     return cut_by_shares(source, options, rng, balanced=True)
 

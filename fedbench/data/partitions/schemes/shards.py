@@ -1,4 +1,4 @@
-"""A few whole classes per client, cut evenly among their holders."""
+"""A few whole classes per client, split evenly among their holders."""
 
 import numpy as np
 
@@ -9,11 +9,11 @@ from fedbench.data.partitions.scheme import Scheme
 
 
 def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
-    """`classes` classes per client; a class is cut evenly among its holders, each of whom keeps `images` of its piece.
+    """`classes` classes per client; a class is split evenly among its holders, who keep `images` of their piece.
 
-    Train and test part go by the same classes; no image is held twice, unless `reuse` lets clients share the images of
-    a class that has too few for all. The protocol of LotteryFL, FedSelect and CO-PFL; `deal` says how the classes are
-    chosen: the code of FedSelect has `shuffled`.
+    Train and test part use the same classes; no image is held twice, unless `reuse` lets clients share the images of a
+    class that has too few. The protocol of LotteryFL, FedSelect and CO-PFL; `deal` sets how classes are chosen:
+    FedSelect's code uses `shuffled`.
     """
     return shard_deal(parts_to_deal(source, options, rng), options, options.clients, rng)
 

@@ -51,7 +51,7 @@ def test_as_many_as_are_asked_for_are_drawn_by_the_seed():
 def test_fewer_samples_in_all_leave_fewer_clients_and_that_is_said(asked):
     line = refused(people(), name="natural", total=3, **asked)
     assert line.startswith("partition.total = 3: ")
-    assert line.endswith(" then, and 3 are to take part; raise it, or set partition.clients to at most 2")
+    assert line.endswith(" but partition.clients = 3; raise it, or set partition.clients to at most 2")
     assert refused(people(), name="natural", total=3, clients=4).startswith("partition.clients = 4: ")
 
 
