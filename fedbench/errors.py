@@ -1,4 +1,4 @@
-"""The exceptions for a user's mistakes, and the line of a user's code that they come from."""
+"""Exceptions for users' mistakes, and the line of user code that they come from."""
 
 import difflib
 import inspect
@@ -12,15 +12,15 @@ from typing import Any
 PACKAGE = Path(__file__).parent
 TORCH = ("torch", "torchvision", "torchmetrics", "lightning", "lightning_fabric", "pytorch_lightning")
 LIBRARIES = (*TORCH, "PIL", "numpy", "pandas", "pydantic", "ray", "safetensors", "scipy", "sklearn", "wandb")
-"""Whose lines say nothing about a mistake in the code that calls them; nor do those of Python itself."""
+"""Their frames, like Python's own, say nothing about a mistake in the calling code."""
 CONTRACT = ("base", "client", "contract", "messages", "server", "state")
-"""The modules of fedbench.methods that every method is written in: where they raise, their caller is at fault."""
+"""Modules of fedbench.methods that every method is built on; if they raise, their caller is at fault."""
 
 
 class ConfigError(Exception):
-    """A mistake of the user, worded for the reader: what, where, what is legal, what to do.
+    """A user's mistake, described for the reader: what, where, what is legal, what to do.
 
-    One line, also where it tells what somebody else's exception said.
+    One line, even if it includes another library's message.
     """
 
     def __str__(self) -> str:
@@ -28,9 +28,9 @@ class ConfigError(Exception):
 
 
 class RunError(ConfigError):
-    """What ends a run that is under way: code of a method or model that fails, or a training that fails everywhere.
+    """Ends a running run: code of a method or model fails, or training fails everywhere.
 
-    place: file and line of that code; trace: the stack trace where it was raised, maybe in another process.
+    place: file and line of that code; trace: the stack trace where it was raised, possibly in another process.
     """
 
     def __init__(self, text: str, place: str = "", trace: str = "") -> None:
@@ -43,7 +43,7 @@ class RunError(ConfigError):
 
     @classmethod
     def of(cls, error: BaseException) -> "RunError":
-        """An exception of a user's code; one that is a RunError already learns its place."""
+        """Wraps an exception of user code; adds the place to a RunError."""
         if isinstance(error, RunError):
             return cls(error.text, error.place or place_of(error), error.trace or trace_of(error))
         return cls(f"{type(error).__name__}: {first_line(error)}", place_of(error), trace_of(error))
@@ -67,7 +67,7 @@ def one_line(text: str) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """`mine.py:12`: where in its author's code an exception comes from; empty where it comes from none."""
+    """`mine.py:12`: the line of user code that an exception comes from; empty if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     nearest = max(map(_nearness, (frame.filename for frame in frames)), default=0)
     own = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames if _nearness(frame.filename) == nearest]
@@ -75,7 +75,7 @@ def place_of(error: BaseException) -> str:
 
 
 def _nearness(filename: str) -> int:
-    """How likely a file holds an author's code: 3 a user's, 2 a method or model here, 1 fedbench's rest."""
+    """How likely a file is the author's code: 3 a user's file, 2 a method or model here, 1 the rest of fedbench."""
     path = Path(filename)
     if path.is_relative_to(PACKAGE):
         return 2 if path.parent.name in ("methods", "models", "parts") and path.stem not in CONTRACT else 1
@@ -85,10 +85,10 @@ def _nearness(filename: str) -> int:
 
 
 def place_of_code(code: Any) -> str:
-    """`mine.py:12`: where a function or a class is written."""
+    """`mine.py:12`: where a function or class is defined."""
     try:
         file, (_, line) = inspect.getsourcefile(inspect.unwrap(code)), inspect.getsourcelines(inspect.unwrap(code))
-    except (OSError, TypeError):  # of a notebook's classes Python knows no lines
+    except (OSError, TypeError):  # Python knows no lines of a notebook's classes
         return str(getattr(code, "__module__", ""))
     return f"{Path(file or '').name}:{line}"
 
@@ -98,7 +98,7 @@ def trace_of(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What somebody else's exception says first, or its type where it says nothing."""
+    """The first line of another library's message, or the exception's type if it has none."""
     if isinstance(error, SystemExit):
         return f"sys.exit({error.code!r}) would end the whole command"
     lines = str(error).strip().splitlines()
@@ -106,7 +106,7 @@ def first_line(error: BaseException) -> str:
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
-    """A sentence that lists the known names closest to `name`, or all of them when none is close."""
+    """Suggests the known names closest to `name`, or lists all if none is close."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=count, cutoff=0.5)
     return f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"

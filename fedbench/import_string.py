@@ -1,4 +1,4 @@
-"""Classes and functions of the user, named as package.module:name, on the command line or by themselves."""
+"""Imports users' classes and functions, named package.module:name."""
 
 import sys
 from argparse import ArgumentParser
@@ -15,47 +15,47 @@ BELOW_MAIN = 'put what a script does below `if __name__ == "__main__":`'
 OTHER_LIGHTNING = "pytorch_lightning"
 SAME_CLASSES = f"write lightning.pytorch for {OTHER_LIGHTNING} in its imports, the classes are the same"
 MAIN, AT = "__main__", "@"
-"""The module of a notebook or script, and what stands before the digits in the name of what no module holds."""
+"""The module of a notebook or script, and the separator before the digits in names of objects that no module holds."""
 
 _sent_objects: dict[str, object] = {}
-"""Classes and functions that no import finds in another process, by name."""
+"""Classes and functions by name that other processes cannot import."""
 
 
 def only_here(path: str) -> bool:
-    """Whether no import finds what `package.module:name` names in another process."""
+    """Whether other processes cannot import `package.module:name`."""
     return path.partition(":")[0] == MAIN or AT in path
 
 
 def keep(path: str, thing: object) -> None:
-    """Let this process know what `package.module:name` names, where no import finds it."""
+    """Makes `package.module:name` known to this process if it cannot be imported."""
     _sent_objects[path] = thing
 
 
 def kept_name(thing: object) -> str | None:
-    """The name under which a class or function is kept that its module does not hold."""
+    """The name of a kept class or function that its module does not hold."""
     return next((path for path, known in _sent_objects.items() if known is thing and AT in path), None)
 
 
 def own_object(path: str) -> object | None:
-    """What `package.module:name` names, as far as this process has it; none where it does not."""
+    """The object of `package.module:name` if this process has it, else None."""
     module, _, name = path.partition(":")
     return attribute(sys.modules.get(module), name) or _sent_objects.get(path)
 
 
 def attribute(thing: object, name: str) -> object | None:
-    """What `Outer.Inner` names in a module; none where there is nothing of that name."""
+    """The object `Outer.Inner` in a module, or None."""
     for word in name.split("."):
         thing = getattr(thing, word, None)
     return thing
 
 
 def is_held(thing: Any) -> bool:
-    """Whether its module holds a class or function under its own name."""
+    """Whether the module holds the class or function under its own name."""
     return attribute(sys.modules.get(str(thing.__module__)), thing.__qualname__) is thing
 
 
 def import_string(path: str, what: str) -> object:
-    """What `package.module:name` names. Raises ConfigError; `what` says in it what was asked for."""
+    """The object of `package.module:name`. Raises ConfigError; `what` names the option in it."""
     module, _, name = path.partition(":")
     if only_here(path):
         if (here := own_object(path)) is not None:
@@ -98,7 +98,7 @@ def imported_module(path: str, what: str) -> ModuleType:
 
 
 def _as_module(file: Path, attribute: str) -> str:
-    """How the module in a file is named, in words."""
+    """Describes how to name the module in a file."""
     file = file.with_suffix("") if file.suffix == ".py" else file
     if file.is_absolute() or ".." in file.parts:
         return f"start in {file.parent} and write {file.name}:{attribute}"
@@ -106,12 +106,12 @@ def _as_module(file: Path, attribute: str) -> str:
 
 
 class CommandLineError(Exception):
-    """A parser of the user's found words that it does not know."""
+    """A user's argument parser found words that it does not know."""
 
 
 @contextmanager
 def _command_line_refused() -> Iterator[None]:
-    """argparse raises what it says in a block, instead of printing its usage and ending the process."""
+    """Makes argparse raise its message in this block instead of printing its usage and exiting."""
 
     def error(parser: ArgumentParser, message: str) -> NoReturn:
         raise CommandLineError(message)

@@ -1,4 +1,4 @@
-"""The processor, as Linux describes it, and how much of it this process may use."""
+"""The processor, as described by Linux, and the cores that this process may use."""
 
 import os
 import platform
@@ -9,12 +9,12 @@ from math import inf
 from pathlib import Path
 
 SLURM = ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE")
-"""A task's share of a Slurm job, and the job's share of this machine, which not every site enforces by affinity."""
+"""A task's share of a Slurm job, and the job's share of this machine; not every site enforces them by affinity."""
 
 
 @cache
 def described_processor() -> dict[str, str]:
-    """The entries of one core in /proc/cpuinfo; none where there is no such file."""
+    """The entries of one core in /proc/cpuinfo; none if the file is missing."""
     try:
         first, *_ = Path("/proc/cpuinfo").read_text().strip().split("\n\n")
     except OSError:
@@ -24,28 +24,28 @@ def described_processor() -> dict[str, str]:
 
 
 def name() -> str:
-    """What its maker calls it."""
+    """The model name."""
     return described_processor().get("model name") or platform.processor()
 
 
 def has(instructions: str) -> bool | None:
-    """Whether it has these instructions, such as avx512f or any with bf16; None where Linux does not say."""
+    """Whether it has these instructions, such as avx512f or any with bf16; None if Linux does not say."""
     listed = described_processor().get("flags") or described_processor().get("Features")
     return None if listed is None else instructions in listed
 
 
 @cache
 def cores() -> int:
-    """How many cores this process may use: the least of affinity, quota (rounded down) and Slurm's share."""
+    """The cores that this process may use: the minimum of affinity, quota (rounded down) and Slurm's share."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     shares = [int(text) for name in SLURM if (text := os.environ.get(name, "")).isdecimal()]
     return max(1, int(min(usable, quota(), *shares)))
 
 
 def quota(member: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> float:
-    """Cores that the control groups of this process grant it, those around its own included; infinite without a limit.
+    """Cores granted by this process's control groups and their parents; infinite without a limit.
 
-    joblib.cpu_count() looks at the outermost group alone, and misses what systemd and Slurm set for a unit or a job.
+    joblib.cpu_count() reads the outermost group only and misses limits that systemd and Slurm set for a unit or a job.
     """
     try:
         lines = member.read_text().splitlines()
@@ -55,7 +55,7 @@ def quota(member: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/f
 
 
 def _groups(line: str, mounted: Path) -> Iterator[Path]:
-    """The folders of a group and of those around it, of a line of /proc/self/cgroup; none where it is about memory."""
+    """The folders of a group and its parents from a line of /proc/self/cgroup; none for memory groups."""
     _, controllers, path = line.split(":", 2)
     if controllers and "cpu" not in controllers.split(","):
         return
@@ -65,7 +65,7 @@ def _groups(line: str, mounted: Path) -> Iterator[Path]:
 
 
 def _granted(group: Path) -> float:
-    """Version 2 writes `max 100000` where there is no limit, version 1 a quota of -1."""
+    """No limit is `max 100000` in version 2 and a quota of -1 in version 1."""
     with suppress(OSError, ValueError):
         files = (
             [group / "cpu.max"]

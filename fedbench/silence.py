@@ -1,4 +1,4 @@
-"""Loggers of other libraries that are quiet for a while."""
+"""Silences loggers of other libraries temporarily."""
 
 import logging
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def silenced(name: str, level: int = logging.WARNING) -> Iterator[None]:
-    """A logger says nothing below a level in a block; it is as it was afterwards."""
+    """Silences a logger below a level within the block."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(level)

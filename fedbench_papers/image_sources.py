@@ -7,7 +7,7 @@ from fedbench.errors import ConfigError, nearest
 from fedbench.studies.space import Values
 
 
-def asked_sources(texts: Sequence[str], known: Sequence[str]) -> dict[str, str]:
+def read_sources(texts: Sequence[str], known: Sequence[str]) -> dict[str, str]:
     """`NAME=WHERE`, or one folder whose subfolders have the names of sets. Raises ConfigError."""
     found: dict[str, str] = {}
     for text in texts:

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from fedbench.report.scores import as_text
+from fedbench.report.scores import final_table_text
 from fedbench.report.study import Study
 from tests.end_to_end.commands import Process, descendants
 
@@ -302,7 +302,7 @@ def compared(lab: Lab, home: Path) -> list[str]:
     command(*fedbench, *GRID, "--hosts", "0", "--trials", "1", "--out", str(single / "grid"), env=here)
     names = {str(path.relative_to(single)) for path in single.rglob("metrics.jsonl")}
     wrong = [name for name in sorted(names) if read(home / name) != read(single / name)]
-    tables = [as_text((study := Study.load(folder / "grid")).table, study.metric) for folder in (home, single)]
+    tables = [final_table_text((study := Study.load(folder / "grid")).table, study.metric) for folder in (home, single)]
     print(tables[1])
     print(f"{len(names)} runs compared to the bit")
     return wrong + (["the table of the grid"] if tables[0] != tables[1] else [])

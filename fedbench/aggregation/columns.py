@@ -10,7 +10,7 @@ from threadpoolctl import ThreadpoolController
 from fedbench.processor import cores
 
 # Not powers of two: rows that far apart share a few cache lines, and a product then takes up to twice as long.
-COLUMNS = 64_000
+CHUNK_COLUMNS = 64_000
 
 GATHERED = 22_000
 """Columns per chunk if all clients' rows are held at once: 9 MB for 100 clients. A multiple of 8."""
@@ -26,7 +26,7 @@ _libraries = ThreadpoolController()
 """The BLAS libraries of NumPy and SciPy, which would start threads in each of ours."""
 
 
-def by_columns(work: Callable[[slice], None], size: int, columns: int = COLUMNS) -> None:
+def by_columns(work: Callable[[slice], None], size: int, columns: int = CHUNK_COLUMNS) -> None:
     """Runs `work` on column ranges in parallel, each on one core.
 
     Chunks have a fixed size, so the bits depend neither on the number of cores nor on the caller's threads, which

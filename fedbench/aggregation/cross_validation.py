@@ -25,11 +25,11 @@ from fedbench.aggregation.gaussians import (
 Betas = tuple[float, float]
 """Weights of the local means and covariance."""
 
-Rows = tuple[Tensor, Tensor]
+LabelledRows = tuple[Tensor, Tensor]
 """Features `[n, H]` and their labels."""
 
 
-def split(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[Rows]:
+def make_folds(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[LabelledRows]:
     """The folds in float64, rows dealt to them in turn class by class, and at the end the rows of rare classes.
 
     There are no folds where no class has as many rows as there are to be folds.
@@ -61,7 +61,11 @@ class Fold(NamedTuple):
 
 
 def fold_held_out(
-    folds: Sequence[Rows], moments: Sequence[Moments], local: Callable[..., Gaussians], start: Gaussians, eps: float
+    folds: Sequence[LabelledRows],
+    moments: Sequence[Moments],
+    local: Callable[..., Gaussians],
+    start: Gaussians,
+    eps: float,
 ) -> list[Fold]:
     """Every fold, to be validated with statistics of the other ones.
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedbench.aggregation.columns import GATHERED, PIECE, PRODUCTS, by_columns
-from fedbench.aggregation.packed import unpacked
+from fedbench.aggregation.packed import unpack_columns
 from fedbench.module.masks import choose
 
 
@@ -105,7 +105,7 @@ def masked_merge(vectors: Sequence[Tensor], masks: Tensor, groups: Tensor, weigh
     def part(columns: slice) -> None:
         rows = group.gathered(vectors, columns)
         common = _weighted_sum(rows.unbind(), weights).to(rows.dtype)
-        chosen = torch.from_numpy(unpacked(packed, columns)).to(rows.device)
+        chosen = torch.from_numpy(unpack_columns(packed, columns)).to(rows.device)
         pieces = (whole.split(PIECE, dim=-1) for whole in (chosen, rows, common))
         for ones, own, others in zip(*pieces, strict=True):
             group.average(own)

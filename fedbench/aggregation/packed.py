@@ -17,7 +17,7 @@ def mask_to_bits(mask: Tensor) -> Tensor:
     return torch.from_numpy(np.packbits(mask.cpu().numpy()))
 
 
-def unpacked(packed: np.ndarray, columns: slice) -> np.ndarray:
+def unpack_columns(packed: np.ndarray, columns: slice) -> np.ndarray:
     """Columns of n packed masks, from a multiple of 8 on, as bytes 0 and 1 `[n, c]`."""
     part = packed[:, columns.start // 8 : -(-columns.stop // 8)]
     return np.unpackbits(part, axis=1, count=columns.stop - columns.start)
@@ -49,7 +49,7 @@ def mask_counts(masks: Tensor, size: int) -> np.ndarray:
     out, packed = np.zeros(size, np.int64), masks.cpu().numpy()
 
     def part(columns: slice) -> None:
-        bits = unpacked(packed, columns)
+        bits = unpack_columns(packed, columns)
         for start in range(0, len(bits), 255):  # sums of 255 bits fit in a byte, which is fastest
             out[columns] += bits[start : start + 255].sum(0, dtype=np.uint8)
 

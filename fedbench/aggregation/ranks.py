@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.module.masks import places
+from fedbench.module.masks import mask_indices
 
 
 def largest(scores: Tensor, count: int, among: Tensor | None = None) -> Tensor:
     """Marks exactly `count` largest scores, bool `[n]`; ties go to the lower index. among: of these, bool `[n]`."""
     if among is not None:
-        index = places(among)
+        index = mask_indices(among)
         return torch.zeros_like(among).scatter_(0, index, largest(scores.index_select(0, index), count))
     if count <= 0 or count >= len(scores):
         return torch.full(scores.shape, count > 0, device=scores.device)

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from functools import wraps
 
-from fedbench.cli.lines import lines
+from fedbench.cli.lines import log_to_stderr
 from fedbench.errors import ConfigError, RunError
 from fedbench.plugins import Table
 from fedbench.user_code import told_exit
@@ -43,7 +43,7 @@ def command(body: Main) -> Callable[..., int]:
         _import_from_here()
         debug = "--debug" in arguments
         try:
-            with lines():
+            with log_to_stderr():
                 return body(arguments)
         except RunError as error:
             if debug and error.__cause__ is not None:  # in this process: as it was raised, for a debugger

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.cli import FAILED, OK, command
-from fedbench.cli.flags import Flag, words
+from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_values, side_by_side, tuning_of
 from fedbench.config import Config
@@ -56,10 +56,10 @@ def main(argv: list[str]) -> int:
     try:
         room = given(at_once=read_count("trials", asked.trials))
         budget = tuning_of(asked, least=0, budget_steps=asked.budget_steps)
-        result = compare(config, names, watch=stages.update, **study_of(asked), **budget, **room)
+        result = compare(config, names, watch=stages.update, **compare_options(asked), **budget, **room)
     finally:
         stages.stop()
-    text, code = told(result.folder)
+    text, code = outcome(result.folder)
     print(text)
     for plan in plans(result.folder):
         for line in asides(plan):
@@ -76,12 +76,12 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     from fedbench.studies.tuning import Tuning, with_final_seeds
 
     tuning = Tuning.named(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
-    studies, _, _ = plan_comparisons(config, read_methods(asked.methods), tuning, **study_of(asked))
+    studies, _, _ = plan_comparisons(config, read_methods(asked.methods), tuning, **compare_options(asked))
     few = too_few(len(studies[0].config.seeds))
     return with_final_seeds(config), [*outlook(studies), *([few] if few else [])]
 
 
-def study_of(asked: Namespace) -> dict[str, Any]:
+def compare_options(asked: Namespace) -> dict[str, Any]:
     """The flags that only compare has."""
     return given(over=read_values("over", asked.over), space=asked.space)
 
@@ -96,7 +96,7 @@ def plans(folder: Path) -> "list[Plan]":
     return [Plan.read(folder)]
 
 
-def told(folder: Path) -> tuple[str, int]:
+def outcome(folder: Path) -> tuple[str, int]:
     """The table and the answer, and an exit code: whether every method has a score."""
     from fedbench.results.matrix import is_matrix
 
@@ -105,21 +105,21 @@ def told(folder: Path) -> tuple[str, int]:
 
         survey = matrix.Survey.load(folder)
         failed = len(survey.studies) < len(survey.matrix.settings) or any(s.failures for s in survey.studies.values())
-        return f"{matrix.as_text(survey)}\n{matrix.answer(survey)}", FAILED if failed else OK
-    from fedbench.report.leaderboard import as_text, leaderboard
+        return f"{matrix.matrix_text(survey)}\n{matrix.matrix_answer(survey)}", FAILED if failed else OK
+    from fedbench.report.leaderboard import leaderboard, leaderboard_text
     from fedbench.report.study import Study
     from fedbench.report.verdicts import comparison_answer
 
     study = Study.load(folder)
     rows = leaderboard(study)
-    text = f"{as_text(rows, study.metric, study.failures)}\n{comparison_answer(study, rows)}"
+    text = f"{leaderboard_text(rows, study.metric, study.failures)}\n{comparison_answer(study, rows)}"
     return text, FAILED if study.failures else OK
 
 
 def read_methods(texts: list[str]) -> list[str]:
     """`["a,b:x=1,y=2,c"]` -> `["a", "b:x=1,y=2", "c"]`: a word with `=` and no colon continues a variant."""
     names: list[str] = []
-    for word in words(texts):
+    for word in split_words(texts):
         if "=" in word and ":" not in word.partition("=")[0]:
             if not names or "=" not in names[-1]:
                 raise ConfigError(f"--methods {word}: no method; variants are NAME:key=value,...")

@@ -53,7 +53,7 @@ def sections() -> dict[str, type[BaseModel]]:
     return {name: kind for name, kind in annotations.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
 
 
-def keys() -> dict[str, FieldInfo]:
+def config_keys() -> dict[str, FieldInfo]:
     """Every configuration key by dotted name, in order."""
     found: dict[str, FieldInfo] = {}
     for name, field in Config.model_fields.items():
@@ -62,11 +62,11 @@ def keys() -> dict[str, FieldInfo]:
     return found
 
 
-KEYS = keys()
+CONFIG_KEYS = config_keys()
 OPEN = [name for name, kind in sections().items() if issubclass(kind, OpenSection)]
 SHORT = {key: f"resources.{key}" for key in ResourcesConfig.model_fields}
 SHORT |= {"task": "data.task", "metrics": "evaluate.metrics", "metric": "evaluate.metric"}
-SHORT |= {name: f"{name}.name" for name in sections() if f"{name}.name" in KEYS}
+SHORT |= {name: f"{name}.name" for name in sections() if f"{name}.name" in CONFIG_KEYS}
 
 
 def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, KeyValues]:
@@ -97,16 +97,16 @@ def layered(preset: str | None, file: str | None, pairs: KeyValues) -> KeyValues
 def normal(tree: dict[str, Any]) -> KeyValues:
     """Flattens a tree, with `method: fedcac` as `method.name`. Raises ConfigError for a section of a wrong type."""
     for name, value in tree.items():
-        if name in sections() and f"{name}.name" not in KEYS and not isinstance(value, dict):
+        if name in sections() and f"{name}.name" not in CONFIG_KEYS and not isinstance(value, dict):
             Config(**{name: value})  # raises with the legal values
-    return {f"{key}.name" if f"{key}.name" in KEYS else key: value for key, value in flat(tree).items()}
+    return {f"{key}.name" if f"{key}.name" in CONFIG_KEYS else key: value for key, value in flat(tree).items()}
 
 
 def _without_stale_options(pairs: KeyValues, layer: KeyValues) -> KeyValues:
     """Drops the options of a method, model or data set that a higher layer replaces."""
     named = {section: f"{section}.name" for section in OPEN}
     changed = {s for s, name in named.items() if name in layer and layer[name] != pairs.get(name, layer[name])}
-    return {key: v for key, v in pairs.items() if key in KEYS or key.split(".")[0] not in changed}
+    return {key: v for key, v in pairs.items() if key in CONFIG_KEYS or key.split(".")[0] not in changed}
 
 
 def _preset(name: str) -> KeyValues:
@@ -146,9 +146,9 @@ def _key(name: str, flags: dict[str, Flag]) -> str:
     key = name.replace("-", "_")
     key = SHORT.get(key, key)
     section, dot, option = key.partition(".")
-    if key in KEYS or (section in OPEN and dot and option):
+    if key in CONFIG_KEYS or (section in OPEN and dot and option):
         return key
-    if plural := plural_of(key, KEYS):  # --seed 3 means --seeds 3
+    if plural := plural_of(key, CONFIG_KEYS):  # --seed 3 means --seeds 3
         return plural[0]
     raise ConfigError(f"unknown flag --{name}: {_nearest_flag(name, flags)}")
 
@@ -156,15 +156,15 @@ def _key(name: str, flags: dict[str, Flag]) -> str:
 def _nearest_flag(name: str, flags: dict[str, Flag]) -> str:
     """Suggests `--train.lr` for `--lr`, otherwise the most similar flag."""
     last = name.rpartition(".")[2].replace("-", "_")
-    same = [f"--{key}" for key in KEYS if key.rpartition(".")[2] == last]
-    known = [f"--{key}" for key in (*KEYS, *flags, *SHORT)]
+    same = [f"--{key}" for key in CONFIG_KEYS if key.rpartition(".")[2] == last]
+    known = [f"--{key}" for key in (*CONFIG_KEYS, *flags, *SHORT)]
     hint = nearest(f"--{name}", same or known) if not same else f"did you mean {' or '.join(same)}?"
     return hint if hint.startswith("did you mean") else "see --help"
 
 
 def _value(name: str, key: str, values: list[str]) -> Any:
     """The value of a key, from the words after its flag."""
-    field = KEYS.get(key)
+    field = CONFIG_KEYS.get(key)
     if not values and (field is None or field.annotation is bool):
         return True
     if not values:
@@ -182,11 +182,11 @@ def _items(values: list[str], text: bool) -> list[Any]:
     joined = " ".join(values).strip()
     if joined.startswith("["):
         return list(parse_value(joined) or [])
-    found = words(values)
+    found = split_words(values)
     return found if text else [parse_value(word) for word in found]
 
 
-def words(texts: Sequence[str]) -> list[str]:
+def split_words(texts: Sequence[str]) -> list[str]:
     """Splits the values of a flag at commas: `["a", "b,c"]` -> `["a", "b", "c"]`."""
     return [word for text in texts for word in text.split(",") if word]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fedbench.cli import FAILED, OK, command
-from fedbench.cli.flags import Flag, words, yaml_value
+from fedbench.cli.flags import Flag, split_words, yaml_value
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_space, side_by_side, tuning_of
 from fedbench.config import Config
@@ -29,18 +29,18 @@ FLAGS = (
 def main(argv: list[str]) -> int:
     """Runs or continues a grid; prints the final table, failed and stopped trials, and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench grid", preview=preview)
-    from fedbench.report.scores import as_text
+    from fedbench.report.scores import final_table_text
     from fedbench.report.study import Study
     from fedbench.studies.grid import grid
 
     stages = Stages(f"grid of {config.method.name} on {config.data.name}", config)
     try:
         room = given(at_once=read_count("trials", asked.trials))
-        result = grid(config, watch=stages.update, **study_of(asked), **tuning_of(asked), **room)
+        result = grid(config, watch=stages.update, **grid_options(asked), **tuning_of(asked), **room)
     finally:
         stages.stop()
     study = Study.load(result.folder)
-    print(as_text(study.table, study.metric))
+    print(final_table_text(study.table, study.metric))
     print(f"best:    {', '.join(f'{key}={yaml_value(value)}' for key, value in result.best.items()) or 'the defaults'}")
     for line in asides(study.plan):
         print(line)
@@ -54,17 +54,19 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     from fedbench.studies.grid import plan_grid
     from fedbench.studies.tuning import Tuning, with_final_seeds
 
-    return with_final_seeds(config), outlook([plan_grid(config, Tuning.named(**tuning_of(asked)), **study_of(asked))])
+    return with_final_seeds(config), outlook(
+        [plan_grid(config, Tuning.named(**tuning_of(asked)), **grid_options(asked))]
+    )
 
 
-def study_of(asked: Namespace) -> dict[str, Any]:
+def grid_options(asked: Namespace) -> dict[str, Any]:
     """The flags that only grid has."""
     return given(space=read_space(asked.space), baselines=read_baselines(asked.baselines))
 
 
 def read_baselines(texts: list[str]) -> list[str] | None:
     """Reads the baselines; `none` means an empty list, None that the flag was not given. Raises ConfigError."""
-    names = words(texts)
+    names = split_words(texts)
     if names == ["none"]:
         return []
     from fedbench.methods import load

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from fedbench import methods
 from fedbench.aggregation import rules
-from fedbench.cli.flags import COMMON, KEYS, SHORT, Flag, sections, yaml_value
+from fedbench.cli.flags import COMMON, CONFIG_KEYS, SHORT, Flag, sections, yaml_value
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.config.words import legal_of
@@ -18,7 +18,7 @@ from fedbench.data.partitions.scheme import readers
 
 HelpRow = tuple[str, str]
 INDENT = 30
-ABOUT = {
+SECTION_TEXTS = {
     "method": "--method.OPTION sets an option of the method: `fedbench methods NAME` or `--method NAME --help`",
     "data": "--data.OPTION sets an option of the data source; `fedbench data --help` lists data sets",
     "partition": "--partition.OPTION sets an option of the scheme; `fedbench data --help` lists schemes",
@@ -31,12 +31,12 @@ def help_text(prog: str, extra: Sequence[Flag], method: str | None, aggregator: 
     """All flags by section with description, default and range, and the options of the given method and aggregator."""
     lines = [f"usage: {prog} [--KEY VALUE ...]", "", *([about, ""] if about else [])]
     lines += [*_table("options", [_flag_row(flag) for flag in (*extra, *COMMON)])]
-    loose = [key for key in KEYS if "." not in key]
-    lines += [*_table("run", [_key_row(key, KEYS[key]) for key in loose])]
+    loose = [key for key in CONFIG_KEYS if "." not in key]
+    lines += [*_table("run", [_key_row(key, CONFIG_KEYS[key]) for key in loose])]
     for name, section in sections().items():
         rows = [_key_row(f"{name}.{key}", field) for key, field in section.model_fields.items()]
         rows += aggregator_rows(aggregator) if name == "aggregator" and aggregator else []
-        lines += [*_table(name, rows, ABOUT.get(name, ""))]
+        lines += [*_table(name, rows, SECTION_TEXTS.get(name, ""))]
         if name == "method" and method:
             lines += [*_table(f"options of {method}", option_rows(methods.load(method).Options, "--method."))]
     return "\n".join(lines).rstrip()

@@ -23,7 +23,7 @@ class Lines(logging.Handler):
 
 
 @contextmanager
-def lines() -> Iterator[None]:
+def log_to_stderr() -> Iterator[None]:
     """Writes fedbench's log to stderr within the block; nested blocks change nothing."""
     if any(isinstance(handler, Lines) for handler in log.handlers):
         yield

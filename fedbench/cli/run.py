@@ -18,9 +18,9 @@ FLAGS = (Flag("resume", "continue the run in the output folder; an error if ther
 def main(argv: list[str]) -> int:
     """Runs the configuration; prints the final table and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench run")
-    from fedbench.report.scores import as_text
+    from fedbench.report.scores import final_table_text
     from fedbench.results.estimators import estimator
-    from fedbench.results.tables import Scores, final_table
+    from fedbench.results.tables import FinalScores, final_table
     from fedbench.studies.run import run
 
     watched = Watched(config)
@@ -32,8 +32,8 @@ def main(argv: list[str]) -> int:
         print(f"already finished: delete {result.folder} to run it again", file=sys.stderr)
     label, metric = config.method.name, result.metric
     kinds = {label: estimator(result.config.model_dump(), metric)}
-    scores = Scores.of(metric, {label: result.metrics}, {label: result.clients})
-    print(as_text(final_table(scores, kinds), metric))
+    scores = FinalScores.of(metric, {label: result.metrics}, {label: result.clients})
+    print(final_table_text(final_table(scores, kinds), metric))
     for line in result.summary.get("warnings", []):
         print(f"warning: {line}")
     print(f"results: {result.folder}")

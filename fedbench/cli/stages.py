@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from fedbench.cli.flags import Flag, words
+from fedbench.cli.flags import Flag, split_words
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
@@ -69,7 +69,7 @@ def given(**keywords: Any) -> dict[str, Any]:
     return {name: value for name, value in keywords.items() if value is not None}
 
 
-MOST_NAMED = 5
+MOST_JOBS_NAMED = 5
 """Maximum number of stopped trials to name."""
 
 
@@ -132,8 +132,8 @@ def asides(plan: "Plan") -> Iterator[str]:
         more = f" and {plural(len(names) - 1, 'more run')}" if len(names) > 1 else ""
         yield f"failed:  {names[0]}{more}: {error}"
     if stopped := plan.stopped():
-        some = "; ".join(f"{entry.label} {entry.name} ({entry.error})" for entry in stopped[:MOST_NAMED])
-        more = f"; and {len(stopped) - MOST_NAMED} more" if len(stopped) > MOST_NAMED else ""
+        some = "; ".join(f"{entry.label} {entry.name} ({entry.error})" for entry in stopped[:MOST_JOBS_NAMED])
+        more = f"; and {len(stopped) - MOST_JOBS_NAMED} more" if len(stopped) > MOST_JOBS_NAMED else ""
         yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {some}{more}"
     yield from (f"left out: {label} {point}: {why}" for label, point, why in plan.refused)
 
@@ -168,7 +168,7 @@ def read_count(flag: str, text: str | None, least: int = 1) -> int | None:
 
 def read_seeds(texts: list[str]) -> list[int] | None:
     """Reads `0 1 2` or `0,1,2`; None if not given."""
-    values = [parse_value(word) for word in words(texts)]
+    values = [parse_value(word) for word in split_words(texts)]
     if not texts:
         return None
     try:

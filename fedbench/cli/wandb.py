@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedbench.results.wandb_study import WandbStudy
 
 FLAGS = (Flag("dry-run", "show what would be uploaded, and upload nothing"),)
-KEYS = ("project", "entity", "group", "run_name", "tags", "mode")
+WANDB_KEYS = ("project", "entity", "group", "run_name", "tags", "mode")
 USAGE = """usage: fedbench wandb STUDY [--dry-run] [--wandb.project NAME] [--wandb.entity NAME] [--wandb.mode offline]
 
 Uploads the finished runs of a study (the folder of a run, grid, comparison or row of claims, or a folder with several
@@ -39,9 +39,8 @@ def main(argv: list[str]) -> int:
     given = config.model_dump(exclude_unset=True)
     for key in given:
         if key != "wandb":
-            raise ConfigError(
-                f"--{key}: a finished study cannot be changed; wandb takes {', '.join(f'--wandb.{k}' for k in KEYS)}"
-            )
+            flags = ", ".join(f"--wandb.{name}" for name in WANDB_KEYS)
+            raise ConfigError(f"--{key}: a finished study cannot be changed; wandb takes {flags}")
     from fedbench.results.plan import studies_in
     from fedbench.results.wandb_study import WandbStudy, is_overview, send_overview
 

@@ -20,7 +20,7 @@ from fedbench.user_code import name_of
 PositiveInt = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """Records store seeds in 32 bits."""
-OTHERS: dict[type, tuple[type, ...]] = {int: (bool, float, str), float: (bool, str)}
+CONFUSED_TYPES: dict[type, tuple[type, ...]] = {int: (bool, float, str), float: (bool, str)}
 """Types that pydantic would convert to such a number; its strict mode would refuse NumPy's numbers too."""
 
 
@@ -50,7 +50,7 @@ class Section(BaseModel):
         """Refuses true, 1.0 and "1" for integers, and true and "1" for floats."""
         found = check(value)
         pairs = zip(found, value, strict=False) if isinstance(found, list) else [(found, value)]
-        if any(isinstance(written, OTHERS.get(type(taken), ())) for taken, written in pairs):
+        if any(isinstance(written, CONFUSED_TYPES.get(type(taken), ())) for taken, written in pairs):
             raise PydanticCustomError("written_otherwise", "not a number of this type")
         return found
 

@@ -52,7 +52,7 @@ def extract(path: Path, folder: Path, wanted: Wanted, progress: OnProgress | Non
     except Exception as error:  # damaged, encrypted, packed in an unknown way: the two modules raise whatever comes
         if isinstance(error, OSError) and error.errno in DISK:
             raise
-        raise ConfigError(f"{path}: the archive is damaged or not whole ({first_line(error)})") from error
+        raise ConfigError(f"{path}: the archive is damaged or incomplete ({first_line(error)})") from error
 
 
 def with_progress(path: Path, members: list, progress: OnProgress | None) -> Iterable:

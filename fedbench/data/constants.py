@@ -20,7 +20,7 @@ class Constants(NamedTuple):
 
 CIFAR10 = Constants((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), EXAMPLES)
 MEDMNIST = Constants((0.5,), (0.5,), "the experiments of MedMNIST's authors")
-PIXEL_CONSTANTS = {
+NORMALISATION_CONSTANTS = {
     "digits": Constants(None, None, NOT_PUBLISHED),
     "mnist": Constants((0.1307,), (0.3081,), EXAMPLES),
     "fmnist": Constants((0.2860,), (0.3530,), EXAMPLES),
@@ -44,4 +44,4 @@ PIXEL_CONSTANTS = {
 
 def published_constants(name: str) -> Constants:
     """The constants of a data set, to be measured if unknown."""
-    return PIXEL_CONSTANTS.get(name, Constants(None, None, NOT_PUBLISHED))
+    return NORMALISATION_CONSTANTS.get(name, Constants(None, None, NOT_PUBLISHED))

@@ -1,18 +1,14 @@
-"""A memory-mapped data set, and one client's part of it."""
+"""A memory-mapped data set. Importing it does not import torch, which help and lists do without."""
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fedbench.data import cache, sources
-from fedbench.data.augmentation import Augmentation
 from fedbench.data.cache import OnProgress
 from fedbench.errors import ConfigError
 
@@ -161,76 +157,7 @@ class Dataset:
         constants = {"unit": self.unit, "mean": [*self.mean], "std": [*self.std]}
         return {"shape": [*self.shape], **constants, "classes": [*classes]}
 
-    def scale_and_shift(
-        self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
-    ) -> tuple[Tensor, Tensor] | None:
-        """Factors [C, 1, ...] with sample * scale + shift = (sample / unit - mean) / std.
-
-        None if samples are not normalised.
-        """
-        if not self.mean:
-            return None
-        ones = [1] * (len(self.shape) - 1)
-        mean = torch.tensor(self.mean, dtype=torch.float64).view(-1, *ones)
-        std = torch.tensor(self.std, dtype=torch.float64).view(-1, *ones)
-        return (1 / (self.unit * std)).to(device, dtype), (-mean / std).to(device, dtype)
-
 
 def reopen_dataset(folder: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:
     """Opens a data set that was pickled as its folder."""
     return Dataset.open(folder).normalised(mean, std)
-
-
-class Split:
-    """One client's part of a data set, which makes normalised batches.
-
-    samples: [rows, ...], one tensor for all splits of a process. rows: int64 [n], the part's rows in it. targets:
-    [n, ...], which may differ from the data set's (flipped or hidden). factors: scale and shift, if samples are
-    normalised. key: names the random streams of batches. All of them are on one device, on which batches are made;
-    samples that do not fit there may stay on the CPU. augmentation: applied to batches by `augmented`.
-    """
-
-    def __init__(
-        self,
-        samples: Tensor,
-        rows: Tensor,
-        targets: Tensor,
-        factors: tuple[Tensor, Tensor] | None,
-        key: tuple[int | str, ...],
-        memory_format: torch.memory_format = torch.contiguous_format,
-        dtype: torch.dtype = torch.float32,
-        augmentation: Augmentation | None = None,
-    ) -> None:
-        self.samples, self.rows, self.targets, self.key = samples, rows, targets, key
-        self.augmentation = augmentation
-        self.stream: torch.Generator | None = None
-        self.factors = factors and (factors[0].to(dtype), factors[1].to(dtype))
-        self.memory_format, self.dtype = memory_format, dtype
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def labels(self) -> Tensor:
-        """The targets, if they are classes."""
-        return self.targets
-
-    def augmented(self, stream: torch.Generator) -> "Split":
-        """The part as seen in training: each batch is augmented with the next draws of a CPU stream."""
-        twin = copy(self)
-        twin.stream = stream if self.augmentation else None
-        return twin
-
-    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs [b, ...] and targets [b, ...] at these positions (int64 [b]) of the split."""
-        rows = self.rows.index_select(0, index)
-        x = self.samples.index_select(0, rows.to(self.samples.device)).to(rows.device)
-        if self.augmentation and self.stream:
-            x = self.augmentation(x, self.stream)
-        if self.factors:
-            # Normalise before changing the layout: with three channels innermost both operations take eight times as
-            # long.
-            x = x.to(self.dtype).mul_(self.factors[0]).add_(self.factors[1])
-        if x.ndim == 4:
-            x = x.contiguous(memory_format=self.memory_format)
-        return x, self.targets.index_select(0, index)

@@ -12,7 +12,7 @@ from fedbench.data.cache import OnProgress
 from fedbench.data.reading.published import (
     Published,
     check_pickles,
-    files_with_other_sums,
+    files_with_wrong_checksum,
     find_at,
     find_below,
     folder_in_cache,
@@ -98,7 +98,7 @@ def compare_checksums(config: DataConfig) -> tuple[bool, str]:
     sums = published.sums()
     if folder is None or not sums:
         return True, "no published checksums to compare with"
-    changed = files_with_other_sums(published, folder)
+    changed = files_with_wrong_checksum(published, folder)
     if changed:
         return False, f"MD5 is not the published one: {', '.join(path.name for path in changed)}"
     return True, "MD5 as published"

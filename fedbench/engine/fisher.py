@@ -69,7 +69,7 @@ class SquaredGradients:
         for (name, of), error in zip(seen.items(), errors, strict=True):
             if error is not None:
                 layer = self.layers[name]
-                sums = RULES[type(layer)](layer, of.inputs, error)
+                sums = LAYER_RULES[type(layer)](layer, of.inputs, error)
                 found |= {f"{name}.{which}".lstrip("."): part for which, part in zip(("weight", "bias"), sums)}  # noqa: B905
         shapes = {name: self.module.get_parameter(name).shape for name in self.names}
         return [
@@ -121,7 +121,7 @@ def layers_of(module: nn.Module) -> dict[str, nn.Module] | None:
     """The layers that hold the module's parameters, or None where one of another kind does or two share any."""
     layers = {name: part for name, part in module.named_modules() if any(True for _ in part.parameters(recurse=False))}
     held = [id(p) for part in layers.values() for p in part.parameters(recurse=False)]
-    known = all(type(part) in RULES and _plain(part) for part in layers.values())
+    known = all(type(part) in LAYER_RULES and _plain(part) for part in layers.values())
     return layers if known and len(held) == len(set(held)) else None
 
 
@@ -184,7 +184,7 @@ def of_batch_norm(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
     return [squares_of(part.flatten(2).sum(2) if part.dim() > 2 else part) for part in (error * normal, error)]
 
 
-RULES: dict[type[nn.Module], Callable[[nn.Module, Tensor, Tensor], Sums]] = {
+LAYER_RULES: dict[type[nn.Module], Callable[[nn.Module, Tensor, Tensor], Sums]] = {
     nn.Linear: of_linear,
     nn.Conv2d: of_convolution,
     nn.BatchNorm1d: of_batch_norm,

@@ -22,7 +22,7 @@ from fedbench.module.masks import choose, holds_one
 from fedbench.module.weights import Weights
 
 Need = tuple[str, tuple[int, ...], torch.dtype]
-CONSTANTS = (str, bool, int, float, type(None), FunctionType)
+CONSTANT_TYPES = (str, bool, int, float, type(None), FunctionType)
 AFTER = "_post_accumulate_grad_hooks"
 MOMENTUM = "momentum_buffer"
 """torch.optim's name of it."""
@@ -115,7 +115,7 @@ def is_constant(value: Any) -> bool:
     """Whether equal means the same for all clients: no client's tensors hide in it."""
     if isinstance(value, tuple):
         return all(isinstance(item, Slot) or is_constant(item) for item in value)
-    return isinstance(value, CONSTANTS) and not getattr(value, "__closure__", None)
+    return isinstance(value, CONSTANT_TYPES) and not getattr(value, "__closure__", None)
 
 
 class Group:

@@ -10,7 +10,7 @@ from torch.optim.sgd import sgd
 from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit
 from fedbench.engine.module_optimizer import OptimizerState, module_optimizer, own_optimizer, restrain, rounds_ahead
-from fedbench.module.masks import choose, places, ranges_of
+from fedbench.module.masks import choose, mask_indices, ranges_of
 
 Closure = Callable[[], Tensor | None]
 
@@ -186,10 +186,10 @@ def split_by_mask(trainable: Tensor | None, size: int) -> tuple[list[Places], Te
     runs = ranges_of(trainable, MAX_RANGES)
     if runs is not None:
         return [slice(*both) for both in runs], None
-    moving = places(trainable)
+    moving = mask_indices(trainable)
     if len(moving) <= LITTLE * size:
         return [moving], None
-    return [slice(0, size)], places(~trainable)
+    return [slice(0, size)], mask_indices(~trainable)
 
 
 def make_stepper(engine: Engine, fit: Fit, steps: int) -> Stepper:

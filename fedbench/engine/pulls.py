@@ -9,7 +9,7 @@ from torch import Tensor
 from fedbench.engine.fit import Step
 from fedbench.engine.optimizers import LITTLE
 from fedbench.module.layout import Slot
-from fedbench.module.masks import choose, places
+from fedbench.module.masks import choose, mask_indices
 
 
 def pull_to(
@@ -22,7 +22,7 @@ def pull_to(
     if form == "layer_norm":
         room = torch.empty_like(reference)
         return Step(layer_norm_pull, anchor=reference, room=room, slots=slots, weight=weight, goal=goal)
-    (whole, few), own = PULLS[form], places(part)
+    (whole, few), own = PULLS[form], mask_indices(part)
     if len(own) <= LITTLE * len(part):  # it is stepped by itself, so it is pulled by itself
         own = own.to(reference.device)
         anchor = reference[own]

@@ -38,9 +38,9 @@ class Rows:
     def load(self, row: int, weights: Weights, momentum: Tensor | None, losses: Tensor) -> None:
         """What a fit begins with."""
         self.w[row].copy_(weights.params)
-        for whole, part in zip(self.buffers, split(weights.buffers, self.layout.buffers), strict=True):
+        for whole, part in zip(self.buffers, split_vector(weights.buffers, self.layout.buffers), strict=True):
             whole[row].copy_(part)
-        for whole, part in zip(self.counters, split(weights.counters, self.layout.counters), strict=True):
+        for whole, part in zip(self.counters, split_vector(weights.counters, self.layout.counters), strict=True):
             whole[row].copy_(part)
         self.momentum[row].zero_() if momentum is None else self.momentum[row].copy_(momentum)
         self.losses[row].copy_(losses)
@@ -75,6 +75,6 @@ def cut_out(whole: Tensor, slot: Slot, row: int | None) -> Tensor:
     return part.view((*part.shape[:-1], *slot.shape))
 
 
-def split(vector: Tensor, slots: Sequence[Slot]) -> list[Tensor]:
+def split_vector(vector: Tensor, slots: Sequence[Slot]) -> list[Tensor]:
     """The tensors of a flat vector."""
     return [vector[slot.start : slot.stop].view(slot.shape) for slot in slots]

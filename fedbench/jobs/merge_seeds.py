@@ -19,7 +19,7 @@ from fedbench.results.files import write_parquet_atomically as write_table
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, TRACES_SCHEMA
 from fedbench.results.summary import write_summary
-from fedbench.runtime.kept_models import MODELS
+from fedbench.runtime.kept_models import MODELS_FOLDER
 
 
 def link(source: Path, target: Path) -> None:
@@ -52,6 +52,6 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
     else:
         write_atomically(folder / "partition.json", json.dumps(Records(*runs).partition()))
     for run in runs if config.save_models else ():
-        link(run / MODELS, folder / MODELS)
+        link(run / MODELS_FOLDER, folder / MODELS_FOLDER)
     write_atomically(folder / "config.yaml", config.to_yaml())
     write_summary(Records(folder), Records(*runs).warnings())

@@ -5,20 +5,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from fedbench.aggregation.rules import RULES
+from fedbench.aggregation.rules import AGGREGATORS
 from fedbench.config import Config
 from fedbench.data import sources
 from fedbench.data.partitions.scheme import SCHEMES
 from fedbench.errors import ConfigError
 from fedbench.methods import METHODS
 from fedbench.models import MODELS, parts_in
-from fedbench.user_code import Code, changed, code_of, find_outdated, look_again
+from fedbench.user_code import Code, code_of, different_files, find_outdated, look_again
 
 SECTIONS: dict[str, Callable[[str], str]] = {
     "method": METHODS.path,
     "model": MODELS.path,
     "data": sources.path_of,
-    "aggregator": RULES.path,
+    "aggregator": AGGREGATORS.path,
     "partition": SCHEMES.path,
 }
 """What decides the numbers and may be the user's own, with what says where it is."""
@@ -63,7 +63,7 @@ def changed_files(environment: Mapping[str, Any], config: Config) -> list[str] |
     if now.keys() - before.keys():
         return None
     different = {s for s in now if before[s]["fingerprint"] != now[s]["fingerprint"]}
-    names = {name for s in different for name in changed(before[s]["files"], now[s]["files"])}
+    names = {name for s in different for name in different_files(before[s]["files"], now[s]["files"])}
     return sorted(names, key=lambda name: (name.startswith("data "), name))
 
 

@@ -55,7 +55,7 @@ FORMER = {
     "resting": "the hook idle_model(self, client)",
 }
 """What classes said of themselves in earlier versions, and what says it now."""
-PARTS = ("params", "buffers", "counters")
+WEIGHTS_FIELDS = ("params", "buffers", "counters")
 
 
 def check_class(kind: type[Method]) -> None:
@@ -160,7 +160,7 @@ def _made_later(kind: type) -> frozenset[str]:
 def check_shapes(found: Any, like: Weights, method: Method, hook: str) -> Any:
     """The same, where it is weights of the model. Raises RunError where it is weights of another one."""
     if isinstance(found, Weights):
-        for name in PARTS:
+        for name in WEIGHTS_FIELDS:
             own, asked = getattr(found, name), getattr(like, name)
             if not isinstance(own, Tensor) or own.shape != asked.shape:
                 words = f"must return {name} of shape {list(asked.shape)}"
@@ -201,7 +201,7 @@ def server_hook(method: Method, hook: str) -> Iterator[None]:
 
 def shared_model(server: ServerState) -> dict[str, Tensor]:
     """What is shared of the global model, by part."""
-    return {name: getattr(server, name) for name in PARTS}
+    return {name: getattr(server, name) for name in WEIGHTS_FIELDS}
 
 
 def check_server(server: ServerState, before: dict[str, Tensor], method: Method, hook: str) -> None:

@@ -163,7 +163,7 @@ class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
             own = 1 / len(products) if own is None else own
             return softmax_of_cosines(products, 25.0 if sigma is None else sigma, own)
         alpha, sigma = self.alpha(server.round + 1), 1e6 if sigma is None else sigma
-        weights, clipped = attention(squared_distances(products), alpha, sigma)
+        weights, clipped = attention(distances_from_products(products), alpha, sigma)
         if clipped:
             server.warn(
                 "fedamp: the weights of the others exceeded 1 and were divided by their sum: "
@@ -172,7 +172,7 @@ class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
         return weights
 
 
-def squared_distances(products: Tensor) -> Tensor:
+def distances_from_products(products: Tensor) -> Tensor:
     """|w_i - w_j|^2 `[M, M]` from the products w_i w_j."""
     norms = products.diagonal()
     return (norms[:, None] + norms - 2 * products).clamp_(min=0).fill_diagonal_(0)

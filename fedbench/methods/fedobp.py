@@ -116,7 +116,7 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
     def slots(self) -> Sequence[Slot]:
         """The tensors of `whole`, each at its place in the vector."""
         layout = self.context.layout
-        return [*layout.params, *(behind(layout.buffers, layout.size) if self.options.include_buffers else [])]
+        return [*layout.params, *(shifted_slots(layout.buffers, layout.size) if self.options.include_buffers else [])]
 
     def whole(self, weights: Weights) -> Tensor:
         """What is compared, kept and merged: the parameters `[N]`, and with `include_buffers` the statistics."""
@@ -182,7 +182,7 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
         return self.upload(client, trained, traces=mask_traces(self.slots, None if merged is None else merged.mask))
 
 
-def behind(slots: Iterable[Slot], size: int) -> list[Slot]:
+def shifted_slots(slots: Iterable[Slot], size: int) -> list[Slot]:
     """The same tensors in a vector that has so many numbers before them."""
     return [replace(slot, start=slot.start + size, stop=slot.stop + size) for slot in slots]
 

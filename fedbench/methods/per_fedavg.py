@@ -29,7 +29,7 @@ from fedbench.methods.messages import Upload
 from fedbench.module import seeds
 from fedbench.module.weights import Weights
 
-PLAIN = Step(rule=torch.optim.SGD)
+PLAIN_SGD = Step(rule=torch.optim.SGD)
 BATCHES = {"fo": 2, "hf": 3, "exact": 3}
 GRADIENTS = {"fo": 2, "hf": 4, "exact": 3}
 """Of a meta-step, by variant."""
@@ -68,7 +68,7 @@ class PerFedAvg(Method["PerFedAvg.Options"]):
     def train(self, client: Client, received: Weights) -> Upload:
         batches = BATCHES[self.options.variant]
         amount = Amount(steps=batches * meta_steps(self.context.train, client.samples, batches))
-        with client.training(received, client.train, amount=amount, step=PLAIN) as training:
+        with client.training(received, client.train, amount=amount, step=PLAIN_SGD) as training:
             for places in training.groups(batches):
                 self.meta_step(training, places, client)
         return self.upload(client, training.weights)
@@ -105,7 +105,7 @@ class PerFedAvg(Method["PerFedAvg.Options"]):
         if not (steps and self.options.alpha):
             return model
         amount = Amount(epochs=steps, shuffle=False)
-        with client.training(model, client.train, "adapt", amount, step=PLAIN) as training:
+        with client.training(model, client.train, "adapt", amount, step=PLAIN_SGD) as training:
             for places in training.groups(None):
                 mean = torch.zeros_like(training.w)
                 for index in places:  # each at the same w

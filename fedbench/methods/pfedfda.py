@@ -23,7 +23,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregation.aggregator import mean_suffices
-from fedbench.aggregation.cross_validation import Betas, Rows, best_betas, fold_held_out, split
+from fedbench.aggregation.cross_validation import Betas, LabelledRows, best_betas, fold_held_out, make_folds
 from fedbench.aggregation.gaussians import (
     Gaussians,
     Moments,
@@ -221,7 +221,7 @@ def recorded_features(loss: Loss) -> tuple[Tensor, Tensor]:
 
 @one_thread
 def adapt_statistics(
-    rows: Rows, common: Gaussians, prior: Tensor, last: Betas, options: PFedFDA.Options
+    rows: LabelledRows, common: Gaussians, prior: Tensor, last: Betas, options: PFedFDA.Options
 ) -> tuple[Gaussians, Betas]:
     """Statistics of rows mixed with the global ones, and the weights of both.
 
@@ -232,7 +232,7 @@ def adapt_statistics(
     def local(moments: Sequence[Moments]) -> Gaussians:
         return statistics(moments, common.means, options.num_folds, options.cov_offset, options.cov_ridge)
 
-    parts = split(*rows, options.num_folds, classes)
+    parts = make_folds(*rows, options.num_folds, classes)
     moments = [Moments.of(*part, classes) for part in parts]
     betas = fixed_betas(options)
     if betas is None:

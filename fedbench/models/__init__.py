@@ -1,4 +1,4 @@
-"""Networks: the built-in ones by name, and any LightningModule as package.module:Class."""
+"""Networks: built-in ones by name, and any LightningModule as package.module:Class."""
 
 import inspect
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from fedbench.plugins import Table
 from fedbench.tasks import Task
 
 SHAPE = ("input_shape", "classes")
-"""What the data decide: given to every constructor that takes an argument of that name."""
+"""Arguments determined by the data, passed to every constructor that takes them."""
 
 
 def build(
@@ -23,17 +23,14 @@ def build(
     task: Task | None = None,
     **options: Any,
 ) -> LightningModule:
-    """A fresh network for inputs of this shape, such as (channels, height, width). Raises ConfigError.
+    """A new network for inputs of this shape, such as (channels, height, width). Raises ConfigError.
 
-    Initial weights come from torch's global generator: seed it first. classes: its outputs for a sample, which for
-    another task are other numbers. task: gives built-in networks their loss. options: further arguments of the
-    constructor.
+    Initial weights come from torch's global generator: seed it first. classes: its number of outputs, also for other
+    tasks. task: gives built-in networks their loss. options: further arguments of the constructor.
     """
     kind = load(resolve_model(name, input_shape))
     if getattr(kind, "images_only", False) and len(input_shape) != 3:
-        raise ConfigError(
-            f"model {name}: it is for images, and the data have samples of {input_shape}; model mlp takes any"
-        )
+        raise ConfigError(f"model {name}: needs images, but samples have shape {input_shape}; model mlp takes any")
     given = {"input_shape": tuple(input_shape), "classes": classes}
     shape = {key: given[key] for key in SHAPE if key in constructor_arguments(kind)}
     check_options(name, kind, shape | options)
@@ -50,17 +47,17 @@ def build(
 
 
 def construct(name: str, value: Any) -> Any:
-    """An object out of `{"class_path": "pkg.mod.Net", "init_args": {...}}`, as LightningCLI has it; else the value."""
+    """Creates the object of `{"class_path": "pkg.mod.Net", "init_args": {...}}` like LightningCLI; else the value."""
     if not is_part(value):
         return value
     kind = import_string(part_name(value), f"a part of model {name},")
     if not callable(kind):
-        raise ConfigError(f"model {name}: {value['class_path']} is no class")
+        raise ConfigError(f"model {name}: {value['class_path']} is not a class")
     return kind(**{key: construct(name, inner) for key, inner in (value.get("init_args") or {}).items()})
 
 
 def is_part(value: Any) -> bool:
-    """Whether an option of a model stands for an object that is made of it."""
+    """Whether an option of a model describes an object."""
     return isinstance(value, dict) and "class_path" in value and {*value} <= {"class_path", "init_args"}
 
 
@@ -70,7 +67,7 @@ def part_name(value: dict[str, Any]) -> str:
 
 
 def parts_in(options: Mapping[str, Any]) -> Iterator[str]:
-    """The classes, as package.module:Class, of all objects that options of a model stand for."""
+    """The classes, as package.module:Class, of all objects in a model's options."""
     for value in options.values():
         if is_part(value):
             yield part_name(value)
@@ -78,14 +75,14 @@ def parts_in(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def resolve_model(name: str, input_shape: tuple[int, ...]) -> str:
-    """The name that `auto` stands for: avgcnn for images of 16 pixels a side, else mlp; other names as they are."""
+    """Resolves `auto`: avgcnn for images of at least 16 pixels a side, else mlp; keeps other names."""
     if name != "auto":
         return name
     return "avgcnn" if len(input_shape) == 3 and min(input_shape[1:]) >= 16 else "mlp"
 
 
 def load(name: str) -> type[LightningModule]:
-    """The class of a model: a name of the table, or package.module:Class. Raises ConfigError."""
+    """The class of a model: a built-in name, or package.module:Class. Raises ConfigError."""
     kind: type[LightningModule] = MODELS.load(name)
     return kind
 
@@ -121,7 +118,7 @@ def constructor_arguments(kind: type[LightningModule]) -> dict[str, inspect.Para
 
 
 def check_options(name: str, kind: type[LightningModule], options: dict[str, Any]) -> None:
-    """Raises ConfigError for an argument that the constructor does not take, or needs and has not got."""
+    """Raises ConfigError for arguments that the constructor does not take or that are missing."""
     accepted = constructor_arguments(kind)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(kind).parameters.values())
     for key in options:

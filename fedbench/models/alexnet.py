@@ -1,4 +1,4 @@
-"""AlexNet with BatchNorm, as the field's feature-shift benchmarks have it, or without."""
+"""AlexNet with BatchNorm, as in the field's feature-shift benchmarks, or without."""
 
 from collections import OrderedDict
 from typing import Literal
@@ -14,18 +14,18 @@ CONVOLUTIONS = (
     *((64, 11, 4, 2, True), (192, 5, 1, 2, True)),
     *((384, 3, 1, 1, False), (256, 3, 1, 1, False), (256, 3, 1, 1, True)),
 )
-"""Channels, kernel, stride, padding, and whether 3x3 max pooling of stride 2 follows."""
+"""Channels, kernel, stride, padding, and whether 3x3 max pooling with stride 2 follows."""
 SMALLEST = 63
 TORCHVISION_LAYERS = {"0": "conv1", "3": "conv2", "6": "conv3", "8": "conv4", "10": "conv5"}
-"""torchvision's numbers of the convolutions; its hidden linear layers have 1 and 4."""
+"""torchvision's numbers of the convolutions; its hidden linear layers are 1 and 4."""
 
 
 class AlexNet(Network):
     """Five convolutions and two hidden linear layers of 4096, each with ReLU; 6x6 average pooling between them.
 
-    norm: batch (BatchNorm after every layer but the head: the network of the FedBN benchmark, which FedMosaic's data
-    come from) or none (torchvision's layers, without Dropout). grey: how one-channel images enter. pretrained: ImageNet
-    weights in all layers but the head; norm = none only. Images of 63x63 or more, of any shape.
+    norm: batch (BatchNorm after every layer but the head, as in the FedBN benchmark, the source of FedMosaic's data) or
+    none (torchvision's layers, without Dropout). grey: how one-channel images are handled. pretrained: ImageNet weights
+    in all layers but the head; norm = none only. Images of at least 63x63, of any aspect ratio.
     """
 
     channels_last = ("cpu", "cuda")
@@ -71,7 +71,7 @@ def activation(number: str, norm: nn.Module | None) -> dict[str, nn.Module]:
 
 
 def alexnet_name(name: str) -> str | None:
-    """torchvision's name of a tensor as ours; None for its head."""
+    """Our name of a torchvision tensor; None for its head."""
     part, number, kind = name.split(".")
     if part == "features":
         return f"{TORCHVISION_LAYERS[number]}.{kind}"

@@ -1,4 +1,4 @@
-"""The four-layer network of the field, with 5x5 convolutions and without padding."""
+"""The field's standard four-layer network, with 5x5 convolutions and no padding."""
 
 from collections import OrderedDict
 
@@ -11,7 +11,7 @@ from fedbench.models.network import Network
 class AvgCnn(Network):
     """Two 5x5 convolutions (32 and 64 channels, no padding), each with ReLU and 2x2 max pooling; 512 features.
 
-    Source: FedOBP, table 3 (its parameter counts settle that there is no padding).
+    Source: FedOBP, table 3 (its parameter counts show that there is no padding).
     """
 
     channels_last = ("cpu", "cuda")
@@ -41,5 +41,5 @@ class AvgCnn(Network):
 
 
 def pooled_side(side: int) -> int:
-    """Side of the map that fc1 sees."""
+    """Side length of the map that fc1 receives."""
     return ((side - 4) // 2 - 4) // 2

@@ -1,4 +1,4 @@
-"""Parts of a module that torch.compile has wrapped: they have the names and places that they have without it."""
+"""Submodules wrapped by torch.compile: they keep their uncompiled names and places."""
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -7,16 +7,16 @@ import torch
 from torch import nn
 
 INNER = "_orig_mod"
-"""The name that a wrapper of torch.compile has for what is inside."""
+"""The name of the wrapped module in a wrapper of torch.compile."""
 
 
 def unwrapped_name(name: str) -> str:
-    """A dotted name without the wrappers on its way."""
+    """A dotted name without wrappers."""
     return ".".join(part for part in name.split(".") if part != INNER)
 
 
 def unwrap(module: nn.Module) -> None:
-    """Compile in place, as `Module.compile` does, what torch.compile has wrapped inside a module."""
+    """Compiles submodules in place, as `Module.compile` does, instead of torch.compile's wrappers."""
     for parent in [part for part in module.modules() if not _wraps(part)]:
         for name, child in parent._modules.items():
             if child is not None and _wraps(child):
@@ -36,8 +36,8 @@ def _compiled_in_place(wrapper: nn.Module) -> nn.Module:
 
 
 def without_compiler() -> AbstractContextManager[object]:
-    """Compiled code runs as it is written for a while: it does not call forward hooks that are new."""
-    # Where nobody has asked for a compiler there is none: to say so takes 10 µs, which count in every step.
+    """Runs compiled code uncompiled for a while, because it would not call new forward hooks."""
+    # If nobody has used the compiler there is nothing to disable; disabling would take 10 µs in every step.
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     return (
         torch.compiler.set_stance("force_eager") if dynamo and any(dynamo.cached_backends.values()) else nullcontext()

@@ -1,4 +1,4 @@
-"""A multi-layer perceptron on the numbers of a sample."""
+"""A multi-layer perceptron on a sample's numbers."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -36,6 +36,6 @@ def checked_widths(hidden: int | Sequence[int]) -> list[int]:
     widths = [hidden] if isinstance(hidden, int) else hidden
     if isinstance(widths, str) or not all(type(w) is int and w > 0 for w in widths):
         raise ConfigError(
-            f"model.hidden = {hidden!r}: a width above 0 or a list of such widths, for example [200, 200]"
+            f"model.hidden = {hidden!r}: must be a positive width or a list of these, for example [200, 200]"
         )
     return list(widths)

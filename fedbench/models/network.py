@@ -1,4 +1,4 @@
-"""What the built-in networks have in common."""
+"""The base of built-in networks."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
@@ -12,15 +12,15 @@ from fedbench.errors import ConfigError
 from fedbench.tasks import Task, load
 
 Grey = Literal["repeat", "native"]
-"""repeat: a one-channel image enters a three-channel network three times; native: a first layer with one channel."""
+"""repeat: repeats one-channel images for a three-channel network; native: uses a one-channel first layer."""
 
 
 class Network(LightningModule):
-    """A body that makes features [b, width] and a head, the last Linear layer, that makes outputs [b, classes].
+    """A body that computes features [b, width], and a head, the last Linear layer, that computes outputs [b, classes].
 
-    task: gives the loss. channels_last: the devices on which images stored channels last are faster, by measurement: on
-    a CPU plain convolutions gain a fifth, residual nets lose a seventh. images_only: samples of another shape are
-    refused. auto_options: what the options are, unless given, where `auto` takes this network.
+    task: gives the loss. channels_last: the devices on which the channels_last format is faster, as measured: on a CPU
+    plain convolutions gain a fifth, residual networks lose a seventh. images_only: other samples are refused.
+    auto_options: default options if `auto` chooses this network.
     """
 
     body: nn.Module
@@ -40,13 +40,13 @@ class Network(LightningModule):
         return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """SGD with the default rate, momentum and decay of a run."""
+        """SGD with a run's default rate, momentum and decay."""
         train = TrainConfig()
         return torch.optim.SGD(self.parameters(), lr=train.lr, momentum=train.momentum, weight_decay=train.weight_decay)
 
 
 class Repeat(nn.Module):
-    """A one-channel image as several equal channels."""
+    """Repeats a one-channel image as several channels."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -57,12 +57,12 @@ class Repeat(nn.Module):
 
 
 def entrance(channels: int, grey: str) -> tuple[dict[str, nn.Module], int]:
-    """What an image passes first, by name, and the channels that the first layer sees."""
+    """The modules before the first layer, by name, and that layer's input channels."""
     check_choice("grey", grey, ("repeat", "native"))
     return ({"repeat": Repeat(3)}, 3) if channels == 1 and grey == "repeat" else ({}, channels)
 
 
 def check_choice(key: str, value: Any, legal: Sequence[Any]) -> None:
-    """Raises ConfigError for a value that an option does not take."""
+    """Raises ConfigError for an illegal value of an option."""
     if value not in legal or type(value) is not type(legal[0]):
         raise ConfigError(f"model.{key} = {value!r}: {' or '.join(map(str, legal))}")

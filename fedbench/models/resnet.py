@@ -14,17 +14,16 @@ WIDTHS = (64, 128, 256, 512)
 
 
 class ResNet(Network):
-    """Stem, stages of basic blocks with widths 64, 128, 256, 512, global average, head.
+    """Stem, stages of basic blocks with widths 64, 128, 256, 512, global average pooling, head.
 
     stem: imagenet (7x7 stride 2, 3x3 max pooling stride 2) or cifar (3x3 stride 1, no pooling).
-    grey: repeat (a one-channel image enters a three-channel stem three times) or native (a one-channel stem). Images of
-    any size.
+    grey: repeat (one-channel images are repeated three times) or native (a one-channel stem). Images of any size.
     Source: He et al., CVPR 2016; with the imagenet stem, torchvision's layers and initial weights.
     """
 
     images_only = True
     blocks: ClassVar[tuple[int, ...]]
-    """Blocks of each stage."""
+    """Number of blocks per stage."""
 
     def __init__(
         self,
@@ -84,7 +83,7 @@ class ResNet18(ResNet):
 
 
 def resnet_name(name: str) -> str | None:
-    """torchvision's name of a tensor as ours; None for its head."""
+    """Our name of a torchvision tensor; None for its head."""
     return None if name.startswith("fc.") else name.replace("layer", "stage")
 
 
@@ -96,7 +95,7 @@ def stem_layers(channels: int, stem: str) -> dict[str, nn.Module]:
 
 
 def make_stage(before: int, width: int, blocks: int) -> nn.Sequential:
-    """Blocks of one width; the first halves the map, except in the stage that keeps the width of the stem."""
+    """Blocks of one width; the first halves the map, except in the stage with the stem's width."""
     stride = 1 if before == width else 2
     shortcut = None
     if before != width:

@@ -1,4 +1,4 @@
-"""State dicts in files: where models start from, and what runs keep of them."""
+"""State dicts in files: initial weights of models, and models saved by runs."""
 
 import io
 from hashlib import sha256
@@ -15,22 +15,22 @@ from fedbench.errors import ConfigError, nearest
 from fedbench.models.compiled import unwrapped_name
 
 LIGHTNING = "state_dict"
-"""Under which a checkpoint of Lightning has it."""
+"""The key of the state dict in a Lightning checkpoint."""
 
 
 def load_state_dict(module: nn.Module, path: Path) -> None:
-    """Copy the tensors of a file into a module that has the same ones, compiled or not.
+    """Copies the tensors of a file into a module with the same tensors, compiled or not.
 
-    Raises ConfigError where it has not.
+    Raises ConfigError if they differ.
     """
     names = {unwrapped_name(name): name for name in module.state_dict()}
     given = {unwrapped_name(name): tensor for name, tensor in read_state_dict(path).items()}
     own = {name: module.state_dict()[names[name]] for name in names}
     where = f"model.weights = {path}"
     for name in sorted(own.keys() - given.keys()):
-        raise ConfigError(f"{where}: no tensor '{name}' of the model is in it; {nearest(name, given)}")
+        raise ConfigError(f"{where}: the model's tensor '{name}' is missing; {nearest(name, given)}")
     for name in sorted(given.keys() - own.keys()):
-        raise ConfigError(f"{where}: the model has no '{name}', which is in it; {nearest(name, own)}")
+        raise ConfigError(f"{where}: the model has no tensor '{name}'; {nearest(name, own)}")
     for name, tensor in given.items():
         if tensor.layout != torch.strided or tensor.is_meta or tensor.is_complex():
             raise ConfigError(f"{where}: '{name}' is sparse, complex or without numbers; save plain tensors")
@@ -43,7 +43,7 @@ def load_state_dict(module: nn.Module, path: Path) -> None:
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:
-    """Tensors by name, of which nothing is executed. Raises ConfigError for what is no state dict."""
+    """Tensors by name, without executing anything. Raises ConfigError for anything but a state dict."""
     where, found = f"model.weights = {path}", None
     try:
         if path.suffix == ".safetensors":
@@ -52,13 +52,13 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     except OSError as error:
         raise ConfigError(f"{where}: cannot be read ({error.strerror or error})") from None
     except (SafetensorError, UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, AttributeError) as error:
-        what = "holds more than tensors" if isinstance(error, UnpicklingError) else "is damaged or of another kind"
+        what = "holds more than tensors" if isinstance(error, UnpicklingError) else "is damaged or has another format"
         raise ConfigError(f"{where}: it {what}; write it with torch.save(model.state_dict(), PATH)") from None
     if isinstance(found, dict) and isinstance(found.get(LIGHTNING), dict):
         found = found[LIGHTNING]
     named = isinstance(found, dict) and all(isinstance(own, str) and isinstance(found[own], Tensor) for own in found)
     if not found or not named:
-        raise ConfigError(f"{where}: no state dict is in it; write it with torch.save(model.state_dict(), PATH)")
+        raise ConfigError(f"{where}: no state dict; write it with torch.save(model.state_dict(), PATH)")
     return found
 
 
@@ -70,7 +70,7 @@ def encode_state_dict(state: dict[str, Any]) -> bytes:
 
 
 def weights_fingerprint(path: Path) -> str:
-    """Sixteen hexadecimal digits that name the content of a file. Raises ConfigError."""
+    """Sixteen hexadecimal digits that identify a file's content. Raises ConfigError."""
     try:
         return sha256(path.read_bytes()).hexdigest()[:16]
     except OSError as error:

@@ -14,16 +14,16 @@ from fedbench.models.network import Grey, Network, check_choice, entrance
 
 PATCH = 16
 VIT_SIZES = {"tiny": (3, 192, 768), "small": (6, 384, 1536), "base": (12, 768, 3072)}
-"""Heads of attention, width, width of the hidden layer of a block; twelve blocks each."""
+"""Attention heads, width, and hidden width of a block; twelve blocks each."""
 
 
 class Vit(Network):
-    """torchvision's VisionTransformer on patches of 16x16, without Dropout; the class token is the feature.
+    """torchvision's VisionTransformer on 16x16 patches, without Dropout; the class token is the feature.
 
-    size: tiny, small or base (torchvision's vit_b_16). grey: how one-channel images enter. pretrained: ImageNet weights
-    in all layers but the head; base only; position embeddings are interpolated to the size of the images. The head
-    starts as any Linear layer of torch, where torchvision's starts at zero: with that, a method that freezes the head
-    would never train the body. Square images whose side is a multiple of 16.
+    size: tiny, small or base (torchvision's vit_b_16). grey: how one-channel images are handled. pretrained: ImageNet
+    weights in all layers but the head; base only; position embeddings are interpolated to the image size. The head is
+    initialised like any Linear layer of torch, because torchvision's zeros would keep methods that freeze the head from
+    training the body. Square images whose side is a multiple of 16.
     Source: Dosovitskiy et al., ICLR 2021.
     """
 
@@ -63,7 +63,7 @@ class Vit(Network):
 
 
 def patches_of(channels: int, like: nn.Conv2d) -> nn.Conv2d:
-    """The first layer for images with so many channels, with torchvision's initial weights."""
+    """The first layer for this many channels, with torchvision's initial weights."""
     conv = nn.Conv2d(channels, like.out_channels, PATCH, PATCH)
     nn.init.trunc_normal_(conv.weight, std=(1 / (channels * PATCH**2)) ** 0.5)
     assert conv.bias is not None

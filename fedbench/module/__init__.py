@@ -1,1 +1,1 @@
-"""A LightningModule as a flat vector: what is where in it, its numbers, its hooks."""
+"""A LightningModule as a flat vector: its layout, numbers and hooks."""

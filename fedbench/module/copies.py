@@ -13,10 +13,10 @@ Parameters = Mapping[str, nn.Parameter]
 
 
 def copies_in(module: nn.Module) -> dict[str, str | None]:
-    """Dotted names of copies, each with that of its original ('': the module itself), or None where it has none inside.
+    """Dotted names of copies and their originals ('': the module itself), None for originals outside the module.
 
     Copies are what AveragedModel averages, and frozen submodules that start with the numbers of a trainable one. Names
-    are those without torch.compile's wrappers.
+    do not include torch.compile's wrappers.
     """
     copies: dict[str, str | None] = {}
     for name, part in module.named_modules():
@@ -34,12 +34,12 @@ def copies_in(module: nn.Module) -> dict[str, str | None]:
 
 
 def is_under(name: str, prefix: str) -> bool:
-    """Whether a dotted name is that of a submodule or tensor, or lies inside it."""
+    """Whether a dotted name is that of a submodule or tensor, or is inside it."""
     return name == prefix or name.startswith(prefix + ".")
 
 
 def with_originals(module: nn.Module, copies: Mapping[str, str | None]) -> list[tuple[Tensor, Tensor]]:
-    """Tensors of copies, each with its original."""
+    """Tensors of copies and their originals."""
     found = []
     for copy, original in copies.items():
         if original is not None:
@@ -55,14 +55,14 @@ def _tensors(part: nn.Module) -> dict[str, Tensor]:
 def _original(
     module: nn.Module, name: str, part: nn.Module, fits: Callable[[Parameters, Parameters], bool]
 ) -> str | None:
-    """The first submodule of the same type outside of `name` whose parameters fit those of the part."""
+    """The first submodule of the same type outside of `name` whose parameters match the part's."""
     own = dict(part.named_parameters())
     others = ((n, m) for n, m in module.named_modules() if type(m) is type(part) and not is_under(n, name))
     return next((other for other, candidate in others if fits(own, dict(candidate.named_parameters()))), None)
 
 
 def _alike(own: Parameters, others: Parameters) -> bool:
-    """Whether all of the parameters have a trainable counterpart of their shape and type."""
+    """Whether all parameters have a trainable counterpart of the same shape and type."""
     if not own or not own.keys() <= others.keys() or any(map(is_lazy, own.values())):
         return False
     both = [(p, others[name]) for name, p in own.items()]
@@ -74,7 +74,7 @@ def _frozen(part: nn.Module) -> bool:
 
 
 def _equal(own: Parameters, others: Parameters) -> bool:
-    """Whether they are alike, with the same numbers, other ones than all layers of a kind start with."""
+    """Whether they are alike and have the same numbers, which are not the usual initial ones of a layer type."""
     return (
         _alike(own, others)
         and all(torch.equal(p, others[name]) for name, p in own.items())

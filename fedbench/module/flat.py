@@ -22,11 +22,11 @@ from fedbench.module.weights import Weights
 class FlatModule:
     """A module whose parameters are views of the vector `w`; `g` has the same shape and holds gradients.
 
-    Buffers stay where they are and are read by name, because users' code replaces them (`self.center = ...`). Frozen
-    parameters and buffers keep a type that is less exact than `dtype`. precision: `train.precision`; head: dotted name
-    of the classifier; adapt: changes the module, given its layout, before its parameters are counted; copies: names of
-    copies of the model inside it, with their originals, besides those that are known by their numbers now. Raises
-    ConfigError for tensors that cannot be flattened.
+    Buffers stay in the module and are read by name, because user code may replace them (`self.center = ...`). Frozen
+    parameters and buffers keep a less precise type than `dtype`. precision: `train.precision`; head: dotted name of the
+    classifier; adapt: changes the module, given its layout, before its parameters are counted; copies: names of copies
+    of the model inside it, with their originals, besides those recognised by their numbers now. Raises ConfigError for
+    tensors that cannot be flattened.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class FlatModule:
         self.copies = {**copies_in(module), **copies}
         for copy in self.copies:
             module.get_submodule(copy).requires_grad_(False)
-        # 64-true is double precision for all that there is, as Lightning has it.
+        # As in Lightning, 64-true uses double precision for everything.
         self.module = module.to(device=device, dtype=torch.float64 if precision == "64-true" else None)
         self.device, self.precision = device, precision
         self.dtype = torch.float64 if precision == "64-true" else torch.float32
@@ -60,7 +60,7 @@ class FlatModule:
 
     @property
     def head(self) -> nn.Module:
-        """The module's classifier. Raises ConfigError where none is declared."""
+        """The module's classifier. Raises ConfigError if none is declared."""
         self.layout.mask("head")
         return self.module.get_submodule(self.layout.head_name or "")
 
@@ -71,7 +71,7 @@ class FlatModule:
         return nullcontext()
 
     def bind(self) -> None:
-        """Make the parameters views of one vector, which keeps their numbers."""
+        """Makes the parameters views of one vector and keeps their numbers."""
         self.w = torch.zeros(self.layout.size, dtype=self.dtype, device=self.device)
         self.g = torch.zeros_like(self.w)
         self.gradient_views = [self.g[s.start : s.stop].view(s.shape) for s in self.layout.params]
@@ -80,11 +80,11 @@ class FlatModule:
             parameter.data = view.copy_(parameter.data)
 
     def initial(self) -> Weights:
-        """The weights that the module was built with."""
+        """The initial weights of the module."""
         return self._initial.clone()
 
     def weights(self) -> Weights:
-        """A copy of the module's present numbers."""
+        """A copy of the module's current numbers."""
         return Weights(
             params=self.w.clone(),
             buffers=_joined([self.buffer(s) for s in self.layout.buffers], self.dtype, self.device),
@@ -92,7 +92,7 @@ class FlatModule:
         )
 
     def load(self, weights: Weights) -> None:
-        """Copy weights into the module."""
+        """Copies weights into the module."""
         self.w.copy_(weights.params)
         for slots, values in ((self.layout.buffers, weights.buffers), (self.layout.counters, weights.counters)):
             for slot in slots:
@@ -100,7 +100,7 @@ class FlatModule:
 
     @contextmanager
     def pointing_to(self, vector: Tensor | None) -> Iterator[None]:
-        """The parameters as views of another vector `[N]` for a while; none: of `w`, as ever."""
+        """Temporarily makes the parameters views of another vector `[N]`; None: of `w`, as usual."""
         if vector is None:
             yield
             return
@@ -113,11 +113,11 @@ class FlatModule:
     def _point_to(self, vector: Tensor) -> None:
         for slot, parameter in zip(self.layout.params, self.parameters, strict=True):
             parameter.data = vector[slot.start : slot.stop].view(slot.shape)
-        torch.clear_autocast_cache()  # of what the parameters were before
+        torch.clear_autocast_cache()  # of the previous parameters
 
     @contextmanager
     def kept_buffers(self) -> Iterator[None]:
-        """Buffers and counters as they were, whatever passes do to them."""
+        """Restores buffers and counters at the end of the block."""
         kept = [(slot, self.buffer(slot).clone()) for slot in (*self.layout.buffers, *self.layout.counters)]
         try:
             yield
@@ -127,7 +127,7 @@ class FlatModule:
 
     @contextmanager
     def preserve(self) -> Iterator[Weights]:
-        """The numbers as they are now, which are put back at the end, and so are the random streams."""
+        """The current numbers, which are restored at the end of the block, as are the random streams."""
         weights = self.weights()
         with seeds.preserved_streams():
             yield weights
@@ -135,7 +135,7 @@ class FlatModule:
 
     @contextmanager
     def trainable(self, mask: Tensor | None) -> Iterator[None]:
-        """Tensors that are frozen as a whole need no gradient; whatever else user code freezes is freed at the end."""
+        """Disables gradients of completely frozen tensors; undoes any freezing by user code at the end."""
         if mask is not None:
             for slot, parameter in zip(self.layout.params, self.parameters, strict=True):
                 parameter.requires_grad_(holds_one(mask[slot.start : slot.stop]))
@@ -147,7 +147,7 @@ class FlatModule:
                 parameter.grad = None
 
     def redraw(self, weights: Weights, name: str, *key: int | str) -> Weights:
-        """The weights with a submodule's parameters drawn anew by its own initialisation, from a stream of this key."""
+        """The weights with a submodule's parameters drawn again by its own method, from a stream with this key."""
         self.load(weights)
         with seeds.preserved_streams(), torch.no_grad():
             seeds.seed_everything(*key)
@@ -160,7 +160,7 @@ class FlatModule:
     def state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
         """The weights as a state dict that plain PyTorch loads into the user's module.
 
-        None where the method has changed the module, so that it does not fit.
+        None if the method has changed the module, so that it does not fit.
         """
         self.load(weights)
         found = {name: tensor.detach().cpu() for name, tensor in self.module.state_dict().items()}
@@ -173,11 +173,11 @@ class FlatModule:
 
     @property
     def frozen(self) -> frozenset[str]:
-        """The frozen parameters by their names in a state dict."""
+        """The names of frozen parameters in a state dict."""
         return frozenset(self._published[name][0] for name, *_ in self._frozen if name in self._published)
 
     def _refuse_types(self) -> None:
-        """Trainable numbers of another type than the vector's, and buffers that it cannot hold to the bit."""
+        """Raises ConfigError for trainable tensors of another type, and for buffers that it cannot hold exactly."""
         for slot, parameter in zip(self.layout.params, self.parameters, strict=True):
             if parameter.dtype != self.dtype:
                 raise ConfigError(_wrong_type(f"parameter '{slot.name}'", parameter.dtype))
@@ -186,7 +186,7 @@ class FlatModule:
                 raise ConfigError(_wrong_type(f"buffer '{slot.name}'", torch.float64))
 
     def buffer(self, slot: Slot) -> Tensor:
-        """A buffer as it is now, or a parameter of a copy. Raises ConfigError where its shape is another one."""
+        """A buffer's current value, or a parameter of a copy. Raises ConfigError if its shape has changed."""
         path, _, name = slot.name.rpartition(".")
         owner = self.module.get_submodule(path)
         buffer = owner._buffers.get(name, owner._parameters.get(name))
@@ -198,7 +198,7 @@ class FlatModule:
         return buffer.detach()
 
     def check(self) -> None:
-        """Refuse parameters that user code has moved out of the vector, frozen or unfrozen for good."""
+        """Raises ConfigError if user code moved parameters out of the vector, or froze or unfroze some for good."""
         present = [p for p in self.module.parameters() if p.requires_grad]
         if len(present) != len(self.parameters):
             raise ConfigError(

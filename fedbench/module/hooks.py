@@ -1,4 +1,4 @@
-"""What a LightningModule may rely on in fedbench's own loop, and what is refused."""
+"""The parts of LightningModule that fedbench's own loop supports; others are refused."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,17 +46,17 @@ CHANGE_BATCHES = [
     "on_after_batch_transfer",
     "on_train_batch_start",
 ]
-"""Those that can change the images of a step."""
+"""Hooks that can change the images of a step."""
 
 USE_TRAINER = "use --train.engine trainer, which runs it through lightning.Trainer"
 
 
 class NotInLoop(ConfigError, AttributeError):
-    """Also an AttributeError, so that `hasattr(self.trainer, name)` answers no."""
+    """Also an AttributeError, so that `hasattr(self.trainer, name)` returns False."""
 
 
 class LoopContext:
-    """Stands for `self.trainer`; whatever it does not have is refused with a clear line."""
+    """Stands in for `self.trainer`; refuses anything that it lacks."""
 
     global_rank = local_rank = node_rank = 0
     world_size = num_nodes = num_devices = 1
@@ -90,7 +90,7 @@ class LoopContext:
 
     @contextmanager
     def over(self, rounds: int) -> Iterator[None]:
-        """As long as so many fits, for schedules that go on from one to the next."""
+        """For this many fits, so that schedules continue from one fit to the next."""
         length = {name: getattr(self, name) for name in ("max_epochs", "estimated_stepping_batches")}
         self.update(**{name: count * rounds for name, count in length.items()})
         try:
@@ -106,7 +106,7 @@ class LoopContext:
 
 
 class Hooks:
-    """A module's fit hooks, those it overrides only, and its logs. Raises ConfigError for what needs a Trainer."""
+    """A module's overridden fit hooks, and its logs. Raises ConfigError for anything that needs a Trainer."""
 
     def __init__(self, module: LightningModule) -> None:
         refuse(module)
@@ -123,7 +123,7 @@ class Hooks:
         return self.calls[hook](*args) if hook in self.calls else None
 
     def begin(self, plan: list[list[Tensor]]) -> None:
-        """Forget what another client logged."""
+        """Forgets what another client logged."""
         self.context.begin(plan)
         self.logs.clear()
         for child in self.module.modules():
@@ -131,7 +131,7 @@ class Hooks:
                 child.reset()
 
     def transfer(self, batch: Any, device: Any) -> Any:
-        """The batch after the hooks around its transfer; fedbench's batches are on the device already."""
+        """The batch after the transfer hooks; fedbench's batches are on the device already."""
         if "on_before_batch_transfer" in self.calls:
             batch = self.calls["on_before_batch_transfer"](batch, 0)
         if "transfer_batch_to_device" in self.calls:
@@ -142,7 +142,7 @@ class Hooks:
 
 
 def refuse(module: LightningModule) -> None:
-    """What can be known of a module before it runs."""
+    """Refuses modules that are known to be unsupported before they run."""
     name = type(module).__name__
     if not module.automatic_optimization:
         raise ConfigError(
@@ -162,7 +162,7 @@ def overrides(module: LightningModule, hook: str) -> bool:
 
 
 def takes_index(module: LightningModule) -> bool:
-    """Whether training_step takes (batch, batch_idx) or the batch alone."""
+    """Whether training_step takes (batch, batch_idx) rather than the batch alone."""
     return _takes_index(type(module).training_step)
 
 

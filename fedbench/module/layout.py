@@ -1,4 +1,4 @@
-"""The map of a module's flat vectors: names, shapes, places and roles."""
+"""The layout of a module's flat vectors: names, shapes, positions and roles."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ from fedbench.module.masks import Masks
 
 Role = Literal["body", "head", "norm", "any_norm", "tied"]
 NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
-"""The types of normalisation layers: `norm` is the first of them, `any_norm` all."""
+"""The types of normalisation layers: `norm` is the first, `any_norm` all."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One tensor's place in a flat vector: elements `start` to `stop`; and its roles, see `Layout`."""
+    """One tensor's position in a flat vector, elements `start` to `stop`, and its roles (see `Layout`)."""
 
     name: str
     shape: tuple[int, ...]
@@ -50,10 +50,10 @@ class Layout:
     Copies of the model inside the model are the last float buffers, and have the roles of their originals.
 
     `head` is the declared classifier, `norm` the BatchNorm modules, `any_norm` those and all other normalisation
-    layers, `linear` the Linear layers, `body` all that is not head. A tied parameter counts once, under its first name,
-    and is head if any of its owners is; `tied` marks those that head and body share. `groups` numbers the layers that
-    belong together, by tensor: a module that owns parameters begins one, normalisation layers join the one before them;
-    or as the model declares in its attribute `layer_groups`, a list whose items are a dotted name or several.
+    layers, `linear` the Linear layers, `body` everything but the head. A tied parameter counts once, under its first
+    name, and is head if any of its owners is; `tied` marks those shared by head and body. `groups` numbers the layers
+    that belong together, by tensor: each module with parameters starts a group, and normalisation layers join the
+    previous one; a model's attribute `layer_groups`, a list of dotted names or lists of them, overrides this.
     """
 
     params: tuple[Slot, ...]
@@ -69,8 +69,8 @@ class Layout:
     ) -> "Layout":
         """The layout of `module`, whose classifier is the submodule `head` (default: its attribute `head`).
 
-        copies: of parts of the module (`copies_in`). What torch.compile has wrapped is unwrapped first (see `unwrap`),
-        and is called as without it.
+        copies: of parts of the module (`copies_in`). Parts wrapped by torch.compile are unwrapped first (see `unwrap`)
+        and keep their uncompiled names.
         """
         unwrap(module)
         head = unwrapped_name(head or ("head" if isinstance(getattr(module, "head", None), nn.Module) else "")) or None
@@ -112,7 +112,7 @@ class Layout:
         return self.counters[-1].stop if self.counters else 0
 
     def mask(self, role: Role) -> Tensor:
-        """bool `[N]`, true on the parameters of this role. Raises ConfigError where no head is declared."""
+        """Marks the parameters of this role, bool `[N]`. Raises ConfigError if no head is declared."""
         return self.masks(role).params
 
     def masks(self, role: Role) -> Masks:
@@ -120,7 +120,7 @@ class Layout:
         return self._marked(self._of_role(role))
 
     def under(self, prefixes: Iterable[str]) -> Masks:
-        """The entries whose name starts with one of the dotted prefixes."""
+        """The entries whose name starts with one of these dotted prefixes."""
         prefixes = tuple(map(unwrapped_name, prefixes))
         names = {slot.name for slot in self.params + self.buffers}
         for prefix in prefixes:
@@ -138,9 +138,9 @@ class Layout:
         return Masks(_mark(self.params, self.size, inside), _mark(self.buffers, self.buffer_size, inside))
 
     def counters_beside(self, buffers: Tensor) -> Tensor:
-        """bool `[c]`, true on the integer buffers whose module has a float buffer in the mask `[M]`.
+        """Marks integer buffers whose module has a float buffer in the mask `[M]`, bool `[c]`.
 
-        Where a module has none, what holds for all float buffers decides.
+        For a module without float buffers, all float buffers decide.
         """
         owner = lambda slot: slot.name.rpartition(".")[0]  # noqa: E731
         owners = {owner(slot) for slot in self.buffers}
@@ -149,7 +149,7 @@ class Layout:
         return _mark(self.counters, self.counter_size, inside)
 
     def linear_head(self) -> tuple[Slot, Slot | None]:
-        """Weight `[C, d]` and bias `[C]`, if any, of the classifier. Raises ConfigError where it is more than that."""
+        """Weight `[C, d]` and bias `[C]` (if any) of the classifier. Raises ConfigError unless it is one Linear."""
         self.mask("head")
         head = sorted((s for s in self.params if s.head), key=lambda s: -len(s.shape))
         shapes = [s.shape for s in head]
@@ -186,7 +186,7 @@ def _of_type(module: nn.Module, *types: type[nn.Module]) -> list[str]:
 
 
 def _groups(module: nn.Module) -> dict[str, int]:
-    """The group's number of every tensor; a declaration leaves out what it does not name."""
+    """The group number of every tensor; a declaration omits tensors that it does not name."""
     names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
     declared = getattr(module, "layer_groups", None)
     if isinstance(declared, list | tuple):
@@ -202,7 +202,7 @@ def _groups(module: nn.Module) -> dict[str, int]:
 
 
 def _members(module: nn.Module, names: list[str]) -> set[int]:
-    """Identities of all tensors below the named submodules."""
+    """Identities of all tensors below these submodules."""
     found: set[int] = set()
     for name in names:
         try:
@@ -217,7 +217,7 @@ def _members(module: nn.Module, names: list[str]) -> set[int]:
 
 
 def _outside(module: nn.Module, head: str | None) -> set[int]:
-    """Identities of all tensors that have a name outside the head."""
+    """Identities of all tensors with a name outside the head."""
     tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
     return {id(tensor) for name, tensor in tensors if not (head and is_under(name, head))}
 
@@ -233,5 +233,5 @@ def _slots(tensors: Sequence[tuple[str, Tensor]], roles: dict[str, set[int]]) ->
 
 
 def shares_by_tensor(name: str, slots: Iterable[Slot], ones: Tensor | np.ndarray, masks: int = 1) -> dict[str, float]:
-    """`NAME/TENSOR`: the share of ones in every tensor. ones: of so many masks together `[N]`, bool or counted."""
+    """`NAME/TENSOR`: the share of ones in every tensor. ones: of `masks` masks together `[N]`, bool or counts."""
     return {f"{name}/{s.name}": float(ones[s.start : s.stop].sum()) / (s.size * masks) for s in slots}

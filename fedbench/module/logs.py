@@ -1,4 +1,4 @@
-"""What a module logs while it trains: `self.log` without a Trainer."""
+"""`self.log` without a Trainer: what a module logs while it trains."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ REDUCTIONS: dict[Any, Callable[[Tensor], Tensor]] = {"sum": torch.sum, "max": to
 
 @dataclass
 class LoggedValue:
-    """A name's values of one epoch, or its metric object."""
+    """The values of a name in one epoch, or its metric object."""
 
     on_step: bool
     on_epoch: bool
@@ -24,12 +24,12 @@ class LoggedValue:
     sizes: list[int] = field(default_factory=list)
 
     def last(self) -> Tensor | None:
-        """The value of the latest step."""
+        """The value of the last step."""
         value = self.metric._forward_cache if self.metric is not None else self.values[-1]
         return None if value is None else torch.as_tensor(value)
 
     def reduced(self) -> Tensor:
-        """The value of the epoch: a mean is weighted by batch sizes, as Lightning does."""
+        """The value of the epoch: as in Lightning, means are weighted by batch sizes."""
         if self.metric is not None:
             return torch.as_tensor(self.metric.compute())
         values = torch.stack([torch.as_tensor(v, dtype=torch.float64).reshape(()) for v in self.values])
@@ -40,7 +40,7 @@ class LoggedValue:
 
 
 class Logs:
-    """Stands for LightningModule.log and log_dict; forgets everything at the start of a fit."""
+    """Replaces LightningModule.log and log_dict; cleared at the start of a fit."""
 
     def __init__(self) -> None:
         self.entries: dict[str, LoggedValue] = {}
@@ -54,7 +54,7 @@ class Logs:
 
     @contextmanager
     def silence(self) -> Iterator[None]:
-        """For passes that are no part of the training: whatever the module logs in them is dropped."""
+        """Discards what the module logs in passes that are not part of training."""
         before, self.muted = self.muted, True
         try:
             yield
@@ -77,7 +77,7 @@ class Logs:
         batch_size: int | None = None,
         **_: Any,
     ) -> None:
-        """LightningModule.log, with its defaults: per step inside a batch, per epoch elsewhere."""
+        """LightningModule.log with its defaults: per step inside a batch, else per epoch."""
         if self.muted:
             return
         entry = self.entries.get(name)
@@ -99,7 +99,7 @@ class Logs:
             self.log(name, value, *args, **options)
 
     def callback_metrics(self) -> dict[str, Tensor]:
-        """What a scheduler can monitor now: earlier epochs, this step's values, and at an epoch's end its values."""
+        """The values that a scheduler can monitor now: of earlier epochs, this step and, at its end, this epoch."""
         found = dict(self.finished)
         for name, entry in self.entries.items():
             if entry.on_step and (last := entry.last()) is not None:
@@ -113,7 +113,7 @@ class Logs:
         return found
 
     def end_epoch(self) -> dict[str, float]:
-        """One number for every name logged in this epoch; metric objects are reset."""
+        """One number for every name logged in this epoch; resets metric objects."""
         self.finished = self.callback_metrics()
         values = {name: entry.reduced() for name, entry in self.entries.items()}
         for entry in self.entries.values():

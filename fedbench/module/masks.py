@@ -1,7 +1,7 @@
-"""Masks of flat vectors, and vectors put together by them, bit for bit.
+"""Masks of flat vectors, and exact combinations of vectors by masks.
 
-A scattered mask makes `torch.where` miss every second branch on a CPU; integers in place of branches take a quarter of
-its time.
+On a CPU, a scattered mask makes `torch.where` mispredict every second branch; integer arithmetic takes a quarter of its
+time.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def holds_one(mask: Tensor) -> bool:
-    """Whether a mask (bool, or 0 and 1 in bytes) is 1 anywhere. `any` takes thirty times as long on a CPU."""
+    """Whether a mask (bool, or 0 and 1 in bytes) has a one. `any` takes thirty times as long on a CPU."""
     return bool(mask.numel()) and bool(mask.view(torch.int8).amax())
 
 
-def places(mask: Tensor) -> Tensor:
+def mask_indices(mask: Tensor) -> Tensor:
     """Indices `[n]` of the ones of a mask `[N]`, bool. `nonzero` takes two to eight times as long on a CPU."""
     if mask.device.type != "cpu":
         return mask.nonzero().flatten()
@@ -28,7 +28,7 @@ def places(mask: Tensor) -> Tensor:
 
 
 def bitmask(mask: Tensor, like: Tensor) -> Tensor:
-    """A mask (bool, or 0 and 1 in bytes) as integers of the width of the numbers `like`, their bits all 1 or all 0."""
+    """A mask (bool, or 0 and 1 in bytes) as integers as wide as the numbers `like`, with all bits 1 or all 0."""
     return mask.view(torch.int8).neg().to(INTEGERS[like.element_size()])
 
 
@@ -39,9 +39,9 @@ def without(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def choose(mask: Tensor, ones: Tensor, zeros: Tensor, in_place: bool = False) -> Tensor:
-    """`ones` `[..., N]` where the mask is 1, else `zeros` `[N]`. mask: as for `bitmask`, or what that returned.
+    """`ones` `[..., N]` where the mask is 1, else `zeros` `[N]`. mask: as for `bitmask`, or its result.
 
-    in_place: the result is written over `ones`.
+    in_place: writes the result to `ones`.
     """
     bits = mask if mask.dtype in INTEGERS.values() else bitmask(mask, ones)
     here, there = ones.view(bits.dtype), zeros.view(bits.dtype)
@@ -53,7 +53,7 @@ def choose(mask: Tensor, ones: Tensor, zeros: Tensor, in_place: bool = False) ->
 class Masks:
     """Some entries of a model: bool params `[N]`, float buffers `[M]`, and counters `[c]`.
 
-    counters: none: those of the modules whose buffers these are.
+    counters: None: those of the modules with these buffers.
     """
 
     params: Tensor
@@ -71,27 +71,27 @@ class Masks:
 
 
 MOST_SLICES = 64
-"""Entries in more runs than this are indexed by their mask."""
+"""Entries in more contiguous ranges than this are indexed by their mask."""
 
 
 class Entries:
-    """Some entries of a vector: all, none, or those of a mask."""
+    """Some entries of a vector: all, none, or those in a mask."""
 
     def __init__(self, mask: Tensor) -> None:
         # NumPy counts in a tenth of the time of PyTorch's sum.
         self.mask, self.size = mask, int(np.count_nonzero(mask.cpu().numpy()))
         self.all = self.size == len(mask)
-        # Slices take a sixth of the time of a mask, or less: 3 to 14 ms for a million entries.
+        # Slices take at most a sixth of a mask's time: 3 to 14 ms for a million entries.
         runs = ranges_of(mask, MOST_SLICES)
         self._places: list[Any] = [mask] if runs is None else [slice(*run) for run in runs or [(0, 0)]]
         self._sizes = [self.size] if runs is None else [stop - start for start, stop in runs or [(0, 0)]]
 
     def take(self, vector: Tensor) -> Tensor:
-        """These entries: the vector itself where they are all of it."""
+        """These entries; the vector itself if they are all."""
         return vector if self.all else torch.cat([vector[place] for place in self._places])
 
     def put(self, vector: Tensor, values: Tensor | None) -> Tensor:
-        """A copy of `vector` with these entries exchanged; the vector itself without values."""
+        """A copy of `vector` with these entries replaced; the vector itself if there are no values."""
         if values is None or not self.size:
             return vector
         if self.all:
@@ -103,7 +103,7 @@ class Entries:
 
 
 def ranges_of(mask: Tensor, most: int | None = None) -> list[tuple[int, int]] | None:
-    """Start and stop of every run of ones, or None if there are more than `most` runs."""
+    """Start and stop of every range of ones, or None if there are more than `most` ranges."""
     # NumPy takes a tenth of PyTorch's time: a quarter of a millisecond for a million entries.
     ones = mask.cpu().numpy()
     changes = ones[1:] != ones[:-1]

@@ -1,4 +1,4 @@
-"""In which order the layers of a module work."""
+"""The order in which a module's layers run."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from fedbench.models.compiled import without_compiler
 
 
 def entered_order(module: nn.Module, x: Tensor) -> list[str]:
-    """Dotted names of a module and all its submodules, in the order in which `module(x)` first enters them.
+    """Dotted names of a module and all submodules, in the order in which `module(x)` first enters them.
 
-    One that it does not enter, because the module around it uses its parameters itself, follows that.
+    A submodule that is not entered, because its parent uses its parameters directly, follows its parent.
     """
     names = {child: name for name, child in module.named_modules()}
     places: dict[str, int] = {}
@@ -29,7 +29,7 @@ def entered_order(module: nn.Module, x: Tensor) -> list[str]:
 
 
 def _place_of(name: str, places: dict[str, int]) -> int:
-    """Of a module, or of the nearest one around it that has a place."""
+    """The position of a module, or of the nearest enclosing one that has a position."""
     while name not in places:
         name = name.rpartition(".")[0]
     return places[name]

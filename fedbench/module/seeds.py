@@ -1,4 +1,4 @@
-"""Every random draw comes from a stream named by what it is for: (seed, client, round, purpose)."""
+"""Random streams, named by their purpose: (seed, client, round, purpose)."""
 
 import hashlib
 import random
@@ -13,13 +13,13 @@ TorchStates = tuple[torch.Tensor, list[torch.Tensor]]
 
 
 def derive(*key: int | str) -> int:
-    """A 63-bit seed that depends on every part of the key and on nothing else."""
+    """A 63-bit seed that depends on every part of the key only."""
     digest = hashlib.sha256(repr(key).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 
 def generator(*key: int | str) -> torch.Generator:
-    """A CPU generator of its own for this key."""
+    """A separate CPU generator for this key."""
     return torch.Generator().manual_seed(derive(*key))
 
 
@@ -29,7 +29,7 @@ def numpy_generator(*key: int | str) -> np.random.Generator:
 
 
 def seed_everything(*key: int | str) -> None:
-    """Set the global streams of torch, NumPy and random, for Dropout and the like in users' modules."""
+    """Seeds the global streams of torch, NumPy and random, for Dropout and the like in users' modules."""
     seed = derive(*key)
     seed_torch(seed)
     np.random.seed(seed % 2**32)
@@ -37,7 +37,7 @@ def seed_everything(*key: int | str) -> None:
 
 
 def seed_torch(seed: int) -> None:
-    """torch.manual_seed, which formats a stack trace at every call where CUDA is not in use."""
+    """Like torch.manual_seed, which formats a stack trace on every call if CUDA is not in use."""
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(seed)
@@ -45,7 +45,7 @@ def seed_torch(seed: int) -> None:
 
 @contextmanager
 def preserved_streams() -> Iterator[None]:
-    """Leave the caller's global streams as they were."""
+    """Restores the caller's global streams at the end."""
     numpy_state, python_state = np.random.get_state(), random.getstate()
     with preserved_torch_stream():
         try:
@@ -66,7 +66,7 @@ def preserved_torch_stream() -> Iterator[None]:
 
 
 class TorchStream:
-    """torch's global streams for one of several users in turn: whoever enters again goes on where it left."""
+    """torch's global streams for one of several alternating users: each continues where it left off."""
 
     def __init__(self, *key: int | str) -> None:
         self._seed = derive(*key)

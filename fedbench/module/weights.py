@@ -1,4 +1,4 @@
-"""The numbers of a module: what travels and what is averaged."""
+"""The numbers of a module, which are sent and averaged."""
 
 from dataclasses import dataclass
 
@@ -22,16 +22,16 @@ class Weights:
         return Weights(self.params.clone(), self.buffers.clone(), self.counters.clone())
 
     def replace(self, **parts: Tensor) -> "Weights":
-        """The same with some of the vectors exchanged."""
+        """A copy with some vectors replaced."""
         return Weights(**{"params": self.params, "buffers": self.buffers, "counters": self.counters, **parts})
 
     def is_same(self, other: "Weights") -> bool:
-        """Whether both are the same memory."""
+        """Whether both share the same memory."""
         pairs = [(getattr(self, name), getattr(other, name)) for name in ("params", "buffers", "counters")]
         return all(a.shape == b.shape and (not a.numel() or a.data_ptr() == b.data_ptr()) for a, b in pairs)
 
     def is_finite(self) -> bool:
-        """Whether every parameter is finite and no buffer NaN; a constant buffer, such as a mask, may be infinite."""
-        # A sum finds every NaN and infinity in one pass; where that of float32 overflows, float64 decides.
+        """Whether every parameter is finite and no buffer NaN; constant buffers, such as masks, may be infinite."""
+        # A sum detects every NaN and infinity in one pass; if float32 overflows, float64 decides.
         finite = torch.isfinite(self.params.sum()) or torch.isfinite(self.params.sum(dtype=torch.float64))
         return bool(finite) and not bool(self.buffers.isnan().any())

@@ -183,7 +183,7 @@ def verdict(metric: Metric, gain: Interval, doubt: str = "") -> str:
     return f"{said} {between}; the interval includes 0, so with {count} it is undecided whether collaboration helped."
 
 
-def besides(study: Study) -> list[str]:
+def reference_lines(study: Study) -> list[str]:
     """The lines under the answer: the subject compared with each other reference."""
     others = [method for method in study.metrics if method not in (study.method, BASELINE)]
     lines = []

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from fedbench.report.curves import rounded
 from fedbench.report.figures import paired_clients
-from fedbench.report.leaderboard import Row, p_text
+from fedbench.report.leaderboard import LeaderboardRow, p_text
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, faded, figure, hover
 from fedbench.results.contrasts import Contrast
@@ -24,13 +24,13 @@ VALUES = ("95 % interval over seeds", "over seeds and clients", "p (Holm)", "the
 """What is beside a difference in the table of a chart's values."""
 
 
-def forest(study: Study, rows: Sequence[Row]) -> go.Figure | None:
+def forest(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The difference of each method to local training."""
     found = {row.label: row.over_local for row in rows if row.over_local is not None}
     return _forest(study, found, "better than local")
 
 
-def behind_best(study: Study, rows: Sequence[Row]) -> go.Figure | None:
+def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The difference of the best method to every other; None if `forest` shows the same."""
     found = {row.label: row.behind for row in rows if row.behind is not None}
     if rows[0].label == BASELINE or not set(found) - {BASELINE}:
@@ -54,7 +54,7 @@ def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Fi
         _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], width, opacity)
     colours = [_colour(c.sign) for c in found]
     fig.add_scatter(x=[c.gain.mean * metric.factor for c in found], y=names, mode="markers", showlegend=False)
-    fig.data[-1].update(marker={"color": colours, "size": 10}, text=[told(metric, c) for c in found])
+    fig.data[-1].update(marker={"color": colours, "size": 10}, text=[difference_text(metric, c) for c in found])
     fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
     return fig
 
@@ -69,7 +69,7 @@ def _spans(
     fig.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False)
 
 
-def client_gains(study: Study, rows: Sequence[Row]) -> go.Figure | None:
+def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """Gains of each method's clients over local: range (thin), middle half (thick) and median."""
     metric, gains = study.metric, {}
     for row in rows:
@@ -107,7 +107,7 @@ def _intervals(found: Contrast) -> list[tuple[float, float] | None]:
     return [None if low is None or high is None else (low, high), found.resampled]
 
 
-def told(metric: Metric, found: Contrast) -> str:
+def difference_text(metric: Metric, found: Contrast) -> str:
     """A difference in words, with both intervals."""
     difference, seeds, clients, p, *_ = _values(metric, found)
     said = [f"{name} {value}" for name, value in zip(VALUES, (seeds, clients, p), strict=False) if value]
@@ -122,7 +122,7 @@ def _values(metric: Metric, found: Contrast) -> list[str]:
     return [metric.difference(found.gain.mean), *spans, p, resolves, str(found.seeds_needed or "")]
 
 
-def tuning_strip(study: Study, rows: Sequence[Row]) -> go.Figure | None:
+def tuning_strip(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The validation score of every tuned point, one line per method; the chosen points are filled."""
     tried = {row.label: study.plan.points(row.label) for row in rows}
     tried = {label: entries for label, entries in tried.items() if any(entry.scores.get("val") for entry in entries)}

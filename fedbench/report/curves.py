@@ -136,7 +136,7 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Costs:
+class CostCurves:
     """curves: `spent` (in the unit) and `score` as shown by method; far: whether a logarithmic axis is needed."""
 
     curves: dict[str, pd.DataFrame]
@@ -145,7 +145,7 @@ class Costs:
     far: bool
 
 
-def costs_of(study: Study, cost: str) -> Costs | None:
+def costs_of(study: Study, cost: str) -> CostCurves | None:
     """The cost (`sent` or `steps`) and the score; None if nothing was spent. A method without cost is a level line.
 
     Its last score is drawn from the start, because it costs nothing.
@@ -161,7 +161,7 @@ def costs_of(study: Study, cost: str) -> Costs | None:
     level = {m: pd.DataFrame({cost: ends, "score": c["score"].iloc[-1]}) for m, c in known.items() if m not in paid}
     curves = {m: (level.get(m, so_far)).rename(columns={cost: "spent"}) for m, so_far in known.items()}
     title = TITLES[cost] + (f", {unit}" if cost == "sent" else "")
-    return Costs({m: c.assign(spent=c["spent"] / scale) for m, c in curves.items()}, unit, title, far)
+    return CostCurves({m: c.assign(spent=c["spent"] / scale) for m, c in curves.items()}, unit, title, far)
 
 
 def cost_curves(study: Study, cost: str) -> go.Figure | None:
@@ -173,7 +173,7 @@ def cost_curves(study: Study, cost: str) -> go.Figure | None:
     limits = [score for curve in costs.curves.values() for score in curve["score"]]
     fig = figure(340, xaxis=axis(costs.title, showgrid=False, **scaled), yaxis=score_axis(study.metric, limits))
     fig.update_layout(hovermode="closest")
-    for method in behind(study, costs.curves):
+    for method in drawing_order(study, costs.curves):
         curve = thinned(costs.curves[method])
         _line(fig, method, curve["spent"], curve["score"], study.colours[method], dash_of(method))
         told = f"{escape(method)}<br>%{{x:.3g}} {costs.unit}, {hover(study.metric)}<extra></extra>"
@@ -182,6 +182,6 @@ def cost_curves(study: Study, cost: str) -> go.Figure | None:
     return fig
 
 
-def behind(study: Study, methods: Iterable[str]) -> list[str]:
+def drawing_order(study: Study, methods: Iterable[str]) -> list[str]:
     """Methods in drawing order: quiet ones first."""
     return sorted(methods, key=lambda method: study.colours[method] != LIGHT["quiet"])

@@ -22,7 +22,7 @@ from fedbench.tasks import Metric
 
 
 @dataclass(frozen=True)
-class Row:
+class LeaderboardRow:
     """A method. score, other: test scores at the last round, at the study's point and at the other point.
 
     failed, why: number of seeds without a score because their run failed or diverged, and the first reason.
@@ -65,7 +65,7 @@ class Row:
         return f" ({count} of {count + self.failed} seeds)" if self.failed else ""
 
 
-def leaderboard(study: Study) -> list[Row]:
+def leaderboard(study: Study) -> list[LeaderboardRow]:
     """The methods in the study's order: best mean first, references last."""
     labels = study.ordered
     if not labels:
@@ -101,14 +101,14 @@ def _row(
     behind: Contrast | None,
     rank: float | None,
     target: float | None,
-) -> Row:
-    last, other, cost = study.last(label), study.last(label, OTHER[study.point]), study.summaries[label]
+) -> LeaderboardRow:
+    last, other, cost = study.last(label), study.last(label, OTHER_POINT[study.point]), study.summaries[label]
     over_all = pooled_scores(study.metric, study.scores.clients[label, study.point, LAST])
     rounds = study.runs[label].config().get("rounds") or 0
     whole = lambda name: None if cost[name] is None else cost[name] * rounds  # noqa: E731
     reached = None if target is None else first_reaching(study, label, target)
     up, down = whole("bytes_up"), whole("bytes_down")
-    return Row(
+    return LeaderboardRow(
         label,
         study.point,
         len(failed := study.failed_seeds(label)),
@@ -146,7 +146,7 @@ NONE: Mapping[str, str] = MappingProxyType({})
 """No failed methods."""
 
 
-def frame(rows: Sequence[Row], failures: Mapping[str, str] = NONE) -> pd.DataFrame:
+def leaderboard_frame(rows: Sequence[LeaderboardRow], failures: Mapping[str, str] = NONE) -> pd.DataFrame:
     """Numbers in columns; shares and scores as in records, unknown values empty. Failed methods come last."""
     return pd.DataFrame(
         [
@@ -160,7 +160,7 @@ def frame(rows: Sequence[Row], failures: Mapping[str, str] = NONE) -> pd.DataFra
                 "error": row.why or None,
                 **{part: getattr(row.score, part) for part in ("mean", "sd", "low", "high")},
                 "pooled": row.pooled,
-                OTHER[row.point]: None if row.other is None else row.other.mean,
+                OTHER_POINT[row.point]: None if row.other is None else row.other.mean,
                 "worst_tenth": row.worst,
                 "rank": row.rank,
                 **_numbers("over_local", row.over_local),
@@ -200,15 +200,15 @@ def _ends(name: str, found: Interval | None) -> dict[str, float | None]:
 SCORES = ("method", "score", "sd", "pooled")
 DIFFERENCES = ("worst tenth", "over local", "p (Holm)", "better off")
 COSTS = ("method", "points", "steps", "MB", "seconds", "rounds to local", "MB to local")
-OTHER = {"after_agg": "after_fit", "after_fit": "after_agg"}
+OTHER_POINT = {"after_agg": "after_fit", "after_fit": "after_agg"}
 """The evaluation point that the answer does not use."""
 
 
 def laid_out(
-    rows: Sequence[Row], metric: Metric, failures: Mapping[str, str] = NONE
+    rows: Sequence[LeaderboardRow], metric: Metric, failures: Mapping[str, str] = NONE
 ) -> tuple[list[str], list[list[Cell]]]:
     """Heads and rows of the table, without empty columns. Failed methods come last."""
-    heads = [*SCORES, *(OTHER[row.point].replace("_", " ") for row in rows[:1]), *DIFFERENCES]
+    heads = [*SCORES, *(OTHER_POINT[row.point].replace("_", " ") for row in rows[:1]), *DIFFERENCES]
     means = {row.label: row.score.mean for row in rows}
     tones = [baseline_tone(row.label, means, metric.higher) for row in rows]
     lines = [_line(row, metric, place, tone) for place, (row, tone) in enumerate(zip(rows, tones, strict=True), 1)]
@@ -219,7 +219,7 @@ def laid_out(
     return [heads[i] for i in kept], [[line[i] for i in kept] for line in lines]
 
 
-def spent(rows: Sequence[Row]) -> tuple[list[str], list[list[Cell]]]:
+def spent(rows: Sequence[LeaderboardRow]) -> tuple[list[str], list[list[Cell]]]:
     """Heads and rows of the cost table, without empty columns."""
     lines = [
         [
@@ -242,13 +242,13 @@ def reasons(failures: Mapping[str, str]) -> list[str]:
     return [f"{label} failed: {why}" for label, why in failures.items()]
 
 
-def note(rows: Sequence[Row], metric: Metric) -> str:
+def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
     """The legend of the table."""
     said = estimator_remark(metric, [row.estimator for row in rows])
-    return f"{NOTE}; {said}" if said else NOTE
+    return f"{LEADERBOARD_NOTE}; {said}" if said else LEADERBOARD_NOTE
 
 
-def _line(row: Row, metric: Metric, place: int, tone: str) -> list[Cell]:
+def _line(row: LeaderboardRow, metric: Metric, place: int, tone: str) -> list[Cell]:
     gain = row.over_local
     rest = [
         "" if row.score.sd is None else metric.number(row.score.sd),
@@ -263,7 +263,7 @@ def _line(row: Row, metric: Metric, place: int, tone: str) -> list[Cell]:
     return [Cell(row.label), score, *map(Cell, rest)]
 
 
-def where(rows: Sequence[Row]) -> str:
+def where(rows: Sequence[LeaderboardRow]) -> str:
     """The evaluation point of the scores."""
     return f" {POINT_NAMES[rows[0].point]}" if rows else ""
 
@@ -277,14 +277,14 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
-def as_text(rows: Sequence[Row], metric: Metric, failures: Mapping[str, str] = NONE) -> str:
+def leaderboard_text(rows: Sequence[LeaderboardRow], metric: Metric, failures: Mapping[str, str] = NONE) -> str:
     """Aligned plain text; `=` marks methods that cannot be told from the best."""
     what = f"{metric.label} in %" if metric.share else metric.label
-    scores, costs = typeset.plain(*laid_out(rows, metric, failures)), typeset.plain(*spent(rows))
-    return f"{scores}\ntest {what}{where(rows)}; {note(rows, metric)}\n\n{costs}\n{SPENT}"
+    scores, costs = typeset.plain_table(*laid_out(rows, metric, failures)), typeset.plain_table(*spent(rows))
+    return f"{scores}\ntest {what}{where(rows)}; {leaderboard_legend(rows, metric)}\n\n{costs}\n{SPENT}"
 
 
-NOTE = (
+LEADERBOARD_NOTE = (
     "± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; "
     "= cannot be told from the best (Holm)"
 )
@@ -294,12 +294,14 @@ SPENT = (
 )
 
 
-def write_tables(rows: Sequence[Row], metric: Metric, folder: Path, failures: Mapping[str, str] = NONE) -> None:
+def write_tables(
+    rows: Sequence[LeaderboardRow], metric: Metric, folder: Path, failures: Mapping[str, str] = NONE
+) -> None:
     """Writes table.csv, table.md and table.tex."""
     heads, table = laid_out(rows, metric, failures)
-    said = "; ".join([f"Test {metric.label}{where(rows)}", note(rows, metric), *reasons(failures)])
+    said = "; ".join([f"Test {metric.label}{where(rows)}", leaderboard_legend(rows, metric), *reasons(failures)])
     costs = typeset.markdown(*spent(rows))
-    write_atomically(folder / "table.csv", frame(rows, failures).to_csv(index=False))
+    write_atomically(folder / "table.csv", leaderboard_frame(rows, failures).to_csv(index=False))
     write_atomically(
         folder / "table.md", f"{typeset.markdown(heads, table)}\n\n{said}.\n\n{costs}\n\n{sentence(SPENT)}.\n"
     )

@@ -16,9 +16,9 @@ from fedbench.report.template import rendered
 
 LINKED = {".csv", ".md", ".tex", ".png", ".svg"}
 """Files that pages link to."""
-SHARE = 10
+PAUSE_FACTOR = 10
 """A report is updated after at least this many times the seconds it took, to leave time for the runs."""
-LEAST = 5.0
+SHORTEST_PAUSE = 5.0
 """Minimum seconds between updates of a report."""
 
 
@@ -35,7 +35,7 @@ class LivePage:
             begun = self._clock()
             if begun >= self._due:
                 self._text = self._made()
-                self._due = self._clock() + max(LEAST, SHARE * (self._clock() - begun))
+                self._due = self._clock() + max(SHORTEST_PAUSE, PAUSE_FACTOR * (self._clock() - begun))
             return self._text
 
     def _made(self) -> bytes:

@@ -12,13 +12,13 @@ import yaml
 
 from fedbench.report import typeset
 from fedbench.report.baseline_colour import TONE_WORDS, baseline_tone
-from fedbench.report.leaderboard import Row, leaderboard, p_text, with_half
+from fedbench.report.leaderboard import LeaderboardRow, leaderboard, p_text, with_half
 from fedbench.report.parts import Part, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
 from fedbench.report.typeset import Cell
-from fedbench.report.verdicts import doubts_of_lead, listed
+from fedbench.report.verdicts import doubts_of_lead, join_words
 from fedbench.results.files import write_atomically
 from fedbench.results.matrix import Matrix, Setting
 from fedbench.results.plan import is_study
@@ -26,7 +26,7 @@ from fedbench.results.quantities import plural
 from fedbench.results.rankings import ALPHA, Ranking, ranking
 from fedbench.results.tables import BASELINE, REFERENCES
 
-NOTE = (
+MATRIX_NOTE = (
     "± half of the 95 % interval over seeds; = cannot be told from the best of its column (Holm); rank: mean over "
     "settings and seeds, 1 the best"
 )
@@ -39,7 +39,7 @@ class Survey:
     folder: Path
     matrix: Matrix
     studies: dict[str, Study]
-    boards: dict[str, dict[str, Row]]
+    boards: dict[str, dict[str, LeaderboardRow]]
 
     @classmethod
     def load(cls, folder: Path) -> "Survey":
@@ -85,13 +85,13 @@ class Survey:
         return [*self.ranking.ranks, *(label for label in self.labels if label in REFERENCES)]
 
 
-def lines(survey: Survey) -> list[list[Cell]]:
+def matrix_lines(survey: Survey) -> list[list[Cell]]:
     """The table: one line per method, one column per setting, and the mean rank."""
     columns = [_column(survey, setting.name) for setting in survey.settings]
     ranks = [survey.ranking.ranks.get(label) for label in survey.ordered]
     last = [
         Cell("" if rank is None else f"{rank:.2f}", place)
-        for rank, place in zip(ranks, typeset.places(ranks, higher=False), strict=True)
+        for rank, place in zip(ranks, typeset.ranks_in_column(ranks, higher=False), strict=True)
     ]
     names = [Cell(label) for label in survey.ordered]
     return [list(line) for line in zip(names, *columns, last, strict=True)]
@@ -100,7 +100,9 @@ def lines(survey: Survey) -> list[list[Cell]]:
 def _column(survey: Survey, name: str) -> list[Cell]:
     board, metric = survey.boards[name], survey.first.metric
     means = {label: board[label].score.mean for label in survey.ordered}
-    marks = typeset.places([None if label in REFERENCES else mean for label, mean in means.items()], metric.higher)
+    marks = typeset.ranks_in_column(
+        [None if label in REFERENCES else mean for label, mean in means.items()], metric.higher
+    )
     return [
         Cell(
             with_half(board[label].score, metric.number) + board[label].mark,
@@ -116,12 +118,16 @@ def heads(survey: Survey) -> list[str]:
     return ["method", *(setting.name for setting in survey.settings), "rank"]
 
 
-def as_text(survey: Survey) -> str:
+def matrix_text(survey: Survey) -> str:
     """The table for a terminal."""
-    return f"{typeset.plain(heads(survey), lines(survey))}\n{NOTE}" if survey.labels else "nothing was evaluated yet"
+    return (
+        f"{typeset.plain_table(heads(survey), matrix_lines(survey))}\n{MATRIX_NOTE}"
+        if survey.labels
+        else "nothing was evaluated yet"
+    )
 
 
-def frame(survey: Survey) -> pd.DataFrame:
+def matrix_frame(survey: Survey) -> pd.DataFrame:
     """Numbers: one row per setting and method."""
     return pd.DataFrame(
         [
@@ -148,7 +154,7 @@ def frame(survey: Survey) -> pd.DataFrame:
     )
 
 
-def answer(survey: Survey) -> str:
+def matrix_answer(survey: Survey) -> str:
     """The answer in one sentence; names a winner only if it is alone in its group and no setting has a doubt."""
     found = survey.ranking
     if len(found.ranks) < 2 or not found.blocks:
@@ -158,15 +164,15 @@ def answer(survey: Survey) -> str:
     best = f"{first} has the best mean rank over {where}: {found.ranks[first]:.2f} of {len(found.ranks)}"
     ties = next((group for group in found.groups if first in group), [])
     if ties:
-        return f"{best}; it cannot be told from {listed([label for label in ties if label != first])}."
+        return f"{best}; it cannot be told from {join_words([label for label in ties if label != first])}."
     doubts = {name: doubts_of_lead(study, first, [second, *others]) for name, study in survey.studies.items()}
     if doubt := next(filter(None, doubts.values()), ""):
-        names = listed([name for name, own in doubts.items() if own == doubt])
+        names = join_words([name for name, own in doubts.items() if own == doubt])
         return f"{best}; but in {names} {doubt}, so no winner is named."
     return f"{best}, ahead of {second} ({found.ranks[second]:.2f}, p {p_text(found.pairs[first, second])})."
 
 
-def notes(survey: Survey) -> list[str]:
+def matrix_notes(survey: Survey) -> list[str]:
     """The lines under the answer: the tests, and their limits with few blocks."""
     found = survey.ranking
     said = []
@@ -203,7 +209,7 @@ def critical_difference(survey: Survey) -> go.Figure | None:
     for level, group in enumerate(found.groups):
         ends = [found.ranks[group[0]] - 0.04, found.ranks[group[-1]] + 0.04]
         fig.add_scatter(x=ends, y=[top - 1 - level] * 2, mode="lines", line={"color": LIGHT["accent"], "width": 6})
-        fig.data[-1].hovertemplate = f"{escape(listed(group))}: not told apart<extra></extra>"
+        fig.data[-1].hovertemplate = f"{escape(join_words(group))}: not told apart<extra></extra>"
     for place, name in enumerate(names):
         left = place < half
         y, rank = -(place if left else len(names) - 1 - place) - 0.2, found.ranks[name]
@@ -225,35 +231,35 @@ def critical_difference(survey: Survey) -> go.Figure | None:
 def write_matrix(folder: Path) -> Path:
     """Writes report.html, table.csv, table.md and table.tex into the folder of a study over settings."""
     survey = Survey.load(folder)
-    table, names = lines(survey), heads(survey)
-    write_atomically(folder / "table.csv", frame(survey).to_csv(index=False))
-    write_atomically(folder / "table.md", f"{typeset.markdown(names, table)}\n\n{NOTE}.\n")
-    write_atomically(folder / "table.tex", f"% {NOTE}\n{typeset.latex(names, table)}")
-    write_atomically(folder / "report.html", page_of("matrix.html.j2", **values(survey)))
+    table, names = matrix_lines(survey), heads(survey)
+    write_atomically(folder / "table.csv", matrix_frame(survey).to_csv(index=False))
+    write_atomically(folder / "table.md", f"{typeset.markdown(names, table)}\n\n{MATRIX_NOTE}.\n")
+    write_atomically(folder / "table.tex", f"% {MATRIX_NOTE}\n{typeset.latex(names, table)}")
+    write_atomically(folder / "report.html", page_of("matrix.html.j2", **matrix_values(survey)))
     return folder / "report.html"
 
 
-def values(survey: Survey) -> dict[str, Any]:
+def matrix_values(survey: Survey) -> dict[str, Any]:
     """The values of the template."""
     metric, point = survey.first.metric, POINT_NAMES[survey.first.point]
     counts = plural(len(survey.labels), "method"), plural(len(survey.settings), "setting")
     config = survey.matrix.config
     seeds = ", ".join(map(str, config.get("seeds") or []))
-    over = [f"{key}: {listed(list(map(str, asked)))}" for key, asked in survey.matrix.over.items()]
+    over = [f"{key}: {join_words(list(map(str, asked)))}" for key, asked in survey.matrix.over.items()]
     return {
         "kind": "compare",
         "title": " in ".join(counts),
         "asked": "; ".join([*over, f"seeds {seeds}"]),
-        "answer": answer(survey),
-        "besides": notes(survey),
+        "answer": matrix_answer(survey),
+        "besides": matrix_notes(survey),
         "heads": heads(survey),
-        "lines": lines(survey),
+        "lines": matrix_lines(survey),
         "links": [f"{setting.path}/report.html" for setting in survey.settings],
         "tones": TONE_WORDS,
-        "note": f"Test {metric.title} {point}, last round. {NOTE}.",
+        "note": f"Test {metric.title} {point}, last round. {MATRIX_NOTE}.",
         "config": yaml.safe_dump(config, sort_keys=False),
         "parts": [part for part in [rank_part(survey)] if part.charts],
-        "warnings": warnings(survey),
+        "warnings": matrix_warnings(survey),
     }
 
 
@@ -262,12 +268,12 @@ def rank_part(survey: Survey) -> Part:
     return Part("ranks", "Ranks", charts(("ranks", "", critical_difference(survey), ""), wide=True), intro)
 
 
-def warnings(survey: Survey) -> list[str]:
+def matrix_warnings(survey: Survey) -> list[str]:
     """Settings without numbers, and failures in a setting."""
     missing = [s.name for s in survey.matrix.settings if s.name not in survey.boards]
-    found = [f"{listed(missing)}: nothing was evaluated yet."] if missing else []
+    found = [f"{join_words(missing)}: nothing was evaluated yet."] if missing else []
     for name, study in survey.studies.items():
         found += [f"{name}: {entry.label} {entry.name} failed: {entry.error}" for entry in study.plan.failed()]
         left = [label for label in study.plan.labels() if label not in survey.labels]
-        found += [f"{name}: {listed(left)}: not evaluated in every setting, so not in the table."] if left else []
+        found += [f"{name}: {join_words(left)}: not evaluated in every setting, so not in the table."] if left else []
     return found

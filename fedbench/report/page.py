@@ -13,7 +13,16 @@ from fedbench.config.keys import flat
 from fedbench.report import answer, curves, figures, grids, scores, searches, traces, verdicts
 from fedbench.report.baseline_colour import TONE_WORDS
 from fedbench.report.comparisons import behind_best, client_gains, forest, tuning_strip
-from fedbench.report.leaderboard import SPENT, Row, laid_out, leaderboard, note, spent, where, write_tables
+from fedbench.report.leaderboard import (
+    SPENT,
+    LeaderboardRow,
+    laid_out,
+    leaderboard,
+    leaderboard_legend,
+    spent,
+    where,
+    write_tables,
+)
 from fedbench.report.parts import Part, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
@@ -48,7 +57,7 @@ def write_page(folder: Path) -> Path:
     return path
 
 
-def render(study: Study, rows: Sequence[Row] = ()) -> str:
+def render(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
     """The page as text. rows: the leaderboard, if there is no subject."""
     alike = study.plan.subject is None
     heads, lines = laid_out(rows, study.metric)
@@ -60,12 +69,13 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
         title=f"{what} on {(study.config.get('data') or {}).get('name', study.folder.name)}",
         asked=answer.asked(study),
         answer=verdicts.comparison_answer(study, rows) if alike else answer.answer(study),
-        besides=verdicts.comparison_notes(study, rows) if alike else answer.besides(study),
+        besides=verdicts.comparison_notes(study, rows) if alike else answer.reference_lines(study),
         tiles=[] if alike else answer.answer_tiles(study),
         heads=heads,
         leaders=list(zip(rows, lines, strict=True)),
         failures=study.failures if alike else {},
-        leaders_intro=f"Test {study.metric.title} at the last round,{where(rows)}. {note(rows, study.metric)}.",
+        leaders_intro=f"Test {study.metric.title} at the last round,{where(rows)}. "
+        f"{leaderboard_legend(rows, study.metric)}.",
         cost_heads=cost_heads,
         cost_leaders=list(zip(rows, cost_lines, strict=True)),
         tones=TONE_WORDS,
@@ -76,12 +86,12 @@ def render(study: Study, rows: Sequence[Row] = ()) -> str:
         parts=[part for part in parts(study, rows) if part.charts],
         chips=chips(study),
         quiet=LIGHT["quiet"],
-        differences=differences(study.config),
+        differences=changed_settings(study.config),
         config=yaml.safe_dump(study.config, sort_keys=False) if study.config else "",
-        environment=facts(study),
-        warnings=warnings(study),
+        environment=environment_facts(study),
+        warnings=study_warnings(study),
         failed=failed(study),
-        decisions=decisions(study),
+        decisions=decision_groups(study),
     )
 
 
@@ -90,7 +100,7 @@ def chips(study: Study) -> list[str]:
     return study.ordered if len(study.ordered) >= LEAST_CHOSEN else []
 
 
-def parts(study: Study, rows: Sequence[Row]) -> Iterator[Part]:
+def parts(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[Part]:
     """The sections with figures in order; sections without data have no charts."""
     if rows:
         yield _difference_part(study, rows)
@@ -107,7 +117,7 @@ def parts(study: Study, rows: Sequence[Row]) -> Iterator[Part]:
     yield _partition_part(study)
 
 
-def _difference_part(study: Study, rows: Sequence[Row]) -> Part:
+def _difference_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:
     intro = (
         "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: over resampled seeds and "
         "clients. Coloured if the difference is significant after Holm's correction. Values: both intervals, the "
@@ -123,7 +133,7 @@ def _difference_part(study: Study, rows: Sequence[Row]) -> Part:
     return Part("differences", "Differences to local training and to the best", made, intro)
 
 
-def _tuning_part(study: Study, rows: Sequence[Row]) -> Part:
+def _tuning_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:
     spent = sum(len(study.plan.points(row.label)) for row in rows)
     intro = (
         f"{spent} points in total, chosen on validation {POINT_NAMES[study.point]}; filled: the chosen ones. "
@@ -262,7 +272,7 @@ def _partition_part(study: Study) -> Part:
     return Part("partition", "Partition", charts(("partition", "", dots, ""), wide=True), intro)
 
 
-def differences(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def changed_settings(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """Key, value and default of keys that affect the numbers and differ from their default."""
     defaults = flat(Config().model_dump(mode="json"))
     found = flat(config)
@@ -273,14 +283,14 @@ def differences(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     ]
 
 
-def facts(study: Study) -> list[tuple[str, str]]:
+def environment_facts(study: Study) -> list[tuple[str, str]]:
     """The environment of the subject's run as pairs of words."""
     found = study.own.environment() if study.own else {}
     pairs = flat({key: value for key, value in found.items() if key != DECISIONS}).items()
     return [(key, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for key, v in pairs if v is not None]
 
 
-def decisions(study: Study) -> list[tuple[str, tuple[str, ...]]]:
+def decision_groups(study: Study) -> list[tuple[str, tuple[str, ...]]]:
     """What papers leave open or do differently, grouped by methods with the same list."""
     found: dict[tuple[str, ...], list[str]] = {}
     for label, run in study.runs.items():
@@ -289,7 +299,7 @@ def decisions(study: Study) -> list[tuple[str, tuple[str, ...]]]:
     return [(", ".join(labels), lines) for lines, labels in found.items()]
 
 
-def warnings(study: Study) -> list[str]:
+def study_warnings(study: Study) -> list[str]:
     """Warnings of the runs, unfinished runs, and unreadable files."""
     found = [f"{m}: {text}" for m, summary in study.summaries.items() for text in summary["warnings"]]
     for method, summary in study.summaries.items():
@@ -304,7 +314,7 @@ def warnings(study: Study) -> list[str]:
             named = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"
             what = f"no finite test {study.metric.label} at the last evaluated round"
             found.append(f"{method}: {what} of {named}; tables omit it.")
-    return found + searches.notes(study.plan) + study.problems
+    return found + searches.search_notes(study.plan) + study.problems
 
 
 def failed(study: Study) -> list[str]:

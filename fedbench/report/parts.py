@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from fedbench.results.quantities import plural
 
-MOST_NAMED = 8
+MOST_CURVES_NAMED = 8
 """Maximum number of curves whose ends are described."""
 
 
@@ -40,7 +40,7 @@ class Part:
 def charts(*made: tuple[str, str, go.Figure | None, str], wide: bool = False) -> list[Chart]:
     """Charts from (id, title, figure, caption), without those that have no figure."""
     return [
-        Chart(i, title, _json(fig), caption, wide, int(fig.layout.height), in_words(fig))
+        Chart(i, title, _json(fig), caption, wide, int(fig.layout.height), describe_figure(fig))
         for i, title, fig, caption in made
         if fig is not None
     ]
@@ -51,26 +51,26 @@ def _json(fig: go.Figure) -> str:
     return str(fig.to_json()).replace("<", "\\u003c")
 
 
-def in_words(fig: go.Figure) -> str:
+def describe_figure(fig: go.Figure) -> str:
     """Describes a figure for readers who cannot see it: its axes and the ends of its first curves.
 
     If a figure has a table of values, because it draws positions, describes the table.
     """
     if table := (fig.layout.meta or {}).get("table"):
-        return f"{plural(len(table['rows']), 'row')} of {', '.join(map(plain, table['heads']))}"
-    down, across = (plain(axis.title.text or "") for axis in (fig.layout.yaxis, fig.layout.xaxis))
+        return f"{plural(len(table['rows']), 'row')} of {', '.join(map(without_markup, table['heads']))}"
+    down, across = (without_markup(axis.title.text or "") for axis in (fig.layout.yaxis, fig.layout.xaxis))
     axes = f"{down} by {across}" if down and across else down or across
     lines = [
         t
         for t in fig.data
         if t.type == "scatter" and t.name and t.showlegend is not False and "lines" in (t.mode or "")
     ]
-    ends = [f"{plain(t.name)} {t.y[-1]:.4g}" for t in reversed(lines) if len(t.y) and t.y[-1] is not None]
-    more = f", and {len(ends) - MOST_NAMED} more" if len(ends) > MOST_NAMED else ""
-    said = f"at the end {', '.join(ends[:MOST_NAMED])}{more}" if ends else ""
+    ends = [f"{without_markup(t.name)} {t.y[-1]:.4g}" for t in reversed(lines) if len(t.y) and t.y[-1] is not None]
+    more = f", and {len(ends) - MOST_CURVES_NAMED} more" if len(ends) > MOST_CURVES_NAMED else ""
+    said = f"at the end {', '.join(ends[:MOST_CURVES_NAMED])}{more}" if ends else ""
     return "; ".join(part for part in (axes, said) if part)
 
 
-def plain(text: str) -> str:
+def without_markup(text: str) -> str:
     """Removes HTML markup."""
     return re.sub(r"<[^>]*>", " ", text)

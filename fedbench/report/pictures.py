@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from fedbench.report.curves import UNITS, Costs, behind, costs_of
+from fedbench.report.curves import UNITS, CostCurves, costs_of, drawing_order
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.theme import LIGHT, dash_of
 from fedbench.results.files import write_atomically
@@ -72,16 +72,16 @@ def _write(study: Study, folder: Path, name: str, panels: list[Panel]) -> list[s
 
 def _over_rounds(study: Study, point: str, axes: Axes) -> None:
     axes.set(title=POINT_NAMES[point], xlabel="round")
-    for method in behind(study, study.metrics):
+    for method in drawing_order(study, study.metrics):
         curve, colour = study.curves[method, point], study.colours[method]
         _line(study, axes, method, curve["round"], curve["mean"])
         if colour != LIGHT["quiet"]:
             axes.fill_between(curve["round"], curve["min"], curve["max"], color=colour, alpha=0.14, lw=0)
 
 
-def _against(study: Study, costs: Costs, axes: Axes) -> None:
+def _against(study: Study, costs: CostCurves, axes: Axes) -> None:
     axes.set(xlabel=costs.title, xscale="log" if costs.far else "linear")
-    for method in behind(study, costs.curves):
+    for method in drawing_order(study, costs.curves):
         _line(study, axes, method, costs.curves[method]["spent"], costs.curves[method]["score"])
 
 

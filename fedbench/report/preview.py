@@ -30,7 +30,7 @@ class Sheet:
 
 
 @dataclass(frozen=True)
-class Table:
+class CountTable:
     """Numbers of images, int64 [rows, columns], and remarks to the right of rows."""
 
     rows: tuple[str, ...]
@@ -53,8 +53,8 @@ class Preview:
     sheet_intro: str
     classes: tuple[str, ...]
     bars: np.ndarray  # [classes, 2]
-    domains: Table | None = None
-    partition: Table | None = None
+    domains: CountTable | None = None
+    partition: CountTable | None = None
     partition_intro: str = ""
     facts: list[tuple[str, str]] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class Dots:
     letter = 6.4
     """Mean width of a letter."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: CountTable) -> None:
         rows, columns = table.counts.shape
         self.left = 20 + self.letter * max(map(len, table.rows))
         self.right = 20 + self.letter * max(map(len, table.right), default=0)
@@ -152,8 +152,13 @@ class Dots:
         self.columns = [(self.x(i), self.head - 10, name) for i, name in enumerate(table.columns) if i % every == 0]
         self.lines = [self.y(i) for i in range(rows)]
         self.marks = [
-            Mark(self.x(c), self.y(r), max(0.9, radius * (n / most) ** 0.5), words(table.rows[r], table.columns[c], n))
-            for r, c, n in entries(table.counts)
+            Mark(
+                self.x(c),
+                self.y(r),
+                max(0.9, radius * (n / most) ** 0.5),
+                cell_title(table.rows[r], table.columns[c], n),
+            )
+            for r, c, n in nonzero_entries(table.counts)
         ]
 
     def x(self, column: int) -> float:
@@ -163,10 +168,10 @@ class Dots:
         return self.head + (row + 0.5) * self.row
 
 
-def entries(counts: np.ndarray) -> Iterable[tuple[int, int, int]]:
+def nonzero_entries(counts: np.ndarray) -> Iterable[tuple[int, int, int]]:
     """(row, column, number) of all nonzero entries."""
     return ((int(r), int(c), int(counts[r, c])) for r, c in np.argwhere(counts))
 
 
-def words(row: str, column: str, number: int) -> str:
+def cell_title(row: str, column: str, number: int) -> str:
     return f"{row}, {column}: {number:,} images"

@@ -14,7 +14,7 @@ from fedbench.tasks import Metric
 
 
 @dataclass(frozen=True)
-class Cell:
+class ScoreCell:
     """text with a small addition; style: strong, quiet or none; title: the tooltip."""
 
     text: str = ""
@@ -24,23 +24,23 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class ScoreLine:
     """A method's cells. label: the method and its remark."""
 
     method: str
     label: str
-    cells: list[Cell]
+    cells: list[ScoreCell]
 
 
 @dataclass
-class Table:
+class ScoreTable:
     """Rows grouped by evaluation point."""
 
     id: str
     title: str
     intro: str
     heads: list[str]
-    parts: dict[str, list[Line]] = field(default_factory=dict)
+    parts: dict[str, list[ScoreLine]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -52,12 +52,12 @@ EXPLAINED = {
 }
 
 
-def final(study: Study) -> Table:
+def final(study: Study) -> ScoreTable:
     """The final table: the study's own point first, best mean first."""
     heads, lines = _lines(study.table, study.metric)
     spread = ", sd over seeds" if "sd" in heads else ""
     intro = f"Test {study.metric.title}: mean over clients and seeds ± half of the 95 % interval over seeds{spread}."
-    table = Table("table", "Final table", intro, heads)
+    table = ScoreTable("table", "Final table", intro, heads)
     means = study.table[study.table["choice"] == LAST].set_index(["method", "point"])["mean"]
     ordered = sorted(lines, key=lambda place: float(means.get(place, 0.0)), reverse=study.metric.higher)
     for point in dict.fromkeys([study.point, *POINT_NAMES]):
@@ -73,7 +73,7 @@ def final(study: Study) -> Table:
     return table
 
 
-def as_text(table: pd.DataFrame, metric: Metric) -> str:
+def final_table_text(table: pd.DataFrame, metric: Metric) -> str:
     """The final table as ASCII text, in its own order."""
     heads, lines = _lines(table, metric)
     shown = [head for head in IN_TEXT if head in heads]
@@ -87,14 +87,14 @@ def as_text(table: pd.DataFrame, metric: Metric) -> str:
         *(EXPLAINED[head] for head in shown if head in EXPLAINED),
         estimator_remark(metric, table["estimator"].tolist()),
     ]
-    return f"{typeset.plain(['method', 'point', *shown], rows, left=2)}\n{'; '.join(filter(None, notes))}"
+    return f"{typeset.plain_table(['method', 'point', *shown], rows, left=2)}\n{'; '.join(filter(None, notes))}"
 
 
-def _ascii(cell: Cell) -> str:
+def _ascii(cell: ScoreCell) -> str:
     return f"{cell.text} {cell.small}".strip().replace("±", "+-").replace("\u2212", "-") or "-"
 
 
-def _lines(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[tuple[str, str], Line]]:
+def _lines(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[tuple[str, str], ScoreLine]]:
     """Heads of the non-empty columns, and the row of each method and point."""
     kinds = dict(zip(table["method"], table["estimator"], strict=True))
     mark = dict(zip(kinds, estimator_marks([*kinds.values()]), strict=True))
@@ -103,26 +103,26 @@ def _lines(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[tuple[s
     names = next(iter(found.values()), {})
     heads = [head for head in names if any(cells[head].text for cells in found.values())]
     return heads, {
-        (method, point): Line(method, f"{method}{mark[method]}", [cells[head] for head in heads])
+        (method, point): ScoreLine(method, f"{method}{mark[method]}", [cells[head] for head in heads])
         for (method, point), cells in found.items()
     }
 
 
-def _cells(metric: Metric, rows: pd.DataFrame) -> dict[str, Cell]:
+def _cells(metric: Metric, rows: pd.DataFrame) -> dict[str, ScoreCell]:
     """The cells of a method at a point by column head. rows: one per choice of the round."""
     by = {str(row["choice"]): row for _, row in rows.iterrows()}
     last, best, test = (by.get(choice) for choice in CHOICES)
     number, half = partial(_number, metric), partial(_half, metric)
     share = "" if last is None or pd.isna(last["share_gains"]) else f"{100 * last['share_gains']:.0f} %"
     return {
-        "last round": Cell(number(last, "mean"), half(last, "mean", "high"), "strong"),
-        "sd": Cell(number(last, "sd")),
-        "pooled": Cell(number(last, "pooled")),
-        "worst tenth": Cell(number(last, "worst_tenth")),
-        "over local": Cell(number(last, "gain", signed=True), half(last, "gain", "gain_high")),
-        "clients that gain": Cell(share),
-        "best-val round": Cell(number(best, "mean"), half(best, "mean", "high")),
-        "best on test*": Cell(number(test, "mean"), style="quiet"),
+        "last round": ScoreCell(number(last, "mean"), half(last, "mean", "high"), "strong"),
+        "sd": ScoreCell(number(last, "sd")),
+        "pooled": ScoreCell(number(last, "pooled")),
+        "worst tenth": ScoreCell(number(last, "worst_tenth")),
+        "over local": ScoreCell(number(last, "gain", signed=True), half(last, "gain", "gain_high")),
+        "clients that gain": ScoreCell(share),
+        "best-val round": ScoreCell(number(best, "mean"), half(best, "mean", "high")),
+        "best on test*": ScoreCell(number(test, "mean"), style="quiet"),
     }
 
 
@@ -149,7 +149,7 @@ def without_validation(study: Study) -> str:
     return "No images are held out for validation, so there is no best-val round."
 
 
-def of_groups(study: Study) -> list[Table]:
+def of_groups(study: Study) -> list[ScoreTable]:
     """Scores per class and domain, if recorded, best method first.
 
     With many methods only at the study's point; the file next to the report has the others.
@@ -157,7 +157,7 @@ def of_groups(study: Study) -> list[Table]:
     return [_of_kind(study, str(kind), rows) for kind, rows in study.groups.groupby("by")]
 
 
-def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> Table:
+def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> ScoreTable:
     names = list(dict.fromkeys(rows["group"]))
     seen = ", as clients see it" if kind == "class" and study.flipped else ""
     over = f"over all test samples of a {kind}{seen}, and over seeds ± half of the 95 % interval"
@@ -168,7 +168,7 @@ def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> Table:
     )
     heads = [f"class {name}" for name in names] if kind == "class" else names
     intro = f"Test {study.metric.title} at the last round, mean {over}."
-    table = Table(f"by-{kind}", f"By {kind}", intro, heads, notes=[note])
+    table = ScoreTable(f"by-{kind}", f"By {kind}", intro, heads, notes=[note])
     for point in dict.fromkeys([study.point, *(POINT_NAMES if len(study.ordered) == 1 else [])]):
         own = rows[rows["point"] == point]
         lines = [_group_line(study.metric, m, names, own[own["method"] == m]) for m in study.ordered]
@@ -177,14 +177,14 @@ def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> Table:
     return table
 
 
-def _group_line(metric: Metric, method: str, names: Sequence[str], rows: pd.DataFrame) -> Line:
+def _group_line(metric: Metric, method: str, names: Sequence[str], rows: pd.DataFrame) -> ScoreLine:
     by = {str(row["group"]): row for _, row in rows.iterrows()}
-    return Line(method, method, [_group_cell(metric, by.get(name)) for name in names])
+    return ScoreLine(method, method, [_group_cell(metric, by.get(name)) for name in names])
 
 
-def _group_cell(metric: Metric, row: pd.Series | None) -> Cell:
+def _group_cell(metric: Metric, row: pd.Series | None) -> ScoreCell:
     if row is None:
-        return Cell()
+        return ScoreCell()
     told = f"{row['samples']:.0f} samples of {row['clients']:.0f} clients"
     told += f"; mean over clients {metric.shown(row['client_mean'])}"
-    return Cell(_number(metric, row, "mean"), _half(metric, row, "mean", "high"), title=told)
+    return ScoreCell(_number(metric, row, "mean"), _half(metric, row, "mean", "high"), title=told)

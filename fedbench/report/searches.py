@@ -32,7 +32,7 @@ def search_charts(study: Study) -> Iterator[tuple[str, str, go.Figure, str]]:
             continue
         chosen = point_name(study.plan.choices.get(label, {"": None}))
         told = "Each line is a point; orange: the chosen one, blue: the best third."
-        yield f"lines-{number}", label, lines(study.metric, points, keys, chosen), told
+        yield f"lines-{number}", label, parallel_coordinates(study.metric, points, keys, chosen), told
         if len(points) >= LEAST_POINTS:
             shares = importance(points, keys)
             caption = f"Shares of the variance of {len(points)} validation scores that a forest explains (fANOVA)."
@@ -45,7 +45,7 @@ def intro(plan: Plan) -> str:
     return f"Points {how[plan.search]}, on validation."
 
 
-def notes(plan: Plan) -> list[str]:
+def search_notes(plan: Plan) -> list[str]:
     """Trials stopped early and points left out."""
     found = [f"{label} {point} was left out because it is invalid: {why}" for label, point, why in plan.refused]
     if stopped := plan.stopped():
@@ -55,7 +55,7 @@ def notes(plan: Plan) -> list[str]:
     return found
 
 
-def lines(metric: Metric, points: Sequence[Entry], keys: Sequence[str], chosen: str) -> go.Figure:
+def parallel_coordinates(metric: Metric, points: Sequence[Entry], keys: Sequence[str], chosen: str) -> go.Figure:
     """Parallel coordinates: one axis per key, the validation score last; plain lines, which need no WebGL."""
     scores = [(entry.scores["val"] or 0.0) * metric.factor for entry in points]
     marks = [f"{score:.1f}" if metric.share else f"{score:.3g}" for score in scores]

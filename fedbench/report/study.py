@@ -15,7 +15,7 @@ from fedbench.results.groups import group_table
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records, at_last_round
 from fedbench.results.summary import summarise
-from fedbench.results.tables import REFERENCES, Scores, final_table
+from fedbench.results.tables import REFERENCES, FinalScores, final_table
 from fedbench.tasks import Metric
 
 POINT_NAMES = {"after_fit": "after local training", "after_agg": "after aggregation", "global": "global model"}
@@ -75,8 +75,8 @@ class Study:
         return final_table(self.scores, self.estimators)
 
     @cached_property
-    def scores(self) -> Scores:
-        return Scores.of(self.metric, self.metrics, self.clients)
+    def scores(self) -> FinalScores:
+        return FinalScores.of(self.metric, self.metrics, self.clients)
 
     @cached_property
     def curves(self) -> dict[tuple[str, str], pd.DataFrame]:

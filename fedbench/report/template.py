@@ -8,7 +8,7 @@ from plotly.offline import get_plotlyjs
 
 from fedbench.report.theme import DARK, LIGHT
 
-OWN = Path(__file__).parent
+TEMPLATES_FOLDER = Path(__file__).parent
 
 
 def rendered(file: str | Path, **values: Any) -> str:
@@ -16,9 +16,9 @@ def rendered(file: str | Path, **values: Any) -> str:
 
     Missing values are errors, and texts are escaped.
     """
-    path = OWN / file
+    path = TEMPLATES_FOLDER / file
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([path.parent, OWN]),
+        loader=jinja2.FileSystemLoader([path.parent, TEMPLATES_FOLDER]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

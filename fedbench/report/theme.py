@@ -52,7 +52,7 @@ DARK = {
     "s2": "#3f82d2",
     "s3": "#b4d6ff",
 }
-OTHERS = ["c1", "c2", "c3", "c4", "c5", "c6"]
+METHOD_COLOURS = ["c1", "c2", "c3", "c4", "c5", "c6"]
 SCALE = [(0.0, LIGHT["s0"]), (0.33, LIGHT["s1"]), (0.67, LIGHT["s2"]), (1.0, LIGHT["s3"])]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 LETTER = 7.2  # pixels, mean width of a letter of a direct label
@@ -66,7 +66,7 @@ def colour_of(methods: Sequence[str], own: str) -> dict[str, str]:
     """
     fixed = {BASELINE: LIGHT["local"], own: LIGHT["accent"]}
     others = [method for method in methods if method not in fixed]
-    names = [*OTHERS, *["quiet"] * len(others)]
+    names = [*METHOD_COLOURS, *["quiet"] * len(others)]
     return fixed | {method: LIGHT[name] for method, name in zip(others, names, strict=False)}
 
 

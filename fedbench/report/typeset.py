@@ -17,11 +17,11 @@ class Cell:
     tone: str = ""
 
 
-Line = Sequence[Cell]
+TextLine = Sequence[Cell]
 LATEX = {"%": r"\%", "_": r"\_", "±": r"$\pm$", "−": "$-$", "\u00a0": "~", "< ": "$<$ "}
 
 
-def plain(heads: Sequence[str], lines: Sequence[Line], left: int = 1) -> str:
+def plain_table(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1) -> str:
     """Aligned columns, the first `left` ones left-aligned; `=` marks a tie."""
     rows = [list(heads), *([cell.text + " =" * cell.tied for cell in line] for line in lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -32,7 +32,7 @@ def plain(heads: Sequence[str], lines: Sequence[Line], left: int = 1) -> str:
     return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
 
 
-def markdown(heads: Sequence[str], lines: Sequence[Line]) -> str:
+def markdown(heads: Sequence[str], lines: Sequence[TextLine]) -> str:
     """A GitHub table: the best in bold, `=` for a tie."""
 
     def shown(cell: Cell) -> str:
@@ -44,7 +44,7 @@ def markdown(heads: Sequence[str], lines: Sequence[Line]) -> str:
     )
 
 
-def latex(heads: Sequence[str], lines: Sequence[Line]) -> str:
+def latex(heads: Sequence[str], lines: Sequence[TextLine]) -> str:
     """A booktabs table: the best in bold, the second underlined, `=` for a tie."""
 
     def shown(cell: Cell) -> str:
@@ -68,7 +68,7 @@ def escaped(text: str) -> str:
     return text
 
 
-def places(values: Sequence[float | None], higher: bool) -> list[int]:
+def ranks_in_column(values: Sequence[float | None], higher: bool) -> list[int]:
     """1 for the best and 2 for the second best of a column; 0 for others and missing values."""
     known = sorted({value for value in values if value is not None}, reverse=higher)[:2]
     return [0 if value is None or value not in known else known.index(value) + 1 for value in values]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedbench.report.answer import doubts, few_seeds, points, span
-from fedbench.report.leaderboard import Row, p_text, reasons
+from fedbench.report.leaderboard import LeaderboardRow, p_text, reasons
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import sentence
 from fedbench.results.contrasts import Contrast
@@ -12,7 +12,7 @@ from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.tasks import Metric
 
 
-def comparison_answer(study: Study, rows: Sequence[Row]) -> str:
+def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
     """The answer in one sentence; names a winner only if it beats every rival and there is no doubt."""
     rivals = [row for row in rows[1:] if row.label not in REFERENCES]
     if not rows:
@@ -26,7 +26,7 @@ def comparison_answer(study: Study, rows: Sequence[Row]) -> str:
     if seeds == 1:
         return f"{ahead}; one seed is not enough to decide."
     if ties := [row.label for row in rivals if row.tied]:
-        return f"{ahead}; with {plural(seeds, 'seed')} it cannot be told from {listed(ties)}."
+        return f"{ahead}; with {plural(seeds, 'seed')} it cannot be told from {join_words(ties)}."
     if doubt := doubts_of_lead(study, first.label, [row.label for row in rivals]):
         return f"{ahead}; but {doubt}, so no winner is named."
     return f"{ahead}: it is the best of them on this data."
@@ -35,7 +35,7 @@ def comparison_answer(study: Study, rows: Sequence[Row]) -> str:
 def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
     """Why a method that is ahead of all rivals may not be the best."""
     if study.lost:
-        return f"{listed(study.lost)} failed"
+        return f"{join_words(study.lost)} failed"
     return next((found for rival in rivals if (found := doubts(study, first, rival, 1.0))), "")
 
 
@@ -46,13 +46,13 @@ def lead(metric: Metric, found: Contrast) -> str:
     return f"{size} ahead of {found.other} ({span(found.gain, metric.difference)}{p})"
 
 
-def listed(names: list[str]) -> str:
+def join_words(names: list[str]) -> str:
     """`a, b and c`; shortens long lists."""
     shown = names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} others"]
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def comparison_notes(study: Study, rows: Sequence[Row]) -> list[str]:
+def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """The lines under the answer: comparison with local training, failures, and the detectable difference."""
     lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows)]
     rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
@@ -69,25 +69,27 @@ def left_open(found: Contrast) -> str:
     if found.sign or not more:
         return ""
     if more > len(found.gain.values):
-        return f"; the observed one would need {more}"
+        return f"; the observed one would need {more} seeds"
     return ", which is enough for one comparison but not for this many (Holm)"
 
 
-def _failures(study: Study, rows: Sequence[Row]) -> list[str]:
+def _failures(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """Methods without a score, and methods scored on some seeds only."""
-    lines = [f"Failed, so not compared: {listed(study.lost)}."] if study.lost else []
+    lines = [f"Failed, so not compared: {join_words(study.lost)}."] if study.lost else []
     lines += [f"{line}." for line in reasons(study.failures)]
     partly = [f"{row.label}{row.mark}" for row in rows if row.failed]
-    return [*lines, f"Scored on the remaining seeds only: {listed(partly)}."] if partly else lines
+    return [*lines, f"Scored on the remaining seeds only: {join_words(partly)}."] if partly else lines
 
 
-def _at_ends(study: Study, rows: Sequence[Row]) -> list[str]:
+def _at_ends(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """Methods whose best point is at the edge of the search range."""
     found = [row.label for row in rows if study.plan.ends.get(row.label) and row.label not in REFERENCES]
-    return [f"Best point at the edge of the search range, so perhaps not optimal: {listed(found)}."] if found else []
+    return (
+        [f"Best point at the edge of the search range, so perhaps not optimal: {join_words(found)}."] if found else []
+    )
 
 
-def _over_local(study: Study, rows: Sequence[Row]) -> list[str]:
+def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """Which methods are better or worse than local training, or undecided."""
     known = [row for row in rows if row.over_local is not None and row.label not in REFERENCES]
     groups: dict[str, list[str]] = {"better than local training": [], "worse than local training": [], "undecided": []}
@@ -99,7 +101,7 @@ def _over_local(study: Study, rows: Sequence[Row]) -> list[str]:
             doubtful.setdefault(doubt, []).append(row.label)
         else:
             groups[["undecided", "better than local training", "worse than local training"][sign]].append(row.label)
-    said = "; ".join(f"{name}: {listed(labels)}" for name, labels in groups.items() if labels)
+    said = "; ".join(f"{name}: {join_words(labels)}" for name, labels in groups.items() if labels)
     lines = [f"{sentence(said)}." if said else ""]
-    lines += [f"{listed(labels)}: ahead or behind, but {doubt}." for doubt, labels in doubtful.items()]
+    lines += [f"{join_words(labels)}: ahead or behind, but {doubt}." for doubt, labels in doubtful.items()]
     return [line for line in lines if line]

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy import stats
 
 from fedbench.results.statistics import CONFIDENCE, Interval, interval
-from fedbench.results.tables import LAST, Scores
+from fedbench.results.tables import LAST, FinalScores
 
 DRAWS = 4000
 MOST_SEEDS = 1000
@@ -50,7 +50,7 @@ class Contrast:
         return int(np.sign(self.gain.mean)) if decided else 0
 
 
-def contrast(scores: Scores, method: str, other: str, point: str) -> Contrast | None:
+def contrast(scores: FinalScores, method: str, other: str, point: str) -> Contrast | None:
     """Returns None if there are no pairs."""
     joined = scores.paired(method, other, point)
     if joined.empty:
@@ -61,7 +61,7 @@ def contrast(scores: Scores, method: str, other: str, point: str) -> Contrast | 
     return Contrast(method, other, gain, resampled_interval(seeds), p_of(gain.values), better)
 
 
-def family(scores: Scores, asked: Sequence[tuple[str, str]], point: str) -> list[Contrast]:
+def family(scores: FinalScores, asked: Sequence[tuple[str, str]], point: str) -> list[Contrast]:
     """The existing contrasts of these pairs, with Holm-adjusted p values."""
     found = [made for pair in asked if (made := contrast(scores, *pair, point)) is not None]
     adjusted = iter(holm([made.p for made in found if made.p is not None]))
@@ -118,8 +118,8 @@ def too_few(seeds: int) -> str | None:
     if seeds < 2:
         return f"one seed cannot tell methods apart: use {ENOUGH} or more, --seeds {' '.join(map(str, range(ENOUGH)))}"
     return (
-        f"{seeds} seeds tell two methods apart only where they differ by {least:.1f} times the standard deviation that "
-        f"their difference has over seeds; with {ENOUGH} seeds {resolution(ENOUGH):.1f} times is enough"
+        f"{seeds} seeds can tell two methods apart only if they differ by {least:.1f} times the standard deviation of "
+        f"their difference over seeds; with {ENOUGH} seeds {resolution(ENOUGH):.1f} times is enough"
     )
 
 
@@ -134,7 +134,7 @@ def seeds_for(gain: Interval) -> int | None:
     return None
 
 
-def block_ranks(scores: Scores, methods: Sequence[str], point: str) -> dict[str, float]:
+def block_ranks(scores: FinalScores, methods: Sequence[str], point: str) -> dict[str, float]:
     """Mean rank of every method over the seeds that all have, 1 for the best; ties share ranks."""
     last = {method: scores.rows[method, point, LAST].set_index("seed") for method in methods}
     table = pd.DataFrame({method: rows[f"test_{scores.metric.name}"] for method, rows in last.items()})

@@ -6,7 +6,7 @@ import pandas as pd
 
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval, pooled_means
-from fedbench.results.tables import LAST, clients_at, rows_at_choice
+from fedbench.results.tables import LAST, chosen_rows, clients_at
 from fedbench.tasks import Metric
 
 GROUP_COLUMNS = [
@@ -38,7 +38,7 @@ def group_table(
     rows = []
     for method, frame in groups.items():
         for point in POINTS:
-            found = clients_at(frame, rows_at_choice(metric, metrics[method], point, LAST))
+            found = clients_at(frame, chosen_rows(metric, metrics[method], point, LAST))
             parts = sorted(found.groupby(["by", "group"]), key=lambda part: _place(*map(str, part[0])))
             rows += [{"method": method, "point": point, "by": b, "group": g, **_row(own)} for (b, g), own in parts]
     return pd.DataFrame(rows, columns=GROUP_COLUMNS)

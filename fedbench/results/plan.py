@@ -11,7 +11,7 @@ from fedbench.results.reader import Records, is_run
 
 EntryRole = Literal["candidate", "final"]
 PLAN_FILE = "plan.json"
-PARTS = ("settings", "cells")
+STUDY_PARTS = ("settings", "cells")
 """Folders of a study with studies that are its parts."""
 
 
@@ -149,7 +149,7 @@ def is_study(folder: Path) -> bool:
 def study_name(folder: Path) -> str:
     """The name of a study elsewhere: its folder's name, after that of the study that contains it."""
     own = folder.absolute()
-    return f"{own.parents[1].name}/{own.name}" if own.parent.name in PARTS else own.name
+    return f"{own.parents[1].name}/{own.name}" if own.parent.name in STUDY_PARTS else own.name
 
 
 def studies_in(folder: Path) -> list[Path]:

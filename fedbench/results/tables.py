@@ -29,12 +29,12 @@ BASELINE = "local"
 REFERENCES = ("centralized",)
 """Methods that pool the clients' data are shown, but do not compete."""
 PAIRED = ["seed", "client", "ours", "theirs", "difference"]
-TableKey = tuple[str, str, str]
+ScorePlace = tuple[str, str, str]
 """A row of the final table: method, point, choice."""
 
 
 @dataclass(frozen=True)
-class Scores:
+class FinalScores:
     """What methods reached, by method, point and choice of the round, as far as the choice can be made.
 
     rows: of metrics.jsonl, one per seed. clients: of clients.parquet, at the same seeds and rounds; none where only
@@ -42,19 +42,19 @@ class Scores:
     """
 
     metric: Metric
-    rows: Mapping[TableKey, pd.DataFrame]
-    clients: Mapping[TableKey, pd.DataFrame]
+    rows: Mapping[ScorePlace, pd.DataFrame]
+    clients: Mapping[ScorePlace, pd.DataFrame]
 
     @classmethod
     def of(
         cls, metric: Metric, metrics: Mapping[str, pd.DataFrame], clients: Mapping[str, pd.DataFrame] | None = None
-    ) -> "Scores":
-        rows: dict[TableKey, pd.DataFrame] = {
+    ) -> "FinalScores":
+        rows: dict[ScorePlace, pd.DataFrame] = {
             (method, point, choice): found
             for method, frame in metrics.items()
             for point in POINTS
             for choice in CHOICES
-            if len(found := rows_at_choice(metric, frame, point, choice))
+            if len(found := chosen_rows(metric, frame, point, choice))
         }
         own = {} if clients is None else {place: clients_at(clients[place[0]], found) for place, found in rows.items()}
         return cls(metric, rows, own)
@@ -76,7 +76,7 @@ class Scores:
 
 
 def final_table(
-    scores: Scores, estimators: Mapping[str, str] = MappingProxyType({}), baseline: str = BASELINE
+    scores: FinalScores, estimators: Mapping[str, str] = MappingProxyType({}), baseline: str = BASELINE
 ) -> pd.DataFrame:
     """The test metric of each method at the last round, the best-val round and the best round on test.
 
@@ -98,7 +98,7 @@ def final_table(
     return pd.DataFrame(rows, columns=TABLE_COLUMNS)
 
 
-def rows_at_choice(metric: Metric, metrics: pd.DataFrame, point: str, choice: str) -> pd.DataFrame:
+def chosen_rows(metric: Metric, metrics: pd.DataFrame, point: str, choice: str) -> pd.DataFrame:
     """The metrics row of one point at the chosen round per seed; empty if the choice is impossible."""
     at_point = metrics[metrics["point"] == point]
     split = CHOICES[choice]
@@ -110,7 +110,7 @@ def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return clients.merge(rows[["seed", "round", "point"]], on=["seed", "round", "point"])
 
 
-def _reached(scores: Scores, place: TableKey) -> dict[str, float | None]:
+def _reached(scores: FinalScores, place: ScorePlace) -> dict[str, float | None]:
     rows = scores.rows[place]
     found = interval(rows[f"test_{scores.metric.name}"].tolist())
     return {
@@ -121,7 +121,7 @@ def _reached(scores: Scores, place: TableKey) -> dict[str, float | None]:
     }
 
 
-def _of_clients(scores: Scores, place: TableKey, baseline: str) -> dict[str, float | None]:
+def _of_clients(scores: FinalScores, place: ScorePlace, baseline: str) -> dict[str, float | None]:
     """The pooled score, and what the clients gain over the baseline."""
     method, point, choice = place
     over_all = pooled_scores(scores.metric, scores.clients[place])

@@ -16,7 +16,7 @@ from fedbench.plugins import PAGES
 from fedbench.results.logged import Spent, Warn, metric_values, rows_by_round, trace_distributions, trace_values
 from fedbench.results.plan import Entry, Plan, is_study, study_name
 from fedbench.results.reader import Records, is_run
-from fedbench.results.tables import TABLE_COLUMNS, Scores, final_table
+from fedbench.results.tables import TABLE_COLUMNS, FinalScores, final_table
 from fedbench.results.wandb_log import (
     LONGEST,
     WandbLog,
@@ -131,7 +131,7 @@ class WandbStudy:
         metrics = {label: run.metrics() for label, run in runs.items()}
         clients = {label: run.clients() for label, run in runs.items()}
         kinds = {label: run.estimator() for label, run in runs.items()}
-        return final_table(Scores.of(metric, metrics, clients), kinds)
+        return final_table(FinalScores.of(metric, metrics, clients), kinds)
 
 
 def with_place(tree: Mapping[str, Any], place: WandbConfig) -> Config:

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 ALIGNMENT = 64
-LEAST = 4096
+SMALLEST_SHARED = 4096
 """Bytes from which a tensor is worth a place of its own; smaller ones travel with their message."""
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorPlace:
     """Where a tensor is: bytes of a file of the arena."""
 
     file: int
@@ -42,11 +42,11 @@ class Files:
         self.folder = folder
         self._mapped: dict[int, np.ndarray] = {}
 
-    def write(self, file: int, tensors: Sequence[Tensor]) -> list[Place]:
+    def write(self, file: int, tensors: Sequence[Tensor]) -> list[TensorPlace]:
         """Copy tensors one after the other into a file. Raises OSError where there is no room for them."""
         places, end = [], 0
         for tensor in tensors:
-            place = Place(file, aligned(end), tuple(tensor.shape), tensor.dtype)
+            place = TensorPlace(file, aligned(end), tuple(tensor.shape), tensor.dtype)
             places.append(place)
             end = place.end
         mapped = torch.from_numpy(self.mapped(file, end))
@@ -54,7 +54,7 @@ class Files:
             view_of(mapped, place).copy_(tensor)
         return places
 
-    def read(self, place: Place) -> Tensor:
+    def read(self, place: TensorPlace) -> Tensor:
         """The tensor at a place: a view of the file."""
         return view_of(torch.from_numpy(self.mapped(place.file, place.end)), place)
 
@@ -101,7 +101,7 @@ class Arena:
         if not self._readers[file]:
             self._free.add(file)
 
-    def store(self, tensor: Tensor) -> tuple[Place, Tensor]:
+    def store(self, tensor: Tensor) -> tuple[TensorPlace, Tensor]:
         """Where a tensor is, copied only if it is not in the arena, and the tensor that keeps the place taken."""
         known = self._place(tensor)
         if known:
@@ -114,7 +114,7 @@ class Arena:
             raise
         return place, self.read([place])[0]
 
-    def read(self, places: Sequence[Place]) -> list[Tensor]:
+    def read(self, places: Sequence[TensorPlace]) -> list[Tensor]:
         """The tensors at places of one taken file, which is free again when all of them are gone."""
         file, end = places[0].file, max(place.end for place in places)
         whole = self._files.mapped(file, end)
@@ -123,7 +123,7 @@ class Arena:
             self._at[whole.ctypes.data], self._sizes[file] = file, len(whole)
         return [self._leased(whole, place) for place in places]
 
-    def _leased(self, whole: np.ndarray, place: Place) -> Tensor:
+    def _leased(self, whole: np.ndarray, place: TensorPlace) -> Tensor:
         lease = whole.view()
         self._readers[place.file] += 1
         weakref.finalize(lease, self._unread, place.file).atexit = False
@@ -133,12 +133,12 @@ class Arena:
         self._readers[file] -= 1
         self.give_back(file)
 
-    def _place(self, tensor: Tensor) -> Place | None:
+    def _place(self, tensor: Tensor) -> TensorPlace | None:
         start = tensor.untyped_storage().data_ptr()
         file = self._at.get(start)
         if file is None or not tensor.is_contiguous():
             return None
-        return Place(file, tensor.data_ptr() - start, tuple(tensor.shape), tensor.dtype)
+        return TensorPlace(file, tensor.data_ptr() - start, tuple(tensor.shape), tensor.dtype)
 
 
 def aligned(position: int) -> int:
@@ -146,6 +146,6 @@ def aligned(position: int) -> int:
     return -(-position // ALIGNMENT) * ALIGNMENT
 
 
-def view_of(whole: Tensor, place: Place) -> Tensor:
+def view_of(whole: Tensor, place: TensorPlace) -> Tensor:
     """The tensor at a place of a mapped file `whole`, uint8."""
     return whole[place.offset : place.end].view(place.dtype).view(place.shape)

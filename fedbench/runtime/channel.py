@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from fedbench.methods.base import Message
-from fedbench.runtime.arena import LEAST, Arena, Files, Place
+from fedbench.runtime.arena import SMALLEST_SHARED, Arena, Files, TensorPlace
 from fedbench.runtime.client_data import as_tensor
 from fedbench.runtime.exchange import Order, Reply
 
@@ -56,19 +56,19 @@ class DriverEnd:
         arrays: list[np.ndarray] = []
         references: list[Any] = []
 
-        def change(tensor: Tensor) -> Place | Attached:
-            if tensor.nbytes < LEAST:
+        def change(tensor: Tensor) -> TensorPlace | Attached:
+            if tensor.nbytes < SMALLEST_SHARED:
                 arrays.append(tensor.contiguous().numpy())
                 return Attached(len(arrays) - 1)
             found = self._stored(tensor, near)
-            if isinstance(found, Place):
+            if isinstance(found, TensorPlace):
                 return found
             references.append(found)
             return Attached(len(references) - 1, referred=True)
 
         uploads = sum(task.train and task.share is None for task in order.tasks) if near else 0
         files = [self._arena.take(self._upload_bytes) for _ in range(uploads)]
-        return PackedOrder(changed(order, change), arrays, files), references
+        return PackedOrder(with_tensors(order, change), arrays, files), references
 
     def _stored(self, tensor: Tensor, near: bool) -> Any:
         key = (id(tensor), near)
@@ -95,7 +95,7 @@ class DriverEnd:
         unused = set(packed.files)
         for message in reply.messages():
             held: dict[str, Any] = dict(message.tensors)
-            places = {name: place for name, place in held.items() if isinstance(place, Place)}
+            places = {name: place for name, place in held.items() if isinstance(place, TensorPlace)}
             if places:
                 read = self._arena.read(list(places.values()))
                 held.update(zip(places, read, strict=True))
@@ -120,15 +120,15 @@ class HostEnd:
         self._free = list(packed.files)
 
         def change(found: Any) -> Tensor:
-            if isinstance(found, Place):
+            if isinstance(found, TensorPlace):
                 return self._files.read(found)
             return as_tensor((references if found.referred else packed.arrays)[found.index])
 
-        return changed(packed.order, change)
+        return with_tensors(packed.order, change)
 
     def ship(self, report: Any) -> None:
         """Put the large tensors of an upload where the driver reads them, as soon as it is made."""
-        large = {n: t for n, t in report.upload.tensors.items() if t.nbytes >= LEAST}
+        large = {n: t for n, t in report.upload.tensors.items() if t.nbytes >= SMALLEST_SHARED}
         if not large or not self._free:
             return
         try:
@@ -143,7 +143,7 @@ class HostEnd:
         arrays: list[np.ndarray] = []
 
         def change(found: Any) -> Any:
-            if isinstance(found, Place):
+            if isinstance(found, TensorPlace):
                 return found
             arrays.append(found.contiguous().numpy())
             return Attached(len(arrays) - 1)
@@ -153,7 +153,7 @@ class HostEnd:
         return reply, arrays
 
 
-def changed(order: Order, change: Callable[[Any], Any]) -> Order:
+def with_tensors(order: Order, change: Callable[[Any], Any]) -> Order:
     """The order with every tensor (or what stands for it) changed; a message that tasks share stays shared."""
     seen: dict[int, Message] = {}
 

@@ -15,7 +15,7 @@ from fedbench.runtime.store import Versions
 FORMAT = 4
 """Counted up with every change of what a checkpoint holds."""
 PREFIX, SUFFIX = "round-", ".safetensors"
-SHARE = 0.05
+SHARE_OF_TIME = 0.05
 """Of a run's time that checkpoints may take where they come as often as that allows."""
 
 
@@ -35,7 +35,7 @@ class Checkpoints:
         if not self._every or not 0 < round < self._rounds:
             return False
         if self._every == "auto":
-            return self._took <= SHARE * (time.perf_counter() - self._ended)
+            return self._took <= SHARE_OF_TIME * (time.perf_counter() - self._ended)
         return round % self._every == 0
 
     def keep(

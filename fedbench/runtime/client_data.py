@@ -10,9 +10,10 @@ from torch import Tensor
 
 from fedbench.config import Config
 from fedbench.data.augmentation import Augmentation
-from fedbench.data.dataset import Dataset, Split
+from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.data.partitions.label_noise import client_targets
+from fedbench.data.split import Split, scale_and_shift
 from fedbench.module.seeds import Key
 
 
@@ -28,7 +29,7 @@ class ClientData:
         self._augmentation = (
             Augmentation(data.augment, data.crop_padding, data.rotate_degrees) if data.augment else None
         )
-        self._factors = dataset.scale_and_shift(device, dtype)
+        self._factors = scale_and_shift(dataset, device, dtype)
 
     def split(self, clients: Sequence[int], part: str, key: Key) -> Split:
         """Part 'train', 'val' or 'test' of these clients, one after the other."""

@@ -22,7 +22,7 @@ from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, 
 from fedbench.runtime.host import resident_mb
 from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
-from fedbench.runtime.placement import Costs, Homes
+from fedbench.runtime.placement import ClientCosts, Homes
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.sampling import evaluated_clients, participants
@@ -77,7 +77,7 @@ class Driver:
         ]
         self.warnings += [*warn_of_engine(self.method), *lines]
         self.warnings += warn_of_sample(len(self.everyone), self.context.clients)
-        self.costs, self.homes = Costs(sizes), Homes(hosts.count)
+        self.costs, self.homes = ClientCosts(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
         self.models = KeptModels(
             self.config, self.seed, self.method.after_fit, recorder.folder, trainers, inputs, parts.learner.flat.frozen

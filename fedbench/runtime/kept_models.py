@@ -13,7 +13,7 @@ from fedbench.models.state_dicts import encode_state_dict
 from fedbench.results.files import write_atomically, write_json_atomically
 from fedbench.runtime.exchange import Report
 
-MODELS = "models"
+MODELS_FOLDER = "models"
 """The folder of a run that has them."""
 INPUT = "input.json"
 """The file in it that says what they are given (`Dataset.inputs`)."""
@@ -41,7 +41,7 @@ class KeptModels:
         self.inputs = dict(inputs)
         self.wanted, self.rounds, self.name = config.save_models, config.rounds, config.method.name
         self.after_fit = after_fit
-        self.folder, self._drawn = folder / MODELS / f"seed-{seed}", drawn
+        self.folder, self._drawn = folder / MODELS_FOLDER / f"seed-{seed}", drawn
 
     def asked(self, client: int, number: int) -> Sequence[str]:
         """What is kept of a client in this exchange, of the models that are evaluated there."""

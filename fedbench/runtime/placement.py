@@ -25,7 +25,7 @@ class Seconds:
         self.images += images if before is None else 0
 
 
-class Costs:
+class ClientCosts:
     """Seconds that clients' work takes: as measured, or in proportion to images where it was not yet.
 
     images: training images per client, which stand for seconds until anything is measured.
@@ -91,7 +91,7 @@ class Homes:
             if report.kept is not None:
                 self.of[report.client] = Home(host, round, report.kept)
 
-    def settle(self, kept: Mapping[int, tuple[int, int]], costs: Costs) -> None:
+    def settle(self, kept: Mapping[int, tuple[int, int]], costs: ClientCosts) -> None:
         """Give homes to clients whose states are in a checkpoint. kept: round and bytes of each client's state."""
         tasks = [ClientTask(client, Message(), train=True) for client in kept]
         dealt, _ = self.deal(tasks, costs.of, movable=False)

@@ -7,7 +7,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.files import flush, rerun_hint
 from fedbench.runtime.store import Versions
 
-FOLDER = "states"
+SHARDS_FOLDER = "states"
 MOST_OLD = 0.5
 """Share of the states in shards that may be out of date: beyond it, all are written anew."""
 
@@ -22,7 +22,7 @@ class Shards:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / FOLDER
+        self.folder = folder / SHARDS_FOLDER
         self._held: dict[Path, Versions] = {}
 
     def write(self, round: int, versions: Sequence[Versions], snapshot: Snapshot) -> list[str]:

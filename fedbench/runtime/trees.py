@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedbench.module.weights import Weights
 
-PLAIN = (bool, int, float, str, type(None))
+PLAIN_TYPES = (bool, int, float, str, type(None))
 TENSOR, WEIGHTS, PAIRS, TUPLE = "tensor", "weights", "pairs", "tuple"
 REST = "rest"
 """Key of the JSON in the metadata of a file."""
@@ -30,7 +30,7 @@ class Packing:
         """What JSON holds of a value. Raises TypeError for what cannot be kept."""
         if isinstance(value, Tensor):
             return {TENSOR: self._place(value.detach(), place)}
-        if type(value) in PLAIN:
+        if type(value) in PLAIN_TYPES:
             return value
         if type(value) is Weights:
             return {WEIGHTS: [self.rest(part, f"{place}/{name}") for name, part in vars(value).items()]}
@@ -58,7 +58,7 @@ class Packing:
 
 def refusal(tree: Any, place: str) -> str | None:
     """Names the first value of a tree that cannot be kept."""
-    if isinstance(tree, Tensor) or type(tree) in (*PLAIN, Weights):
+    if isinstance(tree, Tensor) or type(tree) in (*PLAIN_TYPES, Weights):
         return None
     if isinstance(tree, dict):
         items = [*((key, place) for key in tree), *((item, f"{place}.{key}") for key, item in tree.items())]
@@ -80,7 +80,7 @@ def packed(tree: Any) -> tuple[dict[str, Tensor], dict[str, str]]:
     return packing.tensors, {REST: rest}
 
 
-def unpacked(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Any:
+def unpack_tree(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Any:
     """The tree that was packed."""
 
     def value(rest: Any) -> Any:
@@ -117,7 +117,7 @@ def to_bytes(tree: Any) -> bytes:
 def from_bytes(content: bytes) -> Any:
     """The tree in the content of a file, which begins with the length of its header."""
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    return unpacked(load(content), header["__metadata__"])
+    return unpack_tree(load(content), header["__metadata__"])
 
 
 def write(tree: Any, path: Path) -> None:
@@ -141,4 +141,4 @@ def read(path: Path) -> Any:
         raise OSError(f"{path}: {error}") from None
     if not metadata or REST not in metadata:
         raise OSError(f"{path}: holds tensors, and no tree of them")
-    return unpacked(tensors, metadata)
+    return unpack_tree(tensors, metadata)

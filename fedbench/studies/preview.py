@@ -10,7 +10,7 @@ import numpy as np
 from fedbench.config import Config
 from fedbench.data import Dataset, Partition, cache
 from fedbench.data.constants import published_constants
-from fedbench.report.preview import Preview, Sheet, Table, write_preview
+from fedbench.report.preview import CountTable, Preview, Sheet, write_preview
 from fedbench.results.quantities import plural, size
 
 MOST_CLASSES = 30
@@ -126,7 +126,7 @@ def sheets(dataset: Dataset, groups: TargetGroups, counts: np.ndarray) -> list[S
     train = dataset.labels[: dataset.train_rows]
     made = []
     for label in range(min(dataset.classes, MOST_CLASSES)):
-        rows = chosen(dataset, np.flatnonzero(train == label))
+        rows = sample_rows(dataset, np.flatnonzero(train == label))
         text = f"{counts[label, 0]:,} + {counts[label, 1]:,}"
         domains = dataset.domains[rows] if dataset.domains is not None else []
         captions = tuple(dataset.domain_names[d] for d in domains)
@@ -143,7 +143,7 @@ def as_bytes(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
     return np.clip(127.5 + 63.75 * (samples - mean) / std, 0, 255).astype(np.uint8)
 
 
-def chosen(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
+def sample_rows(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
     """Some of these rows: PER_CLASS in all, or of each domain as many as makes about that many, one at least."""
     if dataset.domains is None:
         return spread_of_tiles(rows, PER_CLASS)
@@ -162,23 +162,23 @@ def sheet_intro(dataset: Dataset) -> str:
     return f"{few}Training images as decoded, evenly spread over each class; training + test images beside the name."
 
 
-def domain_table(dataset: Dataset, groups: TargetGroups) -> Table | None:
+def domain_table(dataset: Dataset, groups: TargetGroups) -> CountTable | None:
     if dataset.domains is None:
         return None
     counts = np.zeros((len(dataset.domain_names), len(groups.names)), np.int64)
     np.add.at(counts, (dataset.domains, groups.of), 1)
     train = np.bincount(dataset.domains[: dataset.train_rows], minlength=len(counts))
     right = tuple(f"{own:,} + {all_ - own:,}" for own, all_ in zip(train, counts.sum(axis=1), strict=True))
-    return Table(dataset.domain_names, groups.names, counts, right)
+    return CountTable(dataset.domain_names, groups.names, counts, right)
 
 
-def partition_table(dataset: Dataset, groups: TargetGroups, parted: Partition) -> Table:
+def partition_table(dataset: Dataset, groups: TargetGroups, parted: Partition) -> CountTable:
     """Training samples of each client and group; right of them how many it has to train, validate and test."""
     clients = parted.clients[:MOST_CLIENTS]
     counts = np.stack([groups.counts(own.train) for own in clients])
     right = tuple(f"{len(own.train):,} + {len(own.val):,} + {len(own.test):,}" for own in clients)
     rows = tuple(client_name(dataset, number, own.train) for number, own in enumerate(clients))
-    return Table(rows, groups.names, counts, right)
+    return CountTable(rows, groups.names, counts, right)
 
 
 def client_name(dataset: Dataset, number: int, rows: np.ndarray) -> str:

@@ -21,7 +21,7 @@ from fedbench.results.loggers import log_page
 from fedbench.results.plan import PLAN_FILE, Plan, is_study
 from fedbench.results.quantities import duration, plural
 from fedbench.results.reader import Records
-from fedbench.runtime.kept_models import MODELS
+from fedbench.runtime.kept_models import MODELS_FOLDER
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.cost import Cost
@@ -44,7 +44,7 @@ class Result:
     @property
     def models(self) -> Path:
         """With `save_models`: `seed-S/client-C-POINT.pt`, which `torch.load` reads, and how input is normalised."""
-        return self.folder / MODELS
+        return self.folder / MODELS_FOLDER
 
     @cached_property
     def summary(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""What a model learns: the loss of its outputs, and the metrics that they are judged by. One file per task.
+"""Tasks: the loss of a model's outputs and their metrics. One file per task.
 
-A file holds `TASK`. The data set names its task, and so does the record of a run.
+A file holds `TASK`. The data set and the record of a run name the task.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def names() -> list[str]:
 
 
 def load(name: str, evaluate: Mapping[str, Any] | None = None) -> Task:
-    """The task of that name, with the metrics that `evaluate.*` asks for. Raises ConfigError."""
+    """The task of this name, with the metrics in `evaluate.*`. Raises ConfigError."""
     task: Task = TASKS.load(name)
     metrics, primary = (evaluate or {}).get("metrics") or [], (evaluate or {}).get("metric")
     return task.with_metrics(metrics, primary) if metrics or primary else task

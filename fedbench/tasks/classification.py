@@ -30,7 +30,7 @@ class Classification(Task):
     ) -> Score:
         """Correct samples (or the sum of the batches' shares), and cross-entropies summed in float64.
 
-        Outputs that are not numbers are never correct; the first of them would be the largest otherwise.
+        Outputs that are NaN are never correct; otherwise the first of them would count as the largest.
         """
         import torch
 

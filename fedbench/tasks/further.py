@@ -1,7 +1,7 @@
-"""Metrics that are recorded where they are asked for: those of scikit-learn for classes, and a user's own function.
+"""Optional metrics: scikit-learn's for classes, and users' functions.
 
-A metric is a function of class scores `[n, C]` and class numbers `[n]` of a client's samples, arrays of NumPy, that
-gives a number, NaN where it is unknown.
+A metric is a function of class scores `[n, C]` and class numbers `[n]` of a client's samples (NumPy arrays) that
+returns a number, NaN if unknown.
 """
 
 import inspect
@@ -26,13 +26,13 @@ NO_CLASS = -1
 
 @dataclass(frozen=True)
 class FurtherMetric:
-    """A metric, and the function that it is."""
+    """A metric and its function."""
 
     metric: Metric
     function: "Function"
 
     def value(self, scores: "Array", labels: "Array") -> float:
-        """Raises RunError where the function fails or gives no number."""
+        """Raises RunError if the function fails or returns no number."""
         try:
             found = self.function(scores, labels)
         except Exception as error:
@@ -46,7 +46,7 @@ class FurtherMetric:
 
 
 def balanced_accuracy(scores: "Array", labels: "Array") -> float:
-    """Mean over the classes that occur of the share of their samples that is right."""
+    """Mean over the occurring classes of the share of correctly classified samples."""
     from sklearn.metrics import recall_score
 
     return float(recall_score(labels, _predicted(scores), labels=sorted(set(labels.tolist())), average="macro"))
@@ -62,9 +62,9 @@ def f1_macro(scores: "Array", labels: "Array") -> float:
 
 
 def auroc(scores: "Array", labels: "Array") -> float:
-    """Area under the ROC curve of each class that occurs against all others, mean over these classes.
+    """Area under the ROC curve of each occurring class against all others, mean over these classes.
 
-    Unknown where there is one class only, and for scores that are not finite.
+    Unknown with a single class, and for scores that are not finite.
     """
     import numpy as np
     from sklearn.metrics import roc_auc_score
@@ -79,14 +79,14 @@ def auroc(scores: "Array", labels: "Array") -> float:
 
 
 def _predicted(scores: "Array") -> "Array":
-    """The class with the highest score; none where scores are not numbers."""
+    """The class with the highest score; none if scores are NaN."""
     import numpy as np
 
     return np.where(np.isnan(scores).any(1), NO_CLASS, scores.argmax(1))
 
 
 def _margin(scores: "Array", label: int) -> "Array":
-    """The log-odds of a class: its score against all others."""
+    """The log-odds of a class: its score relative to all others."""
     import numpy as np
 
     others = np.delete(scores, label, axis=1)
@@ -113,7 +113,7 @@ OF_CLASSES = {
 
 
 def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
-    """A metric by its name, or a function package.module:name, of which more is better. Raises ConfigError."""
+    """A metric by name, or a function package.module:name for which higher is better. Raises ConfigError."""
     if name in known:
         return known[name]
     if ":" not in name:
@@ -121,7 +121,7 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
         raise ConfigError(f"evaluate.metrics: unknown metric '{name}'; {hint} (your own: package.module:function)")
     function = import_string(name, "evaluate.metrics")
     if not callable(function):
-        raise ConfigError(f"evaluate.metrics: {name} is no function")
+        raise ConfigError(f"evaluate.metrics: {name} is not a function")
     try:
         inspect.signature(function).bind("scores", "labels")
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""Several labels at once: a score for each label against 0 or 1."""
+"""Multilabel classification: a score for each label against 0 or 1."""
 
 from collections.abc import Iterable
 from math import isnan, nan
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Multilabel(Task):
-    """Targets float [b, L] of 0 and 1, outputs logits [b, L]; a label is predicted where its logit is above 0.
+    """Targets float [b, L] of 0 and 1, outputs logits [b, L]; a label is predicted if its logit is above 0.
 
-    Means over labels (macro) leave out labels for which a number is unknown: F1 where a label neither occurs nor is
-    predicted, average precision where it does not occur. A metric is unknown where it is so for every label.
+    Means over labels (macro) omit labels with unknown values: F1 if a label neither occurs nor is predicted, average
+    precision if it does not occur. A metric is unknown if it is unknown for every label.
     """
 
     name = "multilabel"
@@ -41,7 +41,7 @@ class Multilabel(Task):
     ) -> Score:
         """Means over samples, or over labels, each with the number of samples as its weight.
 
-        F1 of label k alone is called `f1_macro/label=k`. Outputs that are not numbers predict nothing.
+        F1 of label k alone is `f1_macro/label=k`. Outputs that are NaN predict nothing.
         """
         import torch
         from sklearn.metrics import average_precision_score
@@ -68,7 +68,7 @@ class Multilabel(Task):
 
 
 def _mean(values: "Tensor", weight: int) -> tuple[float, float]:
-    """Over the labels whose number is known, as a sum with that weight; NaN where none is."""
+    """The mean over labels with known values, as a sum with that weight; NaN if there are none."""
     known = values[~values.isnan()]
     return (float(known.mean()) * weight if len(known) else nan, weight)
 

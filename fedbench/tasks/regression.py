@@ -1,4 +1,4 @@
-"""Regression: numbers against numbers."""
+"""Regression."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ class Regression(Task):
     def score(
         self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
     ) -> Score:
-        """Sums over samples in float64. r2 has the number of samples as its weight, as the others have."""
+        """Sums over samples in float64. The weight of r2 is the number of samples, as for the others."""
         import torch
 
         outputs, targets = (_rows(torch.cat(parts)) for parts in zip(*batches, strict=True))

@@ -1,4 +1,4 @@
-"""What all tasks have in common. Importing it costs no torch, because pages and tables need the metrics alone."""
+"""The interface of tasks. Importing it does not import torch, because reports and tables only need the metrics."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Score = dict[str, tuple[float, float]]
-"""By metric: a sum over samples (or batches), and the weight that turns it into a mean."""
+"""For each metric a sum over samples (or batches), and the weight that turns it into a mean."""
 
 
 class Task(ABC):
-    """metrics: those of a score, the primary one first: tables, pages and choices go by it. loss_metric: the mean loss.
+    """metrics: of a score, the primary one first, which tables, reports and choices use. loss_metric: the mean loss.
 
     classes: whether targets are class numbers, int64 `[b]`, and outputs class scores `[b, C]`. by_label: whether a
-    score tells single labels apart too, as `PRIMARY/label=3`. known: further metrics by name; further: those that are
-    recorded too.
+    score also has single labels, as `PRIMARY/label=3`. known: optional metrics by name; further: those that are
+    recorded.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Task(ABC):
         return self.metrics[0]
 
     def with_metrics(self, names: Sequence[str], primary: str | None = None) -> "Task":
-        """The task with further metrics, judged by one of all that it has. Raises ConfigError."""
+        """The task with additional metrics and a primary one. Raises ConfigError."""
         own = [metric.name for metric in self.metrics]
         asked = [*names, *([primary] if primary and primary not in (*own, *names) else [])]
         task = copy(self)
@@ -50,13 +50,13 @@ class Task(ABC):
     def scored(
         self, batches: Sequence[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
     ) -> Score:
-        """The score, with further metrics, each a number of all samples."""
+        """The score, with additional metrics, each computed over all samples."""
         score = self.score(batches, dtype, by_batches)
         if self.further:
             import torch
 
             outputs, targets = (torch.cat(parts).cpu() for parts in zip(*batches, strict=True))
-            given = outputs.float().numpy(), targets.numpy()  # NumPy knows no bfloat16
+            given = outputs.float().numpy(), targets.numpy()  # NumPy has no bfloat16
             for more in self.further:
                 if not isnan(value := more.value(*given)):
                     score[more.metric.name] = (value * len(targets), len(targets))
@@ -74,6 +74,6 @@ class Task(ABC):
 
 
 def mean_of(score: Score, metric: str) -> float:
-    """The mean of a metric; NaN where the score does not have it."""
+    """The mean of a metric; NaN if the score lacks it."""
     total, weight = score.get(metric, (nan, 1.0))
     return total / weight if weight else nan

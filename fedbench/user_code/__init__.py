@@ -1,9 +1,9 @@
-"""The code of a user's class or function: its name, a fingerprint of what it does, and what it may not do.
+"""The code of a user's class or function: its name, fingerprint and restrictions.
 
-The code of `package.module:name` is the source of its module and of every module that this one imports, whether at once
-or later, as long as it lies in a folder of the user's. Comments, docstrings and layout do not count. Of an installed
-package its version counts; of the standard library, of fedbench and of what fedbench itself stands on nothing does.
-What no import finds, a class of a notebook or one that a function made, is known by what it does and refers to.
+The code of `package.module:name` is the source of its module and of all modules that this one imports, immediately or
+later, if they are in a folder of the user's. Comments, docstrings and layout do not count. Installed packages count by
+version; the standard library, fedbench and its own dependencies do not count. Objects that cannot be imported, such as
+classes of a notebook or made by a function, are identified by what they do and refer to.
 """
 
 import sys
@@ -18,13 +18,13 @@ from typing import Any
 from fedbench.errors import ConfigError
 from fedbench.import_string import AT, is_held, keep, kept_name, only_here, own_object
 from fedbench.user_code.files import Module, hash_of, is_own, on_disk, with_imports
-from fedbench.user_code.loaded import differences
+from fedbench.user_code.loaded import code_differences
 from fedbench.user_code.objects import Walk
 
 
 @dataclass(frozen=True)
 class Code:
-    """files: by the name of a file its content as a hash, by the name of an installed package its version."""
+    """files: the hash of each file's content, and the version of each installed package."""
 
     files: Mapping[str, str]
 
@@ -36,10 +36,9 @@ class Code:
 
 @dataclass(frozen=True)
 class Outdated:
-    """Why the code of a class or function is another one than its files say.
+    """Why the code of a class or function differs from its files.
 
-    files: those that say something else. names: what is another one than they say. modules: to be imported again, in
-    this order.
+    files: those that differ. names: what differs. modules: to be imported again, in this order.
     """
 
     files: list[str]
@@ -49,7 +48,7 @@ class Outdated:
 
 @dataclass(frozen=True)
 class _Own:
-    """What is known of something that only this process knows: a fingerprint, and the modules that it refers to."""
+    """An object that only this process knows: its fingerprint, and the modules that it refers to."""
 
     thing: object
     fingerprint: str
@@ -57,17 +56,17 @@ class _Own:
 
 
 _noted: dict[str, tuple[ModuleSpec, Module | None]] = {}
-"""By name what a module's file said when it was first asked for, and the spec that another import replaces."""
+"""What each module's file contained when first needed, and the spec that another import replaces."""
 _walked: dict[str, _Own] = {}
 _codes: dict[str, tuple[object, dict[str, ModuleSpec | Module], Code]] = {}
-"""By path the object that this process has, its modules by their specs or, before imports, files, and its code."""
+"""By path, this process's object, its modules by their specs or, before imports, files, and its code."""
 
 
 def name_of(thing: Any) -> str:
-    """The name under which `import_string` finds a class or function; of a method of fedbench, that of its file.
+    """The name under which `import_string` finds a class or function; for a method of fedbench, its file's name.
 
-    What its module does not hold under its own name, such as a class that a function made, has a name that it shares
-    with nothing that does something else: `netfac:make.<locals>.Net@1a2b3c4d`.
+    Objects that their module does not hold under their own name, such as a class made by a function, get a name that
+    differs from everything that does something else: `netfac:make.<locals>.Net@1a2b3c4d`.
     """
     module, name = thing.__module__, thing.__qualname__
     if module.startswith("fedbench.methods."):
@@ -82,12 +81,12 @@ def name_of(thing: Any) -> str:
 
 
 def objects_to_send(paths: Iterable[str]) -> dict[str, Any]:
-    """What only this process knows of these, to be taken to another one."""
+    """Those of these objects that only this process knows, for sending to another process."""
     return {path: _own(path) for path in paths if only_here(path) and own_object(path) is not None}
 
 
 def receive_objects(things: Mapping[str, Any]) -> None:
-    """Let this process know what another one has sent, by the code that it had there."""
+    """Makes objects from another process known here, with the code that they had there."""
     for path, own in things.items():
         keep(path, own.thing)
         _walked[path] = own
@@ -99,10 +98,10 @@ def fingerprint(path: str) -> str:
 
 
 def code_of(path: str) -> Code:
-    """The code of `package.module:name` as this process has it.
+    """The code of `package.module:name` in this process.
 
-    A module is what its file said when it was first asked for, until it is imported again; where this process has
-    something else of it, that counts. What only this process knows is looked at once for each command.
+    A module counts as its file was when first needed, until it is imported again, unless this process has something
+    else. Objects that only this process knows are examined once per command.
     """
     loaded = own_object(path)
     known = _codes.get(path)
@@ -110,7 +109,7 @@ def code_of(path: str) -> Code:
         return known[2]
     modules = with_imports(_roots(path), _as_loaded)
     files = _files(path, modules)
-    for found in differences(modules):
+    for found in code_differences(modules):
         for file in modules[found.module].files:
             files[file] = hash_of((files[file], found.name, found.loaded))
     code = Code(files)
@@ -119,20 +118,20 @@ def code_of(path: str) -> Code:
 
 
 def code_now(path: str) -> Code:
-    """The code of `package.module:name` as its files are."""
+    """The code of `package.module:name` in its current files."""
     return Code(_files(path, with_imports(_roots(path), on_disk)))
 
 
 def look_again(path: str) -> None:
-    """Forget what was known of `package.module:name`, whose values may be others when a new command begins."""
+    """Forgets `package.module:name`, whose values may have changed before a new command."""
     _codes.pop(path, None)
     _walked.pop(path, None)
 
 
 def find_outdated(path: str) -> Outdated | None:
-    """Where `package.module:name` is another one in this process than its files say; none where it is the same."""
+    """How `package.module:name` in this process differs from its files, or None."""
     modules, now = with_imports(_roots(path), _as_loaded), with_imports(_roots(path), on_disk)
-    found = differences(modules)
+    found = code_differences(modules)
     written = {name for name, module in modules.items() if name not in now or module.files != now[name].files}
     files = {file for name in {*written, *(one.source for one in found)} for file in modules[name].files}
     again = _with_importers({*written, *(one.module for one in found)}, modules)
@@ -140,13 +139,13 @@ def find_outdated(path: str) -> Outdated | None:
     return Outdated(sorted(files), names, _in_order(again, modules)) if files else None
 
 
-def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The files that differ, new and lost ones included."""
+def different_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The files that differ, including new and missing ones."""
     return sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
 
 
 def _roots(path: str) -> list[str]:
-    """The modules that make an object what it is, without what they import."""
+    """The modules that define an object, without their imports."""
     module = path.partition(":")[0]
     return [module, *_own(path).modules] if only_here(path) else [module]
 
@@ -175,7 +174,7 @@ def _is_as_before(name: str, before: ModuleSpec | Module) -> bool:
 
 
 def _as_loaded(name: str) -> Module | None:
-    """A module as its file was when it was first asked for since it was imported."""
+    """A module as its file was when first needed after its import."""
     spec, known = _spec(name), _noted.get(name)
     if spec is None:
         return on_disk(name)
@@ -185,7 +184,7 @@ def _as_loaded(name: str) -> Module | None:
 
 
 def _with_importers(names: set[str], modules: Mapping[str, Module]) -> set[str]:
-    """Imported modules of the user's, and those that hold what they have taken from them."""
+    """Imported user modules, and those that hold objects from them."""
     found = set(names)
     while more := {name for name, module in modules.items() if not found.isdisjoint(module.imports)} - found:
         found |= more
@@ -193,7 +192,7 @@ def _with_importers(names: set[str], modules: Mapping[str, Module]) -> set[str]:
 
 
 def _in_order(names: set[str], modules: Mapping[str, Module]) -> list[str]:
-    """Those first that others import."""
+    """Sorted so that imported modules come before their importers."""
     placed: dict[str, None] = {}
 
     def place(name: str, above: frozenset[str] = frozenset()) -> None:
@@ -208,7 +207,7 @@ def _in_order(names: set[str], modules: Mapping[str, Module]) -> list[str]:
 
 @contextmanager
 def exits_refused() -> Iterator[None]:
-    """A block that runs code of the user's, which may not end the process. Raises ConfigError where it tries to."""
+    """A block that runs user code. Raises ConfigError if it tries to exit the process."""
     try:
         yield
     except SystemExit as stop:
@@ -216,7 +215,7 @@ def exits_refused() -> Iterator[None]:
 
 
 def told_exit(stop: SystemExit) -> str:
-    """Which line of the user's would have ended the process."""
+    """The line of user code that tried to exit the process."""
     frames = traceback.extract_tb(stop.__traceback__)
     own = [frame for frame in frames if is_own(Path(frame.filename))] or frames
     where = f"{Path(own[-1].filename).name}:{own[-1].lineno} (in {own[-1].name})"

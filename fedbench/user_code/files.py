@@ -1,6 +1,6 @@
-"""The modules of a user and their files: what is written in them, and what they import.
+"""A user's modules and their files: contents and imports.
 
-Nothing is imported or run to find out, and paths do not count, so that every machine comes to the same.
+Nothing is imported or run, and paths do not count, so every machine gets the same result.
 """
 
 import ast
@@ -23,15 +23,15 @@ from fedbench.import_string import MAIN
 LIBRARY = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")})
 INSTALLED = ("site-packages", "dist-packages")
 IMPORTERS = ("import_module", "__import__")
-"""Functions that import what a text names."""
+"""Functions that import a module named by a string."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """A module as its file is; of an installed package its version.
+    """A module as its file is, or an installed package by its version.
 
-    files: by the name of a file its content as a hash, by the name of an installed package its version. imports: the
-    modules that it may import. source: what stands in the file of a user's module.
+    files: the hash of each file's content, and the version of each installed package. imports: the modules that it may
+    import. source: the content of a user module's file.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -41,11 +41,11 @@ class Module:
 
 
 Look = Callable[[str], Module | None]
-"""What becomes known of a module by its name; none where it is no matter of the user's."""
+"""Finds a module by name; None if it is not a user's module."""
 
 
 def with_imports(modules: Iterable[str], look: Look) -> dict[str, Module]:
-    """Modules and all that they import, by name."""
+    """These modules and all that they import, by name."""
     found: dict[str, Module] = {}
     left, seen = list(modules), set[str]()
     while left:
@@ -53,7 +53,7 @@ def with_imports(modules: Iterable[str], look: Look) -> dict[str, Module]:
         if name in seen:
             continue
         seen.add(name)
-        left += [name.rpartition(".")[0]] if "." in name else []  # a package is run before what is in it
+        left += [name.rpartition(".")[0]] if "." in name else []  # a package runs before its modules
         if module := look(name):
             found[name] = module
             left += module.imports
@@ -77,17 +77,17 @@ def on_disk(name: str) -> Module | None:
 
 
 def is_own(file: Path) -> bool:
-    """Whether a file is the user's: none of the standard library, of an installed package or of fedbench."""
+    """Whether a file is the user's, not of the standard library, an installed package or fedbench."""
     return not (_is_library(file) or _is_installed(file) or file.is_relative_to(PACKAGE))
 
 
 def hash_of(value: Any) -> str:
-    """Twelve hexadecimal digits of how a value is written."""
+    """Twelve hexadecimal digits of a value's representation."""
     return sha256(repr(value).encode()).hexdigest()[:12]
 
 
 def _is_library(file: Path) -> bool:
-    """Whether a file is the standard library's."""
+    """Whether a file belongs to the standard library."""
     return not _is_installed(file) and any(file.is_relative_to(root) for root in LIBRARY)
 
 
@@ -96,7 +96,7 @@ def _is_installed(file: Path) -> bool:
 
 
 def _spec(name: str) -> ModuleSpec | None:
-    """Where a module is; none where there is no such module, or where it is no matter of the user's."""
+    """Where a module is; None if there is none, or it is not a user's."""
     above, _, _ = name.rpartition(".")
     if name.partition(".")[0] in ("fedbench", MAIN):
         return None
@@ -110,7 +110,7 @@ def _spec(name: str) -> ModuleSpec | None:
 
 
 def _inside(folders: list[str], name: str) -> ModuleSpec | None:
-    """A module in a package, which need not be imported. folders: where the package looks."""
+    """A module in a package, which need not be imported. folders: where the package searches."""
     nested: list[str] = []
     for folder in folders:
         finder = get_importer(folder)
@@ -125,17 +125,17 @@ def _inside(folders: list[str], name: str) -> ModuleSpec | None:
 
 @cache
 def _read(path: Path, module: str, is_package: bool, modified: int, size: int) -> tuple[bytes, str, tuple[str, ...]]:
-    """What a file says, as it is and as a hash, and which modules it may import."""
+    """A file's content, its hash, and the modules that it may import."""
     source = path.read_bytes()
     try:
         tree = ast.parse(source)
-        return source, hash_of(_said(tree)), tuple(dict.fromkeys(_imports(tree, package_of(module, is_package))))
-    except (SyntaxError, ValueError, RecursionError):  # compiled, or never imported, or nested too deeply
+        return source, hash_of(_said(tree)), tuple(dict.fromkeys(_imports(tree, import_anchor(module, is_package))))
+    except (SyntaxError, ValueError, RecursionError):  # compiled, never imported, or nested too deeply
         return source, hash_of(source), ()
 
 
 def _said(node: Any) -> Any:
-    """A syntax tree without positions and docstrings, and without fields that only some versions of Python have."""
+    """A syntax tree without positions, docstrings, and fields that only some versions of Python have."""
     if isinstance(node, list):
         return [_said(value) for value in node]
     if not isinstance(node, ast.AST):
@@ -152,7 +152,7 @@ def _docstring(body: list[ast.stmt]) -> bool:
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """Names of modules, those included that may be names in a module."""
+    """Names of modules, including those that may be names in a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -164,7 +164,7 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def _named_in(call: ast.Call, package: str) -> Iterator[str]:
-    """The module that `import_module("pk.part")` or `import_module(".part", "pk")` names."""
+    """The module named by `import_module("pk.part")` or `import_module(".part", "pk")`."""
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     words = [node.value for node in given if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     if words:
@@ -172,8 +172,8 @@ def _named_in(call: ast.Call, package: str) -> Iterator[str]:
         yield from filter(None, [_joined(_above(anchor, len(words[0]) - len(name)), name)])
 
 
-def package_of(module: str, is_package: bool) -> str:
-    """From where a module counts the points of its imports."""
+def import_anchor(module: str, is_package: bool) -> str:
+    """The package to which a module's relative imports refer."""
     return module if is_package else module.rpartition(".")[0]
 
 
@@ -187,13 +187,13 @@ def _joined(*names: str) -> str:
 
 
 def _above(package: str, points: int) -> str:
-    """The package that so many points before a name stand for; none stand for nothing."""
+    """The package that this many leading dots refer to; no dots mean none."""
     parts = package.split(".")
     return ".".join(parts[: len(parts) - points + 1]) if points else ""
 
 
 def _versions(package: str) -> dict[str, str]:
-    """The versions of an installed package, as a rule one; none where fedbench itself stands on it."""
+    """The versions of an installed package, usually one; none for fedbench's own dependencies."""
     if _plain(package) in _own_needs():
         return {}
     names = _distributions().get(package, [])

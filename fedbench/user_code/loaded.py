@@ -1,9 +1,9 @@
-"""Whether what this process has of the user's modules is what their files say.
+"""Checks whether user modules in this process agree with their files.
 
-A file that is written to after it was imported, or a value that is set from outside (`mymod.LR = 0.5`), would otherwise
-make a run be known by other code than it was made with. Functions, methods and their defaults are compared, values that
-a file gives once as a literal, names that it imports from others of the user's, and what its classes derive from. What
-the modules themselves change while they work, by `global`, `settings.LR = ` or `CACHE[key] = `, may be another.
+A file changed after its import, or a value set from outside (`mymod.LR = 0.5`), would otherwise give a run the identity
+of other code than it used. Compared are functions, methods and their defaults, values that a file assigns once as a
+literal, names imported from other user modules, and base classes. Values that modules change while running, by
+`global`, `settings.LR = ` or `CACHE[key] = `, may differ.
 """
 
 import ast
@@ -18,19 +18,19 @@ from types import CodeType, FunctionType, ModuleType, NoneType
 from typing import Any
 
 from fedbench.import_string import attribute
-from fedbench.user_code.files import Module, imported_from, package_of
+from fedbench.user_code.files import Module, import_anchor, imported_from
 from fedbench.user_code.objects import Walk, codes_in, constants, said_by
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 LITERALS = (int, float, complex, str, bytes, bool, type(None), tuple, list, dict, set)
 DYNAMIC, ANYTHING = ("globals", "vars", "locals", "exec"), "*"
-"""Functions that may give any name, and what is noted of them, as of `from part import *`."""
+"""Functions that may create any name, and their marker, also for `from part import *`."""
 MISSING = object()
 
 
 @dataclass(frozen=True)
 class Difference:
-    """module: the one to be imported again. name: what is another one in it. source: the module whose file says so."""
+    """module: the one to import again. name: what differs in it. source: the module whose file defines it."""
 
     module: str
     name: str
@@ -39,8 +39,8 @@ class Difference:
     """Names what this process has."""
 
 
-def differences(modules: Mapping[str, Module]) -> list[Difference]:
-    """Between what these modules say and what this process has of them."""
+def code_differences(modules: Mapping[str, Module]) -> list[Difference]:
+    """Differences between the files of these modules and this process."""
     texts = {name: text for name, module in modules.items() if _is_loaded(name) and (text := _text(name, module))}
     rebound = frozenset[str]().union(*(text.rebound for text in texts.values()))
     mutated = frozenset[str]().union(*(text.mutated for text in texts.values()))
@@ -48,7 +48,7 @@ def differences(modules: Mapping[str, Module]) -> list[Difference]:
 
 
 def _is_loaded(name: str) -> bool:
-    """Whether a module was imported whole, and by Python itself: others may have made other code of its file."""
+    """Whether a module was imported completely by Python itself; other loaders may compile its file differently."""
     module = sys.modules.get(name)
     spec: Any = getattr(module, "__spec__", None)
     is_plain = type(module) is ModuleType and spec is not None and spec.name == name
@@ -57,10 +57,10 @@ def _is_loaded(name: str) -> bool:
 
 @dataclass(frozen=True)
 class _Text:
-    """What a file says.
+    """The content of a file.
 
-    codes: prints of its functions by their qualified names, of which several may have one. rebound: names that code
-    sets elsewhere than where they are first given. mutated: names of lists, dicts and the like that code writes to.
+    codes: prints of its functions by their qualified names, which need not be unique. rebound: names that code sets
+    elsewhere than at their first assignment. mutated: names of lists, dicts and the like that code writes to.
     """
 
     body: list[ast.stmt]
@@ -71,12 +71,12 @@ class _Text:
 
 
 def _text(name: str, module: Module) -> _Text | None:
-    return _read(module.source, package_of(name, module.is_package)) if module.source else None
+    return _read(module.source, import_anchor(name, module.is_package)) if module.source else None
 
 
 @cache
 def _read(source: bytes, package: str) -> _Text | None:
-    """None of what is no source."""
+    """None for anything but source code."""
     try:
         tree = ast.parse(source)
         code = compile(source, "", "exec", dont_inherit=True)
@@ -113,7 +113,7 @@ def _named(node: ast.AST) -> str:
 
 
 def _print(code: CodeType) -> str:
-    """What a function says, with those inside it."""
+    """A function's code, with nested functions."""
     return Walk([(said_by(one), [v for v in constants(one) if not _is_code(v)]) for one in codes_in(code)]).fingerprint
 
 
@@ -122,7 +122,7 @@ def _is_code(value: Any) -> bool:
 
 
 class _Comparison:
-    """Of one module. texts: what it and the others of the user's say, by name."""
+    """Compares one module. texts: the contents of it and the other user modules, by name."""
 
     def __init__(self, name: str, texts: Mapping[str, _Text], rebound: frozenset[str], mutated: frozenset[str]) -> None:
         self.name, self.texts, self.text = name, texts, texts[name]
@@ -133,7 +133,7 @@ class _Comparison:
         yield from self._scope(vars(sys.modules[self.name]), self.text.body)
 
     def _scope(self, held: Mapping[str, Any], body: list[ast.stmt], kind: type | None = None) -> Iterator[Difference]:
-        """Of a module, or of a class. What the module has not is no matter: what would use it is another one too."""
+        """Compares a module or a class. Ignores missing names, because code that uses them differs too."""
         given = Counter(_given(body))
         for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -158,7 +158,7 @@ class _Comparison:
                         yield from self._imported(imported_from(node, self.text.package), alias.name, own)
 
     def _is_plain(self, name: str, given: Counter[str], kind: type | None = None) -> bool:
-        """Whether a name stands for what is written, and for nothing that something else may have made of it."""
+        """Whether a name holds exactly what is written and cannot have been changed elsewhere."""
         is_alone = given[name] == 1 and name not in self.rebound
         is_sure = not given[ANYTHING] and ANYTHING not in self.text.rebound
         return is_alone and is_sure and type(kind) in (NoneType, type, ABCMeta)
@@ -178,7 +178,7 @@ class _Comparison:
             yield self._difference(node.name, held)
 
     def _is_foreign(self, function: FunctionType) -> bool:
-        """Whether a function was made of the file, but not of what it says."""
+        """Whether a function comes from the file but differs from its content."""
         code = function.__code__
         return code.co_filename == self.file and _print(code) not in self.text.codes.get(code.co_qualname, ())
 
@@ -190,13 +190,13 @@ class _Comparison:
         written = {_mangled(name, held) for name in _given(node.body)}
         for name, value in vars(held).items():
             if name not in written and any(map(self._is_foreign, _functions(value))):
-                yield self._difference(name, value)  # the file has it no more
+                yield self._difference(name, value)  # the file no longer has it
         for base in held.__bases__:
             if base.__module__ != self.name:
                 yield from self._imported(base.__module__, base.__qualname__, base)
 
     def _imported(self, source: str, name: str, held: Any) -> Iterator[Difference]:
-        """Where another module was imported again, and this one has what was in it before."""
+        """Compares a name imported from a module that was imported again, while this one still has the old object."""
         if source not in self.texts:
             return
         now = attribute(sys.modules[source], name)
@@ -209,7 +209,7 @@ class _Comparison:
 
 
 def _given(body: list[ast.stmt]) -> Iterator[str]:
-    """The names that a scope gives, as often as it does."""
+    """The names that a scope assigns, once per assignment."""
     left: list[ast.AST] = list(body)
     while left:
         node = left.pop()
@@ -228,7 +228,7 @@ def _given(body: list[ast.stmt]) -> Iterator[str]:
 
 
 def _mangled(name: str, kind: type | None) -> str:
-    """Under which name a class has what begins with two underscores."""
+    """The mangled name in a class of a name with two leading underscores."""
     is_private = kind and name.startswith("__") and not name.endswith("__")
     return f"_{kind.__name__.lstrip('_')}{name}" if kind and is_private else name
 
@@ -241,7 +241,7 @@ def _literal(node: ast.expr | None) -> Any:
 
 
 def _functions(value: Any) -> Iterator[FunctionType]:
-    """The functions in what a name stands for, as far as decorators show them."""
+    """The functions in a value, as far as decorators expose them."""
     left = [value]
     while left:
         one = left.pop()
@@ -258,7 +258,7 @@ def _functions(value: Any) -> Iterator[FunctionType]:
 
 
 def _has_defaults(function: FunctionType, node: Function) -> bool:
-    """Whether the defaults of a function are those that are written, as far as they are plain values."""
+    """Whether a function's defaults are those written, if they are plain values."""
     by_name = {arg.arg: value for arg, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if value}
     held = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     said = [*node.args.defaults, *by_name.values()]

@@ -1,4 +1,4 @@
-"""A walk through an object of which no file says all, such as a class of a notebook: what it does, to be hashed."""
+"""Walks through an object that no file defines completely, such as a notebook's class, to hash what it does."""
 
 import dis
 import sys
@@ -15,28 +15,28 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakSet, WeakValueDictiona
 from fedbench.import_string import MAIN, is_held
 from fedbench.user_code.files import IMPORTERS, hash_of, is_own
 
-PLAIN = (int, float, complex, str, bool, type(None), type(Ellipsis))
+LITERAL_TYPES = (int, float, complex, str, bool, type(None), type(Ellipsis))
 WEAK = (ReferenceType, WeakKeyDictionary, WeakSet, WeakValueDictionary)
-"""What they hold belongs to others."""
+"""Their contents belong to others."""
 DEFAULTS = "__pydantic_fields__"
-"""Where a class of options keeps its defaults."""
+"""Where an options class stores its defaults."""
 
 
 class Walk:
-    """Through an object and all that it refers to.
+    """Visits an object and all that it refers to.
 
-    Classes and functions that a module holds under their names are known by that module; those of a notebook or script,
-    or that a function made, by their code and what it refers to; other objects by their type and state. What cannot be
-    known, such as a lock, counts by its type. modules: those that anything of it comes from. whole: that the object
-    itself is entered even where its module holds it.
+    Classes and functions that a module holds under their names are identified by that module; those of a notebook or
+    script, or made by a function, by their code and what it refers to; other objects by type and state. Objects that
+    cannot be read, such as locks, count by type. modules: all modules involved. whole: enter the object itself even if
+    its module holds it.
     """
 
     def __init__(self, value: Any, whole: bool = False, met: Mapping[int, int] | None = None) -> None:
         self._entered = _path(value) if whole else None
         self.modules: list[str] = []
         self._seen: list[Any] = []
-        self._met = dict(met or {})  # in which order objects were met, by their ids
-        self._keep: list[Any] = []  # or another object might get the id of one that is gone
+        self._met = dict(met or {})  # the order in which objects were met, by id
+        self._keep: list[Any] = []  # keeps objects alive, so that their ids are not reused
         left = [value]
         while left:
             parts = list(self._visit(left.pop()))
@@ -49,13 +49,13 @@ class Walk:
         return hash_of(self._seen)
 
     def _visit(self, value: Any) -> Iterable[Any]:
-        """Notes what a value is by itself, and returns what it is made of."""
+        """Records a value by itself and returns its parts."""
         kind = type(value)
-        if kind in PLAIN:
+        if kind in LITERAL_TYPES:
             self._seen.append(repr(value))
         elif kind is bytes:
             self._seen.append(sha256(value).hexdigest())
-        elif kind is tuple:  # whether two equal ones are the same is Python's affair
+        elif kind is tuple:  # whether two equal tuples are the same object is up to Python
             self._seen.append("tuple")
             return value
         elif id(value) in self._met:
@@ -109,7 +109,7 @@ class Walk:
             self._seen.append(kind.__qualname__)
             yield from self._module(module)
             return
-        self._seen.append(kind.__name__)  # in another process the qualified name of a local class is another one
+        self._seen.append(kind.__name__)  # in another process the qualified name of a local class differs
         yield from (type(kind), kind.__bases__)
         for name, value in sorted(vars(kind).items(), key=lambda item: item[0]):
             does = callable(value) or isinstance(value, classmethod | property)
@@ -133,11 +133,11 @@ class Walk:
             yield from self._names(code, function.__globals__)
 
     def _is_known(self, thing: Any) -> bool:
-        """Whether a class or function is known by its module."""
+        """Whether a class or function is identified by its module."""
         return is_held(thing) and not f"{_path(thing)}.".startswith(f"{self._entered}.")
 
     def _names(self, code: CodeType, known: Mapping[str, Any]) -> Iterator[Any]:
-        """What the names stand for that are no names of the function's own."""
+        """The objects behind a function's non-local names."""
         package = ""
         for step in dis.get_instructions(code):
             name = str(step.argval)
@@ -159,7 +159,7 @@ class Walk:
             yield function.__self__
 
     def _instance(self, value: Any) -> Iterator[Any]:
-        """By its type, and by what it would be made of again."""
+        """An instance by its type and the arguments that would recreate it."""
         yield type(value)
         try:
             if (tensor := _tensor(value)) is not None:
@@ -177,7 +177,7 @@ class Walk:
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """The code of a function, and of those inside it."""
+    """The code of a function and of nested functions."""
     yield code
     for value in code.co_consts:
         if isinstance(value, CodeType):
@@ -185,13 +185,13 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 def said_by(code: CodeType) -> tuple[Any, ...]:
-    """What one code says without its constants."""
+    """A code object without its constants."""
     counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
     return code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, counts
 
 
 def constants(code: CodeType) -> tuple[Any, ...]:
-    """The constants of a code, without its docstring."""
+    """The constants of a code object, without its docstring."""
     values = code.co_consts
     documented = code.co_flags & CO_OPTIMIZED and not code.co_name.startswith("<")
     return (None, *values[1:]) if documented and values and isinstance(values[0], str) else values
@@ -202,7 +202,7 @@ def _path(thing: Any) -> str:
 
 
 def _is_own(module: str) -> bool:
-    """Whether a module is the user's; one that nobody imported was made by code of the user's."""
+    """Whether a module is the user's; a module that nobody imported was made by user code."""
     if module not in sys.modules:
         return True
     file = getattr(sys.modules[module], "__file__", None)
@@ -217,7 +217,7 @@ def _content(cell: Any) -> Any:
 
 
 def _tensor(value: Any) -> tuple[Any, ...] | None:
-    """Type, shape and bytes of a tensor: its own reduction names its storage, which is another one in each process."""
+    """Type, shape and bytes of a tensor; its own reduction names its storage, which differs between processes."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None

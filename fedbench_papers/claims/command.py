@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fedbench.cli import OK, command
-from fedbench.cli.flags import Flag, words
+from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import Stages, read_count, side_by_side
 from fedbench.config import Config
@@ -43,31 +43,31 @@ def main(argv: list[str]) -> int:
     keys = harmless_keys(config)
     at_once = read_count("trials", asked.trials)
     from fedbench_papers.claims.rows import DATA
-    from fedbench_papers.claims.study import KIND, claims, entries, listing, said
-    from fedbench_papers.image_sources import asked_sources
+    from fedbench_papers.claims.study import CLAIMS_KIND, claims, cost_table, read_entries, verdict_line
+    from fedbench_papers.image_sources import read_sources
 
-    sources = asked_sources(words(asked.sources), list(DATA))
-    only = asked_rows(asked)
+    sources = read_sources(split_words(asked.sources), list(DATA))
+    only = rows_named(asked)
     if not asked.only:
-        print("\n".join(listed(listing(sources, config.out).to_dict("records"))))
+        print("\n".join(text_lines(cost_table(sources, config.out).to_dict("records"))))
         return OK
     stages = Stages("claims", config)
     try:
-        run: dict[str, Any] = {"at_once": at_once, "watch": stages.update, "told": stages.begin}
+        run: dict[str, Any] = {"at_once": at_once, "watch": stages.update, "on_row": stages.begin}
         done = claims(only, sources=sources, out=config.out, keys=keys, **run)
     finally:
         stages.stop()
-    for name, entry in entries(done.folder).items():
+    for name, entry in read_entries(done.folder).items():
         if name in only or only == ["all"]:
-            print(f"{name:<4} {said(entry)}")
-    print(f"results: {config.out or 'results'}/{KIND}")
+            print(f"{name:<4} {verdict_line(entry)}")
+    print(f"results: {config.out or 'results'}/{CLAIMS_KIND}")
     print(f"report:  {done.report}")
     return OK
 
 
-def asked_rows(asked: Namespace) -> list[str]:
+def rows_named(asked: Namespace) -> list[str]:
     """The rows named by --only. Raises ConfigError if it names none."""
-    only = words(asked.only)
+    only = split_words(asked.only)
     if asked.only and not only:
         raise ConfigError("--only: name one or more rows such as C1,F3, or all")
     return only
@@ -75,10 +75,10 @@ def asked_rows(asked: Namespace) -> list[str]:
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for these rows. Raises ConfigError for an unknown row."""
-    from fedbench_papers.claims.rows import chosen_rows, load_rows
+    from fedbench_papers.claims.rows import load_rows, select_rows
 
     harmless_keys(config)
-    rows = chosen_rows(load_rows(), asked_rows(asked) or ["all"])
+    rows = select_rows(load_rows(), rows_named(asked) or ["all"])
     return config, [f"{row.id}: {row.statement}" for row in rows]
 
 
@@ -90,7 +90,7 @@ def harmless_keys(config: Config) -> dict[str, object]:
     return flat(tree)
 
 
-def listed(rows: list[dict]) -> Iterator[str]:
+def text_lines(rows: list[dict]) -> Iterator[str]:
     """Two or more lines per row, then the sum over all."""
     yield f"{'row':<4} {'runs':>5} {'steps':>9} {'minutes':>8}  claim; published; verdict"
     for row in rows:

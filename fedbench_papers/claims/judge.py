@@ -14,16 +14,16 @@ from fedbench.results.statistics import NoValue, interval
 from fedbench.results.tables import BEST_TEST, LAST
 from fedbench_papers.claims import verdicts
 from fedbench_papers.claims.properties import PROPERTIES
-from fedbench_papers.claims.readings import READINGS, Arms, accuracy
+from fedbench_papers.claims.readings import READING_FUNCTIONS, Arms, accuracy
 from fedbench_papers.claims.verdicts import Verdict
 
-OTHER = {"agg": "fit", "fit": "agg"}
-OWN = ("rule", "cases", "some", "most", "point", "shown", "check")
+OTHER_POINT_OF_CLAIM = {"agg": "fit", "fit": "agg"}
+PART_KEYS = ("rule", "cases", "some", "most", "point", "shown", "check")
 """Keys of a part that are none of its check's."""
 
 
 @dataclass(frozen=True)
-class Judged:
+class PartVerdict:
     """A part of a row. case: of several, or none; judged: whether it counts. other: the word at the other point, where
     it differs; best: the estimate at the best round on test, never used to decide.
     """
@@ -61,15 +61,19 @@ class Terms:
         if word == "best":
             return self.value(self.pick(inside))
         more = {"point": self.point, **{key: value for key, value in inside.items() if key != "of"}}
-        return READINGS[word](self.arms[inside["of"]], **more)
+        return READING_FUNCTIONS[word](self.arms[inside["of"]], **more)
 
 
-def judged(parts: Mapping[str, Mapping[str, Any]], arms: Arms, pick: Callable[[Sequence[str]], str]) -> list[Judged]:
+def judge_row(
+    parts: Mapping[str, Mapping[str, Any]], arms: Arms, pick: Callable[[Sequence[str]], str]
+) -> list[PartVerdict]:
     """Every part of a row and, below it, its cases."""
-    return [line for name, part in parts.items() for line in judged_part(name, part, arms, pick)]
+    return [line for name, part in parts.items() for line in judge_part(name, part, arms, pick)]
 
 
-def judged_part(name: str, part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str]) -> list[Judged]:
+def judge_part(
+    name: str, part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str]
+) -> list[PartVerdict]:
     """The part, and below it its cases where it has several, which do not count beside it."""
     rule = part["rule"]
     point = part.get("point", "none" if rule == "P" else "agg")
@@ -77,23 +81,23 @@ def judged_part(name: str, part: Mapping[str, Any], arms: Arms, pick: Callable[[
     counts = rule != "shown" and not part.get("shown")
     found = [verdict_of(own, Terms(arms, pick, point)) for own in cases.values()]
     others = found
-    if point in OTHER and rule != "shown":
-        others = [verdict_of(own, Terms(arms, pick, OTHER[point])) for own in cases.values()]
+    if point in OTHER_POINT_OF_CLAIM and rule != "shown":
+        others = [verdict_of(own, Terms(arms, pick, OTHER_POINT_OF_CLAIM[point])) for own in cases.values()]
     lines = [
-        Judged(name, case, rule, point, own.get("delta"), one, counts, differing(one, two), best)
+        PartVerdict(name, case, rule, point, own.get("delta"), one, counts, other_word(one, two), best)
         for (case, own), one, two in zip(cases.items(), found, others, strict=True)
         for best in [best_round(own, arms, pick, point)]
     ]
     if len(lines) == 1:
         return lines
-    one, two = whole(part, found), whole(part, others)
+    one, two = verdict_of_cases(part, found), verdict_of_cases(part, others)
     return [
-        Judged(name, "", rule, point, None, one, counts, differing(one, two)),
+        PartVerdict(name, "", rule, point, None, one, counts, other_word(one, two)),
         *(replace(line, judged=False) for line in lines),
     ]
 
 
-def whole(part: Mapping[str, Any], found: Sequence[Verdict]) -> Verdict:
+def verdict_of_cases(part: Mapping[str, Any], found: Sequence[Verdict]) -> Verdict:
     """Of several cases; p where all must hold and do: the largest."""
     if "some" in part:
         return Verdict(verdicts.some_of(found, part["some"]), note=f"{part['some']} of {len(found)} must hold")
@@ -104,23 +108,23 @@ def whole(part: Mapping[str, Any], found: Sequence[Verdict]) -> Verdict:
     return Verdict(word, p=p, note="all must hold")
 
 
-def differing(one: Verdict, other: Verdict) -> str:
+def other_word(one: Verdict, other: Verdict) -> str:
     return "" if one.word == other.word else other.word
 
 
 def verdict_of(part: Mapping[str, Any], terms: Terms) -> Verdict:
     """The verdict of one case at one point; undecided where runs are too short for what it reads."""
     try:
-        return ruled(part, terms)
+        return apply_rule(part, terms)
     except NoValue:
         return Verdict("" if part["rule"] == "shown" else verdicts.UNDECIDED, note="too few rounds to read this")
 
 
-def ruled(part: Mapping[str, Any], terms: Terms) -> Verdict:
+def apply_rule(part: Mapping[str, Any], terms: Terms) -> Verdict:
     """The verdict of one case at one point. Raises NoValue."""
     rule, delta, value = part["rule"], part.get("delta", 0.0), terms.value
     if rule == "P":
-        more = {key: inside for key, inside in part.items() if key not in OWN}
+        more = {key: inside for key, inside in part.items() if key not in PART_KEYS}
         return PROPERTIES[part["check"]](terms.arms, terms.point, **more)
     if rule == "K":
         means = {label: verdicts.of_seeds(value(label)).mean for label in part["order"]}
@@ -133,7 +137,7 @@ def ruled(part: Mapping[str, Any], terms: Terms) -> Verdict:
     if rule == "shown":
         return Verdict("", verdicts.of_seeds(value(part["of"])))
     decide = {"B": verdicts.better, "T": verdicts.alike, "N": verdicts.never_below}[rule]
-    return replace(decide(value(part["of"]), delta), note=picked(part["of"], terms))
+    return replace(decide(value(part["of"]), delta), note=picked_note(part["of"], terms))
 
 
 def peak_of(part: Mapping[str, Any], terms: Terms) -> str:
@@ -144,7 +148,7 @@ def peak_of(part: Mapping[str, Any], terms: Terms) -> str:
     return "best " + ", ".join(f"{label} {means[label]:.1f}" for label in order)
 
 
-def picked(term: Any, terms: Terms) -> str:
+def picked_note(term: Any, terms: Terms) -> str:
     """Which options were the best ones on the choosing seed."""
     inside = term if isinstance(term, list) else []
     chosen = [terms.pick(own["best"]) for own in inside if isinstance(own, Mapping) and "best" in own]
@@ -153,14 +157,14 @@ def picked(term: Any, terms: Terms) -> str:
 
 def best_round(part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str], point: str) -> float | None:
     """The estimate with every arm at its best round on test; None where the part is not about plain accuracies."""
-    if part["rule"] not in ("B", "T", "N") or point not in OTHER or not plain(part["of"]):
+    if part["rule"] not in ("B", "T", "N") or point not in OTHER_POINT_OF_CLAIM or not only_accuracies(part["of"]):
         return None
     return interval(Terms(arms, pick, point, BEST_TEST).value(part["of"]).groupby("seed").mean().tolist()).mean
 
 
-def plain(term: Any) -> bool:
+def only_accuracies(term: Any) -> bool:
     """Whether a term is made of accuracies alone."""
     if isinstance(term, Mapping):
         ((word, inside),) = term.items()
-        return word == "best" or (word == "mean" and all(map(plain, inside)))
-    return isinstance(term, str) or all(map(plain, term))
+        return word == "best" or (word == "mean" and all(map(only_accuracies, inside)))
+    return isinstance(term, str) or all(map(only_accuracies, term))

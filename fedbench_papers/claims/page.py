@@ -10,14 +10,14 @@ from typing import Any
 from fedbench.report.template import rendered
 from fedbench.results.files import read_as, write_atomically
 
-FILE = "claims.json"
+CLAIMS_FILE = "claims.json"
 
-COLUMNS = (
+CLAIM_COLUMNS = (
     *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_holm"),
     *("other", "best", "values", "note", "seeds", "minutes", "fingerprint", "command", "statement"),
 )
-POINTS = {"agg": "after aggregation", "fit": "after the fit", "none": ""}
-RULES = {
+POINT_WORDS = {"agg": "after aggregation", "fit": "after the fit", "none": ""}
+RULE_WORDS = {
     "B": "A better than B",
     "T": "A and B alike",
     "N": "A never below B",
@@ -46,7 +46,7 @@ class _Claims:
 
 def write_claims(folder: Path) -> Path:
     """Writes claims.md, claims.csv and report.html beside claims.json and returns the page's path."""
-    rows = read_as(_Claims, folder / FILE).rows
+    rows = read_as(_Claims, folder / CLAIMS_FILE).rows
     write_atomically(folder / "claims.csv", as_csv(rows))
     write_atomically(folder / "claims.md", as_markdown(rows))
     write_atomically(folder / "report.html", as_page(rows, folder))
@@ -56,7 +56,7 @@ def write_claims(folder: Path) -> Path:
 def as_csv(rows: Sequence[Tree]) -> str:
     """A line per part and case; a row without verdicts has one line."""
     stream = StringIO()
-    table = DictWriter(stream, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    table = DictWriter(stream, CLAIM_COLUMNS, extrasaction="ignore", lineterminator="\n")
     table.writeheader()
     for row in rows:
         for part in row["parts"] or [{"verdict": row["status"]}]:
@@ -75,12 +75,12 @@ def _summary(rows: Sequence[Tree]) -> Iterator[str]:
     yield "| --- | --- | --- | --- |"
     for row in rows:
         minutes = f"{row['minutes']:.1f}" if row.get("minutes") is not None else ""
-        yield f"| {row['id']} | {cell(row['statement'])} | {cell('; '.join(words(row)))} | {minutes} |"
+        yield f"| {row['id']} | {cell(row['statement'])} | {cell('; '.join(row_verdicts(row)))} | {minutes} |"
 
 
 def _details(row: Tree) -> Iterator[str]:
     yield f"\n## {row['id']}: {row['statement']}\n"
-    yield from (f"- {name}: {text}" for name, text in facts(row))
+    yield from (f"- {name}: {text}" for name, text in row_facts(row))
     if row["arms"]:
         yield f"- {ARMS}{shared_words(row)}"
         yield from (f"  - {line}" for line in arms(row))
@@ -93,10 +93,10 @@ def _details(row: Tree) -> Iterator[str]:
 def cells(part: Tree) -> list[str]:
     """A part in the words of the table."""
     name = f"{part['part']}: {part['case']}" if part["case"] else part["part"]
-    rule = ", ".join(filter(None, (RULES[part["rule"]], POINTS[part["point"]])))
+    rule = ", ".join(filter(None, (RULE_WORDS[part["rule"]], POINT_WORDS[part["point"]])))
     rule += " (shown, not judged)" if not part["judged"] and part["rule"] != "shown" and not part["case"] else ""
     values = ", ".join(number(value) for value in part["values"])
-    return [name, rule, part["verdict"], estimate(part), number(part["delta"]), p_words(part), values, besides(part)]
+    return [name, rule, part["verdict"], estimate(part), number(part["delta"]), p_words(part), values, remarks_on(part)]
 
 
 def estimate(part: Tree) -> str:
@@ -107,7 +107,7 @@ def estimate(part: Tree) -> str:
     return f"{part['mean']:+.2f}{ends}"
 
 
-def besides(part: Tree) -> str:
+def remarks_on(part: Tree) -> str:
     said = [part["note"]]
     if part["other"]:
         said.append(f"at the other point: {part['other']}")
@@ -126,7 +126,7 @@ def number(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def facts(row: Tree) -> list[tuple[str, str]]:
+def row_facts(row: Tree) -> list[tuple[str, str]]:
     """What stands above a row's parts."""
     chosen = "; ".join(
         f"{name} {label} {', '.join(f'{key} {value:g}' for key, value in values.items())}"
@@ -134,7 +134,8 @@ def facts(row: Tree) -> list[tuple[str, str]]:
         for label, values in own.items()
         if values
     )
-    runs = f"{row.get('runs', 0)} own runs, {row.get('minutes') or 0:.1f} minutes of work, seeds {seeds(row['seeds'])}"
+    seeds = seed_range(row["seeds"])
+    runs = f"{row.get('runs', 0)} own runs, {row.get('minutes') or 0:.1f} minutes of work, seeds {seeds}"
     listed = [
         ("published", f"{row['effect']} ({row['where']})"),
         ("setting", f"{row['setting']}: {row['setting_text']}"),
@@ -147,14 +148,14 @@ def facts(row: Tree) -> list[tuple[str, str]]:
     return [(name, text) for name, text in listed if text]
 
 
-def shared(row: Tree) -> dict[str, Any]:
+def shared_keys(row: Tree) -> dict[str, Any]:
     """The keys that all arms have in common."""
     first, *others = row["arms"].values()
     return {key: value for key, value in first.items() if all(own.get(key) == value for own in others)}
 
 
 def shared_words(row: Tree) -> str:
-    return f"; all: {key_words(shared(row))}" if shared(row) else ""
+    return f"; all: {key_words(shared_keys(row))}" if shared_keys(row) else ""
 
 
 def key_words(asked: Tree) -> str:
@@ -164,18 +165,18 @@ def key_words(asked: Tree) -> str:
 def arms(row: Tree) -> Iterator[str]:
     """What each arm adds to the setting, and what it came to."""
     for label, asked in row["arms"].items():
-        keys = key_words({key: value for key, value in asked.items() if key not in shared(row)})
+        keys = key_words({key: value for key, value in asked.items() if key not in shared_keys(row)})
         found = row.get("levels", {}).get(label)
         ends = f": {found['agg']:.1f}, {found['fit']:.1f}, {found['steps']:g}" if found else ""
         yield label + (f" ({keys})" if keys else "") + ends
 
 
-def seeds(values: Sequence[int]) -> str:
+def seed_range(values: Sequence[int]) -> str:
     whole = list(range(values[0], values[0] + len(values))) == list(values) and len(values) > 2
     return f"{values[0]} to {values[-1]}" if whole else ", ".join(map(str, values))
 
 
-def words(row: Tree) -> list[str]:
+def row_verdicts(row: Tree) -> list[str]:
     """The verdicts of a row, or why there is none."""
     judged = [part for part in row["parts"] if part["judged"]]
     alone = len(judged) == 1
@@ -206,9 +207,9 @@ def as_page(rows: Sequence[Tree], folder: Path) -> str:
         title="Claims of the papers",
         intro=INTRO,
         answer=tally(rows),
-        rows=[(row, words(row)) for row in rows],
+        rows=[(row, row_verdicts(row)) for row in rows],
         arms={row["id"]: (ARMS + shared_words(row), list(arms(row))) for row in run if row["arms"]},
-        details=[(row, facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],
+        details=[(row, row_facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],
         pages={row["id"] for row in run if (folder / row["id"] / "report.html").exists()},
         tone=tone,
     )

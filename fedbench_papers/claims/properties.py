@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedbench_papers.claims.readings import Arms, Frames, accuracy, batch_gap, kendall, last_clients, pooled_accuracy
+from fedbench_papers.claims.readings import Arms, Frames, accuracy, batch_gap, chosen_clients, kendall, pooled_accuracy
 from fedbench_papers.claims.verdicts import FAILS, HOLDS, LEVEL, UNDECIDED, Verdict, of_seeds, property_of
 
 PERMUTATIONS = 2000
@@ -87,7 +87,7 @@ def alike_overlap(
 ) -> Verdict:
     """Clients with more common classes overlap more: Mantel's test by permuted clients, p <= 0.05 in every seed."""
     shared = common_classes(classes)
-    found = {seed: mantel(matrix, shared) for seed, matrix in overlaps(arms[label], rounds).items()}
+    found = {seed: mantel(matrix, shared) for seed, matrix in mean_overlaps(arms[label], rounds).items()}
     said = ", ".join(f"r {r:.2f} p {p:.4f}" for r, p in found.values())
     return property_of({seed: p <= LEVEL and r > 0 for seed, (r, p) in found.items()}, note=said)
 
@@ -98,7 +98,7 @@ def related_overlap(
     """Two clients with related classes overlap more than the median of the pairs that have none in common."""
     shared, flags = common_classes(classes), {}
     apart = np.triu(shared == 0, 1)
-    for seed, matrix in overlaps(arms[label], rounds).items():
+    for seed, matrix in mean_overlaps(arms[label], rounds).items():
         flags[seed] = bool(matrix[pair[0], pair[1]] > np.median(matrix[apart]))
     return property_of(flags)
 
@@ -108,7 +108,7 @@ def common_classes(classes: Sequence[Sequence[int]]) -> np.ndarray:
     return np.array([[len(set(one) & set(other)) for other in classes] for one in classes])
 
 
-def overlaps(runs: Frames, rounds: Sequence[int]) -> dict[int, np.ndarray]:
+def mean_overlaps(runs: Frames, rounds: Sequence[int]) -> dict[int, np.ndarray]:
     """The mean overlap matrix from one round to another, by seed; both directions averaged."""
     rows = runs.traces[runs.traces["name"].str.startswith("overlap/")]
     rows = rows[rows["round"].between(rounds[0], rounds[1])]
@@ -233,7 +233,7 @@ def shuffled_gap(runs: Frames, point: str, batch: int, draws: int = 1000) -> flo
     Of a whole seed, that is of the mean over its clients. Only how many of the last, smaller batch are correct matters.
     """
     rng, found = np.random.default_rng(0), []
-    for _, own in last_clients(runs, point).groupby("seed"):
+    for _, own in chosen_clients(runs, point).groupby("seed"):
         gaps = np.zeros(draws)
         for n, share in zip(own["test_n"].astype(int), own[f"test_{runs.metric.name}"], strict=True):
             correct, last, count = round(share * n), n % batch or batch, -(-n // batch)

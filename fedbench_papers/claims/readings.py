@@ -12,10 +12,10 @@ from scipy import stats
 
 from fedbench.results.reader import Records
 from fedbench.results.statistics import pooled_means
-from fedbench.results.tables import LAST, clients_at, rows_at_choice
+from fedbench.results.tables import LAST, chosen_rows, clients_at
 from fedbench.tasks import Metric
 
-POINTS = {"agg": "after_agg", "fit": "after_fit"}
+RECORD_POINTS = {"agg": "after_agg", "fit": "after_fit"}
 INDEX = ["seed", "client"]
 ALL = -1
 
@@ -50,7 +50,7 @@ class Frames:
         return self.records.metric()
 
     def at(self, point: str) -> pd.DataFrame:
-        return self.metrics[self.metrics["point"] == POINTS[point]]
+        return self.metrics[self.metrics["point"] == RECORD_POINTS[point]]
 
     def trace(self, name: str) -> pd.DataFrame:
         """Rounds of a trace: columns seed, round, client, value."""
@@ -62,13 +62,13 @@ Arms = Mapping[str, Frames]
 
 def accuracy(runs: Frames, point: str, choice: str = LAST) -> pd.Series:
     """The metric on test of every client, shares in points, at the last round or another choice of it."""
-    values = last_clients(runs, point, choice).set_index(INDEX)[f"test_{runs.metric.name}"]
+    values = chosen_clients(runs, point, choice).set_index(INDEX)[f"test_{runs.metric.name}"]
     return values * runs.metric.factor
 
 
-def last_clients(runs: Frames, point: str, choice: str = LAST) -> pd.DataFrame:
+def chosen_clients(runs: Frames, point: str, choice: str = LAST) -> pd.DataFrame:
     """The rows of all clients at the last round or another choice of it."""
-    return clients_at(runs.clients, rows_at_choice(runs.metric, runs.metrics, POINTS[point], choice))
+    return clients_at(runs.clients, chosen_rows(runs.metric, runs.metrics, RECORD_POINTS[point], choice))
 
 
 def batch_gap(runs: Frames, point: str, batch: int) -> pd.Series:
@@ -76,7 +76,7 @@ def batch_gap(runs: Frames, point: str, batch: int) -> pd.Series:
 
     It is the expectation over the orders within a class, from the share correct of each class (`evaluate.by`).
     """
-    rows = clients_at(runs.groups, rows_at_choice(runs.metric, runs.metrics, POINTS[point], LAST))
+    rows = clients_at(runs.groups, chosen_rows(runs.metric, runs.metrics, RECORD_POINTS[point], LAST))
     rows = rows[rows["by"] == "class"].astype({"group": int}).sort_values([*INDEX, "group"])
     found = {key: _gap(own["value"].to_numpy(), own["n"].to_numpy(int), batch) for key, own in rows.groupby(INDEX)}
     return pd.Series(found).rename_axis(INDEX) * 100
@@ -93,7 +93,7 @@ def _gap(shares: np.ndarray, counts: np.ndarray, batch: int) -> float:
 
 def pooled_accuracy(runs: Frames, point: str) -> pd.Series:
     """The share of correct samples over all clients' test samples together, in points."""
-    rows = last_clients(runs, point)
+    rows = chosen_clients(runs, point)
     return per_seed(pooled_means(rows["seed"], rows[f"test_{runs.metric.name}"] * runs.metric.factor, rows["test_n"]))
 
 
@@ -180,7 +180,7 @@ def per_seed(values: pd.Series) -> pd.Series:
     return pd.Series(values.to_numpy(dtype=float), index=index)
 
 
-READINGS: dict[str, Callable[..., pd.Series]] = {
+READING_FUNCTIONS: dict[str, Callable[..., pd.Series]] = {
     found.__name__: found
     for found in (
         accuracy,

@@ -20,7 +20,7 @@ from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.space import Values
 from fedbench_papers.image_sources import source_keys
 
-FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
+CLAIM_FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
 SETTINGS = "settings"
 HELD_OUT = 0.2
 """Share of the training images that points are chosen on."""
@@ -52,14 +52,14 @@ def load_rows(sources: Mapping[str, str] | None = None, keys: Values | None = No
     """Every row by id, in the order of the papers. sources: where the sets are; keys: set for all arms at last."""
     placed = {name: source_keys(known, {known: (sources or {}).get(name, known)}) for name, known in DATA.items()}
     found: dict[str, Row] = {}
-    for file in FILES:
-        for name, tree in read(file).items():
+    for file in CLAIM_FILES:
+        for name, tree in load_file(file).items():
             found[name] = row_of(name, tree, placed, {"wandb.group": f"claims/{name}", **(keys or {})})
     return found
 
 
 @cache
-def read(name: str) -> dict[str, Any]:
+def load_file(name: str) -> dict[str, Any]:
     return load_yaml(Path(__file__).with_name(f"{name}.yaml"))
 
 
@@ -69,13 +69,13 @@ def row_of(name: str, tree: Mapping[str, Any], placed: Mapping[str, Values], key
     for label, own in (tree.get("arms") or {}).items():
         asked = told[label] = {**(tree.get("common") or {}), **own}
         wanted = tuple(asked.get("seeds", seeds)) + ((choose,) if choose is not None else ())
-        arms.append(arm(label, asked, asked.get("in", tree["setting"]), wanted, placed, keys))
+        arms.append(arm_of(label, asked, asked.get("in", tree["setting"]), wanted, placed, keys))
     more = {key: tree[key] for key in ("statement", "where", "effect", "setting", "parts", "reason") if key in tree}
     more |= {key: tuple(tree.get(key) or ()) for key in ("uses", "open")}
     return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, asked=told, **more)
 
 
-def arm(
+def arm_of(
     label: str,
     asked: Mapping[str, Any],
     setting: str,
@@ -84,9 +84,9 @@ def arm(
     keys: Values,
 ) -> ComparedMethod:
     """A method: the keys of its setting, those of the setting for its method, and its own."""
-    place, method = read(SETTINGS)[setting], asked["method"]
+    place, method = load_file(SETTINGS)[setting], asked["method"]
     own = {key: value for key, value in asked.items() if key not in ARM}
-    given = {**flat(named(place["config"])), **(place.get("methods") or {}).get(method, {}), **own}
+    given = {**flat(with_names(place["config"])), **(place.get("methods") or {}).get(method, {}), **own}
     given |= placed[given["data.name"]]
     given |= keys
     points = tuple({"train.lr": rate} for rate in asked.get("tune") or ()) or ({},)
@@ -94,13 +94,13 @@ def arm(
     return ComparedMethod(label, method, given, points, trial, seeds)
 
 
-def named(tree: Mapping[str, Any]) -> dict[str, Any]:
+def with_names(tree: Mapping[str, Any]) -> dict[str, Any]:
     """`model: mlp` as `model: {name: mlp}`."""
     sections = ("data", "partition", "model")
     return {k: {"name": v} if k in sections and isinstance(v, str) else v for k, v in tree.items()}
 
 
-def chosen_rows(rows: Mapping[str, Row], only: Sequence[str]) -> list[Row]:
+def select_rows(rows: Mapping[str, Row], only: Sequence[str]) -> list[Row]:
     """The rows of these ids, or all. Raises ConfigError."""
     if list(only) == ["all"]:
         return list(rows.values())

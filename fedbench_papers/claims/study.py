@@ -23,13 +23,13 @@ from fedbench.studies.space import Values
 from fedbench.studies.study_result import Tabled
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench_papers.claims.cost import new_runs
-from fedbench_papers.claims.judge import Judged, judged
-from fedbench_papers.claims.page import FILE, write_claims
-from fedbench_papers.claims.readings import POINTS, Frames, accuracy
-from fedbench_papers.claims.rows import SETTINGS, Row, chosen_rows, load_rows, read
+from fedbench_papers.claims.judge import PartVerdict, judge_row
+from fedbench_papers.claims.page import CLAIMS_FILE, write_claims
+from fedbench_papers.claims.readings import RECORD_POINTS, Frames, accuracy
+from fedbench_papers.claims.rows import SETTINGS, Row, load_file, load_rows, select_rows
 from fedbench_papers.claims.verdicts import of_seeds
 
-KIND = "claims"
+CLAIMS_KIND = "claims"
 NOT_RUN = "not run yet"
 
 
@@ -47,27 +47,28 @@ def claims(
     keys: Values | None = None,
     at_once: int | None = None,
     watch: Watch | None = None,
-    told: Callable[[str], None] = lambda name: None,
+    on_row: Callable[[str], None] = lambda name: None,
 ) -> Claims:
     """Run rows of claims, or what is missing of them, judge them, and rewrite table and page after each.
 
     only: ids, or `all`. sources: where the sets are, by their names (`rows.DATA`). out: the results folder, below whose
-    `claims` each row has a folder. keys: set for every run, such as fewer rounds. told: of every row that begins.
+    `claims` each row has a folder. keys: set for every run, such as fewer rounds. on_row: called with the id
+    of each row before its runs.
     Raises ConfigError before a row's first run, and before all of them where data are missing.
     """
     rows = load_rows(sources, keys)
-    chosen = chosen_rows(rows, only)
+    chosen = select_rows(rows, only)
     check_data([rows[name] for row in chosen for name in (*row.uses, row.id)])
     root = Path(out or "results").absolute()
-    folder = root / KIND
+    folder = root / CLAIMS_KIND
     for row in chosen:
         if not row.reason:
-            told(row.id)
+            on_row(row.id)
             for name in row.uses:
-                if not finished(folder / name):
+                if not is_finished(folder / name):
                     run_row(rows[name], root, at_once, watch)
             run_row(row, root, at_once, watch)
-        note(folder, rows, {row.id: entry_of(row, folder)})
+        write_entries(folder, rows, {row.id: entry_of(row, folder)})
     return Claims(folder)
 
 
@@ -82,19 +83,19 @@ def run_row(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> N
     """Run the arms of a row. Raises ConfigError."""
     if not row.arms:
         return
-    folder = root / KIND / row.id
-    plan = Plan(KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
+    folder = root / CLAIMS_KIND / row.id
+    plan = Plan(CLAIMS_KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
     study = TuningStudy(plan, Config(seeds=list(row.seeds)), row.arms, folder, root, TUNE_SEEDS)
     run_studies([study], at_once, watch)
 
 
-def finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
     """Whether every run of a row is there."""
     return is_study(folder) and all(entry.status == "done" for entry in Plan.read(folder).entries)
 
 
 @dataclass(frozen=True)
-class Found:
+class RowRuns:
     """What the runs of a row left, those of the rows that it uses under `ROW LABEL`."""
 
     row: Row
@@ -102,7 +103,7 @@ class Found:
     folder: Path
 
     @classmethod
-    def of(cls, row: Row, folder: Path) -> "Found":
+    def of(cls, row: Row, folder: Path) -> "RowRuns":
         """Raises ConfigError where a row that it needs was never run."""
         names = [*row.uses, *([row.id] if row.arms else [])]
         return cls(row, {name: Plan.read(folder / name) for name in names}, folder)
@@ -161,21 +162,21 @@ def entry_of(row: Row, folder: Path) -> dict[str, Any]:
     """A row of the table, with its parts."""
     if row.reason:
         return {"status": row.reason, "parts": []}
-    found = Found.of(row, folder)
+    found = RowRuns.of(row, folder)
     missing = found.missing()
-    parts = [] if missing else judged(row.parts, found.frames(), found.pick)
+    parts = [] if missing else judge_row(row.parts, found.frames(), found.pick)
     return {
         "status": f"failed: {'; '.join(missing)}" if missing else "judged",
         "parts": [part_tree(part) for part in parts],
         "minutes": sum(map(seconds_of, found.runs())) / 60,
         "runs": len(found.runs()),
-        "fingerprint": fingerprint(found),
+        "fingerprint": partition_fingerprint(found),
         "levels": levels(found),
         "choices": {name: plan.choices for name, plan in found.plans.items() if any(plan.choices.values())},
     }
 
 
-def part_tree(part: Judged) -> dict[str, Any]:
+def part_tree(part: PartVerdict) -> dict[str, Any]:
     verdict, found = part.verdict, part.verdict.estimate
     return {
         **{key: getattr(part, key) for key in ("part", "case", "rule", "point", "delta", "judged", "other", "best")},
@@ -191,7 +192,7 @@ def seconds_of(run: Path) -> float:
     return float(Records(run).timings()["total"].sum()) if (run / "timings.jsonl").exists() else 0.0
 
 
-def fingerprint(found: Found) -> str:
+def partition_fingerprint(found: RowRuns) -> str:
     """Eight hexadecimal digits of the rows that every client of every seed held."""
     prints = {
         str(read_json(run / "environment.json", []).get("partition_fingerprint"))
@@ -201,11 +202,11 @@ def fingerprint(found: Found) -> str:
     return sha256("".join(sorted(prints)).encode()).hexdigest()[:8]
 
 
-def levels(found: Found) -> dict[str, dict[str, float]]:
+def levels(found: RowRuns) -> dict[str, dict[str, float]]:
     """Of the row's own arms: mean accuracy at both points, in points, and gradient steps per client and round."""
     return {
         label: {
-            **{point: of_seeds(accuracy(runs, point)).mean for point in POINTS},
+            **{point: of_seeds(accuracy(runs, point)).mean for point in RECORD_POINTS},
             "steps": round(runs.records.summary().get("steps") or 0.0, 2),
         }
         for label, runs in found.frames().items()
@@ -213,17 +214,17 @@ def levels(found: Found) -> dict[str, dict[str, float]]:
     }
 
 
-def note(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:
+def write_entries(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:
     """Put what was found into claims.json, beside what stands there, and make the table and the page anew."""
     with run_folder.locked_folder(folder):
-        tree = table_of(rows, {**entries(folder), **new})
-        write_json_atomically(folder / FILE, tree)
+        tree = table_of(rows, {**read_entries(folder), **new})
+        write_json_atomically(folder / CLAIMS_FILE, tree)
         write_claims(folder)
 
 
-def entries(folder: Path) -> dict[str, Any]:
+def read_entries(folder: Path) -> dict[str, Any]:
     """What is known of rows, by id."""
-    return {own["id"]: own for own in read_json(folder / FILE, []).get("rows", [])}
+    return {own["id"]: own for own in read_json(folder / CLAIMS_FILE, []).get("rows", [])}
 
 
 def table_of(rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -233,36 +234,36 @@ def table_of(rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]]) ->
         known = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
         about = {key: getattr(row, key) for key in ("id", "statement", "where", "effect", "setting")}
         about |= {key: list(getattr(row, key)) for key in ("seeds", "uses", "open")}
-        about |= {"arms": dict(row.asked), "setting_text": read(SETTINGS)[row.setting]["text"]}
+        about |= {"arms": dict(row.asked), "setting_text": load_file(SETTINGS)[row.setting]["text"]}
         table.append({**known, **about, "command": f"fedbench claims --only {name}"})
-    adjust([part for row in table for part in row["parts"]])
+    adjust_p_values([part for row in table for part in row["parts"]])
     return {"rows": table}
 
 
-def adjust(parts: Sequence[dict[str, Any]]) -> None:
+def adjust_p_values(parts: Sequence[dict[str, Any]]) -> None:
     tested = [p for p in parts if p["judged"] and p["p"] is not None and not p["verdict"].startswith("undecided")]
     values = iter(holm([part["p"] for part in tested]))
     for part in parts:
         part["p_holm"] = next(values) if any(part is one for one in tested) else None
 
 
-def listing(sources: Mapping[str, str] | None = None, out: Path | str | None = None) -> pd.DataFrame:
+def cost_table(sources: Mapping[str, str] | None = None, out: Path | str | None = None) -> pd.DataFrame:
     """Every row with what it costs beyond the rows before it, and its verdict so far.
 
     Columns: id, statement, effect, runs, steps, minutes (estimated), verdict.
     """
     rows, known, lines = load_rows(sources), set[tuple[str, int]](), []
-    found = entries(Path(out or "results").absolute() / KIND)
+    found = read_entries(Path(out or "results").absolute() / CLAIMS_KIND)
     for name, row in rows.items():
         runs = new_runs(row, known)
         configs = [config for config, _ in runs]
         entry = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
         costs = dict(runs=len(runs), steps=sum(map(steps_of, configs)), minutes=60 * hours_of(configs))
-        lines.append(dict(id=name, statement=row.statement, effect=row.effect, **costs, verdict=said(entry)))
+        lines.append(dict(id=name, statement=row.statement, effect=row.effect, **costs, verdict=verdict_line(entry)))
     return pd.DataFrame(lines)
 
 
-def said(entry: Mapping[str, Any]) -> str:
+def verdict_line(entry: Mapping[str, Any]) -> str:
     """The verdicts of a row in a line."""
     words = [f"{part['part']}: {part['verdict']}" for part in entry["parts"] if part["judged"]]
     return "; ".join(words) or str(entry["status"])

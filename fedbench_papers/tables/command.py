@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from fedbench.cli import OK, command
-from fedbench.cli.flags import Flag, words
+from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import Stages, outlook, read_count, side_by_side
 from fedbench.config import Config
@@ -36,12 +36,12 @@ def main(argv: list[str]) -> int:
     said = {"preview": partial(preview, name)} if name else {}
     config, asked = parse(rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]", about=ABOUT, **said)
     at_once = read_count("trials", asked.trials)
-    from fedbench_papers.tables.listing import listing
-    from fedbench_papers.tables.page import as_text
+    from fedbench_papers.tables.listing import experiments_listing
+    from fedbench_papers.tables.page import reproduction_text
     from fedbench_papers.tables.reproduce import reproduce
 
     if name is None:
-        for line in listing(asked.scale or "full"):
+        for line in experiments_listing(asked.scale or "full"):
             print(line, flush=True)  # the next line may need a measured step
         return OK
     chosen = choice(asked)
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
         made = reproduce(name, config, **chosen, at_once=at_once, watch=stages.update)
     finally:
         stages.stop()
-    print(as_text(made.folder))
+    print(reproduction_text(made.folder))
     for job, error in stages.failed.items():
         print(f"failed:  {job}: {error}")
     print(f"results: {made.folder}")
@@ -60,11 +60,11 @@ def main(argv: list[str]) -> int:
 
 def choice(asked: Namespace) -> dict[str, Any]:
     """The cells, scale and data to run. Raises ConfigError."""
-    from fedbench_papers.image_sources import asked_sources
+    from fedbench_papers.image_sources import read_sources
     from fedbench_papers.tables.experiment import sets
 
-    sources = asked_sources(words(asked.sources), sets())
-    return {"cells": words(asked.cells), "scale": asked.scale or "full", "sources": sources}
+    sources = read_sources(split_words(asked.sources), sets())
+    return {"cells": split_words(asked.cells), "scale": asked.scale or "full", "sources": sources}
 
 
 def preview(name: str, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:

@@ -14,7 +14,7 @@ from fedbench.results.tables import LAST
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.space import Space, Values
 
-FOLDER = Path(__file__).parent
+EXPERIMENTS_FOLDER = Path(__file__).parent
 NAMED = ("method", "data", "partition", "model")
 """Sections whose name may stand for them."""
 SCALES = ("full", "small")
@@ -35,7 +35,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Cell:
+class ExperimentCell:
     """A data set in a setting. values: what it sets for all; own: for a method or a label; client: whose numbers."""
 
     dataset: str
@@ -56,7 +56,7 @@ class Experiment:
     id: str
     what: str
     config: Values
-    cells: tuple[Cell, ...]
+    cells: tuple[ExperimentCell, ...]
     methods: Mapping[str, str]
     tune: Mapping[str, Mapping[str, list[Any]]]
     trial: Values
@@ -65,7 +65,7 @@ class Experiment:
     choice: str
     repeats: int | None
     open: tuple[str, ...]
-    small: Cell
+    small: ExperimentCell
     numbers: tuple[Number, ...]
     reading: Mapping[str, Values]
 
@@ -79,7 +79,7 @@ class Experiment:
         return cls(
             name,
             f"{tree['what']}, {reading} reading" if reading else tree["what"],
-            keys(tree.get("config", {})),
+            dotted_keys(tree.get("config", {})),
             tuple(_cell(own, values) for own, values in tree.get("cells", {}).items()),
             tree.get("methods", {}),
             tree.get("tune", {}),
@@ -91,14 +91,14 @@ class Experiment:
             tuple(tree.get("open", ())),
             _cell("small, ", tree.get("small", {})),
             numbers(paper),
-            {method: keys(values) for method, values in tree.get("readings", {}).get(reading, {}).items()},
+            {method: dotted_keys(values) for method, values in tree.get("readings", {}).get(reading, {}).items()},
         )
 
-    def of(self, cell: Cell) -> list[Number]:
+    def of(self, cell: ExperimentCell) -> list[Number]:
         """The published accuracies of a cell."""
         return [number for number in self.numbers if (number.dataset, number.setting) == (cell.dataset, cell.setting)]
 
-    def chosen(self, words: Sequence[str]) -> list[Cell]:
+    def select_cells(self, words: Sequence[str]) -> list[ExperimentCell]:
         """The cells of these data sets, or with one of these words in their name; all without words.
 
         Raises ConfigError where a word has none.
@@ -112,11 +112,11 @@ class Experiment:
             found += own
         return [cell for cell in self.cells if not words or cell in found]
 
-    def compared_methods(self, cell: Cell, scale: str, given: Sequence[str] = ()) -> list[ComparedMethod]:
+    def compared_methods(self, cell: ExperimentCell, scale: str, given: Sequence[str] = ()) -> list[ComparedMethod]:
         """The methods of a cell. given: keys that the user set, which are not tuned."""
         return [self._compared_method(number.method, cell, scale, given) for number in self.of(cell)]
 
-    def _compared_method(self, label: str, cell: Cell, scale: str, given: Sequence[str]) -> ComparedMethod:
+    def _compared_method(self, label: str, cell: ExperimentCell, scale: str, given: Sequence[str]) -> ComparedMethod:
         named = ComparedMethod.parse(self.methods.get(label, label.partition(" ")[0]))
         fixed = {**named.fixed, **self.reading.get(named.name, {})}
         for part in (cell, self.small) if scale == "small" else (cell,):
@@ -129,7 +129,7 @@ class Experiment:
         space = Space(axes).without({**dict.fromkeys(given), **fixed})
         return replace(named, label=label, fixed=fixed, points=tuple(space.points()), trial=self.trial)
 
-    def values(self, cell: Cell, scale: str) -> Values:
+    def values(self, cell: ExperimentCell, scale: str) -> Values:
         """What is asked of all methods of a cell."""
         return {**self.config, **cell.values, **(self.small.values if scale == "small" else {})}
 
@@ -170,7 +170,7 @@ def numbers(name: str) -> tuple[Number, ...]:
 def _rows() -> list[dict[str, Any]]:
     seen: set[tuple[str, str]] = set()
     rows = []
-    with open(FOLDER / "published.csv", newline="") as file:
+    with open(EXPERIMENTS_FOLDER / "published.csv", newline="") as file:
         for row in csv.DictReader(file):
             key = row["paper"], row["experiment"]
             rows.append({**row, "first": key not in seen})
@@ -180,7 +180,7 @@ def _rows() -> list[dict[str, Any]]:
 
 def _tree(name: str) -> dict[str, Any]:
     """A file with what it is like."""
-    own = load_yaml(FOLDER / f"{name}.yaml")
+    own = load_yaml(EXPERIMENTS_FOLDER / f"{name}.yaml")
     tree = dict(_tree(own.pop("like"))) if "like" in own else {}
     for key, value in own.items():
         plain = key.removesuffix("+")
@@ -189,17 +189,17 @@ def _tree(name: str) -> dict[str, Any]:
         elif isinstance(value, list):
             tree[plain] = [*tree.get(plain, []), *value]
         else:
-            tree[plain] = {**keys(tree.get(plain, {})), **keys(value)}
+            tree[plain] = {**dotted_keys(tree.get(plain, {})), **dotted_keys(value)}
     return tree
 
 
-def _cell(name: str, tree: Mapping[str, Any]) -> Cell:
+def _cell(name: str, tree: Mapping[str, Any]) -> ExperimentCell:
     dataset, _, setting = name.partition(", ")
-    own = {key: keys(value) for key, value in tree.items() if isinstance(value, dict)}
+    own = {key: dotted_keys(value) for key, value in tree.items() if isinstance(value, dict)}
     plain = {key: value for key, value in tree.items() if not isinstance(value, dict) and key != "client"}
-    return Cell(dataset, setting, keys(plain), own, tree.get("client"))
+    return ExperimentCell(dataset, setting, dotted_keys(plain), own, tree.get("client"))
 
 
-def keys(tree: Mapping[str, Any]) -> Values:
+def dotted_keys(tree: Mapping[str, Any]) -> Values:
     """By dotted key, `data: cifar10` as `data.name`."""
     return {f"{key}.name" if key in NAMED else key: value for key, value in flat(dict(tree)).items()}

@@ -9,12 +9,12 @@ from fedbench.studies.cost import hours_of, steps_of
 from fedbench_papers.tables.experiment import Experiment, names
 
 
-def listing(scale: str) -> Iterator[str]:
+def experiments_listing(scale: str) -> Iterator[str]:
     """A line per experiment with its cost, and what it is; hours are estimated by a step that is measured here."""
     yield f"{'experiment':<33} {'cells':>5} {'numbers':>7} {'runs':>5} {'steps':>11} {'hours':>8}  data"
     for name in names():
         experiment = Experiment.load(name)
-        configs = runs_of(experiment, scale)
+        configs = runs_of_cells(experiment, scale)
         sets = ", ".join(dict.fromkeys(cell.dataset for cell in experiment.cells))
         if configs:
             counts = f"{len(experiment.cells):>5} {len(experiment.numbers):>7} {len(configs):>5}"
@@ -25,7 +25,7 @@ def listing(scale: str) -> Iterator[str]:
     yield f"runs: tuning and final ones at scale {scale}; hours: a run on every core"
 
 
-def runs_of(experiment: Experiment, scale: str) -> list[Config]:
+def runs_of_cells(experiment: Experiment, scale: str) -> list[Config]:
     """What is run for all cells, those that cells share once."""
     found: dict[tuple[str, int], Config] = {}
     for cell in experiment.cells:

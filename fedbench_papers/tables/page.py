@@ -21,27 +21,27 @@ from fedbench.report.typeset import Cell
 from fedbench.results.files import write_atomically
 from fedbench.results.quantities import plural
 from fedbench.results.tables import REFERENCES
-from fedbench_papers.tables.reproduction import Compared, Made
+from fedbench_papers.tables.reproduction import ComparedNumber, ReproductionRecord
 
 HEADS = ("cell", "method", "published", "ours", "difference", "in standard errors", "seeds", "scored by")
 TEMPLATE = Path(__file__).with_name("published.html.j2")
-LEAST = 3
+FEWEST_METHODS = 3
 """Methods from which an order can agree with another by more than chance."""
 
 
 def write_published(folder: Path) -> Path:
     """Writes report.html, table.csv, table.md and table.tex into the folder of a reproduction."""
-    made = Made.read(folder)
+    made = ReproductionRecord.read(folder)
     found = made.compared(folder)
     table = [line(one) for one in found]
-    write_atomically(folder / "table.csv", frame(found).to_csv(index=False))
+    write_atomically(folder / "table.csv", reproduction_frame(found).to_csv(index=False))
     write_atomically(folder / "table.md", typeset.markdown(HEADS, table) + "\n")
     write_atomically(folder / "table.tex", typeset.latex(HEADS, table))
-    write_atomically(folder / "report.html", page_of(TEMPLATE, **values(made, found)))
+    write_atomically(folder / "report.html", page_of(TEMPLATE, **reproduction_values(made, found)))
     return folder / "report.html"
 
 
-def lines(found: Sequence[Compared]) -> list[list[Cell]]:
+def reproduction_lines(found: Sequence[ComparedNumber]) -> list[list[Cell]]:
     """A line per published number; both its columns take colour by the baselines of their own cell."""
     table = []
     for _, group in groupby(found, key=lambda one: one.cell):
@@ -58,7 +58,7 @@ def lines(found: Sequence[Compared]) -> list[list[Cell]]:
     return table
 
 
-def line(one: Compared) -> list[Cell]:
+def line(one: ComparedNumber) -> list[Cell]:
     """A published number as text."""
     published = f"{one.published:.2f}" + ("" if one.deviation is None else f" ± {one.deviation:.2f}")
     ours = "" if one.ours is None else f"{one.ours.mean:.2f}"
@@ -80,14 +80,14 @@ def line(one: Compared) -> list[Cell]:
     )
 
 
-def as_text(folder: Path) -> str:
+def reproduction_text(folder: Path) -> str:
     """For a terminal: the table and the answer."""
-    made = Made.read(folder)
+    made = ReproductionRecord.read(folder)
     found = made.compared(folder)
-    return f"{typeset.plain(HEADS, [line(one) for one in found])}\n{answer(made, found)}"
+    return f"{typeset.plain_table(HEADS, [line(one) for one in found])}\n{reproduction_answer(made, found)}"
 
 
-def frame(found: Sequence[Compared]) -> pd.DataFrame:
+def reproduction_frame(found: Sequence[ComparedNumber]) -> pd.DataFrame:
     """Numbers, in percent and points."""
     return pd.DataFrame(
         [
@@ -110,7 +110,7 @@ def frame(found: Sequence[Compared]) -> pd.DataFrame:
     )
 
 
-def answer(made: Made, found: Sequence[Compared]) -> str:
+def reproduction_answer(made: ReproductionRecord, found: Sequence[ComparedNumber]) -> str:
     """What came of it in one sentence."""
     run = [one for one in found if one.difference is not None]
     if not run:
@@ -122,25 +122,25 @@ def answer(made: Made, found: Sequence[Compared]) -> str:
     return said + (f", {len(near)} of {len(known)} within two standard errors." if known else ".")
 
 
-def orders(found: Sequence[Compared]) -> list[str]:
+def orders(found: Sequence[ComparedNumber]) -> list[str]:
     """By cell, how far the order of methods agrees with the paper's."""
     said = []
     for name, own in groupby(found, key=lambda one: one.cell):
         run = [one for one in own if one.ours is not None and one.method not in REFERENCES]
-        if len(run) >= LEAST:
+        if len(run) >= FEWEST_METHODS:
             tau = stats.kendalltau([one.published for one in run], [one.ours.mean for one in run if one.ours])
             order = f"Kendall's tau between the paper's order and ours is {tau.statistic:.2f} (p = {tau.pvalue:.2f})"
             said.append(f"{name}: {order}.")
     return said
 
 
-def departures(made: Made) -> list[str]:
+def departures(made: ReproductionRecord) -> list[str]:
     """What differs from the paper's protocol."""
     said = ", ".join(f"{key} = {value}" for key, value in made.changed.items())
     return [f"Other than in the paper: {said}."] if said else []
 
 
-def against(found: Sequence[Compared]) -> go.Figure | None:
+def against(found: Sequence[ComparedNumber]) -> go.Figure | None:
     """Ours over the paper's, a point per number; on the line they agree."""
     run = [one for one in found if one.ours is not None]
     if not run:
@@ -162,7 +162,7 @@ def against(found: Sequence[Compared]) -> go.Figure | None:
     return fig
 
 
-def values(made: Made, found: Sequence[Compared]) -> dict[str, Any]:
+def reproduction_values(made: ReproductionRecord, found: Sequence[ComparedNumber]) -> dict[str, Any]:
     """What the template shows."""
     made_small = "The scale is small: only signs and orders mean something, levels do not."
     intro = "A point is a number of the paper; on the line both agree. Bars: half of our 95 % interval over seeds."
@@ -170,10 +170,10 @@ def values(made: Made, found: Sequence[Compared]) -> dict[str, Any]:
         "kind": "reproduce",
         "title": made.id,
         "asked": f"{made.what}; scale {made.scale}",
-        "answer": answer(made, found),
+        "answer": reproduction_answer(made, found),
         "besides": [*([made_small] if made.scale == "small" else []), *departures(made), *orders(found)],
         "heads": HEADS,
-        "lines": lines(found),
+        "lines": reproduction_lines(found),
         "tones": TONE_WORDS,
         "pages": [(cell.name, f"{cell.path}/report.html") for cell in made.cells],
         "parts": [Part("against", "Ours against the paper's", charts(("against", "", against(found), "")), intro)],

@@ -15,10 +15,10 @@ from fedbench.studies.space import Values
 from fedbench.studies.study_result import Tabled
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench_papers.image_sources import source_keys
-from fedbench_papers.tables.experiment import SCALES, Cell, Experiment, keys
-from fedbench_papers.tables.reproduction import Made, MadeCell
+from fedbench_papers.tables.experiment import SCALES, Experiment, ExperimentCell, dotted_keys
+from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord
 
-KIND = "reproduce"
+REPRODUCTION_KIND = "reproduce"
 
 
 class Reproduction(Tabled):
@@ -44,15 +44,17 @@ def reproduce(
     """
     config = config or Config()
     experiment, studies = plan_tables(name, config, cells, scale, sources or {})
-    folder = folder_of(name, config, scale)
-    made = {cell.name: cell for cell in Made.read(folder).cells}
-    made |= {cell.name: record(experiment, cell, study, folder) for cell, study in studies}
+    folder = reproduction_folder(name, config, scale)
+    made = {cell.name: cell for cell in ReproductionRecord.read(folder).cells}
+    made |= {cell.name: cell_record(experiment, cell, study, folder) for cell, study in studies}
     with run_folder.writable(folder):
         new = run_studies(distinct(studies), at_once, watch)
         order = [cell.name for cell in experiment.cells]
         known = sorted(made.values(), key=lambda cell: order.index(cell.name))
-        changed = {**(experiment.small.values if scale == "small" else {}), **given_by(config)}
-        Made(name, experiment.what, scale, list(experiment.open), changed, experiment.repeats, known).write(folder)
+        changed = {**(experiment.small.values if scale == "small" else {}), **user_keys(config)}
+        ReproductionRecord(
+            name, experiment.what, scale, list(experiment.open), changed, experiment.repeats, known
+        ).write(folder)
     from fedbench.report import make_report
 
     make_report(folder)
@@ -63,31 +65,31 @@ def reproduce(
 
 def plan_tables(
     name: str, config: Config, cells: Sequence[str], scale: str, sources: Mapping[str, str]
-) -> tuple[Experiment, list[tuple[Cell, TuningStudy]]]:
+) -> tuple[Experiment, list[tuple[ExperimentCell, TuningStudy]]]:
     """The experiment, and the runs of its chosen cells. Raises ConfigError."""
     if scale not in SCALES:
         raise ConfigError(f"--scale {scale}: must be {' or '.join(SCALES)}")
     experiment, root = Experiment.load(name), (config.out or Path("results")).absolute()
     if not experiment.cells:
         raise ConfigError(f"{name}: nothing is run for it: {experiment.what}")
-    asked = config, scale, sources, folder_of(name, config, scale), root
-    return experiment, [(cell, plan_table(experiment, cell, *asked)) for cell in experiment.chosen(cells)]
+    asked = config, scale, sources, reproduction_folder(name, config, scale), root
+    return experiment, [(cell, plan_table(experiment, cell, *asked)) for cell in experiment.select_cells(cells)]
 
 
-def distinct(cells: Sequence[tuple[Cell, TuningStudy]]) -> list[TuningStudy]:
+def distinct(cells: Sequence[tuple[ExperimentCell, TuningStudy]]) -> list[TuningStudy]:
     """Their runs; those of cells that differ by a client alone once."""
     return [*{study.folder: study for _, study in cells}.values()]
 
 
-def folder_of(name: str, config: Config, scale: str) -> Path:
+def reproduction_folder(name: str, config: Config, scale: str) -> Path:
     """Where the reproduction lies."""
     root = Path("results").absolute()
-    return config.out or root / KIND / (config.name or f"{name.replace('/', '-')}-{scale}")
+    return config.out or root / REPRODUCTION_KIND / (config.name or f"{name.replace('/', '-')}-{scale}")
 
 
 def plan_table(
     experiment: Experiment,
-    cell: Cell,
+    cell: ExperimentCell,
     config: Config,
     scale: str,
     sources: Mapping[str, str],
@@ -95,7 +97,7 @@ def plan_table(
     root: Path,
 ) -> TuningStudy:
     """The runs of a cell. Cells that differ by a client alone have the same. Raises ConfigError."""
-    given = given_by(config)
+    given = user_keys(config)
     asked = {**experiment.values(cell, scale), **given}
     asked |= source_keys(asked["data.name"], sources)
     whole = Config(**nested(asked))
@@ -108,20 +110,20 @@ def plan_table(
     return TuningStudy(plan, whole, compared, own, root, TUNE_SEEDS, setting=cell.name)
 
 
-def given_by(config: Config) -> Values:
+def user_keys(config: Config) -> Values:
     """What the user set of a run, by dotted key."""
-    return keys(config.model_dump(mode="json", exclude_unset=True, exclude={"out", "name"}))
+    return dotted_keys(config.model_dump(mode="json", exclude_unset=True, exclude={"out", "name"}))
 
 
-def slug(cell: Cell) -> str:
+def slug(cell: ExperimentCell) -> str:
     """The folder of a cell's runs."""
     text = cell.dataset if cell.client is not None else cell.name
     return "".join(letter if letter.isalnum() or letter in ".=-" else "-" for letter in text)
 
 
-def record(experiment: Experiment, cell: Cell, study: TuningStudy, folder: Path) -> MadeCell:
+def cell_record(experiment: Experiment, cell: ExperimentCell, study: TuningStudy, folder: Path) -> CellRecord:
     """What the page is to show of a cell."""
-    return MadeCell(
+    return CellRecord(
         cell.name,
         run_folder.relative_path(study.folder, folder),
         cell.client,

@@ -12,13 +12,13 @@ from fedbench.results.files import read_as, write_json_atomically
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.results.statistics import Interval, interval
-from fedbench.results.tables import LAST, clients_at, rows_at_choice
+from fedbench.results.tables import LAST, chosen_rows, clients_at
 
-FILE = "reproduction.json"
+REPRODUCTION_FILE = "reproduction.json"
 
 
 @dataclass(frozen=True)
-class MadeCell:
+class CellRecord:
     """A cell that was run. path: of its comparison, relative to the reproduction. client: whose numbers it is about, if
     of one; pooled: over all test images; choice: of the round. numbers: the paper's, in percent.
     """
@@ -32,7 +32,7 @@ class MadeCell:
 
 
 @dataclass(frozen=True)
-class Made:
+class ReproductionRecord:
     """A published experiment made again, or some of its cells. repeats: runs behind a published deviation.
 
     changed: what differs from the paper's protocol, by dotted key.
@@ -44,25 +44,25 @@ class Made:
     open: list[str]
     changed: dict[str, Any]
     repeats: int | None
-    cells: list[MadeCell]
+    cells: list[CellRecord]
 
     @classmethod
-    def read(cls, folder: Path) -> "Made":
+    def read(cls, folder: Path) -> "ReproductionRecord":
         """As a folder has it; without cells where it has none yet. Raises ConfigError where it is damaged."""
         if not is_reproduction(folder):
             return cls("", "", "full", [], {}, None, [])
-        return read_as(cls, folder / FILE)
+        return read_as(cls, folder / REPRODUCTION_FILE)
 
     def write(self, folder: Path) -> None:
-        write_json_atomically(folder / FILE, asdict(self))
+        write_json_atomically(folder / REPRODUCTION_FILE, asdict(self))
 
-    def compared(self, folder: Path) -> list["Compared"]:
+    def compared(self, folder: Path) -> list["ComparedNumber"]:
         """Every number of its cells, with ours where there are some."""
         return [found for cell in self.cells for found in _cell(cell, folder, self.repeats)]
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedNumber:
     """A published number and ours, both in percent. deviation: of the paper's repeated runs. ours: over seeds."""
 
     cell: str
@@ -94,7 +94,7 @@ class Compared:
         return None if self.difference is None or not self.error else self.difference / self.error
 
 
-def _cell(cell: MadeCell, folder: Path, repeats: int | None) -> list[Compared]:
+def _cell(cell: CellRecord, folder: Path, repeats: int | None) -> list[ComparedNumber]:
     place = folder / cell.path
     plan = Plan.read(place)
     runs = plan.records(place, only_done=True)
@@ -104,14 +104,16 @@ def _cell(cell: MadeCell, folder: Path, repeats: int | None) -> list[Compared]:
         run = runs.get(label)
         ours = None if run is None else _ours(cell, plan.point, run)
         scored = "" if run is None else _scored(cell, run)
-        found.append(Compared(cell.name, label, number["table"], number["mean"], number["std"], repeats, ours, scored))
+        found.append(
+            ComparedNumber(cell.name, label, number["table"], number["mean"], number["std"], repeats, ours, scored)
+        )
     return found
 
 
-def _ours(cell: MadeCell, point: str, run: Records) -> Interval | None:
+def _ours(cell: CellRecord, point: str, run: Records) -> Interval | None:
     """The score of a method in percent: the mean over clients, over all their test images, or that of one client."""
     metric = run.metric()
-    rows = rows_at_choice(metric, run.metrics(), point, cell.choice)
+    rows = chosen_rows(metric, run.metrics(), point, cell.choice)
     if rows.empty:
         return None
     scores = clients_at(run.scores(metric.name, "test"), rows)
@@ -124,7 +126,7 @@ def _mean(scores: pd.DataFrame, pooled: bool) -> float:
     return float(np.average(scores["value"], weights=scores["n"] if pooled else None))
 
 
-def _scored(cell: MadeCell, run: Records) -> str:
+def _scored(cell: CellRecord, run: Records) -> str:
     """How ours is scored, where that is not the plain mean over clients of the last round."""
     asked = run.config().get("evaluate") or {}
     said = [f"mean over batches of {asked.get('batch_size')}"] if asked.get("accuracy") == "batches" else []
@@ -136,4 +138,4 @@ def _scored(cell: MadeCell, run: Records) -> str:
 
 def is_reproduction(folder: Path) -> bool:
     """Whether the folder holds a reproduction of published numbers."""
-    return (folder / FILE).exists()
+    return (folder / REPRODUCTION_FILE).exists()

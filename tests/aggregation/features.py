@@ -2,7 +2,7 @@
 
 import torch
 
-from fedbench.aggregation.cross_validation import Fold, split
+from fedbench.aggregation.cross_validation import Fold, make_folds
 from fedbench.aggregation.gaussians import (
     Gaussians,
     Moments,
@@ -48,7 +48,7 @@ def problem(seed=0, count=40, spread=1.0):
     y = torch.randint(3, (count,), generator=draw)
     z = torch.randn(count, 2, dtype=torch.float64, generator=draw) + spread * f64([[0, 0], [2, 0], [0, 2]])[y]
     common = Gaussians(torch.rand(3, 2, dtype=torch.float64, generator=draw), f64([[1.5, 0.4], [0.4, 0.8]]))
-    one, two, _ = split(z, y, 2, 3)
+    one, two, _ = make_folds(z, y, 2, 3)
     folds = [(statistics_of(*rest, common.means, 2, 1e-4, 1), *held) for rest, held in ((two, one), (one, two))]
     start = shrunk(common, 1e-4)
     tries = [Fold.of(start, shrunk(local, 1e-4), *held) for local, *held in folds]

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.aggregation.cross_validation import Fold, split, validation
+from fedbench.aggregation.cross_validation import Fold, make_folds, validation
 from fedbench.aggregation.gaussians import (
     Gaussians,
     discriminant,
@@ -23,7 +23,7 @@ def test_folds_are_dealt_class_by_class_in_row_order():
         (3, [[0, 1, 6], [2, 5], [3, 7], [4]]),
         (5, [[0, 1, 2, 3, 4, 5, 6, 7]]),
     ):
-        dealt = split(rows, y, folds, 4)
+        dealt = make_folds(rows, y, folds, 4)
         assert [z.flatten().tolist() for z, _ in dealt] == places
         assert all(torch.equal(y[z.flatten().long()], labels) for z, labels in dealt)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.aggregation.columns import COLUMNS, GATHERED
+from fedbench.aggregation.columns import CHUNK_COLUMNS, GATHERED
 from fedbench.aggregation.means import (
     dot_products,
     elementwise_max,
@@ -20,7 +20,7 @@ from fedbench.aggregation.means import (
 )
 from fedbench.aggregation.packed import mask_to_bits
 
-SIZES = [0, 1, 9, GATHERED, COLUMNS + 13, 2 * COLUMNS + GATHERED + 1]
+SIZES = [0, 1, 9, GATHERED, CHUNK_COLUMNS + 13, 2 * CHUNK_COLUMNS + GATHERED + 1]
 
 
 def vectors(count, size, dtype=torch.float32, seed=0):

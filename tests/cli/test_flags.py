@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.cli.flags import KEYS, PRESETS, Flag, read, words
+from fedbench.cli.flags import CONFIG_KEYS, PRESETS, Flag, read, split_words
 from fedbench.cli.parse import parse
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
@@ -62,8 +62,8 @@ def test_words_of_an_option_may_be_written_in_any_way(value):
 
 
 def test_words_may_be_written_with_commas_and_spaces():
-    assert words(["a", "b,c,", ",d"]) == ["a", "b", "c", "d"]
-    assert words([",", ""]) == []
+    assert split_words(["a", "b,c,", ",d"]) == ["a", "b", "c", "d"]
+    assert split_words([",", ""]) == []
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_text_stays_what_was_typed():
     assert (asked.name, asked.wandb.tags, str(asked.out), asked.wandb.group) == ("007", ["1e3", "x"], "2026", None)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", CONFIG_KEYS)
 def test_every_key_is_a_flag(key):
     assert list(read([f"--{key}", "1"], {})[1]) == [key]
 
@@ -164,7 +164,7 @@ def test_help_names_every_key_with_range_and_default(capsys):
     with pytest.raises(SystemExit):
         parse(["--help"], RESUME)
     text = capsys.readouterr().out
-    for key in KEYS:
+    for key in CONFIG_KEYS:
         assert key.rpartition(".")[2].replace("_", "-") in text or key in text
     assert "--resume" in text
     assert "[number in [0, 1); default 0.1]" in " ".join(text.split())

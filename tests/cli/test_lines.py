@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from fedbench.cli.lines import lines, loading, log
+from fedbench.cli.lines import loading, log, log_to_stderr
 
 
 def test_remarks_are_lines_on_stderr_once_and_warnings_as_often_as_they_come(capsys):
-    with lines(), lines():
+    with log_to_stderr(), log_to_stderr():
         for _ in range(2):
             log.info("starting Ray")
             log.warning("Ray has died")
@@ -20,7 +20,7 @@ def test_remarks_are_lines_on_stderr_once_and_warnings_as_often_as_they_come(cap
 
 def test_after_a_command_the_log_is_as_it_was(capsys):
     before = log.level, list(log.handlers)
-    with pytest.raises(KeyError), lines():
+    with pytest.raises(KeyError), log_to_stderr():
         raise KeyError
     assert (log.level, log.handlers) == before
     log.info("nobody listens")
@@ -28,7 +28,7 @@ def test_after_a_command_the_log_is_as_it_was(capsys):
 
 
 def test_a_library_that_is_loaded_already_takes_no_time(capsys):
-    with lines():
+    with log_to_stderr():
         loading()
     assert "torch" in sys.modules
     assert capsys.readouterr().err == ""

@@ -9,9 +9,10 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as vision
 
 from fedbench.config import Config
-from fedbench.data import Dataset, Split
+from fedbench.data import Dataset
 from fedbench.data.augmentation import Augmentation, crop_images, flip_images, rotate_images
 from fedbench.data.partitions import partition
+from fedbench.data.split import Split
 from fedbench.engine.fit import Fit
 from fedbench.errors import ConfigError
 from fedbench.runtime.exchange import Setup

@@ -5,14 +5,15 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.data import Dataset, importing
-from fedbench.data.constants import PIXEL_CONSTANTS
+from fedbench.data.constants import NORMALISATION_CONSTANTS
 from fedbench.data.sources import published_names
+from fedbench.data.split import scale_and_shift
 from fedbench.errors import ConfigError
 
 
 def test_every_named_set_has_a_line_with_its_source():
-    assert set(PIXEL_CONSTANTS) == {"digits", *published_names()}
-    for constants in PIXEL_CONSTANTS.values():
+    assert set(NORMALISATION_CONSTANTS) == {"digits", *published_names()}
+    for constants in NORMALISATION_CONSTANTS.values():
         assert constants.source
         assert (constants.mean is None) == (constants.std is None)
         for value in (*(constants.mean or ()), *(constants.std or ())):
@@ -24,21 +25,21 @@ def test_constants_are_those_of_real_images(shared, load, name):
     importing.import_files(name, shared / name)
     dataset = load(name)
     train = dataset.samples[: dataset.train_rows] / 255
-    assert dataset.mean == PIXEL_CONSTANTS[name].mean
+    assert dataset.mean == NORMALISATION_CONSTANTS[name].mean
     assert [train.mean(), train.std()] == pytest.approx([dataset.mean[0], dataset.std[0]], abs=0.005)
 
 
 def test_constants_of_cifar_are_those_of_real_images(shared, load):
     for name in ("cifar10", "cifar100"):
         dataset = load(f"parquet:{shared / name}")
-        assert dataset.mean == pytest.approx(PIXEL_CONSTANTS[name].mean, abs=0.015)
-        assert dataset.std == pytest.approx(PIXEL_CONSTANTS[name].std, abs=0.015)
+        assert dataset.mean == pytest.approx(NORMALISATION_CONSTANTS[name].mean, abs=0.015)
+        assert dataset.std == pytest.approx(NORMALISATION_CONSTANTS[name].std, abs=0.015)
 
 
 def test_others_take_their_place(load):
     dataset = load("digits", mean=[0.5], std=[0.25])
     assert (dataset.mean, dataset.std) == ((0.5,), (0.25,))
-    scale, shift = dataset.scale_and_shift()
+    scale, shift = scale_and_shift(dataset)
     np.testing.assert_allclose([float(scale), float(shift)], [4 / 255, -2])
     assert load("digits", mean=[0.5]).std == load("digits").std
     assert load("digits", mean=[0.5]).folder == load("digits").folder, "nothing is decoded again"

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fedbench.config import Config
-from fedbench.data import Dataset, Split
+from fedbench.data import Dataset
+from fedbench.data.split import Split, scale_and_shift
 
 
 def digits() -> Dataset:
@@ -19,7 +20,7 @@ def digits() -> Dataset:
 def split_of(dataset: Dataset, rows: list[int], **options) -> Split:
     where = torch.tensor(rows)
     labels = torch.from_numpy(dataset.labels)[where]
-    return Split(torch.from_numpy(dataset.samples), where, labels, dataset.scale_and_shift(), (0, 1), **options)
+    return Split(torch.from_numpy(dataset.samples), where, labels, scale_and_shift(dataset), (0, 1), **options)
 
 
 def test_digits_are_the_default_and_have_the_published_counts():

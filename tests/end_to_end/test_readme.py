@@ -92,7 +92,7 @@ def test_every_command_line_is_legal(line):
 
 
 def test_every_flag_in_the_text_exists():
-    keys = (*flags.KEYS, *flags.SHORT)
+    keys = (*flags.CONFIG_KEYS, *flags.SHORT)
     known = {f"--{key}" for key in keys} | {f"--{key.replace('_', '-')}" for key in keys}
     every = (flags.COMMON, *(module.FLAGS for module in (run_command, grid, compare, reproduce, claims, data)))
     known |= {f"--{flag.name}" for own in every for flag in own}

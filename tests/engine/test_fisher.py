@@ -117,7 +117,7 @@ def test_sums_are_in_double_precision():
 
 def test_a_wrong_rule_is_not_used(monkeypatch):
     module, x, _ = made(*SHORT["strides"])
-    monkeypatch.setitem(fisher.RULES, nn.Conv2d, lambda *a: [2 * part for part in fisher.of_convolution(*a)])
+    monkeypatch.setitem(fisher.LAYER_RULES, nn.Conv2d, lambda *a: [2 * part for part in fisher.of_convolution(*a)])
     assert squares(module, x).layers is None
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.engine.rows import Rows, split
+from fedbench.engine.rows import Rows, split_vector
 from fedbench.module.flat import FlatModule
 from fedbench.module.layout import Slot
 from fedbench.module.weights import Weights
@@ -58,6 +58,6 @@ def test_views_lie_in_the_rows(row, flat):
 
 def test_a_vector_is_cut_where_its_tensors_lie():
     slots = [Slot("a", (2, 2), 0, 4), Slot("b", (), 4, 5)]
-    one, other = split(torch.arange(5.0), slots)
+    one, other = split_vector(torch.arange(5.0), slots)
     assert one.tolist() == [[0, 1], [2, 3]]
     assert float(other) == 4

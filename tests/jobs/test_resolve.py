@@ -73,7 +73,7 @@ def test_a_resolved_configuration_is_its_own():
 )
 def test_on_a_cluster_it_is_the_clusters_room_that_counts(free, machines, hosts, gpus, layout, monkeypatch):
     """Clients are never in the process of the command, whose machine may be a small head; busy GPUs are waited for."""
-    monkeypatch.setattr(cluster, "offer", lambda address: cluster.Offer(free, machines))
+    monkeypatch.setattr(cluster, "cluster_offer", lambda address: cluster.Offer(free, machines))
     config = resolved(resources={"address": "10.0.0.1:6379"}, model="avgcnn")
     assert (config.resources.hosts, config.resources.gpus_per_host) == (hosts, gpus)
     assert config.train.memory_format == layout
@@ -151,7 +151,7 @@ def test_partitions_of_all_seeds_are_drawn_and_methods_share_them():
             dict(partition="iid", method={"name": "fedphp", "predictor": "ensemble"}),
             "method.predictor = 'ensemble': works on class scores, and the targets are numbers",
         ),
-        (dict(partition="iid", model="avgcnn"), "model avgcnn: it is for images, and the data have samples of (10,)"),
+        (dict(partition="iid", model="avgcnn"), "model avgcnn: needs images, but samples have shape (10,)"),
     ],
 )
 def test_what_needs_classes_or_images_is_refused_without_them(more, told, tmp_path):

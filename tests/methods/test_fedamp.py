@@ -9,7 +9,7 @@ from torch import Tensor
 from fedbench.aggregation.means import dot_products, mixtures
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
-from fedbench.methods.fedamp import attention, softmax_of_cosines, squared_distances
+from fedbench.methods.fedamp import attention, distances_from_products, softmax_of_cosines
 from tests.methods.simulator import (
     Data,
     Mlp,
@@ -40,7 +40,7 @@ def rows(*values) -> list[Tensor]:
 
 
 def distances(*values) -> Tensor:
-    return squared_distances(dot_products(rows(*values)))
+    return distances_from_products(dot_products(rows(*values)))
 
 
 def traced(mine: Simulation) -> Tensor:
@@ -120,7 +120,7 @@ models = st.lists(st.lists(st.floats(-3, 3, width=32), min_size=4, max_size=4), 
 @given(models, st.floats(1e-3, 50), st.floats(0.1, 100))
 def test_invariants_of_the_weights(values, alpha, sigma):
     vectors = rows(*values)
-    squared = squared_distances(dot_products(vectors))
+    squared = distances_from_products(dot_products(vectors))
     weights, clipped = attention(squared, alpha, sigma)
     assert_weights(weights, vectors)
     if not clipped:
@@ -252,7 +252,7 @@ def test_the_pull_is_to_the_mixture_wherever_training_starts(lam):
 
     def way(mine):
         models = [mine.log[0].after_fit[i].params for i in range(3)]
-        xi, _ = attention(squared_distances(dot_products(models)), mine.method.alpha(2), 1.0)
+        xi, _ = attention(distances_from_products(dot_products(models)), mine.method.alpha(2), 1.0)
         return float((mine.log[1].after_fit[0].params - mixed(models, xi)[0]).norm())
 
     assert way(far) < way(near)
@@ -283,7 +283,7 @@ def test_the_last_upload_of_everyone_is_mixed_for_everyone():
     first, second, third = mine.log
     initial = mine.initial.params
     held = [third.after_fit[0].params, second.after_fit[1].params, initial]
-    xi, _ = attention(squared_distances(dot_products(held)), 0.3, 1.0)
+    xi, _ = attention(distances_from_products(dot_products(held)), 0.3, 1.0)
     for i in range(3):
         assert torch.allclose(third.after_agg[i].params, mixed(held, xi)[i], rtol=0, atol=1e-6)
     assert not torch.equal(third.after_agg[2].params, initial)

@@ -71,7 +71,7 @@ def test_mistakes():
     assert "module nowhere cannot be imported" in refused("nowhere:Net")
     assert "not a subclass of lightning.LightningModule" in refused("mine:other")
     assert "; write lightning.pytorch for pytorch_lightning in its imports" in refused("mine:Foreign")
-    assert "model.hidden = 0: a width above 0" in refused("mlp", hidden=0)
+    assert "model.hidden = 0: must be a positive width" in refused("mlp", hidden=0)
     assert "model.hidden = 'wide'" in refused("mlp", hidden="wide")
     assert "model.stem = 'big': imagenet or cifar" in refused("resnet18", stem="big")
     assert "needs images of 16x16 or more, these are 8x8" in refused("avgcnn", (1, 8, 8))

@@ -62,7 +62,7 @@ def test_weights_that_cannot_be_fetched_are_one_line(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     told = refused("resnet18", pretrained=True)
-    assert "model.pretrained: resnet18-f37072fd.pth cannot be fetched (" in told
+    assert "model.pretrained: resnet18-f37072fd.pth cannot be downloaded (" in told
     assert f"put it into {tmp_path}/hub/checkpoints" in told
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedbench.module.masks import bitmask, choose, holds_one, places, without
+from fedbench.module.masks import bitmask, choose, holds_one, mask_indices, without
 
 ONES, ZEROS = [1.5, -0.0, torch.nan, torch.inf, 5.0], [-0.0, 2.5, 3.5, torch.nan, -torch.inf]
 MASK = torch.tensor([False, True, True, False, True])
@@ -43,5 +43,5 @@ def test_what_a_mask_leaves(dtype):
 
 def test_the_places_of_ones():
     for mask in (MASK, MASK[:1], MASK[:0], MASK | True):
-        assert places(mask).tolist() == [i for i, one in enumerate(mask.tolist()) if one]
-        assert places(mask).dtype == torch.int64
+        assert mask_indices(mask).tolist() == [i for i, one in enumerate(mask.tolist()) if one]
+        assert mask_indices(mask).dtype == torch.int64

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,24 @@ GROUPS = {"domain": ("photo", "sketch"), "class": ("9", "10")}
 BYTES = {"local": (0, 0), "centralized": (0, 0), "fedmosaic": (250, 125)}
 
 
+WRITTEN = tempfile.TemporaryDirectory(prefix="fedbench-runs-")
+
+
+def written_once(write: Callable[..., Path]) -> Callable[..., Path]:
+    """Writes a folder once for all that ask for the same, and gives each a copy."""
+    known: dict[str, Path] = {}
+
+    @wraps(write)
+    def copied(path: Path, *given: Any, **options: Any) -> Path:
+        asked = repr((path.name, given, options))
+        if asked not in known:
+            known[asked] = write(Path(WRITTEN.name, str(len(known)), path.name), *given, **options)
+        return Path(shutil.copytree(known[asked], path, dirs_exist_ok=True))
+
+    return copied
+
+
+@written_once
 def write_run(
     path: Path,
     method: str = "fedcac",
@@ -288,34 +308,20 @@ def a_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_grid(tmp_path_factory.mktemp("study") / "grid", fail=(0,), masks=True)
 
 
-@pytest.fixture(scope="session")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Writes a folder once for all tests that ask for the same, and gives each a copy."""
-    known: dict[str, Path] = {}
-
-    def write(make: Callable[..., Path], folder: Path, *given: Any, **options: Any) -> Path:
-        key = repr((make.__name__, folder.name, given, options))
-        if key not in known:
-            known[key] = make(tmp_path_factory.mktemp("written") / folder.name, *given, **options)
-        return Path(shutil.copytree(known[key], folder, dirs_exist_ok=True))
-
-    return write
-
-
 @pytest.fixture
-def make_run(written: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+def make_run(tmp_path: Path) -> Callable[..., Path]:
     """Writes a run into `tmp_path/NAME` (default run)."""
-    return lambda name="run", **options: written(write_run, tmp_path / name, **options)
+    return lambda name="run", **options: write_run(tmp_path / name, **options)
 
 
 @pytest.fixture
-def make_comparison(written: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
-    return lambda levels, name="compare", **options: written(write_comparison, tmp_path / name, levels, **options)
+def make_comparison(tmp_path: Path) -> Callable[..., Path]:
+    return lambda levels, name="compare", **options: write_comparison(tmp_path / name, levels, **options)
 
 
 @pytest.fixture
-def make_grid(written: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
-    return lambda name="grid", **options: written(write_grid, tmp_path / name, **options)
+def make_grid(tmp_path: Path) -> Callable[..., Path]:
+    return lambda name="grid", **options: write_grid(tmp_path / name, **options)
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import pytest
 from fedbench.report.baseline_colour import TONE_WORDS, baseline_tone
 from fedbench.report.leaderboard import laid_out, leaderboard
 from fedbench.report.matrix import Survey
-from fedbench.report.matrix import lines as over_settings
+from fedbench.report.matrix import matrix_lines as over_settings
 from fedbench.report.study import Study
-from fedbench_papers.tables.page import lines as published
-from fedbench_papers.tables.reproduction import Made
+from fedbench_papers.tables.page import reproduction_lines as published
+from fedbench_papers.tables.reproduction import ReproductionRecord
 from tests.papers.tables.test_page import write_published
 from tests.report.conftest import write_comparison
 from tests.report.reading import page_of
@@ -60,7 +60,10 @@ def test_leaderboards_and_tables_over_settings_show_it(tmp_path):
 
 def test_published_numbers_are_seen_beside_their_own_baselines(tmp_path):
     folder = write_published(tmp_path)
-    found = {line[1].text: [cell.tone for cell in line] for line in published(Made.read(folder).compared(folder))}
+    found = {
+        line[1].text: [cell.tone for cell in line]
+        for line in published(ReproductionRecord.read(folder).compared(folder))
+    }
     assert found["local"][2:4] == ["baseline", "baseline"]
     assert found["fedcac"][2:4] == ["above", "above"]
     assert found["ditto"][2:4] == ["above", ""]

@@ -12,8 +12,8 @@ LEVELS = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
 
 
 @pytest.fixture(scope="module")
-def folder(written, tmp_path_factory) -> Path:
-    return written(write_comparison, tmp_path_factory.mktemp("levels") / "compare", LEVELS)
+def folder(tmp_path_factory) -> Path:
+    return write_comparison(tmp_path_factory.mktemp("levels") / "compare", LEVELS)
 
 
 @pytest.fixture(scope="module")

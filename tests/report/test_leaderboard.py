@@ -5,8 +5,8 @@ import math
 import pandas as pd
 import pytest
 
-from fedbench.cli.compare import told
-from fedbench.report.leaderboard import as_text, first_reaching, laid_out, leaderboard, write_tables
+from fedbench.cli.compare import outcome
+from fedbench.report.leaderboard import first_reaching, laid_out, leaderboard, leaderboard_text, write_tables
 from fedbench.report.page import write_page
 from fedbench.report.study import Study
 from fedbench.studies.compare import Comparison
@@ -54,7 +54,7 @@ def test_the_point_of_the_study_comes_first_and_the_other_one_beside_it(make_com
     first, second = tables.values()
     assert first["after_fit"].to_dict() == pytest.approx(second["mean"].to_dict())
     assert second["after_agg"].to_dict() == pytest.approx(first["mean"].to_dict())
-    assert "test accuracy in % after local training; " in as_text(rows, study.metric)
+    assert "test accuracy in % after local training; " in leaderboard_text(rows, study.metric)
 
 
 def test_columns_of_spread_and_of_all_samples(study):
@@ -76,7 +76,7 @@ def test_columns_that_nobody_fills_are_left_out(make_comparison):
 def test_text_says_what_cannot_be_told_apart(make_comparison):
     close = Study.load(make_comparison({"local": 0.6, "fedper": 0.801, "fedcac": 0.8}, spread=0.08))
     rows, metric = leaderboard(close), close.metric
-    text = as_text(rows, metric).splitlines()
+    text = leaderboard_text(rows, metric).splitlines()
     assert " = " in text[3]
     assert " = " not in text[2]
     lines = laid_out(rows, metric)[1]
@@ -111,7 +111,7 @@ def test_where_all_failed_there_is_a_table_of_reasons(make_comparison, capsys):
     folder = make_comparison({"local": 0.6, "fedcac": 0.9}, fail={"local": (0,), "fedcac": (0,)}, seeds=(0,))
     write_page(folder)
     assert Comparison(folder).table["status"].tolist() == ["failed", "failed"]
-    text, code = told(folder)
+    text, code = outcome(folder)
     assert code == 1
     assert "fedcac  failed" in text
     assert text.endswith("Every method failed.")

@@ -7,7 +7,7 @@ from urllib.request import urlopen
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.report.live import LEAST, LivePage, serve
+from fedbench.report.live import SHORTEST_PAUSE, LivePage, serve
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_page_is_made_again_once_it_is_due(make_run):
     records = folder / "metrics.jsonl"
     records.write_text("".join(records.read_text().splitlines(keepends=True)[:-4]))
     assert page.version() == first
-    now[0] = LEAST
+    now[0] = SHORTEST_PAUSE
     assert page.version() != first
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from fedbench.report.matrix import Survey, answer, as_text, lines, notes, warnings
+from fedbench.report.matrix import Survey, matrix_answer, matrix_lines, matrix_notes, matrix_text, matrix_warnings
 from fedbench.results.matrix import Matrix, settings_of
 from tests.report.conftest import write_comparison
 from tests.report.reading import page_of
@@ -31,7 +31,7 @@ def test_methods_are_ranked_over_settings_and_seeds_and_references_are_not(folde
     survey = Survey.load(folder)
     assert survey.ranking.ranks == {"fedcac": 1.0, "fedper": 2.5, "local": 2.5}
     assert survey.ranking.blocks == 6
-    table = lines(survey)
+    table = matrix_lines(survey)
     assert [line[0].text for line in table] == ["fedcac", "fedper", "local", "centralized"]
     assert [cell.place for cell in table[0][1:]] == [1, 1, 1]
     assert [line[-1].text for line in table] == ["1.00", "2.50", "2.50", ""]
@@ -56,21 +56,21 @@ def test_its_tables_hold_every_setting(folder):
     text = (folder / "table.tex").read_text()
     assert "= cannot be told from the best" in text.splitlines()[0]
     assert "\\underline" in text
-    assert as_text(Survey.load(folder)).splitlines()[2].startswith("fedcac")
+    assert matrix_text(Survey.load(folder)).splitlines()[2].startswith("fedcac")
 
 
 def test_nobody_is_ahead_where_blocks_are_too_few(folder):
     survey = Survey.load(folder)
-    assert answer(survey).endswith("1.00 of 3; it cannot be told from fedper and local.")
-    assert "Friedman's test over 6 blocks" in notes(survey)[0]
-    assert "With so few blocks no two of 3 methods can be told apart" in notes(survey)[1]
+    assert matrix_answer(survey).endswith("1.00 of 3; it cannot be told from fedper and local.")
+    assert "Friedman's test over 6 blocks" in matrix_notes(survey)[0]
+    assert "With so few blocks no two of 3 methods can be told apart" in matrix_notes(survey)[1]
 
 
 def test_a_winner_is_named_where_it_leads_often_enough(tmp_path):
     levels = {"local": 0.5, "fedper": 0.8}
     survey = Survey.load(write_matrix(tmp_path, levels, levels, spread=0.0, seeds=tuple(range(4))))
     assert survey.ranking.groups == []
-    assert answer(survey) == (
+    assert matrix_answer(survey) == (
         "fedper has the best mean rank over 2 settings: 1.00 of 2, ahead of local (2.00, p = 0.008)."
     )
 
@@ -93,19 +93,19 @@ def test_no_winner_where_a_setting_has_a_doubt(tmp_path, more, doubt):
     levels = {"local": 0.5, "fedper": 0.8} | ({"ditto": 0.6} if "fail" in more else {})
     survey = Survey.load(write_matrix(tmp_path, levels, levels, spread=0.0, seeds=tuple(range(4)), **more))
     assert survey.ranking.groups == []
-    said = answer(survey)
+    said = matrix_answer(survey)
     assert f"1.00 of 2; but in alpha=0.1 and alpha=0.5 {doubt}" in said
     assert said.endswith(", so no winner is named.")
 
 
 def test_a_score_that_lacks_seeds_is_marked(tmp_path):
     survey = Survey.load(write_matrix(tmp_path, LEVELS, LEVELS, fail={"fedper": (1,)}))
-    assert {line[0].text: line[1].text.endswith(" (2 of 3 seeds)") for line in lines(survey)}["fedper"]
+    assert {line[0].text: line[1].text.endswith(" (2 of 3 seeds)") for line in matrix_lines(survey)}["fedper"]
     assert survey.ranking.blocks == 4
 
 
 def test_what_is_missing_is_said(tmp_path):
     survey = Survey.load(write_matrix(tmp_path, LEVELS))
     assert [setting.name for setting in survey.settings] == ["alpha=0.1"]
-    assert warnings(survey) == ["alpha=0.5: nothing was evaluated yet."]
+    assert matrix_warnings(survey) == ["alpha=0.5: nothing was evaluated yet."]
     assert page_of(tmp_path).answer

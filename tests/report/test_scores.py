@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from fedbench.report.scores import as_text, final, of_groups, without_validation
+from fedbench.report.scores import final, final_table_text, of_groups, without_validation
 from fedbench.report.study import Study
-from fedbench.results.tables import Scores, final_table
+from fedbench.results.tables import FinalScores, final_table
 from tests.report.reading import Make, page_of
 from tests.results.tabled import ACCURACY, ERROR, both, of_errors, unvalidated
 
@@ -55,7 +55,7 @@ def test_rows_over_samples_and_over_batches_are_marked_and_make_no_winner(make_c
 
 
 def test_text_is_aligned_and_in_percent() -> None:
-    lines = as_text(both(), ACCURACY).splitlines()
+    lines = final_table_text(both(), ACCURACY).splitlines()
     assert lines[2].startswith("fedcac  after_fit  75.0 +- 63.5  ")
     assert lines[2].endswith("  +10.0 +- 0.0")
     assert lines[4].startswith("local   after_fit  65.0 +- 63.5  ")
@@ -65,24 +65,24 @@ def test_text_is_aligned_and_in_percent() -> None:
 
 
 def test_text_says_what_scores_are_means_over_and_marks_rows_that_differ() -> None:
-    text = as_text(both(fedcac="batches of 32", local="batches of 32"), ACCURACY)
+    text = final_table_text(both(fedcac="batches of 32", local="batches of 32"), ACCURACY)
     assert text.endswith("; accuracy as mean over batches of 32")
     assert "pooled" not in text
-    lines = as_text(both(fedcac="batches of 32"), ACCURACY).splitlines()
+    lines = final_table_text(both(fedcac="batches of 32"), ACCURACY).splitlines()
     assert lines[2].startswith("fedcac (mean over batches of 32)  after_fit")
     assert lines[4].startswith("local (mean over samples)  ")
     assert "rows with different marks are not comparable" in lines[-1]
 
 
 def test_columns_without_numbers_are_absent_from_the_text() -> None:
-    text = as_text(unvalidated(), ACCURACY)
+    text = final_table_text(unvalidated(), ACCURACY)
     assert "best-val" not in text
     assert "over local" not in text
-    assert as_text(final_table(Scores.of(ACCURACY, {})), ACCURACY).splitlines()[0] == "method  point"
+    assert final_table_text(final_table(FinalScores.of(ACCURACY, {})), ACCURACY).splitlines()[0] == "method  point"
 
 
 def test_text_of_errors_has_no_percent_and_names_them() -> None:
-    text = as_text(of_errors(), ERROR)
+    text = final_table_text(of_errors(), ERROR)
     assert "0.75 +- 0.635" in text
     assert "-0.1 +- " in text
     assert "test mean squared error, mean over clients" in text

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fedbench.report.searches import importance, intro, notes, on_scale, ticks
+from fedbench.report.searches import importance, intro, on_scale, search_notes, ticks
 from fedbench.results.plan import Entry, Plan
 from tests.report.reading import Make, page_of
 
@@ -64,7 +64,7 @@ def test_what_was_stopped_or_left_out_is_said() -> None:
     entries = [entry({"train.lr": 0.1}, 0.5), entry({"train.lr": 9}, None, "stopped")]
     plan = Plan("grid", "fedcac", {}, entries, search="optuna", refused=[["fedcac", "lr=-1", "must be > 0"]])
     assert intro(plan) == "Points proposed by Optuna from earlier results, on validation."
-    assert notes(plan) == [
+    assert search_notes(plan) == [
         "fedcac lr=-1 was left out because it is invalid: must be > 0",
         "1 of 2 trials were stopped early and are never chosen: fedcac lr=9.",
     ]

@@ -1,20 +1,20 @@
 """Tables as text."""
 
-from fedbench.report.typeset import Cell, latex, markdown, places, plain
+from fedbench.report.typeset import Cell, latex, markdown, plain_table, ranks_in_column
 
 HEADS = ("method", "score %")
 LINES = [[Cell("fed_a"), Cell("91.2 ± 0.8", 1)], [Cell("b"), Cell("90.0", 2, tied=True)], [Cell("c"), Cell("7")]]
 
 
 def test_plain_text_is_aligned():
-    assert plain(HEADS, LINES).splitlines() == [
+    assert plain_table(HEADS, LINES).splitlines() == [
         "method     score %",
         "------------------",
         "fed_a   91.2 ± 0.8",
         "b           90.0 =",
         "c                7",
     ]
-    assert plain(HEADS, LINES, left=2).splitlines()[2:] == ["fed_a   91.2 ± 0.8", "b       90.0 =", "c       7"]
+    assert plain_table(HEADS, LINES, left=2).splitlines()[2:] == ["fed_a   91.2 ± 0.8", "b       90.0 =", "c       7"]
 
 
 def test_markdown_has_the_best_in_bold():
@@ -34,5 +34,5 @@ def test_latex_marks_the_first_two_and_ties_and_escapes():
 
 
 def test_places_go_to_the_best_two_values():
-    assert places([0.5, None, 0.9, 0.7, 0.9], higher=True) == [0, 0, 1, 2, 1]
-    assert places([0.5, 0.9, 0.7], higher=False) == [1, 0, 2]
+    assert ranks_in_column([0.5, None, 0.9, 0.7, 0.9], higher=True) == [0, 0, 1, 2, 1]
+    assert ranks_in_column([0.5, 0.9, 0.7], higher=False) == [1, 0, 2]

@@ -4,7 +4,7 @@ import pytest
 
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.study import Study
-from fedbench.report.verdicts import comparison_answer, comparison_notes, left_open, listed
+from fedbench.report.verdicts import comparison_answer, comparison_notes, join_words, left_open
 from fedbench.results.contrasts import Contrast
 from fedbench.results.statistics import interval
 
@@ -97,16 +97,16 @@ def test_where_all_failed_there_is_no_answer(said):
 
 
 def test_a_long_list_is_cut():
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b", "c"]) == "a, b and c"
-    assert listed(list("abcdefghi")) == "a, b, c, d, e and 4 others"
+    assert join_words(["a"]) == "a"
+    assert join_words(["a", "b", "c"]) == "a, b and c"
+    assert join_words(list("abcdefghi")) == "a, b, c, d, e and 4 others"
 
 
 @pytest.mark.parametrize(
     ("values", "p_holm", "words"),
     [
         ([4.0, 4.5, 5.0], 0.01, ""),
-        ([0.1, 4.5, 9.0], 0.2, "; the observed one would need 7"),
+        ([0.1, 4.5, 9.0], 0.2, "; the observed one would need 7 seeds"),
         ([4.0, 4.5, 5.0], 0.2, "enough for one comparison but not for this many"),
         ([0.0, 0.0, 0.0], 1.0, ""),
     ],

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 
 from fedbench.results.schema import COST_KEYS, score_keys
-from fedbench.results.tables import Scores, final_table
+from fedbench.results.tables import FinalScores, final_table
 from fedbench.tasks import load
 
 TASK = load("classification")
@@ -47,13 +47,13 @@ def both(**estimators: str) -> pd.DataFrame:
     """The final table. estimators: of methods whose scores are means over batches."""
     frames = {m: metrics(t) for m, t in TESTS.items()}
     own = {m: clients(t).assign(test_n=math.nan) if m in estimators else clients(t) for m, t in TESTS.items()}
-    return final_table(Scores.of(ACCURACY, frames, own), estimators)
+    return final_table(FinalScores.of(ACCURACY, frames, own), estimators)
 
 
 def of_errors() -> pd.DataFrame:
     """The same with errors in the place of accuracies, of which less is better."""
     frames, own = ({m: in_errors(make(t)) for m, t in TESTS.items()} for make in (metrics, clients))
-    return final_table(Scores.of(ERROR, frames, own))
+    return final_table(FinalScores.of(ERROR, frames, own))
 
 
 def in_errors(frame: pd.DataFrame) -> pd.DataFrame:
@@ -62,4 +62,4 @@ def in_errors(frame: pd.DataFrame) -> pd.DataFrame:
 
 def unvalidated() -> pd.DataFrame:
     """The table of one method that held nothing out, without its clients."""
-    return final_table(Scores.of(ACCURACY, {"local": metrics(TESTS["local"]).assign(val_accuracy=math.nan)}))
+    return final_table(FinalScores.of(ACCURACY, {"local": metrics(TESTS["local"]).assign(val_accuracy=math.nan)}))

@@ -17,13 +17,13 @@ from fedbench.results.contrasts import (
     too_few,
 )
 from fedbench.results.statistics import interval
-from fedbench.results.tables import Scores
+from fedbench.results.tables import FinalScores
 from fedbench.tasks import load
 
 METRIC = load("classification").primary
 
 
-def records(levels: dict[str, list[list[float]]]) -> Scores:
+def records(levels: dict[str, list[list[float]]]) -> FinalScores:
     """Scores of methods whose clients have these test accuracies, seed by seed."""
     metrics, clients = {}, {}
     for method, seeds in levels.items():
@@ -32,7 +32,7 @@ def records(levels: dict[str, list[list[float]]]) -> Scores:
         metrics[method]["val_accuracy"] = np.nan
         each = [(s, 1, c, "after_agg", value) for s, own in enumerate(seeds) for c, value in enumerate(own)]
         clients[method] = pd.DataFrame(each, columns=["seed", "round", "client", "point", "test_accuracy"])
-    return Scores.of(METRIC, metrics, clients)
+    return FinalScores.of(METRIC, metrics, clients)
 
 
 DATA = records(

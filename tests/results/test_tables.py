@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from fedbench.results.tables import Scores, final_table
+from fedbench.results.tables import FinalScores, final_table
 from tests.results.tabled import ACCURACY, TESTS, both, clients, metrics, of_errors, unvalidated
 
 
@@ -57,18 +57,18 @@ def test_without_validation_there_is_no_best_val_row() -> None:
 
 def test_no_difference_without_the_other_method() -> None:
     frames = {"fedcac": metrics(TESTS["fedcac"])}
-    scores = Scores.of(ACCURACY, frames, {"fedcac": clients(TESTS["fedcac"])})
+    scores = FinalScores.of(ACCURACY, frames, {"fedcac": clients(TESTS["fedcac"])})
     assert scores.difference("fedcac", "local", "after_agg") is None
 
 
 def test_a_baseline_without_the_point_lends_its_other_one() -> None:
     frames = {"fedcac": metrics(TESTS["fedcac"]), "local": metrics(TESTS["local"], ("after_agg",))}
-    scores = Scores.of(ACCURACY, frames, {m: clients(t) for m, t in TESTS.items()})
+    scores = FinalScores.of(ACCURACY, frames, {m: clients(t) for m, t in TESTS.items()})
     assert scores.difference("fedcac", "local", "after_fit").mean == pytest.approx(0.1)
 
 
 def test_nothing_evaluated_is_an_empty_table() -> None:
-    assert final_table(Scores.of(ACCURACY, {"local": metrics({})})).empty
+    assert final_table(FinalScores.of(ACCURACY, {"local": metrics({})})).empty
 
 
 def test_where_less_is_better_the_best_round_is_the_lowest_and_a_gain_is_a_smaller_error() -> None:

@@ -2,14 +2,14 @@
 
 import torch
 
-from fedbench.runtime.arena import LEAST, Arena, Files, Place
+from fedbench.runtime.arena import SMALLEST_SHARED, Arena, Files, TensorPlace
 
 LARGE = torch.arange(5000, dtype=torch.float32)
 
 
 def test_a_file_grows_with_what_is_written_to_it(tmp_path):
     files = Files(tmp_path)
-    for size in (LEAST, 3 * LEAST, LEAST):
+    for size in (SMALLEST_SHARED, 3 * SMALLEST_SHARED, SMALLEST_SHARED):
         tensors = [torch.full((size,), 1.5), torch.arange(size)]
         places = files.write(0, tensors)
         assert all(torch.equal(files.read(place), tensor) for place, tensor in zip(places, tensors, strict=True))
@@ -20,6 +20,6 @@ def test_an_arena_knows_its_own_tensors_only(tmp_path):
     arena = Arena(tmp_path)
     place, kept = arena.store(LARGE)
     assert arena.store(kept)[0] == place
-    assert arena.store(kept[10:])[0] == Place(place.file, place.offset + 40, (4990,), torch.float32)
+    assert arena.store(kept[10:])[0] == TensorPlace(place.file, place.offset + 40, (4990,), torch.float32)
     for stranger in (kept.clone(), kept[::2]):
         assert arena.store(stranger)[0].file != place.file

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedbench.methods.messages import Message, Upload, uncounted
-from fedbench.runtime.arena import LEAST
+from fedbench.runtime.arena import SMALLEST_SHARED
 from fedbench.runtime.channel import DriverEnd, HostEnd, PackedOrder
 from fedbench.runtime.exchange import ClientTask, Order, Reply, Report
 
@@ -64,7 +64,7 @@ def test_there_and_back(near, tmp_path):
     for round in range(3):
         tensors = {
             "params": LARGE + round,
-            "bits": torch.ones(LEAST, dtype=torch.uint8),
+            "bits": torch.ones(SMALLEST_SHARED, dtype=torch.uint8),
             "matrix": LARGE.double().view(50, 100).T,
             "counters": SMALL,
         }

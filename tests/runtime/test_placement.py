@@ -6,7 +6,7 @@ import pytest
 
 from fedbench.methods.messages import Message
 from fedbench.runtime.exchange import POOLED, ClientTask, Relocation, Report
-from fedbench.runtime.placement import MOVE_SECONDS, Costs, Home, Homes
+from fedbench.runtime.placement import MOVE_SECONDS, ClientCosts, Home, Homes
 
 
 def tasks(count: int) -> list[ClientTask]:
@@ -49,7 +49,7 @@ def test_tasks_that_cost_nothing_are_spread_too():
 
 
 def test_an_unmeasured_client_is_counted_in_the_unit_of_the_measured_ones():
-    costs = Costs([100, 100, 200])
+    costs = ClientCosts([100, 100, 200])
     fit = [ClientTask(client, Message(), train=True) for client in range(3)]
     assert [costs.of(task) for task in fit] == [100, 100, 200]
     costs.learn(Report(0, train_seconds=0.5))
@@ -60,7 +60,7 @@ def test_an_unmeasured_client_is_counted_in_the_unit_of_the_measured_ones():
 
 
 def test_a_fit_and_an_evaluation_cost_their_own_times():
-    costs = Costs([10, 10])
+    costs = ClientCosts([10, 10])
     costs.learn(Report(0, train_seconds=2.0))
     assert costs.of(ClientTask(1, Message(), train=True, after_agg=True)) == 2.0
     costs.learn(Report(0, eval_seconds=0.25))
@@ -122,6 +122,6 @@ def test_states_that_were_saved_say_where_clients_are_at_home():
     own.learn(3, 1, [Report(5, kept=100), Report(6)])
     assert (own.kept(5), own.kept(6)) == (3, 0)
     assert own.of == {5: Home(1, 3, 100)}
-    own.settle({7: (2, 10), 8: (2, 10)}, Costs([1] * 9))
+    own.settle({7: (2, 10), 8: (2, 10)}, ClientCosts([1] * 9))
     assert {own.of[7].host, own.of[8].host} == {0, 1}
     assert own.kept(8) == 2

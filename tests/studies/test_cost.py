@@ -145,7 +145,7 @@ def test_of_a_large_batch_a_part_is_measured(monkeypatch):
 
 def test_what_cannot_be_trained_is_said_before_it_is_run():
     asked = Config(**MINE, model="avgcnn")
-    with pytest.raises(ConfigError, match="model avgcnn: it is for images"):
+    with pytest.raises(ConfigError, match="model avgcnn: needs images"):
         hours_of([asked])
 
 

@@ -11,9 +11,9 @@ from fedbench.studies.preview import (
     PER_CLASS,
     TargetGroups,
     about,
-    chosen,
     domain_table,
     partition_table,
+    sample_rows,
     spread_of_tiles,
     tiles,
 )
@@ -60,8 +60,8 @@ def test_images_are_chosen_at_even_distances_and_of_every_domain():
     rows = np.arange(7, 100)
     assert spread_of_tiles(rows, 4).tolist() == [7, 37, 68, 99]
     assert spread_of_tiles(rows[:2], 4).tolist() == [7, 8]
-    assert len(chosen(EVEN, rows)) == PER_CLASS
-    shown = chosen(FOUR, np.flatnonzero(FOUR.labels == 3))
+    assert len(sample_rows(EVEN, rows)) == PER_CLASS
+    shown = sample_rows(FOUR, np.flatnonzero(FOUR.labels == 3))
     assert np.bincount(FOUR.domains[shown]).tolist() == [PER_CLASS // 4] * 4
     assert set(FOUR.labels[shown]) == {3}
 

@@ -96,7 +96,7 @@ def test_a_task_is_judged_by_any_of_them():
     [
         ("classification", "f1", "unknown metric 'f1'; known: auroc, balanced_accuracy"),
         ("regression", "auroc", "unknown metric 'auroc'; none is known for this task"),
-        ("classification", "math:pi", "math:pi is no function"),
+        ("classification", "math:pi", "math:pi is not a function"),
     ],
 )
 def test_other_names_are_refused(task, name, text):

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from fedbench.user_code import changed, code_now, files, fingerprint
+from fedbench.user_code import code_now, different_files, files, fingerprint
 from tests.user_code.conftest import FILES, write
 
 
@@ -25,7 +25,7 @@ def test_what_the_code_does_counts_wherever_it_is_written(own, name):
     write(own / name, FILES[name] + "y = 2\n")
     now = code_now("own_net:Net")
     assert now.fingerprint != before.fingerprint
-    assert changed(before.files, now.files) == [name]
+    assert different_files(before.files, now.files) == [name]
 
 
 def test_comments_docstrings_and_layout_do_not_count(own):

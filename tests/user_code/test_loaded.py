@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedbench.user_code.files import on_disk, with_imports
-from fedbench.user_code.loaded import differences
+from fedbench.user_code.loaded import code_differences
 
 TEXT = '''
 """A module."""
@@ -86,7 +86,7 @@ def write(folder: Path, text: str, name: str = "own_mod.py") -> None:
 
 def found() -> set[tuple[str, str, str]]:
     modules = with_imports(["own_mod"], on_disk)
-    return {(one.module, one.name, one.source) for one in differences(modules)}
+    return {(one.module, one.name, one.source) for one in code_differences(modules)}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def _check(name: str, thing: Any) -> None:
         )
 
 
-RULES = Table(
+AGGREGATORS = Table(
     "aggregator",
     group="fedbench.aggregators",
     own=modules(__name__, __path__),
@@ -42,12 +42,12 @@ RULES = Table(
 
 def names() -> list[str]:
     """The legal values of `aggregator.name`, without importing the modules."""
-    return RULES.names()
+    return AGGREGATORS.names()
 
 
 def load(name: str) -> Any:
     """A subclass of Aggregator or a function by name, or by package.module:name. Raises ConfigError."""
-    return RULES.load(name)
+    return AGGREGATORS.load(name)
 
 
 def options_of(name: str) -> type[Section]:

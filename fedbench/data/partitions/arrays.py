@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from fedbench.data.partitions.assignment import Assignment
-from fedbench.data.partitions.rows import PARTS
+from fedbench.data.partitions.rows import PARTITION_PARTS
 from fedbench.errors import ConfigError
 
 SUFFIX = ".npz"
@@ -37,10 +37,10 @@ def partition_from_arrays(path: Path, seed: int, clients: int, rows: int) -> Sav
         if len(wrong):
             known = f"the data set has rows 0 to {rows - 1}"
             raise ConfigError(f"{where}: row {wrong[0]} of {name} does not exist; {known}")
-    sizes = [found[f"{part}_sizes"] for part in PARTS]
+    sizes = [found[f"{part}_sizes"] for part in PARTITION_PARTS]
     check_client_count(path, len(sizes[0]), clients)
     held = []
-    for part, own in zip(PARTS, sizes, strict=True):
+    for part, own in zip(PARTITION_PARTS, sizes, strict=True):
         if len(own) != clients or own.sum() != len(found[part]):
             raise ConfigError(f"{where}: {part}_sizes does not say who of {clients} clients has which rows of {part}")
         if part != "val" and not own.all():
@@ -58,7 +58,7 @@ def _of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
         with np.load(path) as file:
             seeds = {name.partition("/")[0] for name in file.files}
             own = seeds.pop() if len(seeds) == 1 else str(seed)
-            names = [f"{part}{more}" for part in PARTS for more in ("", "_sizes")]
+            names = [f"{part}{more}" for part in PARTITION_PARTS for more in ("", "_sizes")]
             names += ["public"] if f"{own}/public" in file.files else []
             return {name: file[f"{own}/{name}"] for name in names}
     except OSError as error:
@@ -74,7 +74,9 @@ def _check_apart(where: str, held: list[Assignment], rows: int) -> None:
         both = np.intersect1d(known[one], known[other], assume_unique=True)
         if len(both):
             client, row = divmod(int(both[0]), rows)
-            raise ConfigError(f"{where}: client {client}: row {row} is in {PARTS[one]} and in {PARTS[other]}")
+            raise ConfigError(
+                f"{where}: client {client}: row {row} is in {PARTITION_PARTS[one]} and in {PARTITION_PARTS[other]}"
+            )
 
 
 def check_client_count(path: Path, held: int, clients: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedbench.data.partitions.assignment import Assignment, rows_by_client
 
-PARTS = ("train", "val", "test")
+PARTITION_PARTS = ("train", "val", "test")
 Flat = tuple[np.ndarray, np.ndarray]
 """One part of all clients, int64: the rows of one client after the other, and their number per client."""
 
@@ -30,13 +30,13 @@ class Clients(Sequence[ClientRows]):
     """The rows of all clients in two flat arrays per part, without a Python object per client."""
 
     def __init__(self, parts: Sequence[Flat]) -> None:
-        self.parts = dict(zip(PARTS, parts, strict=True))
+        self.parts = dict(zip(PARTITION_PARTS, parts, strict=True))
         self._ends = {part: np.concatenate([[0], np.cumsum(sizes)]) for part, (_, sizes) in self.parts.items()}
 
     @classmethod
     def of(cls, clients: Sequence[ClientRows]) -> "Clients":
         nothing, parts = np.empty(0, np.int64), []
-        for part in PARTS:
+        for part in PARTITION_PARTS:
             rows = [getattr(client, part) for client in clients]
             parts.append((np.concatenate([nothing, *rows]), np.array([len(own) for own in rows], np.int64)))
         return cls(parts)
@@ -72,11 +72,11 @@ class Partition:
     def fingerprint(self) -> str:
         """The sha256 of all row numbers in hexadecimal: by client and part, each count before its rows."""
         digest = hashlib.sha256()
-        sizes = np.stack([self.sizes(part) for part in PARTS], axis=1)
+        sizes = np.stack([self.sizes(part) for part in PARTITION_PARTS], axis=1)
         begins = np.cumsum(sizes + 1).reshape(sizes.shape) - sizes - 1
         whole = np.empty(sizes.sum() + sizes.size, "<i8")
         whole[begins] = sizes
-        for column, part in enumerate(PARTS):
+        for column, part in enumerate(PARTITION_PARTS):
             rows, counts = self.clients.parts[part]
             within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
             whole[np.repeat(begins[:, column] + 1, counts) + within] = rows
@@ -93,7 +93,7 @@ class Partition:
 
     def tree(self) -> dict[str, Any]:
         """The partition for JSON, as the scheme `file` reads it."""
-        clients = [{part: getattr(rows, part).tolist() for part in PARTS} for rows in self.clients]
+        clients = [{part: getattr(rows, part).tolist() for part in PARTITION_PARTS} for rows in self.clients]
         return {"clients": clients} | ({} if self.public is None else {"public": self.public.tolist()})
 
     def arrays(self) -> dict[str, np.ndarray]:

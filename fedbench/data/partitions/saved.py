@@ -24,7 +24,7 @@ from fedbench.data.partitions.assignment import (
     repeated_image_warnings,
 )
 from fedbench.data.partitions.public import draw_public
-from fedbench.data.partitions.rows import PARTS, Partition, client_rows
+from fedbench.data.partitions.rows import PARTITION_PARTS, Partition, client_rows
 from fedbench.data.partitions.scheme import unused_key_warnings
 from fedbench.data.partitions.validation import draw_validation
 from fedbench.errors import ConfigError, first_line
@@ -89,7 +89,9 @@ def read_partition(path: Path | None, seed: int, clients: int, rows: int) -> Sav
     check_client_count(path, len(listed), clients)
     found = [_client(entry, rows, f"partition.path = {path}: client {i}") for i, entry in enumerate(listed)]
     public = tree.get("public")
-    train, val, test = (_assignment([client.get(part, np.empty(0, np.int64)) for client in found]) for part in PARTS)
+    train, val, test = (
+        _assignment([client.get(part, np.empty(0, np.int64)) for client in found]) for part in PARTITION_PARTS
+    )
     return SavedPartition(
         train,
         val,
@@ -129,7 +131,7 @@ def _of_seed(tree: dict[str, Any], seed: int, path: Path) -> dict[str, Any]:
 
 
 def _client(entry: Any, rows: int, where: str) -> dict[str, np.ndarray]:
-    if not isinstance(entry, dict) or not {"train", "test"} <= set(entry) <= set(PARTS):
+    if not isinstance(entry, dict) or not {"train", "test"} <= set(entry) <= set(PARTITION_PARTS):
         keys = ", ".join(map(str, entry)) if isinstance(entry, dict) else type(entry).__name__
         raise ConfigError(f"{where} must be an object of `train`, `test` and perhaps `val`; it has {keys or 'nothing'}")
     found = {part: _rows(values, rows, f"{where}: {part}") for part, values in entry.items()}

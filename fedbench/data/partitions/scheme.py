@@ -78,7 +78,7 @@ def load(name: str) -> Scheme:
 
 
 def readers(key: str) -> list[str]:
-    """The schemes that read a key which not all read; with the size that they take where none is given."""
+    """The schemes that read a key not read by all, with their default size."""
     kinds = dict(SCHEMES.working())
     sizes = {name: f" {kind.sizes[key]}" for name, kind in kinds.items() if key in kind.sizes}
     found = [f"{name}{sizes.get(name, '')}" for name, kind in kinds.items() if key in kind.reads]

@@ -181,7 +181,7 @@ def files_of(published: Published, folder: Path) -> tuple[Path, ...]:
     return (*(path for path in found if path.is_file()), *below)
 
 
-def files_with_other_sums(published: Published, folder: Path) -> list[Path]:
+def files_with_wrong_checksum(published: Published, folder: Path) -> list[Path]:
     """Files whose checksum is not the published one; a file without a published checksum is not looked at."""
     sums = published.sums()
     found = (path for name in published.names if (path := find_entry(folder, name)))
@@ -190,13 +190,13 @@ def files_with_other_sums(published: Published, folder: Path) -> list[Path]:
 
 def changed_warning(published: Published, folder: Path) -> tuple[str, ...]:
     """One sentence where files are not the published ones."""
-    names = ", ".join(path.name for path in files_with_other_sums(published, folder))
+    names = ", ".join(path.name for path in files_with_wrong_checksum(published, folder))
     return (f"not the published files (MD5 differs): {names}; a subset, or changed",) if names else ()
 
 
 def check_pickles(published: Published, folder: Path) -> None:
     """Raises ConfigError for a pickle without the published checksum: to read it would run whatever is in it."""
-    for path in files_with_other_sums(published, folder):
+    for path in files_with_wrong_checksum(published, folder):
         raise ConfigError(
             f"{path}: not the published file (MD5 differs); it is a Python pickle, which can run code, and only read "
             "with the published checksum"

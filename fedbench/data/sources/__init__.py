@@ -32,9 +32,9 @@ FORMATS = {
     "factory": (),
 }
 """Modules that serve several names."""
-OWN = "package.module:factory, a function that returns the data (docs/data.md)"
-FILES = {".csv": "csv:{}", ".parquet": "parquet:{}"} | dict.fromkeys(
-    (".npz", ".npy", ".pt", ".pth", ".pkl", ".h5"), OWN
+OWN_FACTORY = "package.module:factory, a function that returns the data (docs/data.md)"
+NAME_BY_SUFFIX = {".csv": "csv:{}", ".parquet": "parquet:{}"} | dict.fromkeys(
+    (".npz", ".npy", ".pt", ".pth", ".pkl", ".h5"), OWN_FACTORY
 )
 """How to name a file, by its ending."""
 
@@ -73,7 +73,7 @@ def find_source(config: DataConfig, progress: OnProgress | None = None) -> Sourc
 def load(name: str) -> Any:
     """The module of a data set, or the function that makes it. Raises ConfigError."""
     own = own_name(name)
-    hint = FILES.get(Path(name).suffix.lower()) or ("folder:{}" if Path(name).is_dir() else "")
+    hint = NAME_BY_SUFFIX.get(Path(name).suffix.lower()) or ("folder:{}" if Path(name).is_dir() else "")
     if hint and own not in SETS.names() and ":" not in name:
         raise ConfigError(f"unknown data set '{name}': write {hint.format(name)}")
     if own != name and name.endswith(":"):

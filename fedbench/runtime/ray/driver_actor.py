@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fedbench.runtime.drive import SeedTask
     from fedbench.runtime.driver import Event
 
-LOOK = 0.3
+POLL_EVERY = 0.3
 """Seconds between two looks at the driver."""
 OnEvent = Callable[["Event"], None]
 
@@ -144,7 +144,7 @@ def _watch(ray: Any, actor: Any, done: Any, on_event: OnEvent, say: Callable[[st
     """Fetch the events of the driver until it is done."""
     finished: list[Any] = []
     while not finished:
-        finished, _ = ray.wait([done], timeout=LOOK)
+        finished, _ = ray.wait([done], timeout=POLL_EVERY)
         for event in _answer(ray, actor.events.remote(), say):
             on_event(event)
     ray.get(done)
@@ -156,7 +156,7 @@ def _answer(ray: Any, reference: Any, say: Callable[[str], None]) -> Any:
 
     begun, warnings, patience = time.monotonic(), 0, retries.WAIT_FOR_PLACES
     check_alive(ray)
-    while not ray.wait([reference], timeout=LOOK)[0]:
+    while not ray.wait([reference], timeout=POLL_EVERY)[0]:
         check_alive(ray)
         silence = time.monotonic() - begun
         if silence > patience:

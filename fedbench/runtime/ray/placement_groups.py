@@ -9,7 +9,7 @@ from fedbench.errors import ConfigError
 from fedbench.runtime import retries
 from fedbench.runtime.ray.liveness import check_alive
 
-LOOK = 5
+CHECK_EVERY = 5
 """Seconds after which it is said what is waited for, and between two looks at Ray."""
 
 
@@ -29,7 +29,7 @@ def reserve(
     asked, patience = f"{count} hosts of {cpus:g} CPU and {gpus:g} GPU each", retries.WAIT_FOR_PLACES
     deadline = time.monotonic() + patience
     waits = False
-    while not group.wait(LOOK):
+    while not group.wait(CHECK_EVERY):
         check_alive(ray)
         if not waits:
             say(f"{asked} wait for a place on the cluster, {patience:g} s at most")

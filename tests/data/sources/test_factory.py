@@ -11,8 +11,9 @@ import torch
 from PIL import Image
 
 from fedbench.config import Config
-from fedbench.data import Dataset, Split
+from fedbench.data import Dataset
 from fedbench.data.reading.items import FEW_ITEMS
+from fedbench.data.split import Split, scale_and_shift
 from fedbench.errors import ConfigError
 
 
@@ -147,7 +148,7 @@ def test_floats_are_features_and_float_targets_make_a_regression(mine):
     assert dataset.samples.dtype == dataset.targets.dtype == np.float32
     assert dataset.targets.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 0.0, 0.5, 1.0]
     samples = torch.from_numpy(dataset.samples)
-    x, y = Split(samples, torch.arange(5), torch.zeros(5), dataset.scale_and_shift(), ()).batch(torch.arange(5))
+    x, y = Split(samples, torch.arange(5), torch.zeros(5), scale_and_shift(dataset), ()).batch(torch.arange(5))
     torch.testing.assert_close(x.transpose(0, 1).reshape(2, -1).mean(1), torch.zeros(2), atol=1e-6, rtol=0)
     assert y.shape == (5,)
 
@@ -164,7 +165,7 @@ def test_whole_numbers_are_tokens_and_stay_as_they_are(mine):
     mine.make = lambda: (Items((np.arange(7) + row, row % 2) for row in range(4)), Items([(np.arange(7), 1)]))
     dataset = load()
     assert (dataset.task, dataset.shape, dataset.classes, dataset.mean) == ("classification", (7,), 2, ())
-    split = Split(torch.from_numpy(dataset.samples), torch.arange(4), torch.zeros(4), dataset.scale_and_shift(), ())
+    split = Split(torch.from_numpy(dataset.samples), torch.arange(4), torch.zeros(4), scale_and_shift(dataset), ())
     assert torch.equal(split.batch(torch.tensor([2]))[0], torch.arange(2, 9)[None])
     assert "data.mean = [0.5]: mine:make has integers, which are not normalised" in refused(mean=[0.5])
 

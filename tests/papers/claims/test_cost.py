@@ -4,7 +4,7 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.studies.cost import Cost, steps_of
-from fedbench_papers.claims.cost import new_runs, runs_of
+from fedbench_papers.claims.cost import new_runs, runs_of_row
 from fedbench_papers.claims.rows import load_rows
 
 ROWS = load_rows()
@@ -31,7 +31,7 @@ def test_steps(row, images, steps):
 
 
 def test_a_tuned_row_also_runs_its_points():
-    runs = list(runs_of(ROWS["C5"]))
+    runs = list(runs_of_row(ROWS["C5"]))
     assert len(runs) == 7 * (2 + 3)
     assert {config.rounds for config, seed in runs if seed == 90} == {10}
 

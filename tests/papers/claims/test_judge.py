@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench_papers.claims.judge import Terms, judged, plain
+from fedbench_papers.claims.judge import Terms, judge_row, only_accuracies
 from fedbench_papers.claims.verdicts import FAILS, HOLDS, UNDECIDED
 from tests.papers.claims.made import frames, level
 
@@ -18,7 +18,7 @@ def pick(labels):
 
 
 def one(part: dict):
-    (line,) = judged({"x": part}, ARMS, pick)
+    (line,) = judge_row({"x": part}, ARMS, pick)
     return line
 
 
@@ -65,7 +65,7 @@ def test_what_is_best_is_named():
 
 def test_cases_come_to_one_verdict():
     cases = {"yes": {"of": ["a", "b"]}, "no": {"of": ["c", "b"]}}
-    head, *below = judged({"x": {"rule": "B", "delta": 1.0, "cases": cases}}, ARMS, pick)
+    head, *below = judge_row({"x": {"rule": "B", "delta": 1.0, "cases": cases}}, ARMS, pick)
     assert (head.verdict.word, head.judged, head.case) == (FAILS, True, "")
     assert [(line.case, line.verdict.word, line.judged) for line in below] == [
         ("yes", HOLDS, False),
@@ -73,7 +73,7 @@ def test_cases_come_to_one_verdict():
     ]
 
     def word(**more):
-        return judged({"x": {"rule": "B", "delta": 1.0, "cases": cases, **more}}, ARMS, pick)[0].verdict.word
+        return judge_row({"x": {"rule": "B", "delta": 1.0, "cases": cases, **more}}, ARMS, pick)[0].verdict.word
 
     assert word(some=1) == FAILS, "one is reversed"
     assert word(most=1) == HOLDS
@@ -88,11 +88,11 @@ def test_runs_that_are_too_short_for_a_reading_leave_it_undecided():
     arms = {"a": frames(agg=level(0.5, 0.6), curves={0: [0.5], 1: [0.6]}, losses={0: [1.0], 1: [1.0]})}
     terms = [{"roughness": {"of": "a"}}, {"roughness": {"of": "a"}}]
     asked = {"x": {"rule": "B", "delta": 1.0, "of": terms}, "y": {"rule": "shown", "of": terms[0]}}
-    first, second = judged(asked, arms, pick)
+    first, second = judge_row(asked, arms, pick)
     assert (first.verdict.word, first.verdict.note) == (UNDECIDED, "too few rounds to read this")
     assert (second.verdict.word, second.verdict.estimate) == ("", None)
 
 
 def test_best_rounds_are_for_accuracies_alone():
-    assert plain(["a", {"best": ["b", "c"]}])
-    assert not plain([{"decline": {"of": "a"}}, "b"])
+    assert only_accuracies(["a", {"best": ["b", "c"]}])
+    assert not only_accuracies([{"decline": {"of": "a"}}, "b"])

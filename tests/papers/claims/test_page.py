@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedbench.report import make_report
-from fedbench_papers.claims.page import bar, seeds, tally, tone, words, write_claims
+from fedbench_papers.claims.page import bar, row_verdicts, seed_range, tally, tone, write_claims
 from tests.report.reading import Page
 
 PART = dict(part="a", case="", rule="B", point="agg", delta=0.5, judged=True, verdict="holds", p=0.01, p_holm=0.02)
@@ -75,9 +75,9 @@ def test_the_page_is_made_again_from_the_table(folder):
 
 
 def test_words():
-    assert words(ROW) == ["holds"]
-    assert words({"parts": [PART, {**PART, "part": "b"}], "status": ""}) == ["a: holds", "b: holds"]
-    assert words(OTHER) == ["not run yet"]
+    assert row_verdicts(ROW) == ["holds"]
+    assert row_verdicts({"parts": [PART, {**PART, "part": "b"}], "status": ""}) == ["a: holds", "b: holds"]
+    assert row_verdicts(OTHER) == ["not run yet"]
     assert tally([OTHER]) == "None of 1 rows was run yet."
     assert [tone(word) for word in ("holds, weaker than published", "does not hold", "undecided, leaning", "x")] == [
         "holds",
@@ -85,4 +85,4 @@ def test_words():
         "open",
         "none",
     ]
-    assert [seeds(own) for own in ([0, 1, 2], [0], [3, 5])] == ["0 to 2", "0", "3, 5"]
+    assert [seed_range(own) for own in ([0, 1, 2], [0], [3, 5])] == ["0 to 2", "0", "3, 5"]

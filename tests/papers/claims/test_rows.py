@@ -9,9 +9,9 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.methods import load
 from fedbench_papers.claims.properties import PROPERTIES
-from fedbench_papers.claims.readings import READINGS
-from fedbench_papers.claims.rows import DATA, SETTINGS, Row, chosen_rows, load_rows, read
-from fedbench_papers.image_sources import asked_sources
+from fedbench_papers.claims.readings import READING_FUNCTIONS
+from fedbench_papers.claims.rows import DATA, SETTINGS, Row, load_file, load_rows, select_rows
+from fedbench_papers.image_sources import read_sources
 
 ROWS = load_rows()
 NAMES = ("ours", "theirs")
@@ -30,7 +30,7 @@ def labels_in(term: Any) -> Iterator[str]:
         yield from labels_in(inside if word in ("mean", "best") else inside["of"])
 
 
-def named(part: dict[str, Any]) -> Iterator[str]:
+def names_in(part: dict[str, Any]) -> Iterator[str]:
     for key in ("of", "low", "middle", "high", "label", "large", "second"):
         yield from labels_in(part[key]) if key in part else ()
     yield from labels_in(part["first"]) if "first" in part else ()
@@ -53,7 +53,7 @@ def test_there_are_34_rows():
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_every_arm_is_a_configuration(row):
     for arm in row.arms:
-        load(arm.method)
+        load(arm.name)
         for values in arm.points:
             asked = arm.config(Config(), {**values, **arm.trial})
             assert asked.data.name in DATA.values()
@@ -67,12 +67,12 @@ def test_every_word_of_a_part_is_known(row):
     for part in row.parts.values():
         for case in part.get("cases", {"": {}}).values():
             own = {**part, **case}
-            assert set(named(own)) <= known(row)
+            assert set(names_in(own)) <= known(row)
             assert own["rule"] in ("B", "T", "N", "S", "M", "K", "P", "shown")
             assert (own["rule"] == "P") == ("check" in own)
             assert own.get("check", "little_trust") in PROPERTIES
             assert own["rule"] in ("P", "K", "shown") or own["delta"] > 0
-            assert words_of(own.get("of", [])) <= {*READINGS, "mean", "best"}
+            assert words_of(own.get("of", [])) <= {*READING_FUNCTIONS, "mean", "best"}
 
 
 def words_of(term: Any) -> set[str]:
@@ -112,7 +112,7 @@ def test_where_sets_are(tmp_path):
     (tmp_path / "fmnist").mkdir()
     (tmp_path / "cifar10_jpeg").mkdir()
     (tmp_path / "cifar10_jpeg" / "train.parquet").touch()
-    rows = load_rows(asked_sources([str(tmp_path)], list(DATA)))
+    rows = load_rows(read_sources([str(tmp_path)], list(DATA)))
     assert rows["M6"].arms[0].fixed["data.root"] == f"{tmp_path}/fmnist"
     assert rows["F1"].arms[0].fixed["data.name"] == f"parquet:{tmp_path}/cifar10_jpeg"
     assert ROWS["F1"].arms[0].fixed["data.name"] == "cifar10"
@@ -120,12 +120,12 @@ def test_where_sets_are(tmp_path):
 
 def test_mistakes_are_told(tmp_path):
     with pytest.raises(ConfigError, match="--only C9: unknown row; did you mean"):
-        chosen_rows(ROWS, ["C9"])
-    assert len(chosen_rows(ROWS, ["all"])) == 34
-    assert [row.id for row in chosen_rows(ROWS, ["M9", "C1", "M9"])] == ["M9", "C1"]
+        select_rows(ROWS, ["C9"])
+    assert len(select_rows(ROWS, ["all"])) == 34
+    assert [row.id for row in select_rows(ROWS, ["M9", "C1", "M9"])] == ["M9", "C1"]
 
 
 def test_every_setting_is_used_and_said():
     used = {row.setting for row in ROWS.values()} | {"CF", "MCP"}
-    assert used == set(read(SETTINGS))
-    assert all(place["text"].strip() for place in read(SETTINGS).values())
+    assert used == set(load_file(SETTINGS))
+    assert all(place["text"].strip() for place in load_file(SETTINGS).values())

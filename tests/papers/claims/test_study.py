@@ -10,7 +10,17 @@ from fedbench.errors import ConfigError
 from fedbench.results.plan import Entry, Plan
 from fedbench_papers.claims.page import as_markdown
 from fedbench_papers.claims.rows import load_rows
-from fedbench_papers.claims.study import NOT_RUN, Found, adjust, claims, entries, entry_of, finished, said, table_of
+from fedbench_papers.claims.study import (
+    NOT_RUN,
+    RowRuns,
+    adjust_p_values,
+    claims,
+    entry_of,
+    is_finished,
+    read_entries,
+    table_of,
+    verdict_line,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("claims")]
 SMALL = {"data.name": "digits", "model.name": "mlp", "model.hidden": [16], "rounds": 5, "partition.test_size": 20}
@@ -26,7 +36,7 @@ def out(tmp_path_factory) -> Path:
 
 
 def test_a_row_is_run_and_judged(out):
-    entry = entries(out / "claims")["F6"]
+    entry = read_entries(out / "claims")["F6"]
     assert entry["status"] == "judged"
     assert [part["part"] for part in entry["parts"]] == ["a", "b"]
     assert all(part["verdict"] for part in entry["parts"])
@@ -59,10 +69,10 @@ def test_a_row_whose_runs_are_missing_says_so(out, tmp_path):
     broken = [*plan.entries[1:], type(plan.entries[0])("final", "fedcac", {}, 0, "nowhere", "failed", "no memory")]
     plan.entries = broken
     plan.write(folder / "F6")
-    assert not finished(folder / "F6")
+    assert not is_finished(folder / "F6")
     entry = entry_of(load_rows()["F6"], folder)
     assert entry["status"] == "failed: fedcac seed 0: no memory"
-    assert said(entry) == entry["status"]
+    assert verdict_line(entry) == entry["status"]
 
 
 def test_mistakes_are_told_before_anything_runs(tmp_path):
@@ -84,7 +94,7 @@ def part(verdict: str, p: float | None, counts: bool = True) -> dict:
 def test_p_values_are_adjusted_for_all_that_was_decided():
     parts = [part("holds", 0.01), part("undecided", 0.2), part("does not hold", 0.9), part("holds", 0.02)]
     parts += [part("holds", 0.001, False), part("holds", None)]
-    adjust(parts)
+    adjust_p_values(parts)
     assert [p["p_holm"] for p in parts] == [
         pytest.approx(0.03),
         None,
@@ -107,7 +117,7 @@ def test_a_row_that_is_new_does_not_lose_the_others():
 
 def test_recorded_verdicts_are_of_these_rows_and_in_their_words():
     docs = Path(__file__).parents[3] / "docs"
-    recorded = entries(docs)
+    recorded = read_entries(docs)
     assert json.loads(json.dumps(table_of(load_rows(), recorded)))["rows"] == list(recorded.values())
     assert (docs / "claims.md").read_text().startswith(as_markdown(list(recorded.values())))
 
@@ -120,13 +130,13 @@ def test_the_best_of_tuned_arms_is_the_best_on_validation(tmp_path):
         for lr, val in zip((0.1, 0.2), own, strict=True)
     ]
     plan = Plan("claims", None, {}, [*tried, *(Entry("final", label, {}, 0, "x") for label in scores)])
-    found = Found(load_rows()["F9"], {"F9": plan}, tmp_path)
+    found = RowRuns(load_rows()["F9"], {"F9": plan}, tmp_path)
     assert found.pick(["a", "b"]) == "a"
-    assert Found(load_rows()["X4"], {"F9": plan}, tmp_path).pick(["F9 b", "F9 a"]) == "F9 a"
+    assert RowRuns(load_rows()["X4"], {"F9": plan}, tmp_path).pick(["F9 b", "F9 a"]) == "F9 a"
 
 
 def test_the_best_on_a_choosing_seed_is_found_on_that_seed(out):
     row = replace(load_rows()["F6"], choose=4)
-    found = Found.of(row, out / "claims")
+    found = RowRuns.of(row, out / "claims")
     assert found.tried["fedcac"].clients["seed"].unique().tolist() == [4]
     assert found.pick(["fedcac"]) == "fedcac"

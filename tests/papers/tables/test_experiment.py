@@ -23,7 +23,7 @@ from fedbench.methods.base import Method
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
 from fedbench.runtime.warnings import method_warnings
-from fedbench_papers.tables.experiment import FOLDER, SCALES, Experiment, names, sets
+from fedbench_papers.tables.experiment import EXPERIMENTS_FOLDER, SCALES, Experiment, names, sets
 from tests.papers.tables.sets import published
 
 RUN = [name for name in names() if Experiment.load(name).cells]
@@ -125,7 +125,7 @@ def fixed(experiment: Experiment, label: str, scale: str = "full") -> dict[str, 
 
 
 def test_quantiles_of_resnet18_are_the_shares_of_its_table():
-    with open(FOLDER / "published.csv", newline="") as file:
+    with open(EXPERIMENTS_FOLDER / "published.csv", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["metric"] == "personalised_parameters_percent"]
     shares = {row["dataset"]: float(row["mean"]) for row in rows if row["experiment"] == "resnet18"}
     found = fixed(Experiment.load("fedobp/resnet18"), "fedobp")
@@ -217,7 +217,7 @@ def test_every_experiment_of_co_pfl_exists_under_both_readings(name):
         for one, other in zip(
             literal.compared_methods(cell, scale), working.compared_methods(cell, scale), strict=True
         ):
-            assert other.fixed == {**one.fixed, **(reading if one.method == "co-pfl" else {})}
+            assert other.fixed == {**one.fixed, **(reading if one.name == "co-pfl" else {})}
             assert (one.label, one.points) == (other.label, other.points)
 
 
@@ -248,11 +248,11 @@ def test_options_of_one_method_are_its_own():
 
 def test_cells_are_chosen_by_data_set_or_word():
     experiment = Experiment.load("co-pfl/main")
-    assert [cell.dataset for cell in experiment.chosen(["cifar10"])] == ["cifar10"]
-    assert [cell.dataset for cell in experiment.chosen(["clients=20"])] == ["cinic10", "mini-imagenet"]
-    assert len(experiment.chosen([])) == 4
+    assert [cell.dataset for cell in experiment.select_cells(["cifar10"])] == ["cifar10"]
+    assert [cell.dataset for cell in experiment.select_cells(["clients=20"])] == ["cinic10", "mini-imagenet"]
+    assert len(experiment.select_cells([])) == 4
     with pytest.raises(ConfigError, match="--cells svhn: no cell of co-pfl/main; it has cifar10, clients=10"):
-        experiment.chosen(["svhn"])
+        experiment.select_cells(["svhn"])
 
 
 def test_a_name_that_is_none():

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fedbench.results.plan import Plan
-from fedbench_papers.tables.page import answer, as_text, line, orders
-from fedbench_papers.tables.reproduction import Made, MadeCell
+from fedbench_papers.tables.page import line, orders, reproduction_answer, reproduction_text
+from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord
 from tests.report.conftest import write_comparison
 from tests.report.reading import page_of
 
@@ -20,8 +20,10 @@ def write_published(out):
         {"method": m, "table": "1", "mean": mean, "std": 1.0, "dataset": "d", "setting": "s"}
         for m, mean in PUBLISHED.items()
     ]
-    cells = [MadeCell("d, s", "cells/x", None, False, "last", numbers)]
-    Made("paper/table", "three methods", "small", ["rounds: not said; 6"], {"rounds": 6}, 3, cells).write(out)
+    cells = [CellRecord("d, s", "cells/x", None, False, "last", numbers)]
+    ReproductionRecord("paper/table", "three methods", "small", ["rounds: not said; 6"], {"rounds": 6}, 3, cells).write(
+        out
+    )
     return out
 
 
@@ -31,12 +33,12 @@ def folder(tmp_path_factory):
 
 
 def test_numbers_stand_side_by_side(folder):
-    found = Made.read(folder).compared(folder)
+    found = ReproductionRecord.read(folder).compared(folder)
     lines = {one.method: [cell.text for cell in line(one)] for one in found}
     assert lines["fedper"][2] == "81.00 ± 1.00"
     assert lines["ditto"][3:] == ["not run", "", "", "", ""]
     assert float(lines["local"][4]) == pytest.approx(0, abs=3)
-    assert as_text(folder).splitlines()[-1] == answer(Made.read(folder), found)
+    assert reproduction_text(folder).splitlines()[-1] == reproduction_answer(ReproductionRecord.read(folder), found)
 
 
 def test_a_run_that_goes_on_has_no_number_yet(tmp_path):
@@ -44,15 +46,15 @@ def test_a_run_that_goes_on_has_no_number_yet(tmp_path):
     plan = Plan.read(out / "cells" / "x")
     plan.entries = [replace(entry, status="missing") if entry.label == "fedper" else entry for entry in plan.entries]
     plan.write(out / "cells" / "x")
-    assert [one.method for one in Made.read(out).compared(out) if one.ours is None] == ["fedper", "ditto"]
+    assert [one.method for one in ReproductionRecord.read(out).compared(out) if one.ours is None] == ["fedper", "ditto"]
 
 
 def test_pooled_and_single_clients_are_other_numbers(folder):
-    made = Made.read(folder)
+    made = ReproductionRecord.read(folder)
     values = {}
     for name, client, pooled in (("plain", None, False), ("pooled", None, True), ("one", 3, False)):
-        cell = MadeCell("d, s", "cells/x", client, pooled, "last", made.cells[0].numbers)
-        found = Made("a", "b", "full", [], {}, None, [cell]).compared(folder)[0]
+        cell = CellRecord("d, s", "cells/x", client, pooled, "last", made.cells[0].numbers)
+        found = ReproductionRecord("a", "b", "full", [], {}, None, [cell]).compared(folder)[0]
         values[name] = found.ours.mean, found.scored
     assert values["pooled"][1] == "pooled over all test images"
     assert values["one"][1] == "client 3"
@@ -68,9 +70,9 @@ def test_its_page_has_order_departures_and_what_is_open(folder):
     assert "rounds: not said; 6" in page.text
     assert "cells/x/report.html" in page.references
     assert len(page.charts["against"]["data"][1]["x"]) == 3
-    assert orders(Made.read(folder).compared(folder))
+    assert orders(ReproductionRecord.read(folder).compared(folder))
 
 
 def test_nothing_run_yet(tmp_path):
-    Made("paper/table", "x", "full", [], {}, None, []).write(tmp_path)
+    ReproductionRecord("paper/table", "x", "full", [], {}, None, []).write(tmp_path)
     assert page_of(tmp_path).answer == "Nothing of paper/table has been run yet."

@@ -3,10 +3,10 @@
 import pytest
 
 from fedbench.results.statistics import interval
-from fedbench_papers.tables.reproduction import Compared, Made, MadeCell
+from fedbench_papers.tables.reproduction import CellRecord, ComparedNumber, ReproductionRecord
 
 
-def one(ours, **more) -> Compared:
+def one(ours, **more) -> ComparedNumber:
     values = {
         "cell": "c",
         "method": "m",
@@ -16,7 +16,7 @@ def one(ours, **more) -> Compared:
         "repeats": None,
         "scored": "",
     }
-    return Compared(**{**values, **more}, ours=ours)
+    return ComparedNumber(**{**values, **more}, ours=ours)
 
 
 def test_a_difference_in_points_and_in_standard_errors():
@@ -38,8 +38,8 @@ def test_one_seed_has_no_error_and_none_no_difference():
 
 
 def test_it_is_read_as_it_was_written(tmp_path):
-    cell = MadeCell("cifar10, x", "cells/x", None, True, "last", [{"method": "local", "mean": 1.0}])
-    made = Made("a/b", "what", "small", ["open"], {"rounds": 3}, 4, [cell])
-    assert Made.read(tmp_path).cells == []
+    cell = CellRecord("cifar10, x", "cells/x", None, True, "last", [{"method": "local", "mean": 1.0}])
+    made = ReproductionRecord("a/b", "what", "small", ["open"], {"rounds": 3}, 4, [cell])
+    assert ReproductionRecord.read(tmp_path).cells == []
     made.write(tmp_path)
-    assert Made.read(tmp_path) == made
+    assert ReproductionRecord.read(tmp_path) == made

@@ -1,0 +1,79 @@
+"""One client's part of a data set, as batches of tensors."""
+
+from copy import copy
+
+import torch
+from torch import Tensor
+
+from fedbench.data.augmentation import Augmentation
+from fedbench.data.dataset import Dataset
+
+
+def scale_and_shift(
+    dataset: Dataset, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor] | None:
+    """The two factors [C, 1, ...] with sample * scale + shift = (sample / unit - mean) / std.
+
+    None for what is not normalised.
+    """
+    if not dataset.mean:
+        return None
+    ones = [1] * (len(dataset.shape) - 1)
+    mean = torch.tensor(dataset.mean, dtype=torch.float64).view(-1, *ones)
+    std = torch.tensor(dataset.std, dtype=torch.float64).view(-1, *ones)
+    return (1 / (dataset.unit * std)).to(device, dtype), (-mean / std).to(device, dtype)
+
+
+class Split:
+    """One client's part of a data set: a gatherer of normalised batches.
+
+    samples: [rows, ...], one tensor for all splits of a process. rows: int64 [n], where in it the part lies. targets:
+    [n, ...], which need not be those of the data set (flipped, or hidden). factors: scale and shift, if samples are
+    normalised. key: names the random streams of whoever makes batches of it. All of them on one device, on which
+    batches are made; samples that do not fit there may stay on the CPU. augmentation: what `augmented` does to a batch.
+    """
+
+    def __init__(
+        self,
+        samples: Tensor,
+        rows: Tensor,
+        targets: Tensor,
+        factors: tuple[Tensor, Tensor] | None,
+        key: tuple[int | str, ...],
+        memory_format: torch.memory_format = torch.contiguous_format,
+        dtype: torch.dtype = torch.float32,
+        augmentation: Augmentation | None = None,
+    ) -> None:
+        self.samples, self.rows, self.targets, self.key = samples, rows, targets, key
+        self.augmentation = augmentation
+        self.stream: torch.Generator | None = None
+        self.factors = factors and (factors[0].to(dtype), factors[1].to(dtype))
+        self.memory_format, self.dtype = memory_format, dtype
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def labels(self) -> Tensor:
+        """The targets, where they are classes."""
+        return self.targets
+
+    def augmented(self, stream: torch.Generator) -> "Split":
+        """The same part as training sees it: each batch augmented with the next draws of a CPU stream."""
+        twin = copy(self)
+        twin.stream = stream if self.augmentation else None
+        return twin
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs [b, ...] and targets [b, ...] at these positions (int64 [b]) of the split."""
+        rows = self.rows.index_select(0, index)
+        x = self.samples.index_select(0, rows.to(self.samples.device)).to(rows.device)
+        if self.augmentation and self.stream:
+            x = self.augmentation(x, self.stream)
+        if self.factors:
+            # Normalised before the layout changes: with three channels innermost both operations take eight times as
+            # long.
+            x = x.to(self.dtype).mul_(self.factors[0]).add_(self.factors[1])
+        if x.ndim == 4:
+            x = x.contiguous(memory_format=self.memory_format)
+        return x, self.targets.index_select(0, index)
