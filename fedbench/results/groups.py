@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from fedbench.results.schema import POINTS
-from fedbench.results.statistics import interval, pooled
+from fedbench.results.statistics import interval, pooled_means
 from fedbench.results.tables import LAST, chosen_rows, clients_at
 from fedbench.tasks import Metric
 
@@ -51,7 +51,7 @@ def _place(by: str, group: str) -> tuple[str, int, str]:
 
 def _row(own: pd.DataFrame) -> dict[str, float | None]:
     seeds = own.groupby("seed")
-    found = interval(pooled(own["seed"], own["value"], own["n"]).tolist())
+    found = interval(pooled_means(own["seed"], own["value"], own["n"]).tolist())
     return {
         "seeds": len(found.values),
         "mean": found.mean,

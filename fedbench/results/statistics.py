@@ -67,7 +67,7 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
     return Interval(mean, mean - half, mean + half, known)
 
 
-def pooled(seeds: pd.Series, values: pd.Series, counts: pd.Series) -> pd.Series:
+def pooled_means(seeds: pd.Series, values: pd.Series, counts: pd.Series) -> pd.Series:
     """The mean over all samples per seed, from means and their counts; omits seeds that lack a count."""
     sums = pd.DataFrame({"sum": values * counts, "count": counts.where(values.notna())}).groupby(seeds).sum(min_count=1)
     return (sums["sum"] / sums["count"]).dropna()

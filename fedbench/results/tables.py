@@ -9,7 +9,14 @@ import pandas as pd
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.reader import at_best_round, at_last_round
 from fedbench.results.schema import POINTS
-from fedbench.results.statistics import Interval, client_pairs, interval, paired_difference, pooled, share_that_gains
+from fedbench.results.statistics import (
+    Interval,
+    client_pairs,
+    interval,
+    paired_difference,
+    pooled_means,
+    share_that_gains,
+)
 from fedbench.tasks import Metric
 
 LAST, BEST_VAL, BEST_TEST = "last", "best_val", "best_test"
@@ -131,4 +138,4 @@ def pooled_scores(metric: Metric, clients: pd.DataFrame) -> list[float]:
     """The metric over all test samples of these clients per seed; empty if it is not a mean over samples."""
     if not metric.over_samples:
         return []
-    return pooled(clients["seed"], clients[f"test_{metric.name}"], clients["test_n"]).tolist()
+    return pooled_means(clients["seed"], clients[f"test_{metric.name}"], clients["test_n"]).tolist()

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from fedbench.results.reader import Records
-from fedbench.results.statistics import pooled
+from fedbench.results.statistics import pooled_means
 from fedbench.results.tables import LAST, chosen_rows, clients_at
 from fedbench.tasks import Metric
 
@@ -94,7 +94,7 @@ def _gap(shares: np.ndarray, counts: np.ndarray, batch: int) -> float:
 def pooled_accuracy(runs: Frames, point: str) -> pd.Series:
     """The share of correct samples over all clients' test samples together, in points."""
     rows = chosen_clients(runs, point)
-    return per_seed(pooled(rows["seed"], rows[f"test_{runs.metric.name}"] * runs.metric.factor, rows["test_n"]))
+    return per_seed(pooled_means(rows["seed"], rows[f"test_{runs.metric.name}"] * runs.metric.factor, rows["test_n"]))
 
 
 def decline(runs: Frames, point: str, window: int = 5) -> pd.Series:

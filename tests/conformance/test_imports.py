@@ -6,8 +6,8 @@ import grimp
 
 
 def test_no_circle_of_imports():
-    """Imports inside functions count, and so do those of the packages that a module lies in."""
-    graph = grimp.build_graph("fedbench", "fedbench_papers", exclude_type_checking_imports=True)
+    """Imports inside functions and for types count, and so do those of the packages that a module lies in."""
+    graph = grimp.build_graph("fedbench", "fedbench_papers")
     TopologicalSorter({module: imported_by(graph, module) for module in graph.modules}).prepare()
 
 

@@ -14,7 +14,7 @@ from fedbench.results.statistics import (
     client_pairs,
     interval,
     paired_difference,
-    pooled,
+    pooled_means,
     share_that_gains,
     worst_tenth,
 )
@@ -49,7 +49,7 @@ def test_sd_divides_by_one_less_than_the_seeds() -> None:
 
 def test_pooled_means_weigh_by_counts_seed_by_seed() -> None:
     seeds, values = pd.Series([0, 0, 1, 1, 2]), pd.Series([0.0, 1.0, 0.5, math.nan, 0.5])
-    assert pooled(seeds, values, pd.Series([10, 30, 4, 9, math.nan])).to_dict() == {0: 0.75, 1: 0.5}
+    assert pooled_means(seeds, values, pd.Series([10, 30, 4, 9, math.nan])).to_dict() == {0: 0.75, 1: 0.5}
 
 
 def test_one_seed_has_no_interval_and_no_sign() -> None:
